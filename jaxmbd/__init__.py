@@ -1,0 +1,25 @@
+"""jaxmbd: multibody dynamics of mechanisms, differentiable from end to end.
+
+Nouns for mechanisms in the plane are in `jaxmbd.planar`; the verbs are here.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+
+from jaxmbd import planar as planar
+from jaxmbd._analysis import Reaction as Reaction
+from jaxmbd._analysis import Solution as Solution
+from jaxmbd._analysis import State as State
+from jaxmbd._analysis import Violation as Violation
+from jaxmbd._analysis import assemble as assemble
+from jaxmbd._analysis import simulate as simulate
+from jaxmbd._equations import Equations as Equations
+from jaxmbd._errors import AssemblyError as AssemblyError
+from jaxmbd._errors import MechanismError as MechanismError
+from jaxmbd._errors import SolveError as SolveError
+from jaxmbd._method import Augmented as Augmented
+from jaxmbd._method import Stabilized as Stabilized
+
+try:
+    __version__ = version("jaxmbd")
+except PackageNotFoundError:
+    __version__ = "0+unknown"

@@ -1,0 +1,222 @@
+"""Assembly: positions and speeds that satisfy the constraints, from guesses and prescribed values.
+
+Positions come from a damped least-squares search (Levenberg-Marquardt) that starts at the guess, and are polished
+by Newton's method on the conditions of the least change, `q − q0 + Cᵀ μ = 0`, `Φ = 0`, whose derivative by the
+implicit function theorem is the derivative of the assembled position.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+import optimistix as optx
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis._state import State, state_of
+from jaxmbd._equations import Equations
+from jaxmbd._errors import AssemblyError, MechanismError, unknown
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._types import Number, Scalar, as_float, is_concrete
+
+_STEPS = 256
+_SINGULAR = lx.AutoLinearSolver(well_posed=False)
+
+
+def assemble(
+    mechanism: Mechanism,
+    fixed: Mapping[str, Number] | None = None,
+    *,
+    guess: Mapping[str, Number] | None = None,
+    speeds: Mapping[str, Number] | None = None,
+    t: Number = 0.0,
+    check: bool = True,
+) -> State:
+    """Find positions with `Φ(q, t) = 0` and speeds with `C v = −Φ_t`.
+
+    Coordinates that are not fixed change as little as possible from the guess (each body's `pose`, or `guess`);
+    speeds that are not given are those of least kinetic energy. Differentiable, implicitly, with respect to the
+    mechanism and all given values.
+
+    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
+    `guess`, starting values of body coordinates; `speeds`, values of named speeds, `{"crank.omega": 2.0}`, or of
+    the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time `[s]`; `check=False` leaves
+    out the test of the result.
+
+    **Returns:** a `State`.
+
+    **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss), or if the speeds
+    contradict the constraints; `MechanismError` for names that do not exist.
+    """
+    start = jnp.concatenate([body.pose for body in mechanism.bodies])
+    for name, value in (guess or {}).items():
+        start = start.at[_index(name, mechanism.coordinate_names, "coordinate")].set(value)
+    positions = {name: as_float(value) for name, value in (fixed or {}).items()}
+    rates = {name: as_float(value) for name, value in (speeds or {}).items()}
+    for name in positions:
+        mechanism.coordinate(name)
+    for name in rates:
+        _speed_row(mechanism, name)
+    time = jnp.asarray(t, dtype=start.dtype)
+    q, v, position_miss, speed_miss = _assemble(mechanism, start, positions, rates, time)
+    if check:
+        q = _check_positions(mechanism, q, position_miss, positions)
+        v = _check_speeds(mechanism, v, speed_miss, rates)
+    return state_of(mechanism, time, q, v)
+
+
+@eqx.filter_jit
+def _assemble(
+    mechanism: Mechanism, start: Array, fixed: dict[str, Array], speeds: dict[str, Array], t: Scalar
+) -> tuple[Array, Array, Array, Array]:
+    equations = Equations(mechanism)
+    q = _positions(equations, start, fixed, t)
+    v = _speeds(equations, q, speeds, t)
+    position_miss = _closure(q, (equations, fixed, t))
+    speed_miss = _rate_rows(equations, q, speeds, t, v)
+    return q, v, position_miss, speed_miss
+
+
+def _closure(q: Array, args: Any) -> Array:
+    """`Φ(q, t)` and, below it, what the fixed coordinates miss."""
+    equations, fixed, t = args
+    extra = [_coordinate(equations.mechanism, name, q) - value for name, value in fixed.items()]
+    return jnp.concatenate([equations.position(t, q), jnp.stack(extra) if extra else jnp.zeros((0,))])
+
+
+def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: Scalar) -> Array:
+    args = (equations, fixed, t)
+    tolerance = 1e3 * jnp.finfo(start.dtype).eps
+    search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
+    found = optx.least_squares(
+        lambda q, a: _closure(q, jax.lax.stop_gradient(a)),
+        search, jax.lax.stop_gradient(start), args=args, max_steps=_STEPS, throw=False,
+    )  # fmt: skip
+    anchor = jax.lax.stop_gradient(found.value)
+
+    def least_change(y: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
+        q, mu = y
+        miss, pull = jax.vjp(lambda x: _closure(x, a), q)
+        return q - anchor + pull(mu)[0], miss
+
+    rows = jax.eval_shape(lambda: _closure(anchor, args)).shape[0]
+    newton = optx.Newton(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
+    polished = optx.root_find(
+        least_change, newton, (anchor, jnp.zeros(rows, anchor.dtype)), args=args,
+        adjoint=optx.ImplicitAdjoint(linear_solver=_SINGULAR), max_steps=_STEPS, throw=False,
+    )  # fmt: skip
+    q = polished.value[0]
+    better = jnp.max(jnp.abs(_closure(q, args)), initial=0.0) <= jnp.max(
+        jnp.abs(_closure(anchor, args)), initial=0.0
+    )
+    return jnp.where(jnp.all(jnp.isfinite(q)) & better, q, anchor + (q - jax.lax.stop_gradient(q)))
+
+
+def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
+    """The speeds of least kinetic energy among those that satisfy the rows."""
+    mass = equations.mass()
+    zero = jnp.zeros_like(mass)
+    miss, rows = _rate_rows(equations, q, speeds, t, zero), _rate_matrix(equations, q, speeds, t)
+    scaled = rows / jnp.sqrt(mass)[None, :]
+    if rows.shape[0] == 0:
+        return zero
+    solution = lx.linear_solve(lx.MatrixLinearOperator(scaled), -miss, _SINGULAR)
+    return solution.value / jnp.sqrt(mass)
+
+
+def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:
+    """`Φ̇` and, below it, what the given speeds miss."""
+    extra = [
+        jax.jvp(lambda x, n=name: _rated(equations.mechanism, n, x), (q,), (v,))[1] - value
+        for name, value in speeds.items()
+    ]
+    return jnp.concatenate([equations.velocity(t, q, v), jnp.stack(extra) if extra else jnp.zeros((0,))])
+
+
+def _rate_matrix(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
+    extra = [jax.grad(lambda x, n=name: _rated(equations.mechanism, n, x))(q)[None] for name in speeds]
+    return jnp.concatenate([equations.jacobian(t, q), *extra])
+
+
+def _coordinate(mechanism: Mechanism, name: str, q: Array) -> Scalar:
+    """The value of a named coordinate at `q`."""
+    coordinate = mechanism.coordinate(name)
+    return coordinate.value(mechanism.frames(coordinate.markers, q))
+
+
+def _rated(mechanism: Mechanism, name: str, q: Array) -> Scalar:
+    """The coordinate whose rate a speed's name means."""
+    if name in mechanism.speed_names:
+        return q[mechanism.speed_names.index(name)]
+    return _coordinate(mechanism, name, q)
+
+
+def _speed_row(mechanism: Mechanism, name: str) -> None:
+    if name not in mechanism.speed_names:
+        try:
+            mechanism.coordinate(name)
+        except MechanismError:
+            joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
+            raise unknown("speed", name, (*mechanism.speed_names, *joints)) from None
+
+
+def _index(name: str, names: tuple[str, ...], kind: str) -> int:
+    if name not in names:
+        raise unknown(kind, name, names)
+    return names.index(name)
+
+
+def tolerance_of(q: Array) -> float:
+    """The largest violation that counts as closed: 1e-8 m or rad in double, 1e-4 in single precision."""
+    return 1e-8 if q.dtype == jnp.float64 else 1e-4
+
+
+def _check_positions(mechanism: Mechanism, q: Array, miss: Array, fixed: Mapping[str, Any]) -> Array:
+    if not is_concrete(miss):
+        text = "Assembly failed: the joints cannot be closed at these values."
+        return eqx.error_if(q, _worst(miss) > tolerance_of(q), text)
+    if not float(_worst(miss)) <= tolerance_of(q):
+        raise AssemblyError(closure_text(mechanism, np.asarray(miss), tuple(fixed), tolerance_of(q)))
+    return q
+
+
+def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[str, Any]) -> Array:
+    limit = 1e2 * tolerance_of(v) * (1 + jnp.max(jnp.abs(v)))
+    if not is_concrete(miss, v):
+        return eqx.error_if(v, _worst(miss) > limit, "Assembly failed: the speeds contradict the constraints.")
+    if not float(_worst(miss)) <= float(limit):
+        rows = _named_rows(mechanism, np.asarray(miss), tuple(speeds))
+        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4])
+        raise AssemblyError(
+            f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
+            "Give at most as many speeds as there are degrees of freedom, and none that a driver prescribes."
+        )
+    return v
+
+
+def closure_text(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
+    """Which joints do not close, and by how much."""
+    rows = _named_rows(mechanism, miss, fixed)
+    open_rows = [(name, value) for name, value in rows if not value <= tolerance]
+    listed = ", ".join(f"{name!r} misses by {value:.3g}" for name, value in open_rows[:6])
+    return (
+        f"The mechanism cannot be assembled: {listed} (m, m² for rods, or rad). Either the lengths do not reach, the "
+        "fixed values contradict each other, or the guess is too far off: check the markers of these joints, fix "
+        "fewer coordinates, or start from a better guess."
+    )
+
+
+def _named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
+    names = [part.name for part in mechanism.constraints()]
+    labels = [n for n, size in zip(names, mechanism.constraint_sizes(), strict=True) for _ in range(size)]
+    worst: dict[str, float] = {}
+    for label, value in zip((*labels, *extra), np.abs(miss), strict=True):
+        worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")
+    return sorted(worst.items(), key=lambda item: -item[1])
+
+
+def _worst(miss: Array) -> Array:
+    return jnp.max(jnp.abs(miss), initial=0.0)

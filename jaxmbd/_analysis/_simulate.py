@@ -1,0 +1,210 @@
+"""Dynamic analysis: the motion from an initial state, integrated by diffrax."""
+
+import math
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis._assemble import closure_text, tolerance_of
+from jaxmbd._analysis._diagnose import failure_text, redundant_text
+from jaxmbd._analysis._readings import Snapshot, read
+from jaxmbd._analysis._solution import Solution
+from jaxmbd._analysis._state import State
+from jaxmbd._equations import Equations
+from jaxmbd._errors import AssemblyError, MechanismError, SolveError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._method import AbstractMethod, Motion, Stabilized, well_posed
+from jaxmbd._types import is_concrete
+
+_FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
+
+Derivative = Literal["reverse", "forward"] | dfx.AbstractAdjoint
+
+
+def simulate(
+    mechanism: Mechanism,
+    state: State,
+    ts: Any,
+    *,
+    method: AbstractMethod | None = None,
+    solver: dfx.AbstractSolver | None = None,
+    rtol: float | Array | None = None,
+    atol: float | Array | None = None,
+    controller: dfx.AbstractStepSizeController | None = None,
+    derivative: Derivative = "reverse",
+    integrals: Iterable[str] = (),
+    dt0: float | None = None,
+    max_steps: int = 2**16,
+    progress: bool = False,
+    throw: bool = True,
+) -> Solution:
+    """Integrate the motion from `state` and return it at the times `ts`.
+
+    **Arguments:**
+
+    - `mechanism`, and a `state` from `assemble`;
+    - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
+    - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`;
+    - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
+    - `rtol`, `atol`: tolerances of the default step-size control, which measures the error of the coordinates
+      (1e-8 and 1e-10 in double, 1e-5 and 1e-6 in single precision);
+    - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
+    - `derivative`: `"reverse"` (`jax.grad`, `jax.vjp`), `"forward"` (`jax.jvp`, `jax.jacfwd`), or a diffrax adjoint;
+    - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
+      motion: `solution.integrals["kinetic_energy"]`;
+    - `dt0`: the first step `[s]`; `max_steps`; `progress` (a progress bar); `throw`.
+
+    **Returns:** a `Solution`.
+
+    **Raises:** `MechanismError` for times or a state that cannot be right, `AssemblyError` for a state that does
+    not satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where
+    values are not known, `throw=True` raises when the compiled program runs.
+    """
+    ts = _check_times(ts, state)
+    _check_state(mechanism, state)
+    method = Stabilized() if method is None else method
+    solver = dfx.Dopri8() if solver is None else solver
+    controller = default_controller(state.q, rtol, atol) if controller is None else controller
+    known = is_concrete(mechanism, state, ts, method)
+    if progress and known:
+        print("compiling ...", flush=True)
+    meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
+    raised = throw and not known
+    solution, check = _integrate(
+        mechanism, method, state.q, state.v, ts,
+        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised,
+    )  # fmt: skip
+    if throw and known:
+        _raise_if_failed(solution, check, method)
+    return solution
+
+
+class _Check(eqx.Module):
+    """What tells a good run from a bad one: the start's violations, its rank, and the last state reached."""
+
+    position: Float[Array, " m"]
+    velocity: Float[Array, " m"]
+    well_posed: Array
+    t: Array
+    q: Array
+    v: Array
+
+
+@eqx.filter_jit
+def _integrate(
+    mechanism: Mechanism, method: AbstractMethod, q: Array, v: Array, ts: Array,
+    solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
+    integrals: tuple[str, ...], dt0: float | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
+) -> tuple[Solution, _Check]:  # fmt: skip
+    equations = Equations(mechanism)
+    saveat = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)])
+    run = dfx.diffeqsolve(
+        dfx.ODETerm(lambda t, y, args: _field(*args, integrals, t, y)),
+        solver, ts[0], ts[-1], (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else dt0,
+        (q, v, jnp.zeros(len(integrals), q.dtype)), args=(equations, method),
+        saveat=saveat, stepsize_controller=controller, adjoint=adjoint,
+        max_steps=max_steps, progress_meter=meter, throw=throw,
+    )  # fmt: skip
+    (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
+    motion: Motion = jax.vmap(lambda t, q, v: method.motion(equations, t, q, v))(ts, qs, vs)
+    solution = Solution(
+        mechanism, ts, qs, motion.v, motion.vdot, motion.lam,
+        dict(zip(integrals, zs.T, strict=True)), dict(run.stats), run.result,
+    )  # fmt: skip
+    check = _Check(
+        equations.position(ts[0], q), equations.velocity(ts[0], q, v),
+        well_posed(equations, ts[0], q), t1[0], q1[0], v1[0],
+    )  # fmt: skip
+    return solution, jax.lax.stop_gradient(check)
+
+
+def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, y: Any) -> Any:
+    """The right-hand side: `(q̇, v̇)` and the integrands."""
+    q, v, _ = y
+    t = jnp.asarray(t)
+    motion = method.motion(equations, t, q, v)
+    readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    rates = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
+    return motion.qdot, motion.vdot, rates
+
+
+def default_controller(q: Array, rtol: Any, atol: Any) -> dfx.PIDController:
+    """Step-size control on the error of the coordinates."""
+    double = q.dtype == jnp.float64
+    rtol = (1e-8 if double else 1e-5) if rtol is None else rtol
+    atol = (1e-10 if double else 1e-6) if atol is None else atol
+    return dfx.PIDController(rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=position_norm)
+
+
+def position_norm(y: tuple[Array, Array, Array]) -> Array:
+    """Root mean square of the coordinates and integrals in `(q, v, integrals)`.
+
+    Speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
+    the next evaluation removes, and that no step size can.
+    """
+    q, _, integrals = y
+    return jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+
+
+def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
+    if isinstance(derivative, dfx.AbstractAdjoint):
+        return derivative
+    if derivative == "reverse":
+        return dfx.RecursiveCheckpointAdjoint()
+    if derivative == "forward":
+        return dfx.ForwardMode()
+    raise MechanismError(
+        f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}."
+    )
+
+
+def _check_times(ts: Any, state: State) -> Array:
+    ts = jnp.asarray(ts, dtype=state.q.dtype)
+    if ts.ndim != 1 or ts.shape[0] < 2:
+        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
+    if is_concrete(ts):
+        values = np.asarray(ts)
+        if not np.isfinite(values).all():
+            raise MechanismError(f"ts holds a value that is not finite, at index {int(np.argmin(np.isfinite(values)))}.")
+        steps = np.diff(values)
+        if (steps <= 0).any():
+            k = int(np.argmax(steps <= 0))
+            raise MechanismError(
+                f"ts must increase: ts[{k + 1}] = {values[k + 1]:g} s does not come after ts[{k}] = {values[k]:g} s."
+            )
+    return ts
+
+
+def _check_state(mechanism: Mechanism, state: State) -> None:
+    if not isinstance(state, State):
+        raise MechanismError(
+            f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}."
+        )
+    if state.coordinate_names != mechanism.coordinate_names:
+        raise MechanismError(
+            f"The state belongs to another mechanism: it has coordinates {', '.join(state.coordinate_names)}, the "
+            f"mechanism {', '.join(mechanism.coordinate_names)}."
+        )
+
+
+def _raise_if_failed(solution: Solution, check: _Check, method: AbstractMethod) -> None:
+    mechanism, tolerance = solution.mechanism, 1e2 * tolerance_of(solution.q)
+    for miss, level in ((check.position, "positions"), (check.velocity, "speeds")):
+        worst = float(jnp.max(jnp.abs(miss), initial=0.0))
+        if not worst <= tolerance:
+            text = closure_text(mechanism, np.asarray(miss), (), tolerance)
+            raise AssemblyError(
+                f"The initial state is not assembled: its {level} violate the constraints by up to {worst:.3g}. "
+                f"Get a state from jaxmbd.assemble(mechanism, ...). In detail: {text}"
+            )
+    if solution.result == dfx.RESULTS.successful and math.isfinite(float(jnp.sum(solution.q[-1]))):
+        return
+    if not bool(check.well_posed):
+        raise SolveError(redundant_text(mechanism, check.t, check.q))
+    raise SolveError(failure_text(solution, method, check.t, check.q, check.v))

@@ -1,0 +1,154 @@
+"""The result of a simulation: everything that can be read off the motion, by name."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
+from jaxmbd._analysis._state import State, state_of
+from jaxmbd._equations import Equations
+from jaxmbd._errors import unknown
+from jaxmbd._mechanism import Drive, Mechanism
+
+
+class Violation(eqx.Module):
+    """How far a motion is off the constraints: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`."""
+
+    position: Float[Array, "times m"]
+    velocity: Float[Array, "times m"]
+    acceleration: Float[Array, "times m"]
+
+
+class Reaction(eqx.Module):
+    """The force `(times, 2)` [N] and moment `(times,)` [N m] of a joint on one body, about the joint's marker."""
+
+    force: Float[Array, "times 2"]
+    moment: Float[Array, " times"]
+    body: str = eqx.field(static=True)
+    frame: str = eqx.field(static=True)
+
+
+class Solution(eqx.Module):
+    """A motion at the times `ts`.
+
+    `q (times, nq)`, `v (times, nv)`, `vdot (times, nv)`, `lam (times, m)`; `solution["rod.theta"]` and all other
+    names of `solution.names`; `integrals` over time that were asked for; `stats` counts steps; `result` is diffrax's result code.
+    """
+
+    mechanism: Mechanism
+    ts: Float[Array, " times"]
+    q: Float[Array, "times nq"]
+    v: Float[Array, "times nv"]
+    vdot: Float[Array, "times nv"]
+    lam: Float[Array, "times m"]
+    integrals: dict[str, Float[Array, " times"]]
+    stats: dict[str, Any]
+    result: dfx.RESULTS
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that `solution[name]` knows."""
+        return tuple(channel_units(self.mechanism))
+
+    def __getitem__(self, name: str) -> Array:
+        return self.read([name])[name]
+
+    def read(self, names: Iterable[str]) -> dict[str, Array]:
+        """Several named quantities at once, each with time on its first axis."""
+        known = channel_units(self.mechanism)
+        wanted = tuple(names)
+        for name in wanted:
+            if name not in known:
+                raise unknown("quantity", name, known)
+        return _series(self.mechanism, wanted, self.snapshots())
+
+    def snapshots(self) -> Snapshot:
+        """The motion as one `Snapshot` with time on the first axis of each array."""
+        return Snapshot(self.ts, self.q, self.v, self.vdot, self.lam)
+
+    def state(self, index: int = -1) -> State:
+        """The state at one of the times (the last one unless given)."""
+        return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index])
+
+    def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
+        """What a joint (or driver) does to one of its bodies.
+
+        **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
+        `"body"` axes. The moment is about the joint's marker on that body.
+        """
+        parts = {part.name: part for part in self.mechanism.constraints() if getattr(part, "markers", ())}
+        if name not in parts:
+            raise unknown("joint or driver", name, parts)
+        bodies = [marker.body for marker in parts[name].markers]
+        if body is not None and body not in bodies:
+            raise unknown(f"body of joint {name!r}", body, bodies)
+        if frame not in ("world", "body"):
+            raise unknown("frame", frame, ("world", "body"))
+        place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
+        wrench = _reactions(self.mechanism, name, place, frame, self.snapshots())
+        return Reaction(wrench[:, :2], wrench[:, 2], bodies[place], frame)
+
+    def effort(self, name: str) -> Array:
+        """The force [N] or torque [N m] with which a driver drives its coordinate up: `−λ`."""
+        drivers = [part.name for part in self.mechanism.constraints() if isinstance(part, Drive)]
+        if name not in drivers:
+            raise unknown("driver", name, drivers)
+        return self[f"{name}.effort"]
+
+    def energies(self) -> dict[str, Array]:
+        """Kinetic, potential and total energy [J] at each time."""
+        return self.read(ENERGIES)
+
+    def violation(self) -> Violation:
+        """How far the motion is off the constraints at position, velocity and acceleration level."""
+        return Violation(*_violation(self.mechanism, self.snapshots()))
+
+    def to_xarray(self, names: Iterable[str] | None = None) -> Any:
+        """An `xarray.Dataset` over `time` [s], each variable with its unit."""
+        import xarray as xr
+
+        units = channel_units(self.mechanism)
+        data = self.read(units if names is None else names)
+        variables = {}
+        for name, values in data.items():
+            extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
+            variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
+        stats = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
+        return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
+
+
+@eqx.filter_jit
+def _series(mechanism: Mechanism, names: tuple[str, ...], at: Snapshot) -> dict[str, Array]:
+    equations = Equations(mechanism)
+    return jax.vmap(lambda s: read(equations, names, s))(at)
+
+
+@eqx.filter_jit
+def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snapshot) -> Array:
+    equations = Equations(mechanism)
+    part = next(p for p in mechanism.constraints() if p.name == name)
+    marker = part.markers[place]  # pyright: ignore[reportAttributeAccessIssue]
+
+    def one(s: Snapshot) -> Array:
+        wrench = reaction(equations, name, s)[place]
+        (pose,) = mechanism.poses([marker], s.q)
+        return mechanism.space.in_body(pose, wrench) if frame == "body" else wrench
+
+    return jax.vmap(one)(at)
+
+
+@eqx.filter_jit
+def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]:
+    equations = Equations(mechanism)
+
+    def one(s: Snapshot) -> tuple[Array, Array, Array]:
+        C = equations.jacobian(s.t, s.q)
+        acceleration = C @ s.vdot - equations.gamma(s.t, s.q, s.v)
+        return equations.position(s.t, s.q), equations.velocity(s.t, s.q, s.v), acceleration
+
+    return jax.vmap(one)(at)

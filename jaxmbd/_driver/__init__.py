@@ -1,0 +1,3 @@
+"""Drivers: a coordinate as a given function of time."""
+
+from jaxmbd._driver._driver import Driver as Driver

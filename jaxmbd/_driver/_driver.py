@@ -1,0 +1,38 @@
+"""A driver prescribes one coordinate, of a joint or of a body, as a function of time (a rheonomic constraint)."""
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from jaxmbd._body import check_name
+from jaxmbd._errors import MechanismError
+from jaxmbd._types import Function, Scalar
+
+
+class Driver(eqx.Module):
+    """Prescribe a coordinate: `c(q) − f(t) = 0` (1 row).
+
+    **Arguments:** `coordinate`, the name of a joint's coordinate (`"O.angle"`, `"slide.displacement"`) or a
+    body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
+    module with parameters of its own) or a constant.
+
+    The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
+    `solution.effort(name)`.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    motion: Function | Scalar
+
+    def __init__(self, name: str, coordinate: str, motion: Function | float) -> None:
+        check_name("Driver", name)
+        if not isinstance(coordinate, str) or coordinate.count(".") != 1:
+            raise MechanismError(
+                f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
+            )
+        self.name = name
+        self.coordinate = coordinate
+        self.motion = motion if callable(motion) else jnp.asarray(motion, dtype=float)
+
+    def value(self, t: Scalar) -> Scalar:
+        """The prescribed value at time `t`."""
+        return jnp.asarray(self.motion(t) if callable(self.motion) else self.motion, dtype=t.dtype)

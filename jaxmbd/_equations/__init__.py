@@ -1,0 +1,3 @@
+"""From parts to equations."""
+
+from jaxmbd._equations._equations import Equations as Equations

@@ -1,0 +1,80 @@
+"""Forces that a user writes as a function, a neural network among them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body import Marker, check_markers, check_name
+from jaxmbd._errors import MechanismError
+from jaxmbd._force._base import AbstractForce
+from jaxmbd._space import Frame
+from jaxmbd._types import Function, Scalar
+
+
+class UserForce(AbstractForce):
+    """A user's own law between markers.
+
+    **Arguments:** `function(t, frames, rates, parameters)` takes the time [s], the markers' `Frame`s, their time
+    derivatives and `parameters`, and returns the wrenches `(fx, fy, moment)` [N, N, N m], world axes, one row a
+    marker. `markers` is a tuple of markers; `parameters` any tree of arrays, or an equinox module.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    at: tuple[Marker, ...]
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        for marker in self.at:
+            check_markers("UserForce", self.name, marker)
+        if not callable(self.function):
+            raise MechanismError(
+                f"UserForce {self.name!r}: function must be callable, got {type(self.function).__name__}."
+            )
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return self.at
+
+    def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "k 3"]:
+        value = jnp.asarray(self.function(t, frames, rates, self.parameters))
+        expected = (len(self.at), 3)
+        if value.shape != expected:
+            raise MechanismError(
+                f"UserForce {self.name!r}: the function must return wrenches of shape {expected} "
+                f"(a row (fx, fy, moment) for each marker), got shape {value.shape}."
+            )
+        return value
+
+    def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
+        return jnp.zeros(())
+
+
+class GeneralizedForce(eqx.Module):
+    """A user's own force on all coordinates: `Q = function(t, q, v, parameters)`.
+
+    **Arguments:** `function` returns the generalized forces `Q` of shape `(nv,)`, in the mechanism's order.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_name("GeneralizedForce", self.name)
+        if not callable(self.function):
+            raise MechanismError(
+                f"GeneralizedForce {self.name!r}: function must be callable, got {type(self.function).__name__}."
+            )
+
+    def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """The generalized forces at a state."""
+        value = jnp.asarray(self.function(t, q, v, self.parameters))
+        if value.shape != v.shape:
+            raise MechanismError(
+                f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."
+            )
+        return value

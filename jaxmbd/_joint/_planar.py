@@ -1,0 +1,209 @@
+"""Joints between two bodies in the plane."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body import GROUND, Marker, check_markers, check_number
+from jaxmbd._errors import MechanismError
+from jaxmbd._joint._base import AbstractJoint, no_motion
+from jaxmbd._space import Frame
+from jaxmbd._types import Scalar, as_float
+
+
+class Revolute(AbstractJoint):
+    """A pin: the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
+
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+
+    def __check_init__(self) -> None:
+        check_markers("Revolute", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return a.position - b.position
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([b.angle - a.angle])
+
+
+class Translational(AbstractJoint):
+    """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
+
+    `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
+    `u_A · (p_B − p_A)`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("displacement",)
+    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+
+    def __check_init__(self) -> None:
+        check_markers("Translational", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.normal, b.position - a.position), b.angle - a.angle])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.axis, b.position - a.position)])
+
+
+class Weld(AbstractJoint):
+    """The two markers' frames coincide: `p_A − p_B = 0`, `θ_B − θ_A = 0` (3 rows)."""
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+
+    def __check_init__(self) -> None:
+        check_markers("Weld", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, b.angle - a.angle)
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class PinInSlot(AbstractJoint):
+    """A pin (second marker) in a straight slot along the first marker's x axis: `n_A · (p_B − p_A) = 0` (1 row).
+
+    Coordinates: `displacement` [m] along the slot and `angle` [rad] of the pin's body relative to the slot's.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+
+    def __check_init__(self) -> None:
+        check_markers("PinInSlot", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.normal, b.position - a.position)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.axis, b.position - a.position), b.angle - a.angle])
+
+
+class Rod(AbstractJoint):
+    """A massless rigid rod: the markers' distance is constant, `½ ‖p_B − p_A‖² − ½ l² = 0` (1 row).
+
+    **Arguments:** `length` `[m]`; a length of zero is refused, since the row's gradient vanishes there.
+
+    The rod's tension is `λ l`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    length: Scalar = eqx.field(converter=as_float)
+
+    def __check_init__(self) -> None:
+        check_markers("Rod", self.name, self.a, self.b)
+        try:
+            check_number(f"Rod {self.name!r}", "length", self.length, "m")
+        except MechanismError as error:
+            raise MechanismError(f"{error} Points that coincide are joined by a Revolute.") from None
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class RelativeAngle(AbstractJoint):
+    """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
+
+    **Arguments:** `angle` φ `[rad]`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_markers("RelativeAngle", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([b.angle - a.angle - self.angle])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class Gear(AbstractJoint):
+    """A constant ratio between two angles on a carrier: `(θ_B − θ_K) − r (θ_A − θ_K) − φ = 0` (1 row).
+
+    **Arguments:** `ratio` r (negative for an outer pair of wheels, `−z_A / z_B`); `carrier`, the marker that
+    carries both axles (the ground unless given); `phase` φ `[rad]`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    ratio: Scalar = eqx.field(converter=as_float)
+    carrier: Marker = eqx.field(default_factory=lambda: Marker(GROUND, (0.0, 0.0)))
+    phase: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_markers("Gear", self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b, self.carrier)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b, carrier = (frame.angle for frame in frames)
+        return jnp.stack([(b - carrier) - self.ratio * (a - carrier) - self.phase])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()

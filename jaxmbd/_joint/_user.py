@@ -1,0 +1,70 @@
+"""Constraints that a user writes as a function."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body import Marker, check_markers, check_name
+from jaxmbd._errors import MechanismError
+from jaxmbd._joint._base import AbstractJoint, no_motion
+from jaxmbd._space import Frame
+from jaxmbd._types import Function, Scalar
+
+
+class Constraint(AbstractJoint):
+    """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
+
+    **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
+    arrays, or an equinox module), and returns the residual, a scalar or a vector. Nothing else is needed: `C`
+    and `γ` follow by differentiation.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    a: Marker
+    b: Marker
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_markers("Constraint", self.name, self.a, self.b)
+        check_callable("Constraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, " m"]:
+        a, b = frames
+        return jnp.atleast_1d(self.function(t, a, b, self.parameters))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class GlobalConstraint(eqx.Module):
+    """A user's own constraint on all coordinates: `Φ(t, q, parameters) = 0`.
+
+    **Arguments:** `function` takes the time [s], the coordinates `q` of shape `(nq,)` in the mechanism's order
+    and `parameters`; it returns a scalar or a vector.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_name("GlobalConstraint", self.name)
+        check_callable("GlobalConstraint", self.name, self.function)
+
+    def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
+        """`Φ(t, q)` of this constraint."""
+        return jnp.atleast_1d(self.function(t, q, self.parameters))
+
+
+def check_callable(kind: str, name: str, function: Any) -> None:
+    """Raise unless `function` can be called."""
+    if not callable(function):
+        raise MechanismError(f"{kind} {name!r}: function must be callable, got {type(function).__name__}.")

@@ -1,0 +1,32 @@
+"""Names for the arrays that travel between modules, and the one conversion every number goes through."""
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+Scalar: TypeAlias = Float[Array, ""]
+Vector: TypeAlias = Float[Array, " n"]
+Point: TypeAlias = Float[Array, " dim"]
+Number: TypeAlias = float | int | np.ndarray | Array
+Function: TypeAlias = Callable[..., Any]
+
+
+def as_float(value: Any) -> Array:
+    """Return `value` as a floating array, so that it is a leaf that gradients and sweeps can reach.
+
+    Arrays that are traced or already floating pass through; integers become the default float. Anything else
+    (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is left alone.
+    """
+    if isinstance(value, jax.Array | np.ndarray | float | int | np.generic | list | tuple):
+        array = jnp.asarray(value)
+        return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
+    return value
+
+
+def is_concrete(*values: Any) -> bool:
+    """True when no leaf is being traced, so that its numbers can be looked at from Python."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))

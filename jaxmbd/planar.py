@@ -1,0 +1,31 @@
+"""Mechanisms in the plane: bodies, joints, drivers, forces and sensors."""
+
+from jaxmbd._body import Body as Body
+from jaxmbd._body import Marker as Marker
+from jaxmbd._body import ground as ground
+from jaxmbd._driver import Driver as Driver
+from jaxmbd._force import Force as Force
+from jaxmbd._force import GeneralizedForce as GeneralizedForce
+from jaxmbd._force import Gravity as Gravity
+from jaxmbd._force import JointForce as JointForce
+from jaxmbd._force import JointFriction as JointFriction
+from jaxmbd._force import PointDrag as PointDrag
+from jaxmbd._force import SpringDamper as SpringDamper
+from jaxmbd._force import Torque as Torque
+from jaxmbd._force import TorsionalSpringDamper as TorsionalSpringDamper
+from jaxmbd._force import UserForce as UserForce
+from jaxmbd._joint import Constraint as Constraint
+from jaxmbd._joint import Gear as Gear
+from jaxmbd._joint import GlobalConstraint as GlobalConstraint
+from jaxmbd._joint import PinInSlot as PinInSlot
+from jaxmbd._joint import RelativeAngle as RelativeAngle
+from jaxmbd._joint import Revolute as Revolute
+from jaxmbd._joint import Rod as Rod
+from jaxmbd._joint import Translational as Translational
+from jaxmbd._joint import Weld as Weld
+from jaxmbd._mechanism import Mechanism as Mechanism
+from jaxmbd._sensor import Measure as Measure
+from jaxmbd._sensor import Point as Point
+from jaxmbd._sensor import PointAcceleration as PointAcceleration
+from jaxmbd._sensor import PointVelocity as PointVelocity
+from jaxmbd._space import Frame as Frame
