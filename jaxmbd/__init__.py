@@ -16,6 +16,13 @@ from jaxmbd._equations import Equations as Equations
 from jaxmbd._errors import AssemblyError as AssemblyError
 from jaxmbd._errors import MechanismError as MechanismError
 from jaxmbd._errors import SolveError as SolveError
+from jaxmbd._fit import Between as Between
+from jaxmbd._fit import Experiment as Experiment
+from jaxmbd._fit import Fit as Fit
+from jaxmbd._fit import Free as Free
+from jaxmbd._fit import Positive as Positive
+from jaxmbd._fit import Real as Real
+from jaxmbd._fit import fit as fit
 from jaxmbd._method import Augmented as Augmented
 from jaxmbd._method import Stabilized as Stabilized
 

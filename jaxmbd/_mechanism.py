@@ -128,7 +128,9 @@ class Mechanism(eqx.Module):
 
     def parts(self) -> Iterator[Any]:
         """All parts: bodies, joints, drivers, forces, sensors."""
-        yield from (*self.bodies, *self.joints, *self.drivers, *self.forces, *self.sensors)
+        for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors):
+            if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
+                yield from group
 
     @property
     def nq(self) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax
+import jax.core
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -22,8 +23,10 @@ def as_float(value: Any) -> Array:
     (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is left alone.
     """
     if isinstance(value, jax.Array | np.ndarray | float | int | np.generic | list | tuple):
-        array = jnp.asarray(value)
-        return array if jnp.issubdtype(array.dtype, jnp.inexact) else array.astype(jnp.result_type(float))
+        given = jnp.asarray(value)
+        inexact = jnp.issubdtype(given.dtype, jnp.inexact) and not given.weak_type
+        # An explicit dtype makes the type strong: a weak one would compile everything a second time.
+        return jnp.asarray(given, dtype=given.dtype if inexact else jnp.result_type(float))
     return value
 
 

@@ -92,7 +92,7 @@ def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: S
     tolerance = 1e3 * jnp.finfo(start.dtype).eps
     search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
     found = optx.least_squares(
-        lambda q, a: _closure(q, jax.lax.stop_gradient(a)),
+        lambda q, a: _closure(q, _frozen(a)),
         search, jax.lax.stop_gradient(start), args=args, max_steps=_STEPS, throw=False,
     )  # fmt: skip
     anchor = jax.lax.stop_gradient(found.value)
@@ -113,6 +113,11 @@ def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: S
         jnp.abs(_closure(anchor, args)), initial=0.0
     )
     return jnp.where(jnp.all(jnp.isfinite(q)) & better, q, anchor + (q - jax.lax.stop_gradient(q)))
+
+
+def _frozen(tree: Any) -> Any:
+    """`tree` without derivatives; leaves that are no arrays (a user's functions) stay as they are."""
+    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
 
 
 def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:

@@ -1,15 +1,13 @@
 """What went wrong, in mechanical terms: looked up after a failure, at the last state that was reached."""
 
-from typing import Any
-
 import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd._analysis._solution import Solution
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod
 
 _RANK = 1e-10
 
@@ -26,6 +24,11 @@ def redundant_rows(mechanism: Mechanism, t: Array, q: Array) -> tuple[int, list[
     return rank, list(dict.fromkeys(name for name, s in zip(labels, share, strict=True) if s > 1e-6))
 
 
+def well_posed(mechanism: Mechanism, t: Array, q: Array) -> bool:
+    """Whether the rows of `C` are independent at a position."""
+    return redundant_rows(mechanism, t, q)[0] == sum(mechanism.constraint_sizes())
+
+
 def redundant_text(mechanism: Mechanism, t: Array, q: Array) -> str:
     """The message for constraints that repeat one another."""
     rank, names = redundant_rows(mechanism, t, q)
@@ -37,9 +40,9 @@ def redundant_text(mechanism: Mechanism, t: Array, q: Array) -> str:
     )
 
 
-def failure_text(solution: Any, method: AbstractMethod, t: Array, q: Array, v: Array) -> str:
+def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     """The message for an integration that did not reach its end."""
-    mechanism: Mechanism = solution.mechanism
+    mechanism = solution.mechanism
     steps, where = int(solution.stats["num_steps"]), f"t = {float(t):.6g} s"
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
@@ -47,7 +50,7 @@ def failure_text(solution: Any, method: AbstractMethod, t: Array, q: Array, v: A
     bad = _bad_force(mechanism, t, q, v)
     if bad:
         return f"{head}: {bad}"
-    motion = method.motion(Equations(mechanism), jnp.asarray(t), q, v)
+    motion = solution.method.motion(Equations(mechanism), jnp.asarray(t), q, v)
     rank, names = redundant_rows(mechanism, t, q)
     rows = sum(mechanism.constraint_sizes())
     if rank < rows or not np.isfinite(np.asarray(motion.vdot)).all():

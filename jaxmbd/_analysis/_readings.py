@@ -61,15 +61,6 @@ def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, 
     return {name: _read(equations, name, at) for name in names}
 
 
-def needs_accelerations(mechanism: Mechanism, name: str) -> bool:
-    """Whether a quantity needs `v̇` or `λ`, and not only `q` and `v`."""
-    _, _, component = name.partition(".")
-    plain = (*mechanism.space.coordinates, *mechanism.space.speeds)
-    motions = {c for joint in mechanism.joints for c in getattr(joint, "motions", ())}
-    rates = {f"{c}_rate" for c in motions}
-    return component not in (*plain, *motions, *rates) and name not in ENERGIES
-
-
 def _read(equations: Equations, name: str, at: Snapshot) -> Array:
     mechanism = equations.mechanism
     if name in ENERGIES:

@@ -12,14 +12,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assemble import closure_text, tolerance_of
-from jaxmbd._analysis._diagnose import failure_text, redundant_text
+from jaxmbd._analysis._diagnose import failure_text, redundant_text, well_posed
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, Motion, Stabilized, well_posed
+from jaxmbd._method import AbstractMethod, Stabilized
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -81,16 +81,15 @@ def simulate(
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised,
     )  # fmt: skip
     if throw and known:
-        _raise_if_failed(solution, check, method)
+        _raise_if_failed(solution, check)
     return solution
 
 
 class _Check(eqx.Module):
-    """What tells a good run from a bad one: the start's violations, its rank, and the last state reached."""
+    """What tells a good run from a bad one: the start's violations and the last state reached."""
 
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
-    well_posed: Array
     t: Array
     q: Array
     v: Array
@@ -112,15 +111,11 @@ def _integrate(
         max_steps=max_steps, progress_meter=meter, throw=throw,
     )  # fmt: skip
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
-    motion: Motion = jax.vmap(lambda t, q, v: method.motion(equations, t, q, v))(ts, qs, vs)
-    solution = Solution(
-        mechanism, ts, qs, motion.v, motion.vdot, motion.lam,
-        dict(zip(integrals, zs.T, strict=True)), dict(run.stats), run.result,
-    )  # fmt: skip
+    integrated = dict(zip(integrals, zs.T, strict=True))
+    solution = Solution(mechanism, method, ts, qs, vs, integrated, dict(run.stats), run.result)
     check = _Check(
-        equations.position(ts[0], q), equations.velocity(ts[0], q, v),
-        well_posed(equations, ts[0], q), t1[0], q1[0], v1[0],
-    )  # fmt: skip
+        equations.position(ts[0], q), equations.velocity(ts[0], q, v), t1[0], q1[0], v1[0]
+    )
     return solution, jax.lax.stop_gradient(check)
 
 
@@ -193,7 +188,7 @@ def _check_state(mechanism: Mechanism, state: State) -> None:
         )
 
 
-def _raise_if_failed(solution: Solution, check: _Check, method: AbstractMethod) -> None:
+def _raise_if_failed(solution: Solution, check: _Check) -> None:
     mechanism, tolerance = solution.mechanism, 1e2 * tolerance_of(solution.q)
     for miss, level in ((check.position, "positions"), (check.velocity, "speeds")):
         worst = float(jnp.max(jnp.abs(miss), initial=0.0))
@@ -205,6 +200,6 @@ def _raise_if_failed(solution: Solution, check: _Check, method: AbstractMethod) 
             )
     if solution.result == dfx.RESULTS.successful and math.isfinite(float(jnp.sum(solution.q[-1]))):
         return
-    if not bool(check.well_posed):
-        raise SolveError(redundant_text(mechanism, check.t, check.q))
-    raise SolveError(failure_text(solution, method, check.t, check.q, check.v))
+    if not well_posed(mechanism, solution.ts[0], solution.q[0]):
+        raise SolveError(redundant_text(mechanism, solution.ts[0], solution.q[0]))
+    raise SolveError(failure_text(solution, check.t, check.q, check.v))

@@ -7,6 +7,7 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import numpy as np
+import xarray as xr
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
@@ -14,6 +15,7 @@ from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd._method import AbstractMethod
 
 
 class Violation(eqx.Module):
@@ -36,19 +38,34 @@ class Reaction(eqx.Module):
 class Solution(eqx.Module):
     """A motion at the times `ts`.
 
-    `q (times, nq)`, `v (times, nv)`, `vdot (times, nv)`, `lam (times, m)`; `solution["rod.theta"]` and all other
+    `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
+    `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
     names of `solution.names`; `integrals` over time that were asked for; `stats` counts steps; `result` is diffrax's result code.
     """
 
     mechanism: Mechanism
+    method: AbstractMethod
     ts: Float[Array, " times"]
     q: Float[Array, "times nq"]
-    v: Float[Array, "times nv"]
-    vdot: Float[Array, "times nv"]
-    lam: Float[Array, "times m"]
+    integrated_speeds: Float[Array, "times nv"]
     integrals: dict[str, Float[Array, " times"]]
     stats: dict[str, Any]
     result: dfx.RESULTS
+
+    @property
+    def v(self) -> Float[Array, "times nv"]:
+        """Consistent speeds at each time."""
+        return self.snapshots().v
+
+    @property
+    def vdot(self) -> Float[Array, "times nv"]:
+        """Accelerations at each time."""
+        return self.snapshots().vdot
+
+    @property
+    def lam(self) -> Float[Array, "times m"]:
+        """Multipliers at each time."""
+        return self.snapshots().lam
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -65,11 +82,11 @@ class Solution(eqx.Module):
         for name in wanted:
             if name not in known:
                 raise unknown("quantity", name, known)
-        return _series(self.mechanism, wanted, self.snapshots())
+        return _series(self.mechanism, self.method, wanted, self.ts, self.q, self.integrated_speeds)
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        return Snapshot(self.ts, self.q, self.v, self.vdot, self.lam)
+        return _snapshots(self.mechanism, self.method, self.ts, self.q, self.integrated_speeds)
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
@@ -108,10 +125,8 @@ class Solution(eqx.Module):
         """How far the motion is off the constraints at position, velocity and acceleration level."""
         return Violation(*_violation(self.mechanism, self.snapshots()))
 
-    def to_xarray(self, names: Iterable[str] | None = None) -> Any:
+    def to_xarray(self, names: Iterable[str] | None = None) -> xr.Dataset:
         """An `xarray.Dataset` over `time` [s], each variable with its unit."""
-        import xarray as xr
-
         units = channel_units(self.mechanism)
         data = self.read(units if names is None else names)
         variables = {}
@@ -123,9 +138,23 @@ class Solution(eqx.Module):
 
 
 @eqx.filter_jit
-def _series(mechanism: Mechanism, names: tuple[str, ...], at: Snapshot) -> dict[str, Array]:
+def _snapshots(mechanism: Mechanism, method: AbstractMethod, ts: Array, q: Array, w: Array) -> Snapshot:
     equations = Equations(mechanism)
-    return jax.vmap(lambda s: read(equations, names, s))(at)
+
+    def one(t: Array, q: Array, w: Array) -> Snapshot:
+        motion = method.motion(equations, t, q, w)
+        return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
+
+    return jax.vmap(one)(ts, q, w)
+
+
+@eqx.filter_jit
+def _series(
+    mechanism: Mechanism, method: AbstractMethod, names: tuple[str, ...], ts: Array, q: Array, w: Array
+) -> dict[str, Array]:
+    """The named quantities; what none of them needs is left out of the compiled program as dead code."""
+    equations = Equations(mechanism)
+    return jax.vmap(lambda s: read(equations, names, s))(_snapshots(mechanism, method, ts, q, w))
 
 
 @eqx.filter_jit

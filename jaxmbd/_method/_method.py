@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._equations import Equations
-from jaxmbd._method._solve import SaddlePoint, pivot_ratio
+from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._types import Scalar, as_float
 
 
@@ -80,10 +80,3 @@ class Stabilized(AbstractMethod):
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v))
         qdot = v - self.rate * system.correction(equations.position(t, q))
         return Motion(qdot, v, vdot, lam)
-
-
-def well_posed(equations: Equations, t: Scalar, q: Array) -> Array:
-    """Whether the rows of `C` are independent at a position, as far as the solve is concerned."""
-    if equations.m == 0:
-        return jnp.array(True)
-    return pivot_ratio(equations.mass(), equations.jacobian(t, q)) > 1e3 * jnp.finfo(q.dtype).eps

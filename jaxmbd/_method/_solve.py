@@ -46,10 +46,3 @@ def _spd_solver(S: Float[Array, "m m"]) -> Solve:
         return jax.lax.custom_linear_solve(lambda x: S @ x, b, apply, symmetric=True)
 
     return solve
-
-
-def pivot_ratio(mass: Float[Array, " nv"], C: Float[Array, "m nv"]) -> Array:
-    """The smallest pivot of `S` relative to its diagonal: near zero for rows that depend on each other."""
-    S = (C / mass[None, :]) @ C.T
-    pivots = jnp.diagonal(jnp.linalg.cholesky(S)) ** 2 / jnp.diagonal(S)
-    return jnp.nan_to_num(jnp.min(pivots, initial=1.0), nan=0.0)

@@ -1,0 +1,5 @@
+"""`python -m jaxmbd`."""
+
+from jaxmbd.cli import app
+
+app()

@@ -1,0 +1,85 @@
+"""Identification: the parameters of a mechanism, and initial states, from measured motions."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import diffrax as dfx
+import jax.numpy as jnp
+import optax
+
+from jaxmbd._analysis import channel_units
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._fit._experiment import Experiment, stack
+from jaxmbd._fit._minimise import gradient_descent, levenberg_marquardt, reporting
+from jaxmbd._fit._parameters import Build, Parameters, collect
+from jaxmbd._fit._residuals import Problem, Settings
+from jaxmbd._fit._result import Fit, summarise
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._method import AbstractMethod
+
+
+def fit(
+    mechanism: Mechanism | Build,
+    experiments: Experiment | Sequence[Experiment],
+    free: Mapping[str, Any] | None = None,
+    *,
+    optimiser: optax.GradientTransformation | None = None,
+    steps: int = 50,
+    tolerance: float = 1e-6,
+    method: AbstractMethod | None = None,
+    solver: dfx.AbstractSolver | None = None,
+    controller: dfx.AbstractStepSizeController | None = None,
+    rtol: float | None = None,
+    atol: float | None = None,
+    dt0: float | None = None,
+    progress: bool = True,
+) -> Fit:
+    """Estimate free parameters (and initial states) so that simulations agree with measurements.
+
+    Minimises `½ Σ ((model − measured) / sigma)²` over all channels of all experiments.
+
+    **Arguments:**
+
+    - `mechanism`: a mechanism whose leaves are freed by `free={"k": lambda m: m["spring"].stiffness}`, or a
+      function from a dictionary of parameters to a mechanism, with `free={"k": Free(start=100.0)}`;
+    - `experiments`: one or several `Experiment`s; those of one shape are simulated side by side;
+    - `free`: by name, a function to a leaf or a `Free` with a range; empty to estimate initial states only;
+    - `optimiser`: an optax optimiser (reverse mode); Levenberg-Marquardt (forward mode) unless given;
+    - `steps`: at most this many; `tolerance`: relative, on the change of loss and unknowns;
+    - the others as for `simulate`; `progress`: show the step and the loss while it runs.
+
+    **Returns:** a `Fit`. Ctrl-C ends the search and returns the best so far.
+
+    **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
+    """
+    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    parameters = collect(mechanism, free or {})
+    _check(parameters, experiments)
+    stacked = stack(experiments)
+    settings = Settings(
+        method, solver, controller,
+        None if rtol is None else jnp.asarray(rtol), None if atol is None else jnp.asarray(atol), dt0,
+    )  # fmt: skip
+    problem = Problem(parameters, tuple(s for _, s in stacked), settings)
+    with reporting(progress) as report:
+        if optimiser is None:
+            search = levenberg_marquardt(problem, steps, tolerance, report)
+        else:
+            search = gradient_descent(problem, optimiser, steps, report)
+        report("standard errors ...")
+        return summarise(problem, [where for where, _ in stacked], experiments, search)
+
+
+def _check(parameters: Parameters, experiments: Sequence[Experiment]) -> None:
+    if not experiments:
+        raise MechanismError("fit needs at least one Experiment.")
+    for experiment in experiments:
+        if not isinstance(experiment, Experiment):
+            raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
+    if not parameters.free and not any(experiment.estimate for experiment in experiments):
+        raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
+    units = channel_units(parameters.mechanism_at(parameters.unconstrained()))
+    for experiment in experiments:
+        for name in experiment.data:
+            if name not in units:
+                raise unknown("channel", name, units)

@@ -1,0 +1,175 @@
+"""Free parameters: which numbers of a mechanism may change, and the range each may have.
+
+The optimiser works on unconstrained values `u`; a range maps them to physical ones, so that every mechanism that
+is tried is valid.
+"""
+
+import abc
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd._errors import MechanismError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._types import Number, as_float
+
+Build = Callable[[dict[str, Any]], Mechanism]
+
+
+class AbstractRange(eqx.Module):
+    """The values that a parameter may take, as a smooth map from all real numbers."""
+
+    @abc.abstractmethod
+    def physical(self, u: Array, start: Array) -> Array:
+        """The physical value of an unconstrained one; `u = 0` may mean anything."""
+
+    @abc.abstractmethod
+    def unconstrained(self, value: Array) -> Array:
+        """The inverse of `physical`."""
+
+    @abc.abstractmethod
+    def contains(self, value: np.ndarray) -> bool:
+        """Whether a starting value lies inside."""
+
+
+class Real(AbstractRange):
+    """Any value; scaled by the starting one, so that the optimiser sees numbers near one."""
+
+    def physical(self, u: Array, start: Array) -> Array:
+        return u * _scale(start)
+
+    def unconstrained(self, value: Array) -> Array:
+        return value / _scale(value)
+
+    def contains(self, value: np.ndarray) -> bool:
+        return bool(np.isfinite(value).all())
+
+
+class Positive(AbstractRange):
+    """Positive values, `p = exp(u)`."""
+
+    def physical(self, u: Array, start: Array) -> Array:
+        return jnp.exp(u)
+
+    def unconstrained(self, value: Array) -> Array:
+        return jnp.log(value)
+
+    def contains(self, value: np.ndarray) -> bool:
+        return bool((np.isfinite(value) & (value > 0)).all())
+
+
+class Between(AbstractRange):
+    """Values between two bounds, `p = lower + (upper − lower) / (1 + exp(−u))`."""
+
+    lower: Array = eqx.field(converter=as_float)
+    upper: Array = eqx.field(converter=as_float)
+
+    def physical(self, u: Array, start: Array) -> Array:
+        return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(u)
+
+    def unconstrained(self, value: Array) -> Array:
+        share = (value - self.lower) / (self.upper - self.lower)
+        return jnp.log(share) - jnp.log1p(-share)
+
+    def contains(self, value: np.ndarray) -> bool:
+        return bool(((value > self.lower) & (value < self.upper)).all())
+
+
+def _scale(value: Array) -> Array:
+    size = jnp.max(jnp.abs(value), initial=0.0)
+    return jnp.where(size > 0, size, 1.0)
+
+
+class Free(eqx.Module):
+    """A free parameter.
+
+    **Arguments:** either `where`, a function from the mechanism to the leaf that is free (or to several leaves,
+    which then share one value; or to a whole module, a neural network say), or, if `fit` is given a function that
+    builds the mechanism, `start`, the value to begin with. `within` is its range: `Real()`, `Positive()` or
+    `Between(lower, upper)`; `unit` is for the table.
+    """
+
+    where: Callable[[Mechanism], Any] | None = None
+    start: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    within: AbstractRange = Real()
+    unit: str = eqx.field(default="", static=True)
+
+
+class Parameters(eqx.Module):
+    """All free parameters: their starting values, and the mechanism as a function of unconstrained values."""
+
+    mechanism: Mechanism | None
+    build: Build | None = eqx.field(static=True)
+    free: dict[str, Free]
+    start: dict[str, Any]
+
+    def mechanism_at(self, u: dict[str, Any]) -> Mechanism:
+        """The mechanism at unconstrained values."""
+        values = self.physical(u)
+        if self.build is not None:
+            return self.build(values)
+        mechanism = self.mechanism
+        assert mechanism is not None
+        for name, free in self.free.items():
+            mechanism = _put(mechanism, free, values[name])
+        return mechanism
+
+    def physical(self, u: dict[str, Any]) -> dict[str, Any]:
+        """Physical values of unconstrained ones."""
+        return {
+            name: jax.tree.map(free.within.physical, u[name], self.start[name])
+            for name, free in self.free.items()
+        }
+
+    def unconstrained(self) -> dict[str, Any]:
+        """The starting values, unconstrained."""
+        return {
+            name: jax.tree.map(free.within.unconstrained, self.start[name]) for name, free in self.free.items()
+        }
+
+
+def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters:
+    """Look up and check all free parameters."""
+    found = {name: f if isinstance(f, Free) else Free(where=f) for name, f in free.items()}
+    is_built = not isinstance(mechanism, Mechanism)
+    start = {}
+    for name, one in found.items():
+        if is_built and one.start is None:
+            raise MechanismError(f"Free parameter {name!r} needs a start value: Free(start=..., within=...).")
+        start[name] = one.start if is_built else _look_up(mechanism, name, one)
+        for leaf in jax.tree.leaves(start[name]):
+            if not one.within.contains(np.asarray(leaf)):
+                raise MechanismError(
+                    f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {one.within}."
+                )
+    return Parameters(
+        None if is_built else mechanism, mechanism if is_built else None, found, start
+    )  # pyright: ignore[reportArgumentType]
+
+
+def _nodes(mechanism: Mechanism, free: Free) -> tuple[Any, ...]:
+    assert free.where is not None
+    node = free.where(mechanism)
+    return node if isinstance(node, tuple) else (node,)
+
+
+def _look_up(mechanism: Mechanism, name: str, free: Free) -> Any:
+    if free.where is None:
+        raise MechanismError(f"Free parameter {name!r} needs where=lambda m: m['part'].number.")
+    node = _nodes(mechanism, free)[0]
+    value = eqx.filter(node, eqx.is_inexact_array)
+    if not jax.tree.leaves(value):
+        raise MechanismError(f"Free parameter {name!r} points at {node!r}, which holds no numbers.")
+    return value
+
+
+def _put(mechanism: Mechanism, free: Free, value: Any) -> Mechanism:
+    for k, node in enumerate(_nodes(mechanism, free)):
+        replaced = eqx.combine(value, node)
+        mechanism = eqx.tree_at(lambda m, k=k: _nodes(m, free)[k], mechanism, replaced)
+    return mechanism

@@ -1,0 +1,35 @@
+"""The `jaxmbd` command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import typer
+from rich.console import Console
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dynamics of mechanisms.")
+
+
+@app.callback()
+def _double_precision() -> None:
+    """Multibody dynamics of mechanisms, differentiable from end to end."""
+    jax.config.update("jax_enable_x64", True)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture and the animation.")] = Path("out/demo"),
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
+) -> None:
+    """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
+    from jaxmbd import demo as job
+
+    job.run(out, progress=not quiet, console=Console())
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of jaxmbd, of JAX, and the device in use."""
+    from jaxmbd import __version__
+
+    print(f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}")

@@ -1,0 +1,29 @@
+"""Measured data that ship with the package, with their sources and licences beside them."""
+
+from importlib import resources
+
+import numpy as np
+
+
+def double_pendulum() -> dict[str, np.ndarray]:
+    """26 free swings of a real double pendulum, 2.666 s each at 1 kHz.
+
+    **Returns:** `t (2667,)` [s], `t_start (26,)` [s], `theta1`, `theta2 (26, 2667)` [rad] from the upright vertical
+    (π hangs down), `omega1`, `omega2` [rad/s].
+
+    Source: Kaheman et al., arXiv:2205.06231 (MIT licence); see `data/double_pendulum/README.md`.
+    """
+    with (resources.files(__name__) / "double_pendulum" / "segments.npz").open("rb") as file:
+        return {name: values.astype(float) for name, values in np.load(file).items()}
+
+
+def driven_pendulum() -> dict[str, np.ndarray]:
+    """One run of a real torque-driven pendulum with friction, 3.9 s.
+
+    **Returns:** `t`, `angle` [rad] (0 hangs down), `rate` [rad/s], `torque` [N m], each `(1170,)`.
+
+    Source: Wiebe et al., Journal of Open Source Software 7 (2022) 3884 (BSD-3); see `data/driven_pendulum/README.md`.
+    """
+    with (resources.files(__name__) / "driven_pendulum" / "measured.csv").open("rb") as file:
+        t, angle, rate, torque = np.loadtxt(file, delimiter=",", skiprows=1).T
+    return {"t": t, "angle": angle, "rate": rate, "torque": torque}

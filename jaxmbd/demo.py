@@ -1,0 +1,196 @@
+"""The main job: identify a real double pendulum from its measured free swings, and predict swings it has not seen.
+
+Free swings show only ratios of `A = I1 + m1 a1² + m2 L1²`, `B = m2 L1 a2`, `D = I2 + m2 a2²`, `G1 = (m1 a1 + m2 L1) g`,
+`G2 = m2 a2 g` and the friction: a common factor on all masses, inertias and friction is invisible, and what is left
+are four mechanical numbers. So `a1`, `I1`, `I2` and `L1` are estimated, and the masses, `a2` and `g` are kept as
+published. Beside them: Coulomb friction in both joints, air drag, and the zero of both angle sensors.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import diffrax as dfx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from rich.console import Console
+from rich.table import Table
+
+from jaxmbd import planar as pl
+from jaxmbd._analysis import assemble, simulate
+from jaxmbd._fit import Experiment, Fit, Free, Positive, fit
+from jaxmbd.data import double_pendulum as measured_swings
+
+M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published, not free: kg, kg, m, m/s²
+DRAG_POINT = 0.15  # where the drag on arm 2 acts, from joint 2 [m]; it and the coefficient are one number
+COULOMB_WIDTH = 0.1  # rad/s; the swings do not tell it
+PUBLISHED = {"a1": 0.108565, "I1": 4.3753e-4, "I2": 1.26883e-3, "L1": 0.172719}
+BASELINE = (6.26e-3, 9.18e-3)  # rad, median over all segments, of the published model
+TRAINING = (*range(5), *range(10, 15), *range(20, 26))
+UNSEEN = (*range(5, 10), *range(15, 20))
+EVERY = 8  # samples: 8 ms
+ANGLES = ("angle1", "angle2")
+
+
+def pendulum(p: dict[str, Any]) -> pl.Mechanism:
+    """The double pendulum with its parameters `p`; angles of the bodies are from the x axis, y points up."""
+    arm1 = pl.Body("arm1", M1, p["I1"], pose=(0.0, -0.1, -np.pi / 2))
+    arm2 = pl.Body("arm2", M2, p["I2"], pose=(0.0, -0.3, -np.pi / 2))
+    return pl.Mechanism(
+        bodies=[arm1, arm2],
+        joints=[
+            pl.Revolute("pivot", pl.ground.at(), arm1.at(-p["a1"])),
+            pl.Revolute("elbow", arm1.at(p["L1"] - p["a1"]), arm2.at(-A2)),
+        ],
+        forces=[
+            pl.Gravity(G),
+            pl.JointFriction("friction1", "pivot.angle", coulomb=p["c1"], width=COULOMB_WIDTH, quadratic=p["d1"]),
+            pl.JointFriction("friction2", "elbow.angle", coulomb=p["c2"], width=COULOMB_WIDTH),
+            pl.PointDrag("drag", arm2.at(DRAG_POINT - A2), quadratic=p["drag"]),
+        ],
+        sensors=[
+            pl.Measure("angle1", partial(_reading, 2), p["zero1"], unit="rad"),
+            pl.Measure("angle2", partial(_reading, 5), p["zero2"], unit="rad"),
+            pl.Point("tip", arm2.at(A2)),
+        ],
+    )
+
+
+def _reading(index: int, t: Array, q: Array, v: Array, vdot: Array, lam: Array, zero: Array) -> Array:
+    """A sensor's reading: the angle from the upright vertical, and its zero error."""
+    return jnp.pi / 2 - q[index] + zero
+
+
+def free_parameters() -> dict[str, Free]:
+    """What is estimated, its starting value, range and unit."""
+    return {
+        "a1": Free(start=0.1086, within=Positive(), unit="m"),
+        "I1": Free(start=4.4e-4, within=Positive(), unit="kg m²"),
+        "I2": Free(start=1.27e-3, within=Positive(), unit="kg m²"),
+        "L1": Free(start=0.1727, within=Positive(), unit="m"),
+        "c1": Free(start=1e-4, within=Positive(), unit="N m"),
+        "c2": Free(start=1e-4, within=Positive(), unit="N m"),
+        "d1": Free(start=5e-6, within=Positive(), unit="N m s²"),
+        "drag": Free(start=1e-3, within=Positive(), unit="N s²/m²"),
+        "zero1": Free(start=1e-3, unit="rad"),
+        "zero2": Free(start=1e-3, unit="rad"),
+    }
+
+
+def experiments(segments: Sequence[int]) -> list[Experiment]:
+    """The measured segments; the initial state of each is estimated, from its first sample."""
+    data = measured_swings()
+    ts = data["t"][::EVERY]
+    found = []
+    for k in segments:
+        start = [np.pi / 2 - data[name][k, 0] for name in ("theta1", "theta2")]
+        rates = [-data[name][k, 0] for name in ("omega1", "omega2")]
+        found.append(
+            Experiment(
+                ts,
+                {"angle1": data["theta1"][k, ::EVERY], "angle2": data["theta2"][k, ::EVERY]},
+                start={"arm1.theta": start[0], "arm2.theta": start[1]},
+                speeds={"arm1.omega": rates[0], "arm2.omega": rates[1]},
+                estimate=True,
+                sigma=1e-3,
+            )
+        )
+    return found
+
+
+SETTINGS: dict[str, Any] = {"solver": dfx.Tsit5(), "controller": dfx.ConstantStepSize(), "dt0": 0.008}
+
+
+def identify(progress: bool = True) -> tuple[Fit, Fit]:
+    """Fit the training segments; then, with the parameters fixed, the initial states of the unseen ones."""
+    trained = fit(pendulum, experiments(TRAINING), free_parameters(), progress=progress, **SETTINGS)
+    unseen = fit(trained.mechanism, experiments(UNSEEN), progress=progress, **SETTINGS)
+    return trained, unseen
+
+
+def median_rms(result: Fit) -> tuple[float, ...]:
+    """Median over the segments of the RMS [rad] of each angle."""
+    return tuple(float(np.median([one[name] for one in result.rms()])) for name in ANGLES)
+
+
+def combinations(p: dict[str, Any]) -> dict[str, float]:
+    """The mechanical numbers that free swings do show: ratios to `B = m2 L1 a2`."""
+    coupling = M2 * p["L1"] * A2
+    return {
+        "A / B": float((p["I1"] + M1 * p["a1"] ** 2 + M2 * p["L1"] ** 2) / coupling),
+        "D / B": float((p["I2"] + M2 * A2**2) / coupling),
+        "G1 / B": float((M1 * p["a1"] + M2 * p["L1"]) * G / coupling),
+        "G2 / B": float(M2 * A2 * G / coupling),
+    }
+
+
+def parameter_table(trained: Fit) -> Table:
+    """Estimates, standard errors and published values; what is kept; and what free swings can show at all."""
+    table = Table(title="Estimates")
+    for heading in ("", "estimate", "standard error", "published", "unit"):
+        table.add_column(heading, justify="right" if heading not in ("", "unit") else "left")
+    errors = trained.standard_errors or {}
+    for name, value in trained.parameters.items():
+        published = f"{PUBLISHED[name]:.5g}" if name in PUBLISHED else ""
+        table.add_row(name, f"{float(value):.5g}", f"{float(errors[name]):.1g}", published, trained.units[name])
+    table.add_section()
+    for name, value, unit in (("m1", M1, "kg"), ("m2", M2, "kg"), ("a2", A2, "m"), ("g", G, "m/s²")):
+        table.add_row(name, f"{value:g}", "kept", f"{value:g}", unit)
+    table.add_section()
+    published = combinations(PUBLISHED)
+    for name, value in combinations(trained.parameters).items():
+        table.add_row(name, f"{value:.5g}", "", f"{published[name]:.5g}", "1/s²" if name[0] == "G" else "")
+    table.caption = (
+        "m1, m2, a2 and g are kept: free swings show only the four ratios at the bottom,\nand friction relative to "
+        "them. A = I1 + m1 a1² + m2 L1², B = m2 L1 a2, D = I2 + m2 a2²,\nG1 = (m1 a1 + m2 L1) g, G2 = m2 a2 g. "
+        "The standard errors are from the scatter between segments."
+    )
+    return table
+
+
+def error_table(trained: Fit, unseen: Fit) -> Table:
+    """RMS of each angle on training and unseen segments, beside the published model's."""
+    table = Table(title="Simulated minus measured, RMS over 2.67 s")
+    for heading in ("", "θ1 [mrad]", "θ2 [mrad]", "segments"):
+        table.add_column(heading, justify="left" if heading in ("", "segments") else "right")
+    for label, result, used in (("training", trained, TRAINING), ("unseen", unseen, UNSEEN)):
+        worst = [max(one[name] for one in result.rms()) for name in ANGLES]
+        table.add_row(f"{label}, median", *(f"{1e3 * x:.2f}" for x in median_rms(result)), _ranges(used))
+        table.add_row(f"{label}, largest", *(f"{1e3 * x:.2f}" for x in worst), "")
+    table.add_section()
+    table.add_row("published model, median", *(f"{1e3 * x:.2f}" for x in BASELINE), "0-25, first samples as start")
+    table.caption = "The initial state of each segment is estimated, of unseen segments with the parameters fixed."
+    return table
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    starts = [n for n in numbers if n - 1 not in numbers]
+    ends = [n for n in numbers if n + 1 not in numbers]
+    return ", ".join(f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
+
+
+def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Fit]:
+    """Identify, print the tables, and write a picture and an animation into the folder `out`."""
+    from jaxmbd.plot import demo_animation, demo_figure
+
+    console = console or Console()
+    console.print(
+        f"Fitting {len(TRAINING)} segments of measured swings of a double pendulum: {len(free_parameters())} "
+        f"parameters and {4 * len(TRAINING)} initial values ..."
+    )
+    trained, unseen = identify(progress)
+    console.print(parameter_table(trained), error_table(trained, unseen))
+    out.mkdir(parents=True, exist_ok=True)
+    picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
+    demo_figure(trained, unseen).savefig(picture, dpi=150)
+    k = 0
+    state = unseen.states[k]
+    solution = simulate(trained.mechanism, state, unseen.experiments[k].ts)
+    demo_animation(solution, unseen.experiments[k]).save(movie)
+    console.print(f"Wrote {picture} and {movie}.")
+    return trained, unseen
+
+
+__all__ = ["identify", "pendulum", "run"]

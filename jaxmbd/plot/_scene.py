@@ -1,0 +1,123 @@
+"""A mechanism at one or many positions, in NumPy: what the pictures need of it, without compiling anything."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmbd._body import GROUND, Marker
+from jaxmbd._errors import MechanismError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._sensor import Point
+from jaxmbd.plot._shapes import Points, hull, turned
+from jaxmbd.plot._style import BODIES, INK
+
+Poses = Float[np.ndarray, "bodies_and_ground 3"]
+Motion = Float[np.ndarray, "times bodies_and_ground 3"]
+
+_SHARE_OF_PICTURE = 0.018  # a symbol's size
+_SHARE_OF_BODY = 0.11  # the same, where bodies are small beside the picture: chosen by eye on a chain of ten four-bars
+_SAME = 1e-6  # of the symbol's size: points that coincide
+
+
+class Place:
+    """A marker in NumPy; `body` is -1 for the ground, the last row of the poses."""
+
+    def __init__(self, mechanism: Mechanism, marker: Marker) -> None:
+        names = [body.name for body in mechanism.bodies]
+        self.body = -1 if marker.body == GROUND else names.index(marker.body)
+        self.offset = np.asarray(marker.position, dtype=float)
+        self.angle = float(marker.angle)
+
+    def point(self, poses: np.ndarray) -> np.ndarray:
+        """The marker's position in the world [m]; poses may have more axes in front."""
+        pose = poses[..., self.body, :]
+        return pose[..., :2] + turned(self.offset, pose[..., 2])
+
+    def turn(self, poses: np.ndarray) -> np.ndarray:
+        """The marker's angle in the world [rad]."""
+        return poses[..., self.body, 2] + self.angle
+
+    def put(self, shape: Points, poses: Poses) -> Points:
+        """A shape given in the marker's frame, in the world."""
+        return self.point(poses) + turned(shape, self.turn(poses))
+
+
+class Scene:
+    """A mechanism over a motion `(times, nq)`, with the colours of its bodies and the size of its symbols [m]."""
+
+    def __init__(self, mechanism: Mechanism, qs: np.ndarray) -> None:
+        self.mechanism = mechanism
+        self.motion = poses_of(mechanism, qs)
+        self.corners = [_corners(self, i) for i in range(len(mechanism.bodies))]
+        self.size = _symbol_size(self)
+
+    def place(self, marker: Marker) -> Place:
+        """A marker in NumPy."""
+        return Place(self.mechanism, marker)
+
+    def colour(self, body: int) -> str:
+        """The colour of a body; the ground is drawn in ink."""
+        return INK if body < 0 else BODIES[body % len(BODIES)]
+
+    def same(self, a: np.ndarray, b: np.ndarray) -> bool:
+        """Whether two points look like one."""
+        return bool(np.linalg.norm(a - b) <= _SAME * self.size)
+
+    def travel(self, a: Place, b: Place) -> tuple[float, float]:
+        """How far `b` goes along the x axis of `a` over the motion [m]."""
+        axis = turned(np.array([1.0, 0.0]), a.turn(self.motion))
+        along = np.sum(axis * (b.point(self.motion) - a.point(self.motion)), axis=-1)
+        return float(along.min()), float(along.max())
+
+
+def poses_of(mechanism: Mechanism, qs: Any) -> Motion:
+    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
+    qs = np.asarray(qs, dtype=float)
+    if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
+        raise MechanismError(
+            f"q must have {mechanism.nq} entries ({', '.join(mechanism.coordinate_names)}), got shape {qs.shape[1:]}."
+        )
+    if not np.isfinite(qs).all():
+        raise MechanismError("q holds values that are not finite; there is nothing to draw.")
+    poses = qs.reshape(len(qs), len(mechanism.bodies), 3)
+    return np.concatenate([poses, np.zeros((len(qs), 1, 3))], axis=1)
+
+
+def markers_of(part: Any) -> tuple[Marker, ...]:
+    """The markers of a joint, force or sensor; none for parts that act on no marker."""
+    if isinstance(getattr(part, "at", None), Marker):
+        return (part.at,)
+    return tuple(getattr(part, "markers", ()))
+
+
+def drawn_parts(mechanism: Mechanism) -> Iterable[Any]:
+    """The parts whose markers give a body its outline."""
+    yield from mechanism.joints
+    yield from mechanism.forces
+    yield from (sensor for sensor in mechanism.sensors if isinstance(sensor, Point))
+
+
+def _corners(scene: Scene, body: int) -> Points:
+    """The convex hull of a body's centre of mass and markers, in its own frame."""
+    parts = drawn_parts(scene.mechanism)
+    places = [scene.place(marker) for part in parts for marker in markers_of(part)]
+    offsets = [place.offset for place in places if place.body == body]
+    return hull(np.round(np.array([(0.0, 0.0), *offsets]), 12))
+
+
+def _symbol_size(scene: Scene) -> float:
+    points = [_world(scene.motion, i, corners) for i, corners in enumerate(scene.corners)]
+    fixed = [scene.place(marker) for part in drawn_parts(scene.mechanism) for marker in markers_of(part)]
+    ground = [np.array([place.offset]) for place in fixed if place.body < 0]
+    everything = np.concatenate([*points, *ground])
+    extent = float(np.ptp(everything, axis=0).max())
+    lengths = [float(np.linalg.norm(np.ptp(corners, axis=0))) for corners in scene.corners if len(corners) > 1]
+    sizes = [_SHARE_OF_PICTURE * extent] if extent > 0 else [_SHARE_OF_PICTURE]
+    return min([*sizes, *([_SHARE_OF_BODY * float(np.median(lengths))] if lengths else [])])
+
+
+def _world(motion: Motion, body: int, corners: Points) -> Points:
+    pose = motion[:, None, body]
+    return (pose[..., :2] + turned(corners, pose[..., 2])).reshape(-1, 2)

@@ -1,0 +1,39 @@
+"""Colours and line widths that all pictures share: the palette of Okabe and Ito, safe for colour-blind readers.
+
+M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is left out: it is
+too pale for lines on white.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK = "#222222"
+GREY = "#808080"
+PALE = "#d9d9d9"
+REACTION = "#D55E00"  # vermillion, kept for the forces of joints
+APPLIED = "#000000"
+BODIES = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D46")
+LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+
+TEXT = 9  # [pt]
+SMALL = 8  # [pt]
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure [in] whose layout looks after labels and legends by itself."""
+    return plt.figure(figsize=(width, height), layout="constrained")
+
+
+def tidy(axes: Axes, **labels: Any) -> None:
+    """The frame that all pictures have: thin spines left and below, small ticks, labels in one size."""
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    for side in ("left", "bottom"):
+        axes.spines[side].set_color(GREY)
+        axes.spines[side].set_linewidth(0.8)
+    axes.tick_params(labelsize=SMALL, color=GREY, width=0.8)
+    for name, text in labels.items():
+        getattr(axes, f"set_{name}")(text, fontsize=TEXT)

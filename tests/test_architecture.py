@@ -1,0 +1,282 @@
+"""The architecture, read from the source of each module without importing it.
+
+A module of the package stands on a floor and imports only from lower floors; the modules inside one package
+folder may import each other. To add a module directly under `jaxmbd/`, put its name into `FLOORS`.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "jaxmbd"
+MAX_FUNCTION_LINES = 60  # without the docstring, which has its own rules
+MAX_FILE_LINES = 500
+TABLE = "tests/test_architecture.py"
+
+# The whole numbers are floors; the fractions between them are facades, which only gather names from below.
+FLOORS = {
+    0: "_types _errors",
+    0.5: "_maths _graph",
+    1: "_space",
+    2: "_body",
+    3: "_joint _force _sensor _driver",
+    4: "_mechanism",
+    4.5: "planar spatial",
+    5: "_equations",
+    6: "_method",
+    7: "_analysis",
+    8: "_fit design sweep",
+    9: "symbolic io plot",
+    9.3: "data",
+    9.6: "__init__",
+    10: "demo",
+    11: "cli",
+    12: "__main__",
+}
+FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+
+# May be missing at run time, so they are imported where they are used: inside a function.
+OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file: `path` relative to the folder that holds the package, and its text."""
+
+    path: Path
+    source: str
+
+    @property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.source, filename=str(self.path))
+
+    @property
+    def top(self) -> str:
+        """The name under `jaxmbd` that the floor table knows: `_joint` for `jaxmbd/_joint/_planar.py`."""
+        return self.path.with_suffix("").parts[1]
+
+    def at(self, node: ast.stmt | ast.expr, message: str) -> str:
+        return f"{self.path}:{node.lineno}: {message}"
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported name: the root of a package outside (`numpy`), or a module under `jaxmbd` (`_body`)."""
+
+    node: ast.Import | ast.ImportFrom
+    name: str
+    is_ours: bool
+
+
+def read_modules() -> list[Module]:
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return [Module(path.relative_to(ROOT), path.read_text(encoding="utf-8")) for path in paths]
+
+
+def split_import(dotted: str) -> tuple[str, bool]:
+    """`jaxmbd._joint._x` is ours and is `_joint`; `jaxmbd` alone is `__init__`; the rest is from outside."""
+    root, *rest = dotted.split(".")
+    if root == "jaxmbd":
+        return (rest[0] if rest else "__init__"), True
+    return root, False
+
+
+def from_targets(module: Module, node: ast.ImportFrom) -> Iterator[str]:
+    """The dotted names that `from … import …` reaches, relative ones resolved."""
+    prefix = list(module.path.with_suffix("").parts[: -node.level]) if node.level else []
+    base = ".".join([*prefix, *filter(None, [node.module])])
+    for alias in node.names:
+        # `from jaxmbd import planar` reaches a module; `from jaxmbd import simulate` a name of the facade.
+        yield f"{base}.{alias.name}" if base == "jaxmbd" and alias.name in FLOOR_OF else base
+
+
+def imports(module: Module, tree: ast.AST) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            targets = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            targets = list(from_targets(module, node))
+        else:
+            continue
+        for dotted in dict.fromkeys(targets):
+            yield Import(node, *split_import(dotted))
+
+
+def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def inside_functions(module: Module) -> list[Import]:
+    """Each import below a `def`, once, also where functions nest."""
+    found = (item for function in functions(module.tree) for item in imports(module, function))
+    return list({(item.node.lineno, item.name): item for item in found}.values())
+
+
+def declared_dependencies() -> set[str]:
+    """Names that `pip install jaxmbd` brings; each is imported by the name it is installed by."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {re.split(r"[^\w.-]", dependency)[0] for dependency in project["dependencies"]}
+
+
+# The rules: each yields one message per fault, with file and line.
+
+
+def check_is_in_table(module: Module) -> Iterator[str]:
+    if module.top not in FLOOR_OF:
+        yield f"{module.path}:1: '{module.top}' has no floor: put it into FLOORS in {TABLE}"
+
+
+def check_floors(module: Module) -> Iterator[str]:
+    floor = FLOOR_OF.get(module.top)
+    for item in imports(module, module.tree):
+        if floor is None or not item.is_ours or item.name == module.top:
+            continue
+        target = FLOOR_OF.get(item.name)
+        if target is None:
+            yield module.at(item.node, f"imports jaxmbd.{item.name}, which has no floor")
+        elif target >= floor:
+            relation = "its sibling" if target == floor else "the higher"
+            yield module.at(
+                item.node, f"'{module.top}' (floor {floor}) imports {relation} '{item.name}' (floor {target})"
+            )
+
+
+def check_star_imports(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            yield module.at(node, "star import: name what is imported")
+
+
+def check_imports_in_functions(module: Module) -> Iterator[str]:
+    for item in inside_functions(module):
+        if item.name not in OPTIONAL:
+            yield module.at(
+                item.node,
+                f"imports {item.name} inside a function, which is for optional packages: {sorted(OPTIONAL)}",
+            )
+
+
+def check_imports_are_declared(module: Module) -> Iterator[str]:
+    allowed = declared_dependencies() | sys.stdlib_module_names
+    optional = {item.node.lineno for item in inside_functions(module) if item.name in OPTIONAL}
+    for item in imports(module, module.tree):
+        if not item.is_ours and item.name not in allowed and item.node.lineno not in optional:
+            yield module.at(item.node, f"imports {item.name}, which the dependencies in pyproject.toml lack")
+
+
+def check_function_length(module: Module) -> Iterator[str]:
+    for function in functions(module.tree):
+        first, last = function.body[0], function.body[-1]
+        lines = (last.end_lineno or last.lineno) - function.lineno + 1
+        if ast.get_docstring(function) is not None:
+            lines -= (first.end_lineno or first.lineno) - first.lineno + 1
+        if lines > MAX_FUNCTION_LINES:
+            yield module.at(
+                function,
+                f"{function.name} has {lines} lines without its docstring (at most {MAX_FUNCTION_LINES})",
+            )
+
+
+def check_file_length(module: Module) -> Iterator[str]:
+    lines = len(module.source.splitlines())
+    if lines > MAX_FILE_LINES:
+        yield f"{module.path}:{lines}: the file has {lines} lines (at most {MAX_FILE_LINES})"
+
+
+def check_calls(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("super", "hasattr")
+        ):
+            yield module.at(
+                node, f"calls {node.func.id}(): a class is abstract or final, and has all its fields"
+            )
+
+
+Rule = Callable[[Module], Iterator[str]]
+RULES: tuple[Rule, ...] = (
+    check_is_in_table,
+    check_floors,
+    check_star_imports,
+    check_imports_in_functions,
+    check_imports_are_declared,
+    check_function_length,
+    check_file_length,
+    check_calls,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__.removeprefix("check_"))
+def test_package_keeps(rule: Rule) -> None:
+    modules = read_modules()
+    assert modules, f"no modules in {PACKAGE}"
+    faults = [fault for module in modules for fault in rule(module)]
+    assert not faults, "\n" + "\n".join(faults)
+
+
+LONG = "def f():\n" + "    x = 1\n" * MAX_FUNCTION_LINES
+BROKEN = [
+    (check_is_in_table, "jaxmbd/_novel.py", "", "put it into FLOORS"),
+    (check_is_in_table, "jaxmbd/_novel/_part.py", "", "put it into FLOORS"),
+    (check_floors, "jaxmbd/_body.py", "import jaxmbd._joint._planar", "higher '_joint'"),
+    (check_floors, "jaxmbd/_body.py", "from ._joint import Revolute", "higher '_joint'"),
+    (check_floors, "jaxmbd/_body.py", "from jaxmbd import planar", "higher 'planar'"),
+    (check_floors, "jaxmbd/_body.py", "import jaxmbd", "higher '__init__'"),
+    (check_floors, "jaxmbd/_body.py", "from jaxmbd import simulate", "higher '__init__'"),
+    (check_floors, "jaxmbd/_joint/__init__.py", "from .. import _mechanism", "higher '_mechanism'"),
+    (check_floors, "jaxmbd/_joint/_deep/_x.py", "from ..._force import Spring", "sibling '_force'"),
+    (
+        check_floors,
+        "jaxmbd/cli.py",
+        "def f():\n    from jaxmbd._novel import g",
+        "_novel, which has no floor",
+    ),
+    (check_star_imports, "jaxmbd/_body.py", "from ._space import *", "star import"),
+    (check_imports_in_functions, "jaxmbd/plot/_x.py", "def f():\n    import numpy", "numpy inside"),
+    (check_imports_are_declared, "jaxmbd/symbolic.py", "import sympy", "sympy, which"),
+    (check_imports_are_declared, "jaxmbd/fit.py", "from scipy.optimize import root", "scipy, which"),
+    (check_function_length, "jaxmbd/fit.py", LONG, "f has 61 lines"),
+    (check_file_length, "jaxmbd/fit.py", "\n" * (MAX_FILE_LINES + 1), "501 lines"),
+    (
+        check_calls,
+        "jaxmbd/fit.py",
+        "class A:\n    def __init__(self):\n        super().__init__()",
+        "super()",
+    ),
+    (check_calls, "jaxmbd/fit.py", "x = hasattr(1, 'real')", "hasattr()"),
+]
+
+
+@pytest.mark.parametrize(("rule", "path", "source", "expected"), BROKEN)
+def test_rule_finds(rule: Rule, path: str, source: str, expected: str) -> None:
+    """Each rule, broken on purpose, reports exactly that fault and where it is."""
+    faults = list(rule(Module(Path(path), source)))
+    assert len(faults) == 1, faults
+    assert expected in faults[0]
+    assert re.match(rf"{re.escape(path)}:\d+: ", faults[0])
+
+
+ALLOWED = [
+    ("jaxmbd/_joint/_revolute.py", "import numpy\nfrom . import _abstract\nfrom .._body import Body"),
+    ("jaxmbd/_joint/__init__.py", "from ._revolute import Revolute"),
+    ("jaxmbd/planar.py", "from ._mechanism import Mechanism"),
+    ("jaxmbd/__init__.py", "from . import planar, spatial\nfrom ._analysis import simulate"),
+    ("jaxmbd/demo.py", "import jaxmbd as mbd\nfrom jaxmbd import planar as pl"),
+    ("jaxmbd/cli.py", "from .demo import run"),
+    ("jaxmbd/symbolic.py", "def f():\n    import sympy"),
+    ("jaxmbd/fit.py", LONG.replace(":\n", ':\n    """One\n\n    two."""\n', 1).removesuffix("    x = 1\n")),
+]
+
+
+@pytest.mark.parametrize(("path", "source"), ALLOWED)
+def test_rules_allow(path: str, source: str) -> None:
+    assert [fault for rule in RULES for fault in rule(Module(Path(path), source))] == []
