@@ -1,16 +1,68 @@
-"""The runs of this library."""
+"""The runs of this library: the default method, solver and step control, over a range of tolerances."""
 
-from benchmarks.measure import Run
-from benchmarks.problems import Problem
+import time
+from typing import Any
+
+import diffrax as dfx
+import jax
+import numpy as np
+
+import jaxmbd as mbd
+from benchmarks.measure import OURS, Run
+from benchmarks.problems import GRAVITY, GROUND, Array, Problem
+from jaxmbd import planar as pl
+
+TOLERANCES = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-10, 1e-11, 1e-12)
+METHODS: dict[str, dict[str, Any]] = {
+    "Dopri8": {"solver": dfx.Dopri8()},
+    "Tsit5": {"solver": dfx.Tsit5()},
+}
+
+
+def mechanism_of(problem: Problem) -> pl.Mechanism:
+    """The problem as a mechanism."""
+    bodies = [
+        pl.Body(f"b{k}", body.mass, body.inertia, pose=pose)
+        for k, (body, pose) in enumerate(zip(problem.bodies, problem.positions, strict=True))
+    ]
+    joints: list[Any] = []
+    for k, pin in enumerate(problem.pins):
+        other = pl.ground if pin.other == GROUND else bodies[pin.other]
+        joints.append(pl.Revolute(f"pin{k}", other.at(*pin.other_point), bodies[pin.body].at(*pin.point)))
+    joints += [pl.Translational(f"slide{b}", pl.ground.at(), bodies[b].at()) for b in problem.sliders]
+    return pl.Mechanism(bodies, joints, [pl.Gravity(GRAVITY)])
 
 
 def runs(problem: Problem) -> list[Run]:
-    """This library's runs on a problem, from loose to tight settings.
+    """One run per solver and tolerance (`rtol = atol`); a solver is compiled once for all tolerances."""
+    jax.config.update("jax_enable_x64", True)
+    mechanism = mechanism_of(problem)
+    state = mbd.State(
+        jax.numpy.zeros(()), jax.numpy.asarray(problem.positions.ravel()), jax.numpy.asarray(problem.velocities.ravel()),
+        mechanism.coordinate_names, mechanism.speed_names,
+    )  # fmt: skip
+    found = []
+    for label, settings in METHODS.items():
+        started = time.perf_counter()
+        _run(mechanism, state, problem.duration, 1e-6, settings)
+        build = time.perf_counter() - started
+        found += [_one(mechanism, state, problem, label, settings, tol, build) for tol in TOLERANCES]
+    return found
 
-    Each `Run` has `program=OURS` (from `benchmarks.measure`), the method as its `label` and the step or
-    tolerance as its `setting`. Model building and compilation belong here, before the `Run` is made, and
-    the seconds they took go into `build_seconds`. `solve()` starts from the problem's initial state, waits
-    until the device has finished, and returns the final (x, y, theta) of all bodies as a NumPy array of shape
-    (number of bodies, 3). `steps` is a number, or a function that is called after `solve`.
-    """
-    return []
+
+def _one(
+    mechanism: pl.Mechanism, state: mbd.State, problem: Problem, label: str, settings: dict[str, Any],
+    tolerance: float, build: float,
+) -> Run:  # fmt: skip
+    steps = [0]
+
+    def solve() -> Array:
+        solution = _run(mechanism, state, problem.duration, tolerance, settings)
+        steps[0] = int(solution.stats["num_steps"])
+        return np.asarray(solution.q[-1]).reshape(-1, 3)
+
+    return Run(OURS, label, f"tol {tolerance:.0e}", solve, build, lambda: steps[0])
+
+
+def _run(mechanism: pl.Mechanism, state: mbd.State, end: float, tolerance: float, settings: dict[str, Any]) -> Any:
+    return mbd.simulate(mechanism, state, np.array([0.0, end]), rtol=tolerance, atol=tolerance, **settings)

@@ -22,8 +22,19 @@ def check_name(kind: str, name: Any) -> None:
 
 def check_shape(part: str, field: str, value: Any, shape: tuple[int, ...]) -> None:
     """Raise unless an array has the shape that its field needs (placeholders of tree maps pass)."""
+    if value is None or isinstance(value, str):
+        need = "a number" if shape == () else f"numbers of shape {shape}"
+        raise MechanismError(f"{part}: {field} must be {need}, got {value!r}.")
     if isinstance(value, Array | np.ndarray) and value.shape != shape:
-        raise MechanismError(f"{part}: {field} must have shape {shape}, got shape {value.shape}.")
+        need = "be a number" if shape == () else f"have shape {shape}"
+        raise MechanismError(f"{part}: {field} must {need}, got shape {value.shape}.")
+
+
+def check_finite(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) -> None:
+    """Raise unless an array has the shape that its field needs and, where it is known, is finite."""
+    check_shape(part, field, value, shape)
+    if isinstance(value, Array) and is_concrete(value) and not np.isfinite(np.asarray(value)).all():
+        raise MechanismError(f"{part}: {field} must be finite, got {np.asarray(value)}.")
 
 
 def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = False) -> None:
@@ -48,12 +59,20 @@ class Marker(eqx.Module):
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
-        check_shape(f"Marker on {self.body!r}", "position", self.position, (2,))
-        check_shape(f"Marker on {self.body!r}", "angle", self.angle, ())
+        check_finite(f"Marker on {self.body!r}", "position", self.position, (2,))
+        check_finite(f"Marker on {self.body!r}", "angle", self.angle)
 
     def frame(self, pose: Float[Array, "3"]) -> Frame:
         """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, at the body's pose."""
         return PLANAR.frame(pose, self.position, self.angle)
+
+
+def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
+    """A marker from separate numbers; a point given as one argument, `at((x, y))`, is refused by name."""
+    x, y = as_float(x), as_float(y)
+    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "x", x, ())
+    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "y", y, ())
+    return Marker(body, jnp.stack([x, y]), angle)
 
 
 def check_markers(kind: str, name: str, *markers: Marker) -> None:
@@ -95,13 +114,13 @@ class Body(eqx.Module):
         part = f"Body {self.name!r}"
         check_shape(part, "mass", self.mass, ())
         check_shape(part, "inertia", self.inertia, ())
-        check_shape(part, "pose", self.pose, (3,))
+        check_finite(part, "pose", self.pose, (3,))
         check_number(part, "mass", self.mass, "kg")
         check_number(part, "inertia", self.inertia, "kg m²")
 
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
         """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""
-        return Marker(self.name, jnp.stack([as_float(x), as_float(y)]), angle)
+        return _marker(self.name, x, y, angle)
 
 
 class Ground(eqx.Module):
@@ -111,7 +130,7 @@ class Ground(eqx.Module):
 
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
         """A marker fixed in the world at `(x, y)` [m], turned by `angle` [rad]."""
-        return Marker(self.name, jnp.stack([as_float(x), as_float(y)]), angle)
+        return _marker(self.name, x, y, angle)
 
 
 ground = Ground()

@@ -26,6 +26,9 @@ AnyForce: TypeAlias = AbstractForce | Gravity | GeneralizedForce | JointForce | 
 Sensor: TypeAlias = AbstractSensor | Measure
 
 
+_TAKEN = ("kinetic_energy", "potential_energy", "energy")
+
+
 class Coordinate(eqx.Module):
     """One coordinate, of a joint or of a body, as a function of the frames of its markers."""
 
@@ -116,6 +119,7 @@ class Mechanism(eqx.Module):
             raise MechanismError("A mechanism needs at least one body.")
         _check_names(self)
         _check_references(self)
+        _check_functions(self)
         if not self.floating:
             _check_ground(self)
         _check_count(self)
@@ -190,6 +194,8 @@ class Mechanism(eqx.Module):
 
 
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
+    if not isinstance(parts, Iterable):
+        raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
     found = tuple(parts)
     for part in found:
         if not isinstance(part, types):
@@ -207,6 +213,9 @@ def _check_names(mechanism: Mechanism) -> None:
                 f"Two parts are named {part.name!r}: a {seen[part.name]} and a {kind}. Give each a name of its own."
             )
         seen[part.name] = kind
+    for sensor in mechanism.sensors:
+        if sensor.name in _TAKEN:
+            raise MechanismError(f"The name {sensor.name!r} is taken by a solution's energies; name the sensor otherwise.")
 
 
 def _markers(part: Any) -> tuple[Marker, ...]:
@@ -227,6 +236,23 @@ def _check_references(mechanism: Mechanism) -> None:
                 mechanism.coordinate(part.coordinate)
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
+
+
+def _check_functions(mechanism: Mechanism) -> None:
+    """Try each force that holds a user's function, on shapes alone: what it returns is checked by name here, since
+    parts have lost their names once they are stacked."""
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    v = jax.ShapeDtypeStruct((mechanism.nv,), t.dtype)
+    for force in mechanism.forces:
+        if not any(callable(getattr(force, field)) for field in force.__dataclass_fields__):
+            continue
+        if isinstance(force, AbstractForce):
+            frames = tuple(Frame(jnp.zeros(2), jnp.zeros(())) for _ in force.markers)
+            eqx.filter_eval_shape(force.wrenches, t, frames, frames)
+        elif isinstance(force, GeneralizedForce):
+            eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
+        elif isinstance(force, JointForce):
+            eqx.filter_eval_shape(force.effort, t, t, t)
 
 
 def _check_ground(mechanism: Mechanism) -> None:
@@ -269,10 +295,12 @@ def _check_count(mechanism: Mechanism) -> None:
     if drivers and freedom >= 0:
         names = ", ".join(repr(driver.name) for driver in mechanism.drivers)
         raise MechanismError(
-            f"Over-constrained: {drivers} drivers ({names}) on a mechanism with {freedom} degrees of freedom. "
-            f"Remove {drivers - freedom} of them."
+            f"Over-constrained: {drivers} driver{'s' * (drivers != 1)} ({names}) on a mechanism with {freedom} "
+            f"degree{'s' * (freedom != 1)} of freedom. Remove {drivers - freedom} of them."
         )
+    sizes = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
+    listed = ", ".join(f"{part.name!r} {size}" for part, size in sizes)
     raise MechanismError(
-        f"Over-constrained: {rows} constraint rows on {mechanism.nv} coordinates. "
+        f"Over-constrained: {rows} constraint rows ({listed}) on {mechanism.nv} coordinates, three for each body. "
         "Remove joints that repeat what others already enforce."
     )

@@ -16,7 +16,7 @@ Number: TypeAlias = float | int | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]
 
 
-def as_float(value: Any) -> Array:
+def as_float(value: Any) -> Any:
     """Return `value` as a floating array, so that it is a leaf that gradients and sweeps can reach.
 
     Arrays that are traced or already floating pass through; integers become the default float. Anything else

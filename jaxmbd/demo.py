@@ -19,7 +19,8 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxmbd import planar as pl
-from jaxmbd._analysis import assemble, simulate
+from jaxmbd import plot
+from jaxmbd._analysis import simulate
 from jaxmbd._fit import Experiment, Fit, Free, Positive, fit
 from jaxmbd.data import double_pendulum as measured_swings
 
@@ -100,6 +101,13 @@ def experiments(segments: Sequence[int]) -> list[Experiment]:
     return found
 
 
+IDENTIFIABLE = (
+    "m1, m2, a2 and g are kept: free swings show only the four ratios at the bottom, and the friction relative to "
+    "them, with A = I1 + m1 a1² + m2 L1², B = m2 L1 a2, D = I2 + m2 a2², G1 = (m1 a1 + m2 L1) g, G2 = m2 a2 g. "
+    "c1, c2: Coulomb friction of pivot and elbow; d1: quadratic friction of the pivot; drag: air drag of arm 2; "
+    "zero1, zero2: zero of the angle sensors. Standard errors are from the scatter between segments."
+)
+ESTIMATED = "The initial state of each segment is estimated; of unseen segments with the parameters fixed."
 SETTINGS: dict[str, Any] = {"solver": dfx.Tsit5(), "controller": dfx.ConstantStepSize(), "dt0": 0.008}
 
 
@@ -142,18 +150,13 @@ def parameter_table(trained: Fit) -> Table:
     published = combinations(PUBLISHED)
     for name, value in combinations(trained.parameters).items():
         table.add_row(name, f"{value:.5g}", "", f"{published[name]:.5g}", "1/s²" if name[0] == "G" else "")
-    table.caption = (
-        "m1, m2, a2 and g are kept: free swings show only the four ratios at the bottom,\nand friction relative to "
-        "them. A = I1 + m1 a1² + m2 L1², B = m2 L1 a2, D = I2 + m2 a2²,\nG1 = (m1 a1 + m2 L1) g, G2 = m2 a2 g. "
-        "The standard errors are from the scatter between segments."
-    )
     return table
 
 
 def error_table(trained: Fit, unseen: Fit) -> Table:
     """RMS of each angle on training and unseen segments, beside the published model's."""
     table = Table(title="Simulated minus measured, RMS over 2.67 s")
-    for heading in ("", "θ1 [mrad]", "θ2 [mrad]", "segments"):
+    for heading in ("", r"θ1 \[mrad]", r"θ2 \[mrad]", "segments"):
         table.add_column(heading, justify="left" if heading in ("", "segments") else "right")
     for label, result, used in (("training", trained, TRAINING), ("unseen", unseen, UNSEEN)):
         worst = [max(one[name] for one in result.rms()) for name in ANGLES]
@@ -161,7 +164,6 @@ def error_table(trained: Fit, unseen: Fit) -> Table:
         table.add_row(f"{label}, largest", *(f"{1e3 * x:.2f}" for x in worst), "")
     table.add_section()
     table.add_row("published model, median", *(f"{1e3 * x:.2f}" for x in BASELINE), "0-25, first samples as start")
-    table.caption = "The initial state of each segment is estimated, of unseen segments with the parameters fixed."
     return table
 
 
@@ -171,26 +173,32 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
+def pictures(out: Path, trained: Fit, unseen: Fit) -> list[Path]:
+    """Write the picture of measured against predicted, and an animation of an unseen segment."""
+    out.mkdir(parents=True, exist_ok=True)
+    picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
+    columns = [
+        (trained, 0, f"segment {TRAINING[0]}, training"),
+        (unseen, 0, f"segment {UNSEEN[0]}, unseen"),
+        (unseen, 5, f"segment {UNSEEN[5]}, unseen"),
+    ]
+    plot.fit(columns)[0, 0].get_figure().savefig(picture, dpi=150)
+    ts = unseen.experiments[0].ts
+    solution = simulate(trained.mechanism, unseen.states[0], ts, **SETTINGS)
+    plot.save_animation(plot.animate(solution, reactions=["pivot", "elbow"], trace=["tip"], fps=15), movie, dpi=70)
+    return [picture, movie]
+
+
 def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Fit]:
     """Identify, print the tables, and write a picture and an animation into the folder `out`."""
-    from jaxmbd.plot import demo_animation, demo_figure
-
     console = console or Console()
     console.print(
         f"Fitting {len(TRAINING)} segments of measured swings of a double pendulum: {len(free_parameters())} "
-        f"parameters and {4 * len(TRAINING)} initial values ..."
+        f"parameters and {4 * len(TRAINING)} initial values. Compiling takes most of the time ..."
     )
     trained, unseen = identify(progress)
-    console.print(parameter_table(trained), error_table(trained, unseen))
-    out.mkdir(parents=True, exist_ok=True)
-    picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
-    demo_figure(trained, unseen).savefig(picture, dpi=150)
-    k = 0
-    state = unseen.states[k]
-    solution = simulate(trained.mechanism, state, unseen.experiments[k].ts)
-    demo_animation(solution, unseen.experiments[k]).save(movie)
-    console.print(f"Wrote {picture} and {movie}.")
+    console.print(parameter_table(trained), IDENTIFIABLE, "", error_table(trained, unseen), ESTIMATED, sep="\n")
+    console.print("Drawing ...")
+    for path in pictures(out, trained, unseen):
+        console.print(f"wrote {path}")
     return trained, unseen
-
-
-__all__ = ["identify", "pendulum", "run"]

@@ -1,7 +1,7 @@
-"""Problems that others published: our motion against their numbers, each to the tolerance its source can bear.
+"""Problems that others published: our motion against their numbers, each as closely as its source can bear.
 
-The numbers and where they come from are in `tests/references`. Unless a test says otherwise it runs the default
-solver and method at `TIGHT`, where the measured errors are ten to a thousand times below the tolerances.
+The numbers and where they come from are in `tests/references`. Unless a test says otherwise it runs the
+default solver and method at `TIGHT`, where the measured errors are ten to a thousand times below the tolerances.
 """
 
 from functools import cache
@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
-from tests import examples
 
 import jaxmbd as mbd
+from tests import examples
 
 TIGHT = 1e-12  # rtol and atol
 REFERENCES = Path(__file__).parent / "references"
 SPREAD = 1e-5  # [rad], of the uprights of A02: larger means a wrong branch
 DG_DK, G = 0.33344810613, 3.3366067994828  # [J s m/N], [J s]: SUNDIALS' slider-crank, high precision
 
-# φ1, w1, φ2, w2 of revolute1 and revolute2 at the end [rad, rad/s], by Dymola with DASSL at 1e-6, and how far the
+# φ1, w1, φ2, w2 of the two joints at the end [rad, rad/s], by Dymola with DASSL at 1e-6, and how far the
 # published curves are from the high-precision ones over the whole run.
 PUBLISHED_DOUBLE_PENDULUM = (-2.3179285616, 4.0941101973, -1.7364916692, -0.0503767046)
 DEVIATION_DOUBLE_PENDULUM = (1.3e-5, 8.7e-5, 4.3e-5, 2.0e-4)
@@ -60,7 +60,7 @@ def tight(name: str, example: str, *arguments: object) -> tuple[mbd.Solution, di
     return built.simulate(data["t"], rtol=TIGHT, atol=TIGHT), data
 
 
-# --- IFToMM A01: pendulum --------------------------------------------------------------------------------------
+# --- IFToMM A01: pendulum -------------------------------------------------------------------------
 
 
 def test_a01_moves_and_keeps_its_energy_as_the_closed_form() -> None:
@@ -80,11 +80,11 @@ def test_a01_reaction_is_that_of_the_closed_form() -> None:
     assert worst(solution.reaction("O", body="rod").force - expected) < 1e-7
 
 
-# --- IFToMM A02: N-four-bar, through its singular positions -----------------------------------------------------
+# --- IFToMM A02: N-four-bar, through its singular positions ---------------------------------------
 
 
 def spread(solution: mbd.Solution) -> float:
-    """The largest difference between the angles of the vertical rods, which the benchmark keeps parallel [rad]."""
+    """The largest difference between the angles of the vertical rods, which stay parallel [rad]."""
     return worst(np.ptp(np.asarray(solution.q)[:, 2:9:3], axis=1))
 
 
@@ -116,7 +116,7 @@ def test_a02_stays_on_its_branch_with_heun() -> None:
     assert worst(solution["B0"] - columns(data, "x_B0", "y_B0")) < 2e-2
 
 
-# --- Andrews' squeezing mechanism ------------------------------------------------------------------------------
+# --- Andrews' squeezing mechanism -----------------------------------------------------------------
 
 ANDREWS = ("beta", "Theta", "gamma", "Phi", "delta", "Omega", "epsilon")
 
@@ -136,7 +136,7 @@ def test_andrews_follows_the_curve(problem: str) -> None:
 
 @pytest.mark.parametrize("problem", ["iftomm_a03", "andrews_ivp"])
 def test_andrews_balances_its_energy(problem: str) -> None:
-    """What the motor puts in, 0.033 N m times the turn, is what the mechanism gains; the start as published."""
+    """What the motor puts in, 0.033 N m times the turn, is what the mechanism gains."""
     solution, _ = tight(problem, "andrews", problem)
     found = solution.read(["energy", "potential_energy", "b1.theta"])
     gained, turned = (found[name] - found[name][0] for name in ("energy", "b1.theta"))
@@ -173,7 +173,7 @@ def test_andrews_ivp_ends_at_the_exact_and_the_published_state() -> None:
     assert worst(rates / end["published"][7:] - 1) < 1e-6
 
 
-# --- slider-cranks -----------------------------------------------------------------------------------------------
+# --- slider-cranks --------------------------------------------------------------------------------
 
 
 def test_sundials_slider_crank_follows_the_curve() -> None:
@@ -240,7 +240,7 @@ def test_planar_slider_crank_agrees_with_the_published_curve() -> None:
     assert worst(found[:, 1] - published["crank_speed"]) < 1e-1
 
 
-# --- Modelica Standard Library -----------------------------------------------------------------------------------
+# --- Modelica Standard Library --------------------------------------------------------------------
 
 
 def test_modelica_double_pendulum() -> None:

@@ -17,6 +17,7 @@ import optimistix as optx
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._state import State, state_of
+from jaxmbd._body import check_finite
 from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
@@ -52,10 +53,9 @@ def assemble(
     contradict the constraints; `MechanismError` for names that do not exist.
     """
     start = jnp.concatenate([body.pose for body in mechanism.bodies])
-    for name, value in (guess or {}).items():
-        start = start.at[_index(name, mechanism.coordinate_names, "coordinate")].set(value)
-    positions = {name: as_float(value) for name, value in (fixed or {}).items()}
-    rates = {name: as_float(value) for name, value in (speeds or {}).items()}
+    for name, value in _numbers("guess", guess).items():
+        start = start.at[_guessed(mechanism, name)].set(value)
+    positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
     for name in positions:
         mechanism.coordinate(name)
     for name in rates:
@@ -128,7 +128,7 @@ def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar)
     scaled = rows / jnp.sqrt(mass)[None, :]
     if rows.shape[0] == 0:
         return zero
-    solution = lx.linear_solve(lx.MatrixLinearOperator(scaled), -miss, _SINGULAR)
+    solution = lx.linear_solve(lx.MatrixLinearOperator(scaled), -miss, _SINGULAR, throw=False)
     return solution.value / jnp.sqrt(mass)
 
 
@@ -168,10 +168,23 @@ def _speed_row(mechanism: Mechanism, name: str) -> None:
             raise unknown("speed", name, (*mechanism.speed_names, *joints)) from None
 
 
-def _index(name: str, names: tuple[str, ...], kind: str) -> int:
-    if name not in names:
-        raise unknown(kind, name, names)
-    return names.index(name)
+def _guessed(mechanism: Mechanism, name: str) -> int:
+    names = mechanism.coordinate_names
+    if name in names:
+        return names.index(name)
+    mechanism.coordinate(name)
+    raise MechanismError(
+        f"guess takes coordinates of bodies, such as {names[0]!r}, and {name!r} is one of a joint. Guess the "
+        f"bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
+    )
+
+
+def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
+    """Values by name as arrays; each must be a number, and finite where it is known."""
+    found = {name: as_float(value) for name, value in (values or {}).items()}
+    for name, value in found.items():
+        check_finite(what, repr(name), value)
+    return found
 
 
 def tolerance_of(q: Array) -> float:
@@ -194,7 +207,7 @@ def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[s
         return eqx.error_if(v, _worst(miss) > limit, "Assembly failed: the speeds contradict the constraints.")
     if not float(_worst(miss)) <= float(limit):
         rows = _named_rows(mechanism, np.asarray(miss), tuple(speeds))
-        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4])
+        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= float(limit))
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
             "Give at most as many speeds as there are degrees of freedom, and none that a driver prescribes."
@@ -203,15 +216,19 @@ def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[s
 
 
 def closure_text(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
-    """Which joints do not close, and by how much."""
-    rows = _named_rows(mechanism, miss, fixed)
-    open_rows = [(name, value) for name, value in rows if not value <= tolerance]
-    listed = ", ".join(f"{name!r} misses by {value:.3g}" for name, value in open_rows[:6])
+    """The message for a mechanism that does not close: which joints miss, and by how much."""
     return (
-        f"The mechanism cannot be assembled: {listed} (m, m² for rods, or rad). Either the lengths do not reach, the "
-        "fixed values contradict each other, or the guess is too far off: check the markers of these joints, fix "
-        "fewer coordinates, or start from a better guess."
+        f"The mechanism cannot be assembled: {open_rows(mechanism, miss, fixed, tolerance)} (m or rad; m² for a Rod). "
+        "Either the lengths do not reach, the fixed values contradict each other, or the guess is too far off: check "
+        "the markers of these joints, fix fewer coordinates, or start from a better guess."
     )
+
+
+def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
+    """The parts whose rows miss by more than a tolerance, worst first."""
+    rows = [(name, value) for name, value in _named_rows(mechanism, miss, fixed) if not value <= tolerance]
+    more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
+    return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
 
 
 def _named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:

@@ -1,6 +1,9 @@
 """What went wrong, in mechanical terms: looked up after a failure, at the last state that was reached."""
 
+from typing import Any
+
 import diffrax as dfx
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -10,14 +13,18 @@ from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 
 _RANK = 1e-10
+# A lock is met as the root of a distance: steps end 1e-16 of the run before it, where singular values are 1e-8.
+_NEARLY = 1e-6
+# A motion runs away if the speeds would change completely in 1e-9 of the run, other than at its very start.
+_INSTANT, _LATE = 1e-9, 1e-6
 
 
-def redundant_rows(mechanism: Mechanism, t: Array, q: Array) -> tuple[int, list[str]]:
-    """The rank of `C` (singular values below 1e-10 of the largest count as zero), and the joints that take part
-    in a dependence between rows."""
+def redundant_rows(mechanism: Mechanism, t: Array, q: Array, tolerance: float = _RANK) -> tuple[int, list[str]]:
+    """The rank of `C` (singular values below a tolerance times the largest count as zero), and the joints that take
+    part in a dependence between rows."""
     C = np.asarray(Equations(mechanism).jacobian(t, q))
     left, values, _ = np.linalg.svd(C)
-    rank = int(np.sum(values > _RANK * max(values.max(initial=0.0), 1e-300)))
+    rank = int(np.sum(values > tolerance * max(values.max(initial=0.0), 1e-300)))
     sizes = mechanism.constraint_sizes()
     labels = [p.name for p, n in zip(mechanism.constraints(), sizes, strict=True) for _ in range(n)]
     share = np.abs(left[:, rank:]).max(axis=1, initial=0.0)
@@ -42,36 +49,57 @@ def redundant_text(mechanism: Mechanism, t: Array, q: Array) -> str:
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     """The message for an integration that did not reach its end."""
-    mechanism = solution.mechanism
+    mechanism, start = solution.mechanism, float(solution.ts[0])
+    span = float(solution.ts[-1]) - start
     steps, where = int(solution.stats["num_steps"]), f"t = {float(t):.6g} s"
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
-    bad = _bad_force(mechanism, t, q, v)
+    motion = solution.method.motion(Equations(mechanism), jnp.asarray(t), q, v)
+    bad = _bad_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"
-    motion = solution.method.motion(Equations(mechanism), jnp.asarray(t), q, v)
-    rank, names = redundant_rows(mechanism, t, q)
+    rank, names = redundant_rows(mechanism, t, q, _NEARLY)
     rows = sum(mechanism.constraint_sizes())
-    if rank < rows or not np.isfinite(np.asarray(motion.vdot)).all():
+    vdot = np.asarray(motion.vdot)
+    if rank < rows or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the {rows} constraint rows have rank {rank} there (joints "
             f"{', '.join(map(repr, names)) or 'unknown'}). A looser tolerance or a fixed step may carry it through; if "
             "the mechanism locks there (a limit position, a rod stretched by a driver), change its dimensions or motion."
         )
+    if float(t) - start > _LATE * span and _INSTANT * span * np.abs(vdot).max() > np.abs(np.asarray(v)).max():
+        k = int(np.abs(vdot).argmax())
+        return (
+            f"{head}: the motion runs away. {mechanism.speed_names[k]!r} is {float(v[k]):.3g} there and changes at "
+            f"{vdot[k]:.3g} per second. Look for a force that feeds its own growth: a wrong sign, a negative damping or "
+            "stiffness, a torque that rises with speed."
+        )
     if solution.result == dfx.RESULTS.max_steps_reached:
         return (
-            f"{head} (max_steps reached), on average {float(t - solution.ts[0]) / max(steps, 1):.3g} s each. The "
+            f"{head} (max_steps reached), on average {(float(t) - start) / max(steps, 1):.3g} s each. The "
             "motion may be too stiff for an explicit solver (try diffrax.Kvaerno5()), pass near a singular position, or "
             "need more steps: raise max_steps, or loosen rtol and atol."
         )
     return f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'}"
 
 
-def _bad_force(mechanism: Mechanism, t: Array, q: Array, v: Array) -> str:
-    """Name the bodies on which the applied force is not finite, if any."""
-    force = np.asarray(Equations(mechanism).force(jnp.asarray(t), q, v)).reshape(len(mechanism.bodies), -1)
-    bodies = [b.name for b, f in zip(mechanism.bodies, force, strict=True) if not np.isfinite(f).all()]
-    if not bodies:
-        return ""
-    return f"the applied force on {', '.join(map(repr, bodies))} is not finite there. Check the force laws that act on it."
+def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
+    """Name the forces that are not finite at a state, or a moment after it.
+
+    A step that meets a NaN is rejected, and halved until it ends just before: the last state reached is still good.
+    """
+    for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
+        s = ahead * span
+        there = (jnp.asarray(t + s), q + s * v, v + s * jnp.nan_to_num(vdot))
+        if np.isfinite(np.asarray(Equations(mechanism).force(*there))).all():
+            continue
+        names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]
+        these = f"the force {names[0]!r} is" if len(names) == 1 else f"the forces {', '.join(map(repr, names))} are"
+        return f"{these} not finite from there on. Check the function, its parameters and the range it is valid in."
+    return ""
+
+
+def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
+    alone = eqx.tree_at(lambda m: m.forces, mechanism, (force,), is_leaf=lambda x: x is mechanism.forces)
+    return bool(np.isfinite(np.asarray(Equations(alone).force(t, q, v))).all())

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._assemble import closure_text, tolerance_of
+from jaxmbd._analysis._assemble import open_rows, tolerance_of
 from jaxmbd._analysis._diagnose import failure_text, redundant_text, well_posed
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._analysis._solution import Solution
@@ -66,8 +66,8 @@ def simulate(
     not satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where
     values are not known, `throw=True` raises when the compiled program runs.
     """
-    ts = _check_times(ts, state)
     _check_state(mechanism, state)
+    ts = _check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = dfx.Dopri8() if solver is None else solver
     controller = default_controller(state.q, rtol, atol) if controller is None else controller
@@ -81,7 +81,7 @@ def simulate(
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised,
     )  # fmt: skip
     if throw and known:
-        _raise_if_failed(solution, check)
+        _raise_if_failed(solution, state, check)
     return solution
 
 
@@ -166,7 +166,8 @@ def _check_times(ts: Any, state: State) -> Array:
     if is_concrete(ts):
         values = np.asarray(ts)
         if not np.isfinite(values).all():
-            raise MechanismError(f"ts holds a value that is not finite, at index {int(np.argmin(np.isfinite(values)))}.")
+            k = int(np.argmin(np.isfinite(values)))
+            raise MechanismError(f"ts must be finite times [s]: ts[{k}] = {values[k]}.")
         steps = np.diff(values)
         if (steps <= 0).any():
             k = int(np.argmax(steps <= 0))
@@ -183,23 +184,30 @@ def _check_state(mechanism: Mechanism, state: State) -> None:
         )
     if state.coordinate_names != mechanism.coordinate_names:
         raise MechanismError(
-            f"The state belongs to another mechanism: it has coordinates {', '.join(state.coordinate_names)}, the "
-            f"mechanism {', '.join(mechanism.coordinate_names)}."
+            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
+            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
+            "jaxmbd.assemble(mechanism, ...)."
         )
 
 
-def _raise_if_failed(solution: Solution, check: _Check) -> None:
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")
+
+
+def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
     mechanism, tolerance = solution.mechanism, 1e2 * tolerance_of(solution.q)
-    for miss, level in ((check.position, "positions"), (check.velocity, "speeds")):
+    for miss, level, unit in ((check.position, "positions", "m or rad"), (check.velocity, "speeds", "m/s or rad/s")):
         worst = float(jnp.max(jnp.abs(miss), initial=0.0))
         if not worst <= tolerance:
-            text = closure_text(mechanism, np.asarray(miss), (), tolerance)
+            rows = open_rows(mechanism, np.asarray(miss), (), tolerance)
+            start = float(solution.ts[0])
+            moved = "" if start == state.t else f" The state is of t = {float(state.t):g} s, but ts starts at {start:g} s."
             raise AssemblyError(
-                f"The initial state is not assembled: its {level} violate the constraints by up to {worst:.3g}. "
-                f"Get a state from jaxmbd.assemble(mechanism, ...). In detail: {text}"
+                f"The initial state is not assembled: its {level} violate the constraints, {rows} ({unit}).{moved} "
+                "Get a state from jaxmbd.assemble(mechanism, ...)."
             )
     if solution.result == dfx.RESULTS.successful and math.isfinite(float(jnp.sum(solution.q[-1]))):
         return
-    if not well_posed(mechanism, solution.ts[0], solution.q[0]):
-        raise SolveError(redundant_text(mechanism, solution.ts[0], solution.q[0]))
+    if not well_posed(mechanism, solution.ts[0], state.q):
+        raise SolveError(redundant_text(mechanism, solution.ts[0], state.q))
     raise SolveError(failure_text(solution, check.t, check.q, check.v))

@@ -82,7 +82,8 @@ class Solution(eqx.Module):
         for name in wanted:
             if name not in known:
                 raise unknown("quantity", name, known)
-        return _series(self.mechanism, self.method, wanted, self.ts, self.q, self.integrated_speeds)
+        found = _series(self.mechanism, self.method, wanted, self.ts, self.q, self.integrated_speeds)
+        return {name: found[name] for name in wanted}  # jit returns a dictionary sorted by its keys
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""

@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd._body import check_name
+from jaxmbd._body import check_finite, check_name, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._types import Function, Scalar
 
@@ -32,7 +32,10 @@ class Driver(eqx.Module):
         self.name = name
         self.coordinate = coordinate
         self.motion = motion if callable(motion) else jnp.asarray(motion, dtype=float)
+        check_finite(f"Driver {name!r}", "motion", self.motion)
 
     def value(self, t: Scalar) -> Scalar:
         """The prescribed value at time `t`."""
-        return jnp.asarray(self.motion(t) if callable(self.motion) else self.motion, dtype=t.dtype)
+        value = jnp.asarray(self.motion(t) if callable(self.motion) else self.motion, dtype=t.dtype)
+        check_shape(f"Driver {self.name!r}", "what the function motion returns", value, ())
+        return value

@@ -14,12 +14,15 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._groups import Group, group_parts
+from jaxmbd._equations._schur import schur_complement
 from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._force import AbstractForce, GeneralizedForce, Gravity, JointForce, JointFriction
 from jaxmbd._joint import GlobalConstraint
 from jaxmbd._mechanism import CoordinateForce, Mechanism
 from jaxmbd._space import Frame
 from jaxmbd._types import Scalar
+
+_SPARSE = 24  # rows from which on S is built from blocks: measured, 62 rows 5 µs against 15 µs
 
 
 class Equations(eqx.Module):
@@ -76,7 +79,17 @@ class Equations(eqx.Module):
 
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
         """`C = ∂Φ/∂v` along `retract`, dense."""
-        blocks = self.jacobian_blocks(t, q)
+        return self._placed(t, q, self.jacobian_blocks(t, q))
+
+    def jacobian_and_schur(self, t: Scalar, q: Float[Array, " nq"]) -> tuple[Array, Array]:
+        """`C`, and `S = C M⁻¹ Cᵀ`: by its blocks where the mechanism is large enough for that to pay."""
+        blocks, mass = self.jacobian_blocks(t, q), self.mass()
+        C = self._placed(t, q, blocks)
+        if self.m < _SPARSE or self.globals:
+            return C, (C / mass[None, :]) @ C.T
+        return C, schur_complement(self.joints, blocks, mass, np.asarray(self.order))
+
+    def _placed(self, t: Scalar, q: Array, blocks: Sequence[Array]) -> Array:
         dense = self._dense(blocks)
         if self.globals:
             rows = [self._global_jacobian(part, t, q) for part in self.globals]

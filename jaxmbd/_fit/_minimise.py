@@ -75,7 +75,10 @@ def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: 
             if bool(done):
                 outcome = "converged" if result == optx.RESULTS.successful else str(optx.RESULTS[result])
                 break
-            model, r, J = evaluate(state.y_eval, problem)
+            try:
+                model, r, J = evaluate(state.y_eval, problem)
+            except eqx.EquinoxRuntimeError:  # numbers so far off that nothing can be assembled: the step is refused
+                r = jnp.full_like(r, jnp.nan)
             at = (state.y_eval, r, J)
     except KeyboardInterrupt:
         outcome = "interrupted"

@@ -3,9 +3,10 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import check_name, check_number
+from jaxmbd._body import check_finite, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._maths import smooth_sign
 from jaxmbd._types import Scalar, as_float
@@ -26,10 +27,16 @@ class JointForce(eqx.Module):
 
     def __check_init__(self) -> None:
         check_coordinate("JointForce", self.name, self.coordinate)
+        if not callable(self.function):
+            raise MechanismError(
+                f"JointForce {self.name!r}: function must be callable, got {type(self.function).__name__}."
+            )
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Float[Array, ""]:
         """The force or torque at a time, coordinate and rate."""
-        return self.function(t, coordinate, rate, self.parameters)
+        value = jnp.asarray(self.function(t, coordinate, rate, self.parameters))
+        check_shape(f"JointForce {self.name!r}", "what the function returns", value, ())
+        return value
 
 
 class JointFriction(eqx.Module):
@@ -52,6 +59,8 @@ class JointFriction(eqx.Module):
     def __check_init__(self) -> None:
         part = f"JointFriction {self.name!r}"
         check_coordinate("JointFriction", self.name, self.coordinate)
+        for field in ("viscous", "coulomb", "width", "quadratic"):
+            check_finite(part, field, getattr(self, field))
         check_number(part, "viscous", self.viscous, "N m s", zero=True)
         check_number(part, "coulomb", self.coulomb, "N m", zero=True)
         check_number(part, "quadratic", self.quadratic, "N m s²", zero=True)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, Marker, check_markers, check_name, check_number, check_shape
+from jaxmbd._body import GROUND, Marker, check_finite, check_markers, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractForce, pair, wrench
 from jaxmbd._maths import direction, safe_norm
@@ -29,7 +29,7 @@ class Gravity(eqx.Module):
         value = as_float(acceleration)
         if value.ndim == 0:
             value = jnp.stack([jnp.zeros_like(value), -value])
-        check_shape(f"Gravity {name!r}", "acceleration", value, (2,))
+        check_finite(f"Gravity {name!r}", "acceleration", value, (2,))
         self.name = name
         self.acceleration = value
 
@@ -59,8 +59,8 @@ class Force(AbstractForce):
         self.force = force if callable(force) else as_float(force)
         self.torque = torque if callable(torque) else as_float(torque)
         self.frame = frame
-        if not callable(force):
-            check_shape(f"Force {name!r}", "force", self.force, (2,))
+        check_finite(f"Force {name!r}", "force", self.force, (2,))
+        check_finite(f"Force {name!r}", "torque", self.torque)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -70,7 +70,9 @@ class Force(AbstractForce):
         (frame,), (rate,) = frames, rates
         force = self.force(t, frame, rate) if callable(self.force) else self.force
         torque = self.torque(t, frame, rate) if callable(self.torque) else self.torque
-        force = jnp.asarray(force)
+        force, torque = jnp.asarray(force), jnp.asarray(torque)
+        check_shape(f"Force {self.name!r}", "what the function force returns", force, (2,))
+        check_shape(f"Force {self.name!r}", "what the function torque returns", torque, ())
         if self.frame == "body":
             force = force[0] * frame.axis + force[1] * frame.normal
         return wrench(force, torque)[None]
@@ -98,6 +100,7 @@ class Torque(AbstractForce):
         self.on = on
         self.torque = torque if callable(torque) else as_float(torque)
         self.from_ = from_
+        check_finite(f"Torque {name!r}", "torque", self.torque)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -106,7 +109,8 @@ class Torque(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        torque = self.torque(t, angle, rate) if callable(self.torque) else self.torque
+        torque = jnp.asarray(self.torque(t, angle, rate) if callable(self.torque) else self.torque)
+        check_shape(f"Torque {self.name!r}", "what the function torque returns", torque, ())
         return pair(jnp.zeros_like(a.position), torque)
 
     def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
@@ -132,6 +136,8 @@ class SpringDamper(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("SpringDamper", self.name, self.a, self.b)
+        for field in ("stiffness", "length", "damping", "actuator"):
+            check_finite(f"SpringDamper {self.name!r}", field, getattr(self, field))
         check_number(f"SpringDamper {self.name!r}", "length", self.length, "m", zero=True)
 
     @property
@@ -140,7 +146,8 @@ class SpringDamper(AbstractForce):
 
     def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
         """The tension [N] at a length [m] and its rate [m/s]."""
-        actuator = self.actuator(t, length, rate) if callable(self.actuator) else self.actuator
+        actuator = jnp.asarray(self.actuator(t, length, rate) if callable(self.actuator) else self.actuator)
+        check_shape(f"SpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
         return self.stiffness * (length - self.length) + self.damping * rate + actuator
 
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
@@ -174,6 +181,8 @@ class TorsionalSpringDamper(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("TorsionalSpringDamper", self.name, self.a, self.b)
+        for field in ("stiffness", "angle", "damping", "actuator"):
+            check_finite(f"TorsionalSpringDamper {self.name!r}", field, getattr(self, field))
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -182,7 +191,8 @@ class TorsionalSpringDamper(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        actuator = self.actuator(t, angle, rate) if callable(self.actuator) else self.actuator
+        actuator = jnp.asarray(self.actuator(t, angle, rate) if callable(self.actuator) else self.actuator)
+        check_shape(f"TorsionalSpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
         torque = -self.stiffness * (angle - self.angle) - self.damping * rate + actuator
         return pair(jnp.zeros_like(a.position), torque)
 
@@ -204,6 +214,8 @@ class PointDrag(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("PointDrag", self.name, self.at)
+        check_finite(f"PointDrag {self.name!r}", "quadratic", self.quadratic)
+        check_finite(f"PointDrag {self.name!r}", "linear", self.linear)
 
     @property
     def markers(self) -> tuple[Marker, ...]:

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, Marker, check_markers, check_number
+from jaxmbd._body import GROUND, Marker, check_finite, check_markers, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractJoint, no_motion
 from jaxmbd._space import Frame
@@ -136,6 +136,7 @@ class Rod(AbstractJoint):
 
     def __check_init__(self) -> None:
         check_markers("Rod", self.name, self.a, self.b)
+        check_shape(f"Rod {self.name!r}", "length", self.length, ())
         try:
             check_number(f"Rod {self.name!r}", "length", self.length, "m")
         except MechanismError as error:
@@ -167,6 +168,7 @@ class RelativeAngle(AbstractJoint):
 
     def __check_init__(self) -> None:
         check_markers("RelativeAngle", self.name, self.a, self.b)
+        check_finite(f"RelativeAngle {self.name!r}", "angle", self.angle)
 
     @property
     def markers(self) -> tuple[Marker, ...]:
@@ -196,6 +198,8 @@ class Gear(AbstractJoint):
 
     def __check_init__(self) -> None:
         check_markers("Gear", self.name, self.a, self.b)
+        check_finite(f"Gear {self.name!r}", "ratio", self.ratio)
+        check_finite(f"Gear {self.name!r}", "phase", self.phase)
 
     @property
     def markers(self) -> tuple[Marker, ...]:

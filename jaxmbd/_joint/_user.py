@@ -38,7 +38,7 @@ class Constraint(AbstractJoint):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, " m"]:
         a, b = frames
-        return jnp.atleast_1d(self.function(t, a, b, self.parameters))
+        return check_rows("Constraint", self.name, self.function(t, a, b, self.parameters))
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
         return no_motion()
@@ -61,10 +61,18 @@ class GlobalConstraint(eqx.Module):
 
     def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(t, q)` of this constraint."""
-        return jnp.atleast_1d(self.function(t, q, self.parameters))
+        return check_rows("GlobalConstraint", self.name, self.function(t, q, self.parameters))
 
 
 def check_callable(kind: str, name: str, function: Any) -> None:
     """Raise unless `function` can be called."""
     if not callable(function):
         raise MechanismError(f"{kind} {name!r}: function must be callable, got {type(function).__name__}.")
+
+
+def check_rows(kind: str, name: str, value: Any) -> Array:
+    """A user's residual as a vector; raise if it is neither a scalar nor a vector."""
+    rows = jnp.atleast_1d(value)
+    if rows.ndim != 1:
+        raise MechanismError(f"{kind} {name!r}: the function must return a scalar or a vector, got shape {rows.shape}.")
+    return rows

@@ -48,7 +48,7 @@ class Augmented(AbstractMethod):
     beta: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
-        system = SaddlePoint(equations.mass(), equations.jacobian(t, q))
+        system = SaddlePoint(equations, t, q)
         drift = 2 * self.alpha * equations.velocity(t, q, v) + self.beta**2 * equations.position(t, q)
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v) - drift)
         return Motion(v, v, vdot, lam)
@@ -75,8 +75,9 @@ class Stabilized(AbstractMethod):
     rate: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
-        system = SaddlePoint(equations.mass(), equations.jacobian(t, q))
-        v = v - system.correction(equations.velocity(t, q, v))
+        system = SaddlePoint(equations, t, q)
+        violation = jnp.stack([equations.velocity(t, q, v), equations.position(t, q)], axis=1)
+        speed, shift = system.corrections(violation).T
+        v = v - speed
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v))
-        qdot = v - self.rate * system.correction(equations.position(t, q))
-        return Motion(qdot, v, vdot, lam)
+        return Motion(v - self.rate * shift, v, vdot, lam)

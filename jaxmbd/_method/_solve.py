@@ -10,39 +10,73 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd._equations import Equations
+from jaxmbd._types import Scalar
+
 Solve = Callable[[Array], Array]
+
+_UNROLLED = 4  # rows up to which the factorisation is written out: a call to LAPACK costs more than its work there
 
 
 class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
-    def __init__(self, mass: Float[Array, " nv"], C: Float[Array, "m nv"]) -> None:
-        self.mass = mass
-        self.C = C
-        self.solve = _spd_solver((C / mass[None, :]) @ C.T) if C.shape[0] else (lambda b: b)
+    def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
+        self.mass = equations.mass()
+        self.C, S = equations.jacobian_and_schur(t, q)
+        self.solve = _spd_solver(S) if equations.m else (lambda b: b)
 
-    def multipliers(self, b: Float[Array, " m"]) -> Float[Array, " m"]:
-        """`S⁻¹ b`."""
-        return self.solve(b)
-
-    def correction(self, b: Float[Array, " m"]) -> Float[Array, " nv"]:
-        """`M⁻¹ Cᵀ S⁻¹ b`: the smallest change (in the metric of `M`) that changes `C x` by `b`."""
-        return (self.C.T @ self.solve(b)) / self.mass
+    def corrections(self, b: Float[Array, "m k"]) -> Float[Array, "nv k"]:
+        """`M⁻¹ Cᵀ S⁻¹ b`: the smallest changes (in the metric of `M`) that change `C x` by the columns of `b`."""
+        return (self.C.T @ self.solve(b)) / self.mass[:, None]
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
-        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`."""
+        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`.
+
+        One step of iterative refinement follows the solve: near a singular position the noise of the solve alone
+        grows with the inverse square of the smallest singular value, and step-size control would chase it.
+        """
         free = F / self.mass
         lam = self.solve(self.C @ free - b)
+        miss = self.C @ (free - (self.C.T @ lam) / self.mass) - b
+        lam = lam + self.solve(miss)
         return free - (self.C.T @ lam) / self.mass, lam
 
 
 def _spd_solver(S: Float[Array, "m m"]) -> Solve:
-    factor = jnp.linalg.cholesky(jax.lax.stop_gradient(S))
-
-    def apply(_: object, b: Array) -> Array:
-        return jax.scipy.linalg.cho_solve((factor, True), b)
+    """The solution of `S x = b`, with derivatives that reuse the factor."""
+    fixed = jax.lax.stop_gradient(S)
+    apply = _unrolled(fixed) if S.shape[0] <= _UNROLLED else _factored(fixed)
 
     def solve(b: Array) -> Array:
-        return jax.lax.custom_linear_solve(lambda x: S @ x, b, apply, symmetric=True)
+        return jax.lax.custom_linear_solve(lambda x: S @ x, b, lambda _, b: apply(b), symmetric=True)
+
+    return solve
+
+
+def _factored(S: Array) -> Solve:
+    """By LAPACK's Cholesky factorisation."""
+    factor = jnp.linalg.cholesky(S)
+    return lambda b: jax.scipy.linalg.cho_solve((factor, True), b)
+
+
+def _unrolled(S: Array) -> Solve:
+    """By `S = L D Lᵀ` written out number by number."""
+    m = S.shape[0]
+    L: dict[tuple[int, int], Array] = {}
+    D: list[Array] = []
+    for j in range(m):
+        D.append(S[j, j] - sum(L[j, k] ** 2 * D[k] for k in range(j)))
+        for i in range(j + 1, m):
+            L[i, j] = (S[i, j] - sum(L[i, k] * L[j, k] * D[k] for k in range(j))) / D[j]
+
+    def solve(b: Array) -> Array:
+        x = [b[i] for i in range(m)]
+        for i in range(m):
+            x[i] = x[i] - sum(L[i, k] * x[k] for k in range(i))
+        x = [value / d for value, d in zip(x, D, strict=True)]
+        for i in reversed(range(m)):
+            x[i] = x[i] - sum(L[k, i] * x[k] for k in range(i + 1, m))
+        return jnp.stack(x) if m else b
 
     return solve

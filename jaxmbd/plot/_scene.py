@@ -1,4 +1,4 @@
-"""A mechanism at one or many positions, in NumPy: what the pictures need of it, without compiling anything."""
+"""A mechanism at one or many positions, in NumPy: what the pictures need of it, with nothing compiled."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -8,6 +8,8 @@ from jaxtyping import Float
 
 from jaxmbd._body import GROUND, Marker
 from jaxmbd._errors import MechanismError
+from jaxmbd._force import Torque
+from jaxmbd._joint import Gear
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._sensor import Point
 from jaxmbd.plot._shapes import Points, hull, turned
@@ -16,8 +18,9 @@ from jaxmbd.plot._style import BODIES, INK
 Poses = Float[np.ndarray, "bodies_and_ground 3"]
 Motion = Float[np.ndarray, "times bodies_and_ground 3"]
 
-_SHARE_OF_PICTURE = 0.018  # a symbol's size
-_SHARE_OF_BODY = 0.11  # the same, where bodies are small beside the picture: chosen by eye on a chain of ten four-bars
+_SHARE_OF_PICTURE = 0.021  # a symbol's size
+_SHARE_OF_BODY = 0.11  # the same where bodies are small: by eye, on a chain of ten four-bars
+_SMALLEST = 0.5  # of the share of the picture
 _SAME = 1e-6  # of the symbol's size: points that coincide
 
 
@@ -35,7 +38,7 @@ class Place:
         pose = poses[..., self.body, :]
         return pose[..., :2] + turned(self.offset, pose[..., 2])
 
-    def turn(self, poses: np.ndarray) -> np.ndarray:
+    def turn(self, poses: np.ndarray) -> np.ndarray | float:
         """The marker's angle in the world [rad]."""
         return poses[..., self.body, 2] + self.angle
 
@@ -45,7 +48,7 @@ class Place:
 
 
 class Scene:
-    """A mechanism over a motion `(times, nq)`, with the colours of its bodies and the size of its symbols [m]."""
+    """A mechanism over a motion `(times, nq)`, with its bodies' colours and the size of its symbols [m]."""
 
     def __init__(self, mechanism: Mechanism, qs: np.ndarray) -> None:
         self.mechanism = mechanism
@@ -76,9 +79,8 @@ def poses_of(mechanism: Mechanism, qs: Any) -> Motion:
     """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
     qs = np.asarray(qs, dtype=float)
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
-        raise MechanismError(
-            f"q must have {mechanism.nq} entries ({', '.join(mechanism.coordinate_names)}), got shape {qs.shape[1:]}."
-        )
+        names = ", ".join(mechanism.coordinate_names)
+        raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")
     if not np.isfinite(qs).all():
         raise MechanismError("q holds values that are not finite; there is nothing to draw.")
     poses = qs.reshape(len(qs), len(mechanism.bodies), 3)
@@ -86,7 +88,14 @@ def poses_of(mechanism: Mechanism, qs: Any) -> Motion:
 
 
 def markers_of(part: Any) -> tuple[Marker, ...]:
-    """The markers of a joint, force or sensor; none for parts that act on no marker."""
+    """The markers where a joint, force or sensor is seen; none for parts that act on no marker.
+
+    A gear's carrier and the reaction of a torque have only an angle: where their markers lie says nothing.
+    """
+    if isinstance(part, Gear):
+        return (part.a, part.b)
+    if isinstance(part, Torque):
+        return (part.on,)
     if isinstance(getattr(part, "at", None), Marker):
         return (part.at,)
     return tuple(getattr(part, "markers", ()))
@@ -109,13 +118,15 @@ def _corners(scene: Scene, body: int) -> Points:
 
 def _symbol_size(scene: Scene) -> float:
     points = [_world(scene.motion, i, corners) for i, corners in enumerate(scene.corners)]
-    fixed = [scene.place(marker) for part in drawn_parts(scene.mechanism) for marker in markers_of(part)]
-    ground = [np.array([place.offset]) for place in fixed if place.body < 0]
+    markers = [marker for part in drawn_parts(scene.mechanism) for marker in markers_of(part)]
+    ground = [place.offset[None] for place in map(scene.place, markers) if place.body < 0]
     everything = np.concatenate([*points, *ground])
     extent = float(np.ptp(everything, axis=0).max())
-    lengths = [float(np.linalg.norm(np.ptp(corners, axis=0))) for corners in scene.corners if len(corners) > 1]
-    sizes = [_SHARE_OF_PICTURE * extent] if extent > 0 else [_SHARE_OF_PICTURE]
-    return min([*sizes, *([_SHARE_OF_BODY * float(np.median(lengths))] if lengths else [])])
+    lengths = [float(np.linalg.norm(np.ptp(c, axis=0))) for c in scene.corners if len(c) > 1]
+    size = _SHARE_OF_PICTURE * (extent if extent > 0 else 1.0)
+    if not lengths:
+        return size
+    return max(min(size, _SHARE_OF_BODY * float(np.median(lengths))), _SMALLEST * size)
 
 
 def _world(motion: Motion, body: int, corners: Points) -> Points:

@@ -1,9 +1,9 @@
-"""Outlines of symbols as arrays of points `(k, 2)`, in units of the symbol's size; a row of NaN lifts the pen."""
+"""Outlines of symbols as points `(k, 2)`, in units of the symbol's size; a row of NaN lifts the pen."""
 
 import numpy as np
 from jaxtyping import Float
 
-Points = Float[np.ndarray, "points 2"]
+Points = Float[np.ndarray, "_ 2"]  # a hull has fewer points than it was made of
 
 LIFT = np.full((1, 2), np.nan)
 
@@ -13,6 +13,11 @@ def turned(points: np.ndarray, angle: np.ndarray | float) -> np.ndarray:
     c, s = np.cos(angle), np.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return np.stack([c * x - s * y, s * x + c * y], axis=-1)
+
+
+def moved(points: Points, x: float = 0.0, y: float = 0.0) -> Points:
+    """Points shifted along the axes."""
+    return points + np.array([x, y])
 
 
 def strokes(*lines: Points) -> Points:
@@ -35,8 +40,8 @@ def box(length: float, height: float) -> Points:
 
 def stadium(start: float, stop: float, radius: float) -> Points:
     """A slot along the x axis whose rounded ends are centred at `start` and `stop`."""
-    right = arc(radius, -np.pi / 2, np.pi / 2, 25) + (stop, 0.0)
-    left = arc(radius, np.pi / 2, 3 * np.pi / 2, 25) + (start, 0.0)
+    right = moved(arc(radius, -np.pi / 2, np.pi / 2, 25), x=stop)
+    left = moved(arc(radius, np.pi / 2, 3 * np.pi / 2, 25), x=start)
     return np.concatenate([right, left, right[:1]])
 
 
@@ -51,7 +56,7 @@ def hatched(start: float, stop: float, spacing: float = 0.7, depth: float = 0.7)
 def support() -> Points:
     """A pin's bearing on the ground: a triangle below the origin, on a hatched edge."""
     triangle = np.array([(0.0, 0.0), (-1.1, -1.7), (1.1, -1.7), (0.0, 0.0)])
-    return strokes(triangle, hatched(-1.8, 1.8) + (0.0, -1.7))
+    return strokes(triangle, moved(hatched(-1.8, 1.8), y=-1.7))
 
 
 def zigzag(length: float, coils: int, width: float, lead: float) -> Points:
@@ -84,8 +89,8 @@ def spiral(radius: float, turns: float) -> Points:
 
 
 def round_arrow(radius: float, sign: float = 1.0) -> Points:
-    """An arc of three quarters of a turn with an arrow head: a torque, counter-clockwise for a positive sign."""
-    line = arc(radius, np.pi / 4, 1.6 * np.pi)
+    """An arc above the origin with an arrow head: a torque, counter-clockwise for a positive sign."""
+    line = arc(radius, -0.1 * np.pi, 1.1 * np.pi)
     tip, back = line[-1], line[-6]
     along = (tip - back) / np.linalg.norm(tip - back)
     side = turned(along, np.pi / 2)

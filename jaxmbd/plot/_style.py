@@ -1,7 +1,7 @@
-"""Colours and line widths that all pictures share: the palette of Okabe and Ito, safe for colour-blind readers.
+"""Colours and sizes that all pictures share: the palette of Okabe and Ito, safe for colour-blind readers.
 
-M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is left out: it is
-too pale for lines on white.
+M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is left out, too
+pale for lines on white.
 """
 
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 INK = "#222222"
 GREY = "#808080"
@@ -24,7 +25,7 @@ SMALL = 8  # [pt]
 
 def new_figure(width: float, height: float) -> Figure:
     """An empty figure [in] whose layout looks after labels and legends by itself."""
-    return plt.figure(figsize=(width, height), layout="constrained")
+    return plt.figure(figsize=(width, height), layout=ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08))
 
 
 def tidy(axes: Axes, **labels: Any) -> None:

@@ -1,0 +1,50 @@
+"""`S = C M⁻¹ Cᵀ` from the blocks of `C`: two rows meet only in the bodies they share.
+
+For a long chain of loops almost all products of rows are zero. The pairs that are not are known from the topology,
+so `S` costs a multiple of the number of joints instead of the product of three dense dimensions.
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._equations._groups import Group
+from jaxmbd._equations._tables import gather_sum, gather_table
+
+
+def schur_complement(
+    groups: Sequence[Group], blocks: Sequence[Array], mass: Float[Array, " nv"], order: np.ndarray
+) -> Float[Array, "m m"]:
+    """`C M⁻¹ Cᵀ` with rows in the mechanism's order; `order` is where each of them is among the groups' rows."""
+    width = blocks[0].shape[-1]
+    bodies = mass.shape[0] // width
+    row, body = _legs(groups, blocks)
+    place = np.argsort(order)[row]
+    first, second = _meetings(body, bodies)
+    legs = jnp.concatenate([block.reshape(-1, width) for block in blocks])
+    scaled = legs / mass.reshape(bodies, width)[np.minimum(body, bodies - 1)]
+    products = jnp.sum(scaled[first] * legs[second], axis=1)
+    m = len(order)
+    table = gather_table(place[first] * m + place[second], m * m)
+    return gather_sum(products, table).reshape(m, m)
+
+
+def _legs(groups: Sequence[Group], blocks: Sequence[Array]) -> tuple[np.ndarray, np.ndarray]:
+    """For each (row, marker) of all groups: the row and the body."""
+    rows, bodies, start = [], [], 0
+    for group, block in zip(groups, blocks, strict=True):
+        parts, count, markers = block.shape[:3]
+        row = start + np.arange(parts * count).reshape(parts, count, 1)
+        rows.append(np.broadcast_to(row, (parts, count, markers)).reshape(-1))
+        bodies.append(np.broadcast_to(group.incidence[:, None, :], (parts, count, markers)).reshape(-1))
+        start += parts * count
+    return np.concatenate(rows), np.concatenate(bodies)
+
+
+def _meetings(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:
+    """All ordered pairs of legs on one body (none on the ground)."""
+    on = [np.flatnonzero(body == k) for k in range(bodies)]
+    first = np.concatenate([np.repeat(legs, len(legs)) for legs in on])
+    return first, np.concatenate([np.tile(legs, len(legs)) for legs in on])

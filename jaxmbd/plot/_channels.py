@@ -1,0 +1,149 @@
+"""Quantities over time."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmbd._analysis import Solution
+from jaxmbd._analysis._readings import channel_units
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
+
+_WIDTH, _HEIGHT = 6.4, 2.1  # of one panel [in]
+_DASHES = ("-", "--", "-.", ":")
+_MANY = 7  # lines in one panel, from which the dashes change too
+
+
+def channels(
+    solution: Solution,
+    names: str | Iterable[str],
+    *,
+    axes: Axes | Sequence[Axes] | None = None,
+    measured: Mapping[str, Any] | None = None,
+    panels: Literal["unit", "name"] = "unit",
+) -> tuple[Axes, ...]:
+    """Plot named quantities of a motion against time.
+
+    **Arguments:**
+
+    - `names`: any of `solution.names`; a quantity with components, such as a position, gives a line for each;
+    - `axes`: one for each panel; a new figure unless given;
+    - `measured`: samples by name, drawn as dots: values `(times,)` or `(times, k)` at `solution.ts`, or a
+      pair `(times, values)`;
+    - `panels`: one for each unit (`"unit"`), or one for each name (`"name"`).
+
+    **Returns:** the axes of the panels, from the top.
+
+    **Raises:** `MechanismError` for unknown names, samples that do not fit, or a wrong number of axes.
+
+        >>> channels(solution, ["O.fx", "O.fy", "rod.theta"], measured={"rod.theta": (times, angles)})
+    """
+    wanted = (names,) if isinstance(names, str) else tuple(names)
+    if not wanted:
+        raise MechanismError("channels needs at least one name of solution.names.")
+    samples = _samples(solution, wanted, measured or {})
+    units, data = _units(solution, wanted), solution.read(wanted)
+    groups = _groups(wanted, units, panels)
+    found = _axes(axes, len(groups))
+    for ax, group in zip(found, groups, strict=True):
+        _panel(ax, group, np.asarray(solution.ts), data, samples)
+        unit = units[group[0]]
+        quantity = group[0] if len(group) == 1 else ""
+        tidy(ax, ylabel=f"{quantity} [{unit}]".strip() if unit else quantity)
+    found[-1].set_xlabel("time [s]", fontsize=TEXT)
+    return found
+
+
+class _Samples:
+    """Measured values `(times, k)` at times `(times,)`."""
+
+    def __init__(self, name: str, ts: np.ndarray, values: np.ndarray) -> None:
+        if ts.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(ts):
+            raise MechanismError(
+                f"measured[{name!r}] must have one row for each of its times: got shape {values.shape} for "
+                f"times of shape {ts.shape}. Give (times, values) if they were not measured at solution.ts."
+            )
+        self.ts = ts
+        self.columns = values.reshape(len(ts), -1).T
+
+
+def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, Any]) -> dict[str, _Samples]:
+    found = {}
+    for name, given in measured.items():
+        if name not in names:
+            raise unknown("plotted quantity", name, names)
+        ts, values = given if isinstance(given, tuple) and len(given) == 2 else (solution.ts, given)
+        found[name] = _Samples(name, np.asarray(ts, dtype=float), np.asarray(values, dtype=float))
+    return found
+
+
+def _units(solution: Solution, names: Sequence[str]) -> dict[str, str]:
+    known = channel_units(solution.mechanism)
+    for name in names:
+        if name not in known:
+            raise unknown("quantity", name, known)
+    return {name: known[name] for name in names}
+
+
+def _groups(names: Sequence[str], units: Mapping[str, str], panels: str) -> list[list[str]]:
+    if panels not in ("unit", "name"):
+        raise unknown("way to share panels", panels, ("unit", "name"))
+    groups: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        groups.setdefault(units[name] if panels == "unit" else name, []).append(name)
+    return list(groups.values())
+
+
+def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
+    if axes is None:
+        figure = new_figure(_WIDTH, _HEIGHT * count + 0.5)
+        return tuple(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
+    given = (axes,) if isinstance(axes, Axes) else tuple(axes)
+    if len(given) != count:
+        raise MechanismError(f"These names need {count} axes, one for each panel; got {len(given)}.")
+    return given
+
+
+def _panel(
+    axes: Axes, names: Sequence[str], ts: np.ndarray, data: Mapping[str, Any], samples: Mapping[str, _Samples]
+) -> None:
+    """The lines of one panel, the samples over them, and a legend where it is needed."""
+    drawn = 0
+    for name in names:
+        columns = np.asarray(data[name]).reshape(len(ts), -1).T
+        measured = samples[name].columns if name in samples else ()
+        if len(measured) not in (0, len(columns)):
+            counts = f"{len(measured)} components, the motion {len(columns)}"
+            raise MechanismError(f"measured[{name!r}] has {counts}.")
+        for k, column in enumerate(columns):
+            style: dict[str, Any] = {"color": LINES[drawn % _MANY], "label": _label(name, k, len(columns))}
+            axes.plot(ts, column, linestyle=_DASHES[drawn // _MANY % len(_DASHES)], linewidth=1.5, **style)
+            if len(measured):
+                _dots(axes, samples[name].ts, measured[k], style)
+            drawn += 1
+    axes.margins(x=0.01)
+    axes.grid(True, color=PALE, linewidth=0.6)
+    axes.set_axisbelow(True)
+    if drawn > 1 or samples.keys() & set(names):
+        beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
+        axes.legend(fontsize=SMALL, frameon=False, handlelength=1.6, **beside)
+
+
+def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, Any]) -> None:
+    look: dict[str, Any] = {
+        "marker": "o",
+        "linestyle": "none",
+        "markersize": 3.5,
+        "markeredgewidth": 0.0,
+        "alpha": 0.55,
+    }
+    axes.plot(ts, values, color=style["color"], label=f"{style['label']}, measured", zorder=1.8, **look)
+
+
+def _label(name: str, k: int, count: int) -> str:
+    """The name of one component: `P.x`, `P.y` of a point, numbers of anything longer."""
+    if count == 1:
+        return name
+    return f"{name}.{'xy'[k]}" if count == 2 else f"{name}[{k}]"

@@ -1,0 +1,101 @@
+"""Where the augmented matrix has entries."""
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+
+from jaxmbd._analysis import State
+from jaxmbd._equations import Equations
+from jaxmbd._joint import AbstractJoint
+from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
+
+_ZERO = 1e-12  # relative to the largest entry of a row: rounding of cosines of right angles
+_COLOURS = ("#ffffff", "#cfe3f1", "#fbe3cf", "#0072B2", "#D55E00")  # empty, blocks of M and C, their entries
+_SIZE = 0.16  # of an entry [in]
+_LOW, _HIGH = 3.2, 7.0  # of the matrix [in]
+
+
+def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes:
+    """Show which entries of the augmented matrix `[[M, Cᵀ], [C, 0]]` are not zero at a state.
+
+    Lines part the blocks of bodies and of joints, whose names stand beside them. Blocks in which entries are
+    possible are pale; the entries that are not zero at this state are dark.
+
+    **Arguments:** `state`, of which the time and the coordinates count; `axes`, where to draw.
+
+    **Returns:** the axes.
+
+        >>> axes = spy(mechanism, state)
+    """
+    matrix = augmented_matrix(mechanism, state)
+    kinds, filled = _kinds(mechanism, matrix), _filled(matrix)
+    labels, sizes = _labels(mechanism)
+    if axes is None:
+        side = float(np.clip(_SIZE * len(matrix), _LOW, _HIGH))
+        axes = new_figure(side + 1.2, side + 1.2).add_subplot()
+    n = len(matrix)
+    colours = {"cmap": ListedColormap(_COLOURS), "vmin": 0, "vmax": 4, "interpolation": "nearest"}
+    axes.imshow(np.where(filled, kinds + 2, kinds), extent=(0, n, n, 0), aspect="equal", **colours)
+    _lines(axes, sizes, mechanism.nv)
+    _names(axes, labels, sizes)
+    count, total = int(np.count_nonzero(filled)), n * n
+    axes.set_xlabel(f"{n} × {n}, {count} entries not zero ({100 * count / total:.0f} %)", fontsize=TEXT)
+    return axes
+
+
+def augmented_matrix(mechanism: Mechanism, state: State) -> Float[np.ndarray, "n n"]:
+    """`[[M, Cᵀ], [C, 0]]` at a state, dense."""
+    equations = Equations(mechanism)
+    M, C = np.diag(np.asarray(equations.mass())), np.asarray(equations.jacobian(state.t, state.q))
+    return np.block([[M, C.T], [C, np.zeros((len(C), len(C)))]])
+
+
+def _filled(matrix: np.ndarray) -> np.ndarray:
+    largest = np.abs(matrix).max(axis=1, keepdims=True)
+    return np.abs(matrix) > _ZERO * np.minimum(largest, largest.T)
+
+
+def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
+    """0 outside all blocks, 1 in the bodies' blocks of `M`, 2 in the joints' blocks of `C`."""
+    width = mechanism.nv // len(mechanism.bodies)
+    names = [body.name for body in mechanism.bodies]
+    kinds = np.zeros(matrix.shape, dtype=int)
+    for i in range(len(names)):
+        kinds[i * width : (i + 1) * width, i * width : (i + 1) * width] = 1
+    row = mechanism.nv
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        is_local = isinstance(part, AbstractJoint | Drive)
+        touched = [marker.body for marker in part.markers] if is_local else names
+        for i in (names.index(name) for name in touched if name in names):
+            kinds[row : row + size, i * width : (i + 1) * width] = 2
+            kinds[i * width : (i + 1) * width, row : row + size] = 2
+        row += size
+    return kinds
+
+
+def _labels(mechanism: Mechanism) -> tuple[list[str], list[int]]:
+    """Names and sizes of the blocks: bodies, then joints and drivers."""
+    width = mechanism.nv // len(mechanism.bodies)
+    labels = [*(body.name for body in mechanism.bodies), *(part.name for part in mechanism.constraints())]
+    return labels, [width] * len(mechanism.bodies) + list(mechanism.constraint_sizes())
+
+
+def _lines(axes: Axes, sizes: list[int], nv: int) -> None:
+    for edge in np.cumsum(sizes)[:-1]:
+        strong = edge == nv
+        style = {"color": INK if strong else PALE, "linewidth": 1.2 if strong else 0.7, "zorder": 2 + strong}
+        axes.axhline(edge, **style)
+        axes.axvline(edge, **style)
+
+
+def _names(axes: Axes, labels: list[str], sizes: list[int]) -> None:
+    """Names of the blocks on the left and above, smaller where there are many."""
+    middles = np.cumsum(sizes) - np.array(sizes) / 2
+    size = float(np.clip(180 / len(labels), 4.5, 8.0))
+    axes.set_xticks(middles, labels, rotation=90, fontsize=size)
+    axes.set_yticks(middles, labels, fontsize=size)
+    axes.tick_params(length=0, top=True, bottom=False, labeltop=True, labelbottom=False)
+    for spine in axes.spines.values():
+        spine.set_color(GREY)
