@@ -43,6 +43,10 @@ class Coordinate(eqx.Module):
         (frame,) = frames
         return jnp.append(frame.position, frame.angle)[self.index]
 
+    def unit(self, space: AbstractSpace) -> str:
+        """The coordinate's unit, m or rad."""
+        return (space.units if self.joint is None else self.joint.motion_units)[self.index]
+
 
 class Drive(eqx.Module):
     """A driver together with the coordinate that it prescribes: the constraint `c(q) − f(t) = 0`."""
@@ -106,9 +110,7 @@ class Mechanism(eqx.Module):
     ) -> None:
         self.bodies = _parts("bodies", bodies, Body)
         self.joints = _parts("joints", joints, AbstractJoint, GlobalConstraint)
-        self.forces = _parts(
-            "forces", forces, AbstractForce, Gravity, GeneralizedForce, JointForce, JointFriction
-        )
+        self.forces = _parts("forces", forces, AbstractForce, Gravity, GeneralizedForce, JointForce, JointFriction)
         self.drivers = _parts("drivers", drivers, Driver)
         self.sensors = _parts("sensors", sensors, AbstractSensor, Measure)
         self.space = PLANAR
@@ -215,7 +217,9 @@ def _check_names(mechanism: Mechanism) -> None:
         seen[part.name] = kind
     for sensor in mechanism.sensors:
         if sensor.name in _TAKEN:
-            raise MechanismError(f"The name {sensor.name!r} is taken by a solution's energies; name the sensor otherwise.")
+            raise MechanismError(
+                f"The name {sensor.name!r} is taken by a solution's energies; name the sensor otherwise."
+            )
 
 
 def _markers(part: Any) -> tuple[Marker, ...]:

@@ -7,6 +7,9 @@ import jax
 import typer
 from rich.console import Console
 
+from jaxmbd import __version__
+from jaxmbd import demo as job
+
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dynamics of mechanisms.")
 
 
@@ -22,14 +25,10 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
-    from jaxmbd import demo as job
-
     job.run(out, progress=not quiet, console=Console())
 
 
 @app.command()
 def version() -> None:
     """Print the versions of jaxmbd, of JAX, and the device in use."""
-    from jaxmbd import __version__
-
     print(f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}")

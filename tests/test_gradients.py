@@ -2,8 +2,8 @@
 
 The function under test takes all numbers of an example (masses, markers, force laws, gravity, the start) to
 readings at the end of the motion: `parameters → assemble → simulate → readings`. It runs with step control, as
-users run it. The differences (central, Richardson-extrapolated) run at a fixed step instead: the choice of
-steps is not a smooth function of the parameters, and its noise of 1e-9 would limit them to 1e-5.
+users do. The differences (central, Richardson-extrapolated) run at a fixed step instead: the choice of steps
+is not a smooth function of the parameters, and its noise of 1e-9 would limit them to 1e-5.
 """
 
 from collections.abc import Callable

@@ -3,6 +3,7 @@
 from jaxmbd._analysis._assemble import assemble as assemble
 from jaxmbd._analysis._readings import Snapshot as Snapshot
 from jaxmbd._analysis._readings import channel_units as channel_units
+from jaxmbd._analysis._simulate import Derivative as Derivative
 from jaxmbd._analysis._simulate import simulate as simulate
 from jaxmbd._analysis._solution import Reaction as Reaction
 from jaxmbd._analysis._solution import Solution as Solution

@@ -89,7 +89,7 @@ def _closure(q: Array, args: Any) -> Array:
 
 def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: Scalar) -> Array:
     args = (equations, fixed, t)
-    tolerance = 1e3 * jnp.finfo(start.dtype).eps
+    tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
     search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
     found = optx.least_squares(
         lambda q, a: _closure(q, _frozen(a)),
@@ -109,9 +109,7 @@ def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: S
         adjoint=optx.ImplicitAdjoint(linear_solver=_SINGULAR), max_steps=_STEPS, throw=False,
     )  # fmt: skip
     q = polished.value[0]
-    better = jnp.max(jnp.abs(_closure(q, args)), initial=0.0) <= jnp.max(
-        jnp.abs(_closure(anchor, args)), initial=0.0
-    )
+    better = jnp.max(jnp.abs(_closure(q, args)), initial=0.0) <= jnp.max(jnp.abs(_closure(anchor, args)), initial=0.0)
     return jnp.where(jnp.all(jnp.isfinite(q)) & better, q, anchor + (q - jax.lax.stop_gradient(q)))
 
 
@@ -215,7 +213,9 @@ def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[s
     return v
 
 
-def closure_text(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
+def closure_text(
+    mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float
+) -> str:
     """The message for a mechanism that does not close: which joints miss, and by how much."""
     return (
         f"The mechanism cannot be assembled: {open_rows(mechanism, miss, fixed, tolerance)} (m or rad; m² for a Rod). "

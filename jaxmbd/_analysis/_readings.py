@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
 from jaxmbd._joint import AbstractJoint, GlobalConstraint
-from jaxmbd._mechanism import Coordinate, Mechanism
+from jaxmbd._mechanism import Coordinate, Mechanism, Sensor
 from jaxmbd._sensor import Measure
 from jaxmbd._space import Frame
 from jaxmbd._types import Scalar
@@ -36,7 +36,8 @@ class Snapshot(eqx.Module):
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
     """All names that can be read from a mechanism's motion, with their units."""
-    space, found = mechanism.space, {}
+    space = mechanism.space
+    found: dict[str, str] = {}
     for body in mechanism.bodies:
         for names, suffix in ((space.coordinates, ""), (space.speeds, "/s"), (space.accelerations, "/s²")):
             for name, unit in zip(names, space.units, strict=True):
@@ -50,10 +51,11 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     for part in mechanism.constraints():
         found[f"{part.name}.lambda"] = ""
     for driver in mechanism.drivers:
-        found[f"{driver.name}.effort"] = "N or N m"
+        unit = mechanism.coordinate(driver.coordinate).unit(space)
+        found[f"{driver.name}.effort"] = "N m" if unit == "rad" else "N"
     for sensor in mechanism.sensors:
         found[sensor.name] = sensor.unit
-    return found | dict.fromkeys(ENERGIES, "J")
+    return found | {name: "J" for name in ENERGIES}
 
 
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
@@ -103,9 +105,9 @@ def reaction(equations: Equations, name: str, at: Snapshot) -> Float[Array, "mar
     mechanism = equations.mechanism
     constraints = [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
     place = next(i for i, part in enumerate(constraints) if part.name == name)
-    for group, wrenches in zip(equations.joints, equations.reactions(at.t, at.q, at.lam), strict=True):
-        if place in group.members:
-            about_centre = wrenches[group.members.index(place)]
+    wrenches = equations.reactions(at.t, at.q, at.lam)
+    pairs = zip(equations.joints, wrenches, strict=True)
+    about_centre = next(w[group.members.index(place)] for group, w in pairs if place in group.members)
     part = constraints[place]
     frames, poses = mechanism.frames(part.markers, at.q), mechanism.poses(part.markers, at.q)
     moved = [_about(pose, frame, w) for pose, frame, w in zip(poses, frames, about_centre, strict=True)]
@@ -123,7 +125,7 @@ def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
     return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
 
-def _sense(mechanism: Mechanism, sensor: object, at: Snapshot) -> Array:
+def _sense(mechanism: Mechanism, sensor: Sensor, at: Snapshot) -> Array:
     if isinstance(sensor, Measure):
         return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
     markers = (sensor.at,)

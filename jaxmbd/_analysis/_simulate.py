@@ -34,12 +34,12 @@ def simulate(
     *,
     method: AbstractMethod | None = None,
     solver: dfx.AbstractSolver | None = None,
-    rtol: float | Array | None = None,
-    atol: float | Array | None = None,
+    rtol: float | int | Array | None = None,
+    atol: float | int | Array | None = None,
     controller: dfx.AbstractStepSizeController | None = None,
     derivative: Derivative = "reverse",
     integrals: Iterable[str] = (),
-    dt0: float | None = None,
+    dt0: float | int | None = None,
     max_steps: int = 2**16,
     progress: bool = False,
     throw: bool = True,
@@ -99,12 +99,12 @@ class _Check(eqx.Module):
 def _integrate(
     mechanism: Mechanism, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
-    integrals: tuple[str, ...], dt0: float | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
+    integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
 ) -> tuple[Solution, _Check]:  # fmt: skip
     equations = Equations(mechanism)
     saveat = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)])
     run = dfx.diffeqsolve(
-        dfx.ODETerm(lambda t, y, args: _field(*args, integrals, t, y)),
+        dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
         solver, ts[0], ts[-1], (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else dt0,
         (q, v, jnp.zeros(len(integrals), q.dtype)), args=(equations, method),
         saveat=saveat, stepsize_controller=controller, adjoint=adjoint,
@@ -113,13 +113,11 @@ def _integrate(
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     integrated = dict(zip(integrals, zs.T, strict=True))
     solution = Solution(mechanism, method, ts, qs, vs, integrated, dict(run.stats), run.result)
-    check = _Check(
-        equations.position(ts[0], q), equations.velocity(ts[0], q, v), t1[0], q1[0], v1[0]
-    )
+    check = _Check(equations.position(ts[0], q), equations.velocity(ts[0], q, v), t1[0], q1[0], v1[0])
     return solution, jax.lax.stop_gradient(check)
 
 
-def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, y: Any) -> Any:
+def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Any, y: Any) -> Any:
     """The right-hand side: `(q̇, v̇)` and the integrands."""
     q, v, _ = y
     t = jnp.asarray(t)
@@ -154,9 +152,7 @@ def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
         return dfx.RecursiveCheckpointAdjoint()
     if derivative == "forward":
         return dfx.ForwardMode()
-    raise MechanismError(
-        f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}."
-    )
+    raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
 def _check_times(ts: Any, state: State) -> Array:
@@ -179,9 +175,7 @@ def _check_times(ts: Any, state: State) -> Array:
 
 def _check_state(mechanism: Mechanism, state: State) -> None:
     if not isinstance(state, State):
-        raise MechanismError(
-            f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}."
-        )
+        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
     if state.coordinate_names != mechanism.coordinate_names:
         raise MechanismError(
             f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
@@ -196,12 +190,17 @@ def _shortened(names: tuple[str, ...]) -> str:
 
 def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
     mechanism, tolerance = solution.mechanism, 1e2 * tolerance_of(solution.q)
-    for miss, level, unit in ((check.position, "positions", "m or rad"), (check.velocity, "speeds", "m/s or rad/s")):
+    for miss, level, unit in (
+        (check.position, "positions", "m or rad"),
+        (check.velocity, "speeds", "m/s or rad/s"),
+    ):
         worst = float(jnp.max(jnp.abs(miss), initial=0.0))
         if not worst <= tolerance:
             rows = open_rows(mechanism, np.asarray(miss), (), tolerance)
             start = float(solution.ts[0])
-            moved = "" if start == state.t else f" The state is of t = {float(state.t):g} s, but ts starts at {start:g} s."
+            moved = (
+                "" if start == state.t else f" The state is of t = {float(state.t):g} s, but ts starts at {start:g} s."
+            )
             raise AssemblyError(
                 f"The initial state is not assembled: its {level} violate the constraints, {rows} ({unit}).{moved} "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."

@@ -14,6 +14,7 @@ from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reacti
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
+from jaxmbd._joint import GlobalConstraint
 from jaxmbd._mechanism import Drive, Mechanism
 from jaxmbd._method import AbstractMethod
 
@@ -99,7 +100,7 @@ class Solution(eqx.Module):
         **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
         `"body"` axes. The moment is about the joint's marker on that body.
         """
-        parts = {part.name: part for part in self.mechanism.constraints() if getattr(part, "markers", ())}
+        parts = {p.name: p for p in self.mechanism.constraints() if not isinstance(p, GlobalConstraint)}
         if name not in parts:
             raise unknown("joint or driver", name, parts)
         bodies = [marker.body for marker in parts[name].markers]

@@ -72,9 +72,7 @@ class Equations(eqx.Module):
 
     def position(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(q, t)`."""
-        local = [
-            self._over(group, lambda law, p: law.residual(t, _frames(law, p)), q) for group in self.joints
-        ]
+        local = [self._over(group, lambda law, p: law.residual(t, _frames(law, p)), q) for group in self.joints]
         return self._rows(local + [part.residual(t, q) for part in self.globals])
 
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
@@ -165,7 +163,9 @@ class Equations(eqx.Module):
         """The generalized forces `F(q, v, t)`."""
         total = jnp.zeros_like(v)
         local = [self._over(group, lambda *a: _wrenches(self.mechanism, t, *a), q, v) for group in self.forces]
-        local += [self._over(g, lambda *a: _along_coordinate(self.mechanism, t, *a), q, v) for g in self.coordinate_forces]
+        local += [
+            self._over(g, lambda *a: _along_coordinate(self.mechanism, t, *a), q, v) for g in self.coordinate_forces
+        ]
         if local:
             total = total + self._on_bodies(local)
         for part in self.mechanism.forces:

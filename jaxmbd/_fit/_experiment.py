@@ -41,7 +41,7 @@ class Experiment(eqx.Module):
         start: Mapping[str, Any] | None = None,
         speeds: Mapping[str, Any] | None = None,
         estimate: bool | tuple[str, ...] = False,
-        sigma: float | Mapping[str, float] = 1.0,
+        sigma: float | int | Mapping[str, float | int] = 1.0,
         missing: bool = False,
     ) -> None:
         self.ts = as_float(ts)

@@ -25,13 +25,13 @@ def fit(
     *,
     optimiser: optax.GradientTransformation | None = None,
     steps: int = 50,
-    tolerance: float = 1e-6,
+    tolerance: float | int = 1e-6,
     method: AbstractMethod | None = None,
     solver: dfx.AbstractSolver | None = None,
     controller: dfx.AbstractStepSizeController | None = None,
-    rtol: float | None = None,
-    atol: float | None = None,
-    dt0: float | None = None,
+    rtol: float | int | None = None,
+    atol: float | int | None = None,
+    dt0: float | int | None = None,
     progress: bool = True,
 ) -> Fit:
     """Estimate free parameters (and initial states) so that simulations agree with measurements.

@@ -91,9 +91,7 @@ def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None
     return r + J @ (ravel_pytree(y)[0] - ravel_pytree(centre)[0]), None
 
 
-def gradient_descent(
-    problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report
-) -> Search:
+def gradient_descent(problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report) -> Search:
     """Any optax optimiser, on `½ Σ r²` by reverse mode."""
     y = problem.start()
     optimiser = optax.with_extra_args_support(optimiser)
@@ -106,9 +104,7 @@ def gradient_descent(
             return 0.5 * jnp.sum(residuals(problem, model) ** 2), model
 
         (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(y)
-        updates, state = optimiser.update(
-            gradient, state, y, value=value, grad=gradient, value_fn=lambda y: loss(y)[0]
-        )  # pyright: ignore[reportCallIssue]
+        updates, state = optimiser.update(gradient, state, y, value=value, grad=gradient, value_fn=lambda y: loss(y)[0])  # pyright: ignore[reportCallIssue]
         return optax.apply_updates(y, updates), state, value, model  # pyright: ignore[reportReturnType]
 
     report("compiling the simulations and their derivatives ...")

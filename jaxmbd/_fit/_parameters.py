@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Number, as_float
+from jaxmbd._types import as_float
 
 Build = Callable[[dict[str, Any]], Mechanism]
 
@@ -121,16 +121,11 @@ class Parameters(eqx.Module):
 
     def physical(self, u: dict[str, Any]) -> dict[str, Any]:
         """Physical values of unconstrained ones."""
-        return {
-            name: jax.tree.map(free.within.physical, u[name], self.start[name])
-            for name, free in self.free.items()
-        }
+        return {name: jax.tree.map(free.within.physical, u[name], self.start[name]) for name, free in self.free.items()}
 
     def unconstrained(self) -> dict[str, Any]:
         """The starting values, unconstrained."""
-        return {
-            name: jax.tree.map(free.within.unconstrained, self.start[name]) for name, free in self.free.items()
-        }
+        return {name: jax.tree.map(free.within.unconstrained, self.start[name]) for name, free in self.free.items()}
 
 
 def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters:
@@ -147,9 +142,7 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
                 raise MechanismError(
                     f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {one.within}."
                 )
-    return Parameters(
-        None if is_built else mechanism, mechanism if is_built else None, found, start
-    )  # pyright: ignore[reportArgumentType]
+    return Parameters(None if is_built else mechanism, mechanism if is_built else None, found, start)  # pyright: ignore[reportArgumentType]
 
 
 def _nodes(mechanism: Mechanism, free: Free) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from jaxmbd._analysis import State, assemble, simulate
+from jaxmbd._analysis import Derivative, State, assemble, simulate
 from jaxmbd._fit._experiment import Experiment
 from jaxmbd._fit._parameters import Parameters
 from jaxmbd._mechanism import Mechanism
@@ -32,7 +32,7 @@ class Settings(eqx.Module):
     controller: dfx.AbstractStepSizeController | None = None
     rtol: Array | None = None
     atol: Array | None = None
-    dt0: float | None = None
+    dt0: float | int | None = None
     max_steps: int = eqx.field(default=2**16, static=True)
 
 
@@ -49,7 +49,7 @@ class Problem(eqx.Module):
 
 
 def predict(
-    problem: Problem, u: dict[str, Any], unknowns: dict[str, Array], experiment: Experiment, derivative: str
+    problem: Problem, u: dict[str, Any], unknowns: dict[str, Array], experiment: Experiment, derivative: Derivative
 ) -> dict[str, Array]:
     """The measured channels of one experiment as the model gives them."""
     mechanism = problem.parameters.mechanism_at(u)
@@ -96,7 +96,7 @@ def weigh(values: Array, stack: Experiment, name: str) -> Array:
     return jnp.where(present, values.reshape(*present.shape[:2], -1), 0.0) / stack.sigma[name][:, None, None]
 
 
-def plain_values(y: Unknowns, problem: Problem, derivative: str) -> tuple[dict[str, Array], ...]:
+def plain_values(y: Unknowns, problem: Problem, derivative: Derivative) -> tuple[dict[str, Array], ...]:
     """The channels of all experiments (stacks on the first axis), differentiated through the simulations."""
     u, unknowns = y
     return tuple(
@@ -124,7 +124,8 @@ def _blocks(problem: Problem, u: Any, x: Any, experiment: Experiment) -> tuple[A
     flat, unravel = ravel_pytree((u, x))
 
     def f(z: Array) -> tuple[Any, Any]:
-        model = predict(problem, *unravel(z), experiment, "forward")
+        u, x = unravel(z)
+        model = predict(problem, u, x, experiment, "forward")
         return model, model
 
     slope, model = jax.jacfwd(f, has_aux=True)(flat)

@@ -11,11 +11,10 @@ from rich.table import Table
 
 from jaxmbd._analysis import State
 from jaxmbd._fit._experiment import Experiment
-from jaxmbd._fit._parameters import Parameters
 from jaxmbd._fit._minimise import Search
+from jaxmbd._fit._parameters import Parameters
 from jaxmbd._fit._residuals import Problem, experiment_of_rows, initial_state, residuals
 from jaxmbd._mechanism import Mechanism
-
 
 _ENOUGH = 5  # experiments from which on their scatter is used for the standard errors
 
@@ -50,9 +49,7 @@ class Fit(eqx.Module):
 
     def rms(self) -> tuple[dict[str, float], ...]:
         """Root mean square of the residuals, by experiment and channel."""
-        return tuple(
-            {name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals
-        )
+        return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
 
     def table(self) -> Table:
         """Estimates, standard errors and strongest correlations, for `rich.print`."""
@@ -92,9 +89,7 @@ def _labels(name: str, size: int) -> list[str]:
     return [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]
 
 
-def summarise(
-    problem: Problem, places: list[list[int]], experiments: list[Experiment], search: Search
-) -> Fit:
+def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: Search) -> Fit:
     """Put the result of a search together."""
     u, unknowns = search.y
     parameters = problem.parameters

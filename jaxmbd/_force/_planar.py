@@ -48,9 +48,7 @@ class Force(AbstractForce):
     torque: Function | Scalar
     frame: str = eqx.field(static=True)
 
-    def __init__(
-        self, name: str, at: Marker, force: Any = (0.0, 0.0), torque: Any = 0.0, frame: str = "world"
-    ) -> None:
+    def __init__(self, name: str, at: Marker, force: Any = (0.0, 0.0), torque: Any = 0.0, frame: str = "world") -> None:
         check_markers("Force", name, at)
         if frame not in ("world", "body"):
             raise MechanismError(f"Force {name!r}: frame must be 'world' or 'body', got {frame!r}.")

@@ -70,9 +70,7 @@ def animate(
 class _Film:
     """The figure of an animation, and what changes in it from frame to frame."""
 
-    def __init__(
-        self, solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray
-    ) -> None:
+    def __init__(self, solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> None:
         mechanism = solution.mechanism
         ts, q, v = (np.asarray(x, dtype=float) for x in (solution.ts, solution.q, solution.v))
         scene = Scene(mechanism, interpolate(times, ts, q, v))

@@ -27,9 +27,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
     if not results:
         raise MechanismError("plot.fit needs at least one experiment.")
     figure = new_figure(_WIDTH * len(results) + 0.8, _HEIGHT)
-    axes = figure.subplots(
-        2, len(results), sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2)
-    )
+    axes = figure.subplots(2, len(results), sharex="col", sharey="row", squeeze=False, height_ratios=(3, 2))
     for column, (result, number, title) in zip(axes.T, results, strict=True):
         _experiment(column, result, number)
         column[0].set_title(title, fontsize=TEXT)
@@ -38,9 +36,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
     unit = ", ".join(dict.fromkeys(units[name] for name in results[0][0].experiments[0].data))
     tidy(axes[0, 0], ylabel=f"[{unit}]")
     tidy(axes[1, 0], ylabel=f"model − measured [10⁻³ {unit}]")
-    axes[0, -1].legend(
-        fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2
-    )
+    axes[0, -1].legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
     return axes
 
 

@@ -25,9 +25,7 @@ _HANGS = 0.5  # mean height of the bodies below a pin, as a share of their dista
 class Stroke:
     """A line, or a filled outline, whose points `(k, 2)` [m] follow the poses; `style` is matplotlib's."""
 
-    def __init__(
-        self, shape: Callable[[Poses], Points], layer: int, *, filled: bool = False, **style: Any
-    ) -> None:
+    def __init__(self, shape: Callable[[Poses], Points], layer: int, *, filled: bool = False, **style: Any) -> None:
         self.shape = shape
         self.filled = filled
         self.style = {"zorder": layer, **style}
@@ -75,9 +73,7 @@ def _is_covered(scene: Scene, centre: Place) -> bool:
 
 def pin(scene: Scene, place: Place) -> Stroke:
     """The circle of a revolute joint."""
-    return on(
-        place, arc(PIN * scene.size), PIN_LAYER, filled=True, facecolor="white", edgecolor=INK, linewidth=1.3
-    )
+    return on(place, arc(PIN * scene.size), PIN_LAYER, filled=True, facecolor="white", edgecolor=INK, linewidth=1.3)
 
 
 def point_strokes(scene: Scene, sensor: Point) -> Iterable[Stroke]:

@@ -101,9 +101,7 @@ def _slider(scene: Scene, joint: Translational) -> list[Stroke]:
         reach = 0.5 * length + 1.5 * size
         edge = size * hatched((low - reach) / size, (high + reach) / size)
         flip = 1.0 if np.cos(a.angle) >= -1e-9 else -1.0
-        guide = on(
-            a, moved(edge, y=-0.5 * height) * np.array([1.0, flip]), GROUND_LAYER, color=INK, linewidth=1.0
-        )
+        guide = on(a, moved(edge, y=-0.5 * height) * np.array([1.0, flip]), GROUND_LAYER, color=INK, linewidth=1.0)
         return [guide, block]
     reach = 0.5 * length + 1.2 * size
     line = np.array([(min(low - reach, 0.0), 0.0), (max(high + reach, 0.0), 0.0)])
@@ -141,9 +139,7 @@ def _gear(scene: Scene, joint: Gear) -> list[Stroke]:
     radii = pitch_radii(float(joint.ratio), _distance(scene, a, b))
     if radii is None:
         return links(scene, joint)[:1]
-    drawn = [
-        _wheel(scene, wheel, radius) for wheel, radius in zip((a, b), radii, strict=True) if wheel.body >= 0
-    ]
+    drawn = [_wheel(scene, wheel, radius) for wheel, radius in zip((a, b), radii, strict=True) if wheel.body >= 0]
     return [stroke for wheel in drawn for stroke in wheel]
 
 
