@@ -97,9 +97,7 @@ def double_pendulum_with_friction() -> Example:
         forces=[
             pl.Gravity(9.81),
             pl.JointFriction("friction O", "O.angle", viscous=0.01, coulomb=0.02, width=0.5, quadratic=0.002),
-            pl.JointFriction(
-                "friction A", "A.angle", viscous=0.004, coulomb=0.01, width=0.4, quadratic=0.001
-            ),
+            pl.JointFriction("friction A", "A.angle", viscous=0.004, coulomb=0.01, width=0.4, quadratic=0.001),
             pl.PointDrag("drag", lower.at(0.125, 0.01), quadratic=0.02, linear=0.01),
         ],
     )
@@ -117,8 +115,7 @@ def four_bars(n: int) -> Example:
     uprights = [rod(f"upright{i}", 1.0, 1.0, (float(i), 0.0), math.pi / 2) for i in range(n + 1)]
     couplers = [rod(f"coupler{i}", 1.0, 1.0, (float(i), 1.0), 0.0) for i in range(n)]
     pins = [
-        pl.Revolute(f"A{i}", pl.ground.at(float(i), 0.0), upright.at(-0.5, 0.0))
-        for i, upright in enumerate(uprights)
+        pl.Revolute(f"A{i}", pl.ground.at(float(i), 0.0), upright.at(-0.5, 0.0)) for i, upright in enumerate(uprights)
     ]
     for i, coupler in enumerate(couplers):
         pins += [
@@ -307,9 +304,7 @@ def four_bar_with_springs() -> Example:
         ],
         forces=[
             pl.Gravity(9.81),
-            pl.SpringDamper(
-                "spring", pl.ground.at(0.1, 0.3), coupler.at(0.02, 0.01), 60.0, 0.15, damping=0.8
-            ),
+            pl.SpringDamper("spring", pl.ground.at(0.1, 0.3), coupler.at(0.02, 0.01), 60.0, 0.15, damping=0.8),
             pl.SpringDamper("strut", crank.at(0.03, 0.0), rocker.at(0.05, 0.0), 25.0, 0.2, 0.5, actuator=1.5),
             pl.TorsionalSpringDamper("hinge", pl.ground.at(), rocker.at(), 2.0, angle=1.2, damping=0.02),
             pl.PointDrag("drag", coupler.at(0.05, 0.03), quadratic=0.1, linear=0.05),

@@ -149,7 +149,8 @@ def momentum(t: Array, q: Array, v: Array, vdot: Array, lam: Array, parameters: 
 
 
 def array(*numbers: float) -> Array:
-    return jnp.asarray(numbers if len(numbers) > 1 else numbers[0], dtype=float)
+    """Numbers as an array, one number as a scalar."""
+    return jnp.asarray(numbers if len(numbers) != 1 else next(iter(numbers)), dtype=float)
 
 
 JOINTS: Mapping[str, Case] = {
@@ -162,14 +163,10 @@ JOINTS: Mapping[str, Case] = {
     "Gear": joint(pl.Gear, lambda n, a, b, s: pl.Gear(n, a, b, -1.5 * s, phase=0.2)),
     "Constraint, moving": joint(
         pl.Constraint,
-        lambda n, a, b, s: pl.Constraint(
-            n, breathing_distance, a, b, {"length": array(0.9 * s), "rate": array(2.0)}
-        ),
+        lambda n, a, b, s: pl.Constraint(n, breathing_distance, a, b, {"length": array(0.9 * s), "rate": array(2.0)}),
         moves=True,
     ),
-    "Constraint, two rows": joint(
-        pl.Constraint, lambda n, a, b, s: pl.Constraint(n, cam, a, b, array(0.7 * s))
-    ),
+    "Constraint, two rows": joint(pl.Constraint, lambda n, a, b, s: pl.Constraint(n, cam, a, b, array(0.7 * s))),
     "Driver of an angle": on_joint(pl.Driver, "angle", lambda n, c, s: pl.Driver(n, c, swing), moves=True),
     "Driver of a displacement": on_joint(
         pl.Driver,
@@ -193,9 +190,7 @@ GLOBALS: Mapping[str, Callable[[str], pl.GlobalConstraint]] = {
 
 FORCES: Mapping[str, Case] = {
     "Force": force(pl.Force, lambda n, a, b, s: pl.Force(n, b, (1.0 * s, -2.0), 0.3), pair=False),
-    "Force, body": force(
-        pl.Force, lambda n, a, b, s: pl.Force(n, b, (1.0, -2.0 * s), frame="body"), pair=False
-    ),
+    "Force, body": force(pl.Force, lambda n, a, b, s: pl.Force(n, b, (1.0, -2.0 * s), frame="body"), pair=False),
     "Force, functions": force(pl.Force, lambda n, a, b, s: pl.Force(n, b, thrust, twist), pair=False),
     "Torque": force(pl.Torque, lambda n, a, b, s: pl.Torque(n, b, 0.7 * s, a)),
     "Torque, function": force(pl.Torque, lambda n, a, b, s: pl.Torque(n, b, servo, a), dissipates=True),
@@ -223,9 +218,7 @@ FORCES: Mapping[str, Case] = {
     "TorsionalSpringDamper, actuator": force(
         pl.TorsionalSpringDamper, lambda n, a, b, s: pl.TorsionalSpringDamper(n, a, b, s, actuator=servo)
     ),
-    "PointDrag": force(
-        pl.PointDrag, lambda n, a, b, s: pl.PointDrag(n, b, 0.4 * s, 0.2), pair=False, dissipates=True
-    ),
+    "PointDrag": force(pl.PointDrag, lambda n, a, b, s: pl.PointDrag(n, b, 0.4 * s, 0.2), pair=False, dissipates=True),
     "UserForce": force(
         pl.UserForce,
         lambda n, a, b, s: pl.UserForce(n, attraction, (a, b), {"k": array(2.0 * s), "c": array(0.3)}),

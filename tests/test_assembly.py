@@ -165,4 +165,6 @@ def test_vmap_over_fixed_values() -> None:
 def test_an_assembly_that_fails_raises_inside_jit() -> None:
     """Values are not known while tracing: the compiled program raises."""
     with pytest.raises(Exception, match="the joints cannot be closed"):
-        jax.block_until_ready(eqx.filter_jit(lambda p: mbd.assemble(four_bar(p)).q)(NUMBERS[:4] + jnp.array([0, 0, 0, 3.0])))
+        jax.block_until_ready(
+            eqx.filter_jit(lambda p: mbd.assemble(four_bar(p)).q)(NUMBERS[:4] + jnp.array([0, 0, 0, 3.0]))
+        )

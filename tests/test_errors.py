@@ -34,7 +34,9 @@ def pendulum(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any
 
 
 def four_bar(coupler: float = 0.5) -> pl.Mechanism:
-    a, b, c = (pl.Body(n, 0.5, 0.01, p) for n, p in zip("abc", ((0, 0.1, 1.5), (0.2, 0.2, 0), (0.5, 0.1, 1.5)), strict=True))
+    a, b, c = (
+        pl.Body(n, 0.5, 0.01, p) for n, p in zip("abc", ((0, 0.1, 1.5), (0.2, 0.2, 0), (0.5, 0.1, 1.5)), strict=True)
+    )
     return pl.Mechanism(
         [a, b, c],
         [
@@ -68,14 +70,17 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "zero inertia": (lambda: pl.Body("rod", 1, 0), ("Body 'rod'", "inertia must be positive", "got 0")),
     "mass as text": (lambda: pl.Body("rod", "1", 1), ("Body 'rod'", "mass must be a number", "'1'")),  # pyright: ignore
     "NaN stiffness": (
-        lambda: pl.SpringDamper("s", GROUND, GRIP, BAD), ("SpringDamper 's'", "stiffness must be finite", "got nan")
+        lambda: pl.SpringDamper("s", GROUND, GRIP, BAD),
+        ("SpringDamper 's'", "stiffness must be finite", "got nan"),
     ),
     "NaN marker": (lambda: ROD.at(BAD), ("Marker on 'rod'", "position must be finite")),
     "negative friction": (
-        lambda: pl.JointFriction("f", "O.angle", viscous=-1.0), ("JointFriction 'f'", "viscous must be zero or positive", "-1")
+        lambda: pl.JointFriction("f", "O.angle", viscous=-1.0),
+        ("JointFriction 'f'", "viscous must be zero or positive", "-1"),
     ),
     "rod of no length": (
-        lambda: pl.Rod("r", GROUND, GRIP, 0.0), ("Rod 'r'", "length must be positive [m]", "got 0", "joined by a Revolute")
+        lambda: pl.Rod("r", GROUND, GRIP, 0.0),
+        ("Rod 'r'", "length must be positive [m]", "got 0", "joined by a Revolute"),
     ),
     "one name twice": (
         lambda: pl.Mechanism([ROD], [pl.Revolute("rod", GROUND, GRIP)]),
@@ -85,18 +90,22 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "ground as a name": (lambda: pl.Body("ground", 1, 1), ("'ground' is taken",)),
     "dot in a name": (lambda: pl.Body("a.b", 1, 1), ("without a dot", "'a.b'")),
     "joined with itself": (
-        lambda: pl.Revolute("O", ROD.at(), ROD.at(1.0)), ("Revolute 'O'", "body 'rod' with itself", "two different bodies")
+        lambda: pl.Revolute("O", ROD.at(), ROD.at(1.0)),
+        ("Revolute 'O'", "body 'rod' with itself", "two different bodies"),
     ),
     "body for a marker": (
-        lambda: pl.Revolute("O", GROUND, ROD), ("Revolute 'O'", "markers such as body.at(x, y)", "got Body")  # pyright: ignore
+        lambda: pl.Revolute("O", GROUND, ROD),  # pyright: ignore
+        ("Revolute 'O'", "markers such as body.at(x, y)", "got Body"),  # pyright: ignore
     ),
     "joint among forces": (
-        lambda: pendulum([pl.Revolute("P", GROUND, GRIP)]), ("Among forces", "a Revolute", "expected one of: Force")
+        lambda: pendulum([pl.Revolute("P", GROUND, GRIP)]),
+        ("Among forces", "a Revolute", "expected one of: Force"),
     ),
     "one body, no list": (lambda: pl.Mechanism(ROD), ("bodies must be a sequence", "got a Body")),  # pyright: ignore
     "no bodies": (lambda: pl.Mechanism([]), ("at least one body",)),
     "adrift": (
-        lambda: adrift(), ("connects 'other', 'rod' to the ground", "Add a joint to ground.at", "floating=True")
+        lambda: adrift(),
+        ("connects 'other', 'rod' to the ground", "Add a joint to ground.at", "floating=True"),
     ),
     "too many drivers": (
         lambda: pendulum(drivers=[pl.Driver("d", "O.angle", 0.0), pl.Driver("e", "rod.x", 0.0)]),
@@ -107,61 +116,76 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("Over-constrained", "5 constraint rows ('O' 2, 'w' 3) on 3 coordinates", "Remove joints"),
     ),
     "driver of no joint": (
-        lambda: pendulum(drivers=[pl.Driver("d", "P.angle", 0.0)]), ("Driver 'd'", "no joint or body named 'P'", "'O', 'rod'")
+        lambda: pendulum(drivers=[pl.Driver("d", "P.angle", 0.0)]),
+        ("Driver 'd'", "no joint or body named 'P'", "'O', 'rod'"),
     ),
     "driver of no coordinate": (
         lambda: pendulum(drivers=[pl.Driver("d", "O.angel", 0.0)]),
         ("Driver 'd'", "coordinate of joint 'O' named 'angel'", "Did you mean 'angle'?"),
     ),
-    "driver without a dot": (lambda: pl.Driver("d", "angle", 0.0), ("Driver 'd'", "'joint.angle' or 'body.x'", "'angle'")),
+    "driver without a dot": (
+        lambda: pl.Driver("d", "angle", 0.0),
+        ("Driver 'd'", "'joint.angle' or 'body.x'", "'angle'"),
+    ),
     "friction of no coordinate": (
-        lambda: pendulum([pl.JointFriction("f", "O.turn")]), ("JointFriction 'f'", "named 'turn'", "Known names: 'angle'")
+        lambda: pendulum([pl.JointFriction("f", "O.turn")]),
+        ("JointFriction 'f'", "named 'turn'", "Known names: 'angle'"),
     ),
-    "frame": (
-        lambda: pl.Force("f", GRIP, (1.0, 2.0), frame="wrld"), ("Force 'f'", "'world' or 'body'", "got 'wrld'")
-    ),
+    "frame": (lambda: pl.Force("f", GRIP, (1.0, 2.0), frame="wrld"), ("Force 'f'", "'world' or 'body'", "got 'wrld'")),
     "marker's shape": (lambda: pl.Marker("rod", jnp.zeros(3)), ("Marker on 'rod'", "position", "(2,)", "(3,)")),
     "point for a number": (lambda: ROD.at((0.1, 0.0)), ("Marker on 'rod'", "at(x, y, angle)", "(2,)")),  # pyright: ignore
     "pose's shape": (lambda: pl.Body("rod", 1, 1, jnp.zeros(2)), ("Body 'rod'", "pose", "(3,)", "(2,)")),
     "mass's shape": (lambda: pl.Body("rod", jnp.ones(2), 1), ("Body 'rod'", "mass must be a number", "(2,)")),
     "force's shape": (lambda: pl.Force("f", GRIP, jnp.zeros(3)), ("Force 'f'", "force", "(2,)", "(3,)")),
     "what a force returns": (
-        lambda: pendulum([pl.Force("f", GRIP, number(3))]), ("Force 'f'", "function force returns", "(2,)", "(3,)")
+        lambda: pendulum([pl.Force("f", GRIP, number(3))]),
+        ("Force 'f'", "function force returns", "(2,)", "(3,)"),
     ),
     "what a torque returns": (
-        lambda: pendulum([pl.Torque("q", GRIP, number(2))]), ("Torque 'q'", "function torque returns must be a number", "(2,)")
+        lambda: pendulum([pl.Torque("q", GRIP, number(2))]),
+        ("Torque 'q'", "function torque returns must be a number", "(2,)"),
     ),
     "what an actuator returns": (
         lambda: pendulum([pl.SpringDamper("s", GROUND, GRIP, 1.0, actuator=number(1))]),
         ("SpringDamper 's'", "function actuator returns must be a number", "(1,)"),
     ),
     "what a user's force returns": (
-        lambda: pendulum([pl.UserForce("u", number(3), (GRIP,))]), ("UserForce 'u'", "(1, 3)", "a row (fx, fy, moment)", "(3,)")
+        lambda: pendulum([pl.UserForce("u", number(3), (GRIP,))]),
+        ("UserForce 'u'", "(1, 3)", "a row (fx, fy, moment)", "(3,)"),
     ),
     "what a generalized force returns": (
-        lambda: pendulum([pl.GeneralizedForce("g", number(2))]), ("GeneralizedForce 'g'", "(3,)", "(2,)")
+        lambda: pendulum([pl.GeneralizedForce("g", number(2))]),
+        ("GeneralizedForce 'g'", "(3,)", "(2,)"),
     ),
     "what a joint's force returns": (
-        lambda: pendulum([pl.JointForce("j", "O.angle", number(2))]), ("JointForce 'j'", "must be a number", "(2,)")
+        lambda: pendulum([pl.JointForce("j", "O.angle", number(2))]),
+        ("JointForce 'j'", "must be a number", "(2,)"),
     ),
     "no function": (lambda: pl.JointForce("j", "O.angle", 3.0), ("JointForce 'j'", "must be callable", "float")),
     "what a motion returns": (
-        lambda: pendulum(drivers=[pl.Driver("d", "O.angle", number(1))]), ("Driver 'd'", "function motion returns", "(1,)")
+        lambda: pendulum(drivers=[pl.Driver("d", "O.angle", number(1))]),
+        ("Driver 'd'", "function motion returns", "(1,)"),
     ),
     "what a constraint returns": (
         lambda: pendulum(joints=[pl.Constraint("c", number(1, 1), GROUND, GRIP)]),
         ("Constraint 'c'", "a scalar or a vector", "(1, 1)"),
     ),
     "fixed, unknown": (
-        lambda: mbd.assemble(pendulum(), {"rod.teta": 0.0}), ("coordinate of body 'rod' named 'teta'", "Did you mean 'theta'?")
+        lambda: mbd.assemble(pendulum(), {"rod.teta": 0.0}),
+        ("coordinate of body 'rod' named 'teta'", "Did you mean 'theta'?"),
     ),
     "fixed, NaN": (lambda: mbd.assemble(pendulum(), {"O.angle": BAD}), ("fixed", "'O.angle' must be finite", "nan")),
-    "fixed, shape": (lambda: mbd.assemble(pendulum(), {"O.angle": jnp.ones(2)}), ("fixed", "'O.angle' must be a number")),
+    "fixed, shape": (
+        lambda: mbd.assemble(pendulum(), {"O.angle": jnp.ones(2)}),
+        ("fixed", "'O.angle' must be a number"),
+    ),
     "guess of a joint": (
-        lambda: mbd.assemble(pendulum(), guess={"O.angle": 0.1}), ("guess takes coordinates of bodies", "'rod.x'", "fixed={'O.angle'")
+        lambda: mbd.assemble(pendulum(), guess={"O.angle": 0.1}),
+        ("guess takes coordinates of bodies", "'rod.x'", "fixed={'O.angle'"),
     ),
     "speed, unknown": (
-        lambda: mbd.assemble(pendulum(), speeds={"rod.omga": 1.0}), ("no speed named 'rod.omga'", "Did you mean 'rod.omega'?")
+        lambda: mbd.assemble(pendulum(), speeds={"rod.omga": 1.0}),
+        ("no speed named 'rod.omga'", "Did you mean 'rod.omega'?"),
     ),
 }
 
@@ -275,7 +299,10 @@ def legs() -> pl.Mechanism:
     for i in range(3):
         leg = pl.Body(f"leg{i}", 1.0, 0.1, (float(i), 0.5, np.pi / 2))
         bodies.append(leg)
-        joints += [pl.Revolute(f"P{i}", pl.ground.at(i), leg.at(-0.5)), pl.Revolute(f"Q{i}", leg.at(0.5), bar.at(i - 1.0))]
+        joints += [
+            pl.Revolute(f"P{i}", pl.ground.at(i), leg.at(-0.5)),
+            pl.Revolute(f"Q{i}", leg.at(0.5), bar.at(i - 1.0)),
+        ]
     return pl.Mechanism(bodies, joints, [pl.Gravity()])
 
 
@@ -297,10 +324,14 @@ def pushed_beyond_reach() -> pl.Mechanism:
 
 FAILURES: dict[str, tuple[Callable[[], pl.Mechanism], float, tuple[str, ...]]] = {
     "NaN on the way": (
-        lambda: pendulum([pl.Torque("wall", GRIP, wall)]), 1.0, ("stopped at t = 0.2", "the force 'wall' is not finite from there on")
+        lambda: pendulum([pl.Torque("wall", GRIP, wall)]),
+        1.0,
+        ("stopped at t = 0.2", "the force 'wall' is not finite from there on"),
     ),
     "running away": (
-        lambda: pendulum([pl.Torque("q", GRIP, runaway)]), 10.0, ("stopped at t = ", "runs away", "'rod.omega'", "wrong sign")
+        lambda: pendulum([pl.Torque("q", GRIP, runaway)]),
+        10.0,
+        ("stopped at t = ", "runs away", "'rod.omega'", "wrong sign"),
     ),
     "too stiff": (
         lambda: pendulum([pl.TorsionalSpringDamper("s", GROUND, GRIP, 1e4, 0.0, 1e5)]),
@@ -309,7 +340,9 @@ FAILURES: dict[str, tuple[Callable[[], pl.Mechanism], float, tuple[str, ...]]] =
     ),
     "redundant": (legs, 1.0, ("Redundant constraints", "12 rows have rank 11", "'P0'", "'Q2'", "Remove a joint")),
     "locked": (
-        pushed_beyond_reach, 2.0, ("stopped at t = 1.25 s", "singular position", "9 constraint rows have rank 8", "'push'", "locks")
+        pushed_beyond_reach,
+        2.0,
+        ("stopped at t = 1.25 s", "singular position", "9 constraint rows have rank 8", "'push'", "locks"),
     ),
 }
 

@@ -1,9 +1,9 @@
 """Gradients through assembly and simulation, with respect to every number in an example, against differences.
 
 The function under test takes all numbers of an example (masses, markers, force laws, gravity, the start) to
-readings at the end of the motion: `parameters → assemble → simulate → readings`. It runs with step control, as
-users do. The differences (central, Richardson-extrapolated) run at a fixed step instead: the choice of steps
-is not a smooth function of the parameters, and its noise of 1e-9 would limit them to 1e-5.
+readings at the end of the motion: `parameters → assemble → simulate → readings`. It runs with step control.
+The differences (central, Richardson-extrapolated) run at a fixed step instead: the choice of steps is not a
+smooth function of the parameters, and its noise of 1e-9 would limit them to 1e-5.
 """
 
 from collections.abc import Callable
@@ -97,9 +97,7 @@ def expected(case: str) -> Float[np.ndarray, "k p"]:
     return differences(fixed_step(case), at, STEP * sizes(at))
 
 
-slow_cases = [
-    pytest.param(case, marks=[] if case == "pendulum" else pytest.mark.slow, id=case) for case in CASES
-]
+slow_cases = [pytest.param(case, marks=[] if case == "pendulum" else pytest.mark.slow, id=case) for case in CASES]
 
 
 @pytest.mark.parametrize("case", slow_cases)
@@ -120,7 +118,7 @@ def test_derivatives_of_a_point_pendulum_are_those_of_its_symmetries() -> None:
     """Mass and inertia scaled alike change nothing; g scaled by s is time scaled by √s."""
     example = examples.pendulum()
 
-    def end(scale: Float[Array, "2"]) -> Array:
+    def end(scale: Float[Array, " scale"]) -> Array:
         heavy, pull = scale
         mechanism = eqx.tree_at(
             lambda m: (m["rod"].mass, m["rod"].inertia, m["gravity"].acceleration),
@@ -143,7 +141,7 @@ def test_gradients_under_vmap_equal_a_loop(derivative: str) -> None:
     example = examples.slider_crank(0.4, 5.0)
     mode = jax.jacfwd if derivative == "forward" else jax.jacrev
 
-    def end(point: Float[Array, "2"]) -> Array:
+    def end(point: Float[Array, " point"]) -> Array:
         mechanism = eqx.tree_at(lambda m: m["motor"].torque, example.mechanism, point[0])
         state = mbd.assemble(mechanism, {"crank.theta": point[1]}, speeds=example.speeds)
         return mbd.simulate(mechanism, state, [0.0, 0.3], derivative=derivative).q[-1, 6]

@@ -177,7 +177,7 @@ def test_derivatives_of_constraints_are_those_of_phi(name: str) -> None:
 def test_rows_are_those_of_the_law_and_in_their_place(name: str) -> None:
     """Grouping: a joint's rows of `Φ` are its own residual, and touch its own bodies only."""
     b = bench("JOINTS")
-    (part,) = [p for p in b.mechanism.constraints() if p.name == name]
+    part: Any = next(p for p in b.mechanism.constraints() if p.name == name)
     residual = part.residual(b.t, b.mechanism.frames(part.markers, b.q))
     np.testing.assert_allclose(b.at.phi[b.rows[name]], residual, atol=EXACT)
     others = np.delete(np.asarray(b.at.C[b.rows[name]]), b.columns(name), axis=1)
@@ -426,9 +426,7 @@ def test_vmap_equals_a_loop(kind: str) -> None:
     for k in range(3):
         one = jax.tree.map(lambda x, k=k: x[k], batch)
         single = evaluate(eqx.combine(one[0], static), *one[1:])
-        jax.tree.map(
-            lambda x, y, k=k: np.testing.assert_allclose(x[k], y, rtol=1e-11, atol=1e-11), mapped, single
-        )
+        jax.tree.map(lambda x, y, k=k: np.testing.assert_allclose(x[k], y, rtol=1e-11, atol=1e-11), mapped, single)
 
 
 # --- grouping ----------------------------------------------------------------------------------------------------
@@ -440,8 +438,8 @@ def test_equal_types_are_one_group(table: Any) -> None:
     mechanism = laws.bench(table)
     index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {"ground": len(mechanism.bodies)}
     for name in table:
-        parts = [p for p in (*mechanism.constraints(), *mechanism.forces) if p.name.startswith(name)]
-        mine = [p for p in parts if p.name in (name, f"{name} on ground") and getattr(p, "markers", ())]
+        parts: list[Any] = [p for p in (*mechanism.constraints(), *mechanism.forces) if p.name.startswith(name)]
+        mine: list[Any] = [p for p in parts if p.name in (name, f"{name} on ground") and getattr(p, "markers", ())]
         if name == "Driver of a body" or not mine:
             continue
         (group,) = group_parts(mine, index)
@@ -489,9 +487,7 @@ def test_a_stack_of_equal_parts_is_their_sum() -> None:
     """Every force twice, on the same bodies: twice the force and energy, and no more groups than before."""
     b = bench("FORCES")
     again = tuple(map(renamed, b.mechanism.forces))
-    double = pl.Mechanism(
-        b.mechanism.bodies, b.mechanism.joints, (*b.mechanism.forces, *again), floating=True
-    )
+    double = pl.Mechanism(b.mechanism.bodies, b.mechanism.joints, (*b.mechanism.forces, *again), floating=True)
     at = evaluate(double, b.t, b.q, b.v, b.a)
     np.testing.assert_allclose(at.force, 2 * b.at.force, rtol=1e-13, atol=1e-13)
     np.testing.assert_allclose(at.potential, 2 * b.at.potential, rtol=1e-13)

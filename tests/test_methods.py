@@ -45,9 +45,7 @@ def worst(values: Array | np.ndarray) -> float:
 # --- agreement ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", slow_but("slider_crank", [*LOOPS, "double_pendulum_with_friction", "four_bars_2"])
-)
+@pytest.mark.parametrize("name", slow_but("slider_crank", [*LOOPS, "double_pendulum_with_friction", "four_bars_2"]))
 def test_methods_agree(name: str) -> None:
     """At every level; A02 too, which does not meet a singular position within 0.5 s."""
     made = [

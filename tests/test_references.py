@@ -38,7 +38,7 @@ def table(name: str) -> dict[str, np.ndarray]:
         REFERENCES / f"{name}.csv", delimiter=",", names=True, dtype=None, encoding="utf-8", deletechars="",
         replace_space="_",
     )  # fmt: skip
-    return {str(column).partition("[")[0]: data[column] for column in data.dtype.names}
+    return {str(column).partition("[")[0]: data[column] for column in data.dtype.names or ()}
 
 
 def columns(data: dict[str, np.ndarray], *names: str) -> np.ndarray:

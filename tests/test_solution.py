@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -77,7 +78,7 @@ def test_pendulum_obeys_its_equation() -> None:
     np.testing.assert_allclose(energies["potential_energy"], MASS * G * height, atol=1e-6)
     total = 0.5 * ABOUT_PIVOT + MASS * G * (0.1 + LENGTH * math.sin(0.4 - math.pi / 2))
     np.testing.assert_allclose(energies["energy"], total, atol=1e-6)
-    assert np.ptp(energies["kinetic_energy"]) > 1.0
+    assert np.ptp(energies["kinetic_energy"]) > 0.5
 
 
 def test_pivot_carries_the_pendulum() -> None:
@@ -122,11 +123,12 @@ def test_measure_sees_the_whole_motion() -> None:
 
 
 def test_integral_is_that_of_the_reading() -> None:
-    """`∫ T dt` against `d/dt`: its increments are Simpson's over the readings."""
-    s = pendulum()
+    """`∫ T dt` against the rule of Hermite, with `T` and its rate `I_O θ' θ''` at the ends of each interval."""
+    s, h = pendulum(), 0.1
     kinetic, found = np.asarray(s["kinetic_energy"]), np.asarray(s.integrals["kinetic_energy"])
-    simpson = (kinetic[:-2:2] + 4 * kinetic[1:-1:2] + kinetic[2::2]) * 0.2 / 6
-    np.testing.assert_allclose(found[2::2] - found[:-2:2], simpson, rtol=2e-3)
+    rate = ABOUT_PIVOT * np.asarray(s["rod.omega"] * s["rod.alpha"])
+    expected = h / 2 * (kinetic[1:] + kinetic[:-1]) + h**2 / 12 * (rate[:-1] - rate[1:])
+    np.testing.assert_allclose(np.diff(found), expected, atol=3e-5)
     assert found[0] == 0.0
 
 
@@ -135,7 +137,8 @@ def test_dataset_has_names_times_and_units() -> None:
     assert set(data.data_vars) == set(pendulum().names)
     units = {name: data[name].attrs["units"] for name in data.data_vars}
     expected = {
-        "rod.x": "m", "rod.theta": "rad", "rod.vx": "m/s", "rod.omega": "rad/s", "rod.ay": "m/s²", "rod.alpha": "rad/s²",
+        "rod.x": "m", "rod.theta": "rad", "rod.vx": "m/s", "rod.omega": "rad/s", "rod.ay": "m/s²",
+        "rod.alpha": "rad/s²",
         "O.angle": "rad", "O.angle_rate": "rad/s", "O.fx": "N", "O.moment": "N m", "energy": "J",
         "tip": "m", "tip velocity": "m/s", "tip acceleration": "m/s²", "mine": "furlong",
     }  # fmt: skip
@@ -230,6 +233,7 @@ def with_networks(key: Array) -> pl.Mechanism:
     )
 
 
+@pytest.mark.slow
 def test_gradient_through_neural_networks(key: Array) -> None:
     """Every weight of both networks has an effect on the angle after 0.5 s; in random directions it is the slope."""
     mechanism = with_networks(key)
@@ -247,7 +251,6 @@ def test_gradient_through_neural_networks(key: Array) -> None:
         weights = jax.tree.leaves(eqx.filter(slope[name].parameters, eqx.is_inexact_array))
         assert len(weights) == 4
         assert all(np.abs(w).min() > 1e-9 for w in weights)
-        leaves, tree = jax.tree.flatten(arrays)
         chosen = jax.tree.map(jnp.zeros_like, arrays)
         random = jax.tree.map(
             lambda w: jax.random.normal(jax.random.fold_in(key, w.size), w.shape), arrays[name].parameters

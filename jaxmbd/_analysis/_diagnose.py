@@ -66,20 +66,20 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         return (
             f"{head}, at a singular position: the {rows} constraint rows have rank {rank} there (joints "
             f"{', '.join(map(repr, names)) or 'unknown'}). A looser tolerance or a fixed step may carry it through; if "
-            "the mechanism locks there (a limit position, a rod stretched by a driver), change its dimensions or motion."
+            "the mechanism locks there (a limit position, a rod stretched by a driver), change dimensions or motion."
         )
     if float(t) - start > _LATE * span and _INSTANT * span * np.abs(vdot).max() > np.abs(np.asarray(v)).max():
         k = int(np.abs(vdot).argmax())
         return (
             f"{head}: the motion runs away. {mechanism.speed_names[k]!r} is {float(v[k]):.3g} there and changes at "
-            f"{vdot[k]:.3g} per second. Look for a force that feeds its own growth: a wrong sign, a negative damping or "
-            "stiffness, a torque that rises with speed."
+            f"{vdot[k]:.3g} per second. Look for a force that feeds its own growth: a wrong sign, a negative damping "
+            "or stiffness, a torque that rises with speed."
         )
     if solution.result == dfx.RESULTS.max_steps_reached:
         return (
             f"{head} (max_steps reached), on average {(float(t) - start) / max(steps, 1):.3g} s each. The "
-            "motion may be too stiff for an explicit solver (try diffrax.Kvaerno5()), pass near a singular position, or "
-            "need more steps: raise max_steps, or loosen rtol and atol."
+            "motion may be too stiff for an explicit solver (try diffrax.Kvaerno5()), pass near a singular position, "
+            "or need more steps: raise max_steps, or loosen rtol and atol."
         )
     return f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'}"
 

@@ -55,7 +55,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
         found[f"{driver.name}.effort"] = "N m" if unit == "rad" else "N"
     for sensor in mechanism.sensors:
         found[sensor.name] = sensor.unit
-    return found | {name: "J" for name in ENERGIES}
+    return {**found, **dict.fromkeys(ENERGIES, "J")}
 
 
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:

@@ -37,6 +37,7 @@ def simulate(
     rtol: float | int | Array | None = None,
     atol: float | int | Array | None = None,
     controller: dfx.AbstractStepSizeController | None = None,
+    control_speeds: bool = False,
     derivative: Derivative = "reverse",
     integrals: Iterable[str] = (),
     dt0: float | int | None = None,
@@ -54,6 +55,8 @@ def simulate(
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
     - `rtol`, `atol`: tolerances of the default step-size control, which measures the error of the coordinates
       (1e-8 and 1e-10 in double, 1e-5 and 1e-6 in single precision);
+    - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
+      speeds are large, but the steps may shrink without end near singular positions;
     - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
     - `derivative`: `"reverse"` (`jax.grad`, `jax.vjp`), `"forward"` (`jax.jvp`, `jax.jacfwd`), or a diffrax adjoint;
     - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
@@ -70,7 +73,7 @@ def simulate(
     ts = _check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = dfx.Dopri8() if solver is None else solver
-    controller = default_controller(state.q, rtol, atol) if controller is None else controller
+    controller = default_controller(state.q, rtol, atol, control_speeds) if controller is None else controller
     known = is_concrete(mechanism, state, ts, method)
     if progress and known:
         print("compiling ...", flush=True)
@@ -124,15 +127,16 @@ def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, .
     motion = method.motion(equations, t, q, v)
     readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     rates = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
-    return motion.qdot, motion.vdot, rates
+    return motion.qdot, motion.rate, rates
 
 
-def default_controller(q: Array, rtol: Any, atol: Any) -> dfx.PIDController:
-    """Step-size control on the error of the coordinates."""
+def default_controller(q: Array, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
+    """Step-size control on the error of the coordinates, and of the speeds if wanted."""
     double = q.dtype == jnp.float64
     rtol = (1e-8 if double else 1e-5) if rtol is None else rtol
     atol = (1e-10 if double else 1e-6) if atol is None else atol
-    return dfx.PIDController(rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=position_norm)
+    norm = state_norm if control_speeds else position_norm
+    return dfx.PIDController(rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=norm)
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
@@ -143,6 +147,11 @@ def position_norm(y: tuple[Array, Array, Array]) -> Array:
     """
     q, _, integrals = y
     return jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+
+
+def state_norm(y: tuple[Array, Array, Array]) -> Array:
+    """Root mean square of coordinates, speeds and integrals."""
+    return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:

@@ -41,7 +41,8 @@ class Solution(eqx.Module):
 
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
-    names of `solution.names`; `integrals` over time that were asked for; `stats` counts steps; `result` is diffrax's result code.
+    names of `solution.names`; `integrals` over time that were asked for; `stats` counts steps; `result` is diffrax's
+    result code.
     """
 
     mechanism: Mechanism

@@ -111,6 +111,44 @@ class Equations(eqx.Module):
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v`."""
         return -self._derivative(t, q, v, order=2)
 
+    def load_rate(
+        self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"], eta: Float[Array, " m"]
+    ) -> Float[Array, " nv"]:
+        """`Ċᵀ η`: how the load `Cᵀ η` of constant multipliers changes along the motion."""
+
+        def rate(law: Any, poses: Array, twists: Array, mine: Array) -> Array:
+            phi = _along(self.mechanism, law, t, poses)
+            load = jax.grad(lambda step, s: jnp.dot(mine, phi(step, s)))
+            at = (jnp.zeros_like(poses), jnp.zeros_like(t))
+            return jax.jvp(load, at, (twists, jnp.ones_like(t)))[1]
+
+        inverse = np.argsort(np.asarray(self.order, dtype=int))
+        eta, start, local = eta[inverse], 0, []
+        for group in self.joints:
+            near = [self._per_body(x)[group.incidence] for x in (q, v)]
+            rows = self._group_rows(group)
+            mine = eta[start : start + rows].reshape(len(group.members), -1)
+            start += rows
+            local.append(jax.vmap(lambda n, *x, g=group: rate(g.law(n), *x))(group.stacked, *near, mine))
+        total = self._on_bodies(local, self.joints) if local else jnp.zeros_like(v)
+        for part in self.globals:
+            rows = jax.eval_shape(part.residual, t, q).shape[0]
+            total = total + self._global_load_rate(part, t, q, v, eta[start : start + rows])
+            start += rows
+        return total
+
+    def _global_load_rate(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, eta: Array) -> Array:
+        def load(s: Array) -> Array:
+            moved = self._retract(q, s * v)
+            phi = lambda step: jnp.dot(eta, part.residual(t + s, self._retract(moved, step)))  # noqa: E731
+            return jax.grad(phi)(jnp.zeros_like(q))
+
+        return _taylor(load, t, 1)
+
+    def _group_rows(self, group: Group) -> int:
+        local = [i for i, p in enumerate(self.mechanism.constraints()) if not isinstance(p, GlobalConstraint)]
+        return sum(self.sizes[local[i]] for i in group.members)
+
     def _derivative(self, t: Scalar, q: Array, v: Array, order: int) -> Array:
         """The time derivative of `Φ(retract(q, s v), t + s)` at `s = 0`."""
 
@@ -167,7 +205,7 @@ class Equations(eqx.Module):
             self._over(g, lambda *a: _along_coordinate(self.mechanism, t, *a), q, v) for g in self.coordinate_forces
         ]
         if local:
-            total = total + self._on_bodies(local)
+            total = total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
         for part in self.mechanism.forces:
             if isinstance(part, Gravity):
                 total = total + self._weight(part)
@@ -175,9 +213,9 @@ class Equations(eqx.Module):
                 total = total + part.generalized(t, q, v)
         return total
 
-    def _on_bodies(self, local: Sequence[Array]) -> Array:
+    def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Array:
+        """Sum what the parts of groups give for each of their bodies, `(parts, markers, 3)`, over the bodies."""
         nb = len(self.mechanism.bodies)
-        groups = (*self.forces, *self.coordinate_forces)
         bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
         table = gather_table(np.where(bodies < nb, bodies, -1), nb)
         flat = jnp.concatenate([wrench.reshape(-1, wrench.shape[-1]) for wrench in local])

@@ -90,7 +90,7 @@ def experiment_of_rows(problem: Problem) -> np.ndarray:
 
 
 def weigh(values: Array, stack: Experiment, name: str) -> Array:
-    """Divide a channel's `(experiments, ..., k)` by its noise level, zero where missing: `(experiments, samples, k)`."""
+    """Divide a channel `(experiments, ..., k)` by its noise level, zero where missing: `(experiments, samples, k)`."""
     measured = stack.data[name]
     present = jnp.isfinite(measured).reshape(len(measured), -1, 1)
     return jnp.where(present, values.reshape(*present.shape[:2], -1), 0.0) / stack.sigma[name][:, None, None]

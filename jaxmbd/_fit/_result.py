@@ -24,7 +24,7 @@ class Fit(eqx.Module):
 
     `parameters`: estimates by name; `standard_errors` and `correlation`: from the Jacobian at the estimates and the
     residuals' variance or, from five experiments on, their scatter between experiments, which allows for residuals
-    that are not independent (`None` where the search gives no Jacobian); `mechanism`: the fitted mechanism; `states`: the
+    that are not independent (`None` where the search gives no Jacobian); `mechanism`: the fitted one; `states`: the
     initial state of each experiment; `predicted` and `residuals` (model minus measured, in the channel's unit):
     by experiment and channel; `history`: the loss after each step; `outcome`: why the search stopped.
     """

@@ -16,9 +16,14 @@ from jaxmbd._types import Scalar, as_float
 
 
 class Motion(eqx.Module):
-    """What a method makes of one instant: `q̇ (nq,)`, consistent speeds `v (nv,)`, `v̇ (nv,)`, `λ (m,)`."""
+    """What a method makes of one instant.
+
+    `qdot (nq,)` and `rate (nv,)`: the rates of the integrated coordinates and speeds; `v (nv,)`: consistent speeds,
+    with their accelerations `vdot (nv,)` and multipliers `lam (m,)`.
+    """
 
     qdot: Float[Array, " nq"]
+    rate: Float[Array, " nv"]
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
     lam: Float[Array, " m"]
@@ -51,20 +56,21 @@ class Augmented(AbstractMethod):
         system = SaddlePoint(equations, t, q)
         drift = 2 * self.alpha * equations.velocity(t, q, v) + self.beta**2 * equations.position(t, q)
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v) - drift)
-        return Motion(v, v, vdot, lam)
+        return Motion(v, vdot, v, vdot, lam)
 
 
 class Stabilized(AbstractMethod):
     """The augmented system on consistent speeds, after Gear, Gupta and Leimkuhler. The default.
 
-    At each evaluation the speeds are first projected, `v̄ = v − M⁻¹ Cᵀ S⁻¹ Φ̇` (so `C v̄ = −Φ_t`), and everything is
-    evaluated with them:
+    The integrated speeds are consistent ones and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`, `S = C M⁻¹ Cᵀ`, so
+    that `C v̄ = −Φ_t`. Everything is evaluated with `v̄`:
 
-    `q̇ = v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ`,   `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F(v̄); γ(v̄)]`,   `S = C M⁻¹ Cᵀ`
+    `q̇ = v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ Ċᵀ η`
 
-    so that `Φ̇ = −κ Φ`. The three solves share one factorisation. Errors of the inner stages of an integrator do
-    not reach the accelerations as Baumgarte's terms let them: steps are two to five times longer, and the noise
-    that singular positions amplify is wiped out at every evaluation (see `docs/methods.md` for the measurements).
+    Then `Φ̇ = −κ Φ`, and the remainder stays a remainder as the constraints turn: without its last term it would
+    leak into the motion. The solves share one factorisation. Errors of an integrator's inner stages do not reach the
+    accelerations as Baumgarte's terms let them, and the noise that singular positions amplify is left out of every
+    evaluation (`docs/methods.md` has the measurements).
 
     **Arguments:** `rate` κ `[1/s]`, at which a violation of position decays.
 
@@ -77,7 +83,9 @@ class Stabilized(AbstractMethod):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
         system = SaddlePoint(equations, t, q)
         violation = jnp.stack([equations.velocity(t, q, v), equations.position(t, q)], axis=1)
-        speed, shift = system.corrections(violation).T
-        v = v - speed
+        eta, mu = system.impulses(violation).T
+        v = v - system.change(eta)
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v))
-        return Motion(v - self.rate * shift, v, vdot, lam)
+        qdot = v - self.rate * system.change(mu)
+        carried = equations.load_rate(t, q, v, eta) / equations.mass()
+        return Motion(qdot, vdot + carried, v, vdot, lam)

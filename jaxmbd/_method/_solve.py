@@ -26,9 +26,13 @@ class SaddlePoint:
         self.C, S = equations.jacobian_and_schur(t, q)
         self.solve = _spd_solver(S) if equations.m else (lambda b: b)
 
-    def corrections(self, b: Float[Array, "m k"]) -> Float[Array, "nv k"]:
-        """`M⁻¹ Cᵀ S⁻¹ b`: the smallest changes (in the metric of `M`) that change `C x` by the columns of `b`."""
-        return (self.C.T @ self.solve(b)) / self.mass[:, None]
+    def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
+        """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
+        return self.solve(b)
+
+    def change(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
+        """`M⁻¹ Cᵀ η`."""
+        return (self.C.T @ eta) / self.mass
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`.
