@@ -121,9 +121,7 @@ def test_channels_refuse_what_does_not_fit(swing: mbd.Solution) -> None:
         plot.channels(swing, "tip", measured={"tip": np.zeros(6)})
     with pytest.raises(mbd.MechanismError, match="no plotted quantity named 'tip'"):
         plot.channels(swing, "rod.theta", measured={"tip": np.zeros(6)})
-    assert not any(
-        figure.axes and figure.axes[0].get_lines() for figure in map(plt.figure, plt.get_fignums())
-    )
+    assert not any(figure.axes and figure.axes[0].get_lines() for figure in map(plt.figure, plt.get_fignums()))
 
 
 # --- a mechanism at rest ------------------------------------------------------------------------------------
@@ -293,9 +291,7 @@ def strokes_of(mechanism: pl.Mechanism, name: str) -> int:
     ("stiffness", "damping", "actuator", "expected"),
     [(1.0, 0.0, 0.0, 1), (0.0, 1.0, 0.0, 1), (1.0, 1.0, 0.0, 2), (1.0, 0.0, 2.0, 2), (0.0, 0.0, 0.0, 1)],
 )
-def test_spring_and_damper_have_a_symbol_each(
-    stiffness: float, damping: float, actuator: float, expected: int
-) -> None:
+def test_spring_and_damper_have_a_symbol_each(stiffness: float, damping: float, actuator: float, expected: int) -> None:
     body = pl.Body("body", 1.0, 0.1, (1.0, 0.0, 0.0))
     force = pl.SpringDamper("s", pl.ground.at(), body.at(), stiffness, 0.5, damping, actuator)
     assert strokes_of(pl.Mechanism([body], forces=[force]), "s") == expected

@@ -7,6 +7,7 @@ tolerances.
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import diffrax as dfx
 import equinox as eqx
@@ -102,9 +103,9 @@ def test_a02_follows_the_closed_form_through_twenty_singular_positions(tolerance
 
 @pytest.mark.parametrize("solver", [dfx.Tsit5, dfx.Dopri5, dfx.Dopri8, dfx.Bosh3], ids=lambda s: s.__name__)
 def test_a02_stays_on_its_branch_with_every_solver(solver: type[dfx.AbstractSolver]) -> None:
-    """Also where the step control happens to step next to a singular position, which costs up to 5e-4 m."""
+    """To the library's own bounds, 1e-1 m of "low" and 1e-3 m of "high precision", at loose tolerances."""
     data = table("iftomm_a02")
-    for tolerance, error in ((1e-6, 2e-2), (1e-8, 1e-3), (1e-10, 1e-3)):
+    for tolerance, error in ((1e-6, 1e-1), (1e-8, 1e-3), (1e-10, 1e-4)):
         solution = examples.four_bars(2).simulate(data["t"], solver=solver(), rtol=tolerance, atol=tolerance)
         assert spread(solution) < SPREAD, tolerance
         assert worst(solution["B0"] - columns(data, "x_B0", "y_B0")) < error, tolerance
@@ -191,7 +192,7 @@ def test_sundials_slider_crank_agrees_with_the_published_table() -> None:
     assert worst(found - columns(published, "q", "x", "p")) < 6e-5
 
 
-def sundials_integral(stiffness: Array, derivative: str) -> Array:
+def sundials_integral(stiffness: Array, derivative: Literal["forward", "reverse"]) -> Array:
     """`G`, the integral of the kinetic energy over 10 s [J s]."""
     example = examples.sundials_slider_crank()
     mechanism = eqx.tree_at(lambda m: m["spring"].stiffness, example.mechanism, stiffness)

@@ -73,7 +73,7 @@ def simulate(
     ts = _check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = dfx.Dopri8() if solver is None else solver
-    controller = default_controller(state.q, rtol, atol, control_speeds) if controller is None else controller
+    controller = default_controller(ts, rtol, atol, control_speeds) if controller is None else controller
     known = is_concrete(mechanism, state, ts, method)
     if progress and known:
         print("compiling ...", flush=True)
@@ -130,13 +130,16 @@ def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, .
     return motion.qdot, motion.rate, rates
 
 
-def default_controller(q: Array, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
-    """Step-size control on the error of the coordinates, and of the speeds if wanted."""
-    double = q.dtype == jnp.float64
+def default_controller(ts: Array, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
+    """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps."""
+    double = ts.dtype == jnp.float64
     rtol = (1e-8 if double else 1e-5) if rtol is None else rtol
     atol = (1e-10 if double else 1e-6) if atol is None else atol
     norm = state_norm if control_speeds else position_norm
-    return dfx.PIDController(rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=norm)
+    least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
+    return dfx.PIDController(
+        rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=norm, dtmin=least, force_dtmin=False
+    )
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
@@ -179,6 +182,11 @@ def _check_times(ts: Any, state: State) -> Array:
             raise MechanismError(
                 f"ts must increase: ts[{k + 1}] = {values[k + 1]:g} s does not come after ts[{k}] = {values[k]:g} s."
             )
+        if is_concrete(state.t) and abs(values[0] - float(state.t)) > 1e-6 * (values[-1] - values[0]):
+            raise MechanismError(
+                f"ts must start at the time of the state, {float(state.t):g} s, got ts[0] = {values[0]:g} s. Assemble "
+                "the state at that time: assemble(mechanism, ..., t=...)."
+            )
     return ts
 
 
@@ -206,12 +214,8 @@ def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
         worst = float(jnp.max(jnp.abs(miss), initial=0.0))
         if not worst <= tolerance:
             rows = open_rows(mechanism, np.asarray(miss), (), tolerance)
-            start = float(solution.ts[0])
-            moved = (
-                "" if start == state.t else f" The state is of t = {float(state.t):g} s, but ts starts at {start:g} s."
-            )
             raise AssemblyError(
-                f"The initial state is not assembled: its {level} violate the constraints, {rows} ({unit}).{moved} "
+                f"The initial state is not assembled: its {level} violate the constraints, {rows} ({unit}). "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."
             )
     if solution.result == dfx.RESULTS.successful and math.isfinite(float(jnp.sum(solution.q[-1]))):
