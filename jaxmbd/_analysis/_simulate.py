@@ -137,9 +137,7 @@ def default_controller(ts: Array, rtol: Any, atol: Any, control_speeds: bool) ->
     atol = (1e-10 if double else 1e-6) if atol is None else atol
     norm = state_norm if control_speeds else position_norm
     least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
-    return dfx.PIDController(
-        rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=norm, dtmin=least, force_dtmin=False
-    )
+    return dfx.PIDController(rtol=jnp.asarray(rtol), atol=jnp.asarray(atol), norm=norm, dtmin=least, force_dtmin=False)
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
