@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 
 from jaxmbd._analysis import channel_units
 from jaxmbd._errors import MechanismError
@@ -40,7 +39,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
     return axes
 
 
-def _experiment(axes: Sequence[Axes], result: Fit, number: int) -> None:
+def _experiment(axes: np.ndarray, result: Fit, number: int) -> None:
     """One experiment: its channels above, their residuals below."""
     experiment = result.experiments[number]
     ts = np.asarray(experiment.ts)
