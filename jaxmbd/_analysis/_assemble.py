@@ -38,7 +38,7 @@ def assemble(
 ) -> State:
     """Find positions with `Φ(q, t) = 0` and speeds with `C v = −Φ_t`.
 
-    Coordinates that are not fixed change as little as possible from the guess (each body's `pose`, or `guess`);
+    Coordinates that are not fixed are searched from the guess and stay near it (each body's `pose`, or `guess`);
     speeds that are not given are those of least kinetic energy. Differentiable, implicitly, with respect to the
     mechanism and all given values.
 
