@@ -10,7 +10,6 @@ import numpy as np
 from jaxtyping import Array, Float
 
 Scalar: TypeAlias = Float[Array, ""]
-Vector: TypeAlias = Float[Array, " n"]
 Point: TypeAlias = Float[Array, " dim"]
 Number: TypeAlias = float | int | np.ndarray | Array
 Function: TypeAlias = Callable[..., Any]

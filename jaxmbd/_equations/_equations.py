@@ -122,19 +122,15 @@ class Equations(eqx.Module):
             at = (jnp.zeros_like(poses), jnp.zeros_like(t))
             return jax.jvp(load, at, (twists, jnp.ones_like(t)))[1]
 
-        inverse = np.argsort(np.asarray(self.order, dtype=int))
-        eta, start, local = eta[inverse], 0, []
-        for group in self.joints:
+        by_group, by_global = self._split(eta)
+        total, local = jnp.zeros_like(v), []
+        for group, mine in zip(self.joints, by_group, strict=True):
             near = [self._per_body(x)[group.incidence] for x in (q, v)]
-            rows = self._group_rows(group)
-            mine = eta[start : start + rows].reshape(len(group.members), -1)
-            start += rows
             local.append(jax.vmap(lambda n, *x, g=group: rate(g.law(n), *x))(group.stacked, *near, mine))
-        total = self._on_bodies(local, self.joints) if local else jnp.zeros_like(v)
-        for part in self.globals:
-            rows = jax.eval_shape(part.residual, t, q).shape[0]
-            total = total + self._global_load_rate(part, t, q, v, eta[start : start + rows])
-            start += rows
+        if local:
+            total = total + self._on_bodies(local, self.joints)
+        for part, mine in zip(self.globals, by_global, strict=True):
+            total = total + self._global_load_rate(part, t, q, v, mine)
         return total
 
     def _global_load_rate(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, eta: Array) -> Array:
@@ -145,9 +141,17 @@ class Equations(eqx.Module):
 
         return _taylor(load, t, 1)
 
-    def _group_rows(self, group: Group) -> int:
-        local = [i for i, p in enumerate(self.mechanism.constraints()) if not isinstance(p, GlobalConstraint)]
-        return sum(self.sizes[local[i]] for i in group.members)
+    def _split(self, lam: Array) -> tuple[list[Array], list[Array]]:
+        """One number per row, `(m,)`, as `(parts, rows)` for each group and `(rows,)` for each global constraint."""
+        is_global = [isinstance(part, GlobalConstraint) for part in self.mechanism.constraints()]
+        local = [size for size, apart in zip(self.sizes, is_global, strict=True) if not apart]
+        counts = [(len(group.members), local[group.members[0]]) for group in self.joints]
+        sizes = [parts * rows for parts, rows in counts]
+        sizes += [size for size, apart in zip(self.sizes, is_global, strict=True) if apart]
+        flat = lam[np.argsort(np.asarray(self.order, dtype=int))]
+        pieces = jnp.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
+        groups = [piece.reshape(shape) for piece, shape in zip(pieces, counts, strict=False)]
+        return groups, list(pieces[len(counts) :])
 
     def _derivative(self, t: Scalar, q: Array, v: Array, order: int) -> Array:
         """The time derivative of `Φ(retract(q, s v), t + s)` at `s = 0`."""
@@ -244,14 +248,8 @@ class Equations(eqx.Module):
         self, t: Scalar, q: Float[Array, " nq"], lam: Float[Array, " m"]
     ) -> list[Float[Array, "parts markers 3"]]:
         """For each group, the wrench `−Cᵀ λ` (moment about the centre of mass) on each body it touches."""
-        inverse = np.argsort(np.asarray(self.order, dtype=int))
-        lam, start, found = lam[inverse] if self.m else lam, 0, []
-        for block in self.jacobian_blocks(t, q):
-            parts, rows = block.shape[:2]
-            mine = lam[start : start + parts * rows].reshape(parts, rows)
-            found.append(-jnp.einsum("prks,pr->pks", block, mine))
-            start += parts * rows
-        return found
+        pairs = zip(self.jacobian_blocks(t, q), self._split(lam)[0], strict=True)
+        return [-jnp.einsum("prks,pr->pks", block, mine) for block, mine in pairs]
 
     def _over(self, group: Group, law: Callable[..., Array], *values: Array) -> Array:
         """Map a local law over the parts of a group, given `q` (and `v`) of the bodies each one touches."""
