@@ -1,11 +1,12 @@
 """jaxmbd: multibody dynamics of mechanisms, differentiable from end to end.
 
-Nouns for mechanisms in the plane are in `jaxmbd.planar`; the verbs are here.
+Nouns for mechanisms are in `jaxmbd.planar` and `jaxmbd.spatial`; the verbs are here.
 """
 
 from importlib.metadata import PackageNotFoundError, version
 
 from jaxmbd import planar as planar
+from jaxmbd import spatial as spatial
 from jaxmbd._analysis import Reaction as Reaction
 from jaxmbd._analysis import Solution as Solution
 from jaxmbd._analysis import State as State

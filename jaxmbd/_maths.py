@@ -19,11 +19,39 @@ def direction(x: Float[Array, " n"]) -> Float[Array, " n"]:
     return x / jnp.where(length > 0, length, 1.0)
 
 
-def cross(a: Float[Array, "2"], b: Float[Array, "2"]) -> Scalar:
-    """Out-of-plane component of the cross product of two vectors in the plane."""
-    return a[0] * b[1] - a[1] * b[0]
+def cross(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, "..."]:
+    """Cross product: a vector in space, the number of its out-of-plane component in the plane."""
+    if a.shape == (2,):
+        return a[0] * b[1] - a[1] * b[0]
+    (ax, ay, az), (bx, by, bz) = a, b
+    return jnp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
 
 
 def smooth_sign(x: Scalar, width: Scalar) -> Scalar:
     """`tanh(x / width)`: the sign of `x`, smooth over a band of the given width."""
     return jnp.tanh(x / width)
+
+
+def nearest_turn(angle: Float[Array, "*n"], near: Float[Array, "*n"]) -> Float[Array, "*n"]:
+    """The angle [rad] that differs from `angle` by whole turns and lies nearest to `near`; its derivative is that of
+    `angle`."""
+    return angle + 2 * jnp.pi * jnp.round((near - angle) / (2 * jnp.pi))
+
+
+def contact_force(depth: Scalar, rate: Scalar, stiffness: Scalar, damping: Scalar, exponent: Scalar) -> Scalar:
+    """`k δ^n (1 + c δ̇)` for a depth `δ > 0`, never negative, else zero (Hunt and Crossley, 1975)."""
+    touching = depth > 0
+    pressed = stiffness * jnp.where(touching, depth, 1.0) ** exponent
+    return jnp.where(touching, pressed * jnp.maximum(1.0 + damping * rate, 0.0), 0.0)
+
+
+def contact_energy(depth: Scalar, stiffness: Scalar, exponent: Scalar) -> Scalar:
+    """`k δ^(n+1) / (n+1)`, the energy stored at a depth `δ > 0`, else zero."""
+    touching = depth > 0
+    stored = stiffness * jnp.where(touching, depth, 1.0) ** (exponent + 1) / (exponent + 1)
+    return jnp.where(touching, stored, 0.0)
+
+
+def swept(angular: Float[Array, "..."], arm: Float[Array, " n"]) -> Float[Array, " n"]:
+    """`ω × r`: the velocity that an angular velocity gives to a point at `arm`, in the plane or in space."""
+    return angular * jnp.stack([-arm[1], arm[0]]) if arm.shape == (2,) else cross(angular, arm)

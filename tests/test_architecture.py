@@ -24,7 +24,8 @@ TABLE = "tests/test_architecture.py"
 FLOORS = {
     0: "_types _errors",
     0.5: "_maths _graph",
-    1: "_space",
+    0.7: "rotation",
+    1: "_space _solid",
     2: "_body",
     3: "_joint _force _sensor _driver",
     4: "_mechanism",

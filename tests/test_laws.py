@@ -442,7 +442,7 @@ def test_equal_types_are_one_group(table: Any) -> None:
         mine: list[Any] = [p for p in parts if p.name in (name, f"{name} on ground") and getattr(p, "markers", ())]
         if name == "Driver of a body" or not mine:
             continue
-        (group,) = group_parts(mine, index)
+        (group,) = group_parts(mine, mechanism)
         assert group.members == (0, 1)
         assert [list(row) for row in group.incidence] == [[index[m.body] for m in p.markers] for p in mine]
 

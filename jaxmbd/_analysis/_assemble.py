@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, taylor
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
@@ -52,7 +52,7 @@ def assemble(
     **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss), or if the speeds
     contradict the constraints; `MechanismError` for names that do not exist.
     """
-    start = jnp.concatenate([body.pose for body in mechanism.bodies])
+    start = start_of(mechanism)
     for name, value in _numbers("guess", guess).items():
         start = start.at[_guessed(mechanism, name)].set(value)
     positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
@@ -73,17 +73,25 @@ def _assemble(
     mechanism: Mechanism, start: Array, fixed: dict[str, Array], speeds: dict[str, Array], t: Scalar
 ) -> tuple[Array, Array, Array, Array]:
     equations = Equations(mechanism)
-    q = _positions(equations, start, fixed, t)
+    for name in set(fixed) & set(mechanism.turns):
+        start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
+    q = equations.tidy(_positions(equations, start, fixed, t))
     v = _speeds(equations, q, speeds, t)
     position_miss = _closure(q, (equations, fixed, t))
     speed_miss = _rate_rows(equations, q, speeds, t, v)
     return q, v, position_miss, speed_miss
 
 
+def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
+    """The coordinates that the bodies' own poses give; joint angles that count turns start at zero turns."""
+    poses = jnp.concatenate([body.pose for body in mechanism.bodies])
+    return jnp.append(poses, jnp.zeros(len(mechanism.turns), poses.dtype))
+
+
 def _closure(q: Array, args: Any) -> Array:
     """`Φ(q, t)` and, below it, what the fixed coordinates miss."""
     equations, fixed, t = args
-    extra = [_coordinate(equations.mechanism, name, q) - value for name, value in fixed.items()]
+    extra = [_missed(equations.mechanism, name, q, value) for name, value in fixed.items()]
     return jnp.concatenate([equations.position(t, q), jnp.stack(extra) if extra else jnp.zeros((0,))])
 
 
@@ -119,42 +127,45 @@ def _frozen(tree: Any) -> Any:
 
 
 def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
-    """The speeds of least kinetic energy among those that satisfy the rows."""
-    mass = equations.mass()
-    zero = jnp.zeros_like(mass)
+    """The speeds of least kinetic energy among those that satisfy the rows: with `M = L Lᵀ` by bodies, those of least
+    norm of `Lᵀ v`."""
+    nb = len(equations.mechanism.bodies)
+    zero = jnp.zeros(equations.mechanism.nv, q.dtype)
     miss, rows = _rate_rows(equations, q, speeds, t, zero), _rate_matrix(equations, q, speeds, t)
-    scaled = rows / jnp.sqrt(mass)[None, :]
     if rows.shape[0] == 0:
         return zero
+    L = jnp.linalg.cholesky(equations.mass_blocks())
+    by_body = rows.reshape(len(rows), nb, -1)
+    solve = jax.scipy.linalg.solve_triangular
+    scaled = jax.vmap(jax.vmap(lambda l, row: solve(l, row, lower=True)), (None, 0))(L, by_body).reshape(rows.shape)
     solution = lx.linear_solve(lx.MatrixLinearOperator(scaled), -miss, _SINGULAR, throw=False)
-    return solution.value / jnp.sqrt(mass)
+    return jax.vmap(lambda l, x: solve(l.T, x, lower=False))(L, solution.value.reshape(nb, -1)).reshape(-1)
 
 
 def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:
     """`Φ̇` and, below it, what the given speeds miss."""
-    extra = [
-        jax.jvp(lambda x, n=name: _rated(equations.mechanism, n, x), (q,), (v,))[1] - value
-        for name, value in speeds.items()
-    ]
+    extra = [_rate(equations, name, q, v) - value for name, value in speeds.items()]
     return jnp.concatenate([equations.velocity(t, q, v), jnp.stack(extra) if extra else jnp.zeros((0,))])
 
 
 def _rate_matrix(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
-    extra = [jax.grad(lambda x, n=name: _rated(equations.mechanism, n, x))(q)[None] for name in speeds]
+    still = jnp.zeros(equations.mechanism.nv, q.dtype)
+    extra = [jax.grad(lambda v, n=name: _rate(equations, n, q, v))(still)[None] for name in speeds]
     return jnp.concatenate([equations.jacobian(t, q), *extra])
 
 
-def _coordinate(mechanism: Mechanism, name: str, q: Array) -> Scalar:
-    """The value of a named coordinate at `q`."""
-    coordinate = mechanism.coordinate(name)
-    return coordinate.value(mechanism.frames(coordinate.markers, q))
-
-
-def _rated(mechanism: Mechanism, name: str, q: Array) -> Scalar:
-    """The coordinate whose rate a speed's name means."""
+def _rate(equations: Equations, name: str, q: Array, v: Array) -> Scalar:
+    """A body's speed, or the rate of a joint's coordinate."""
+    mechanism = equations.mechanism
     if name in mechanism.speed_names:
-        return q[mechanism.speed_names.index(name)]
-    return _coordinate(mechanism, name, q)
+        return v[mechanism.speed_names.index(name)]
+    return taylor(lambda s: mechanism.value(name, equations.retract(q, s * v)), jnp.zeros((), q.dtype), 1)
+
+
+def _missed(mechanism: Mechanism, name: str, q: Array, value: Array) -> Scalar:
+    """How far a named coordinate is from a value; an angle of whole turns from the nearest one."""
+    coordinate = mechanism.coordinate(name).by(value)
+    return coordinate.value(mechanism.frames(coordinate.markers, q)) - value
 
 
 def _speed_row(mechanism: Mechanism, name: str) -> None:

@@ -2,23 +2,24 @@
 
 `"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"O.angle"`,
 `"O.angle_rate"`: a joint's coordinate and its rate. `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's
-second body, world axes, moment about the joint's marker. `"motor.effort"`: the force or torque of a driver.
-`"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
+second body, world axes, moment about the joint's marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque
+of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
 """
 
 from collections.abc import Iterable
+from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Equations
+from jaxmbd._body import AbstractMarker
+from jaxmbd._equations import Equations, taylor, taylor_pair
 from jaxmbd._errors import unknown
+from jaxmbd._force import AbstractAlong, SpringDamper
 from jaxmbd._joint import AbstractJoint, GlobalConstraint
-from jaxmbd._mechanism import Coordinate, Mechanism, Sensor
-from jaxmbd._sensor import Measure
-from jaxmbd._space import Frame
+from jaxmbd._mechanism import Mechanism, Sensor
+from jaxmbd._sensor import Measure, Readings
 from jaxmbd._types import Scalar
 
 ENERGIES = ("kinetic_energy", "potential_energy", "energy")
@@ -38,21 +39,25 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     """All names that can be read from a mechanism's motion, with their units."""
     space = mechanism.space
     found: dict[str, str] = {}
+    components = [(name, unit) for name, unit in zip(space.coordinates, space.units, strict=True)]
+    components += [(name, unit + "/s") for name, unit in zip(space.speeds, space.twist_units, strict=True)]
+    components += [(name, unit + "/s²") for name, unit in zip(space.accelerations, space.twist_units, strict=True)]
     for body in mechanism.bodies:
-        for names, suffix in ((space.coordinates, ""), (space.speeds, "/s"), (space.accelerations, "/s²")):
-            for name, unit in zip(names, space.units, strict=True):
-                found[f"{body.name}.{name}"] = unit + suffix
+        found |= {f"{body.name}.{name}": unit for name, unit in components}
     for joint in mechanism.joints:
         if isinstance(joint, AbstractJoint):
             for name, unit in zip(joint.motions, joint.motion_units, strict=True):
                 found |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
-            for effort, unit in zip(space.efforts, ("N", "N", "N m"), strict=True):
+            for effort, unit in zip(space.efforts, space.effort_units, strict=True):
                 found[f"{joint.name}.{effort}"] = unit
     for part in mechanism.constraints():
         found[f"{part.name}.lambda"] = ""
-    for driver in mechanism.drivers:
-        unit = mechanism.coordinate(driver.coordinate).unit(space)
-        found[f"{driver.name}.effort"] = "N m" if unit == "rad" else "N"
+    for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractAlong))):
+        unit = mechanism.coordinate(part.coordinate).unit(space)
+        found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
+    for force in mechanism.forces:
+        if isinstance(force, SpringDamper):
+            found |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
     for sensor in mechanism.sensors:
         found[sensor.name] = sensor.unit
     return {**found, **dict.fromkeys(ENERGIES, "J")}
@@ -70,16 +75,26 @@ def _read(equations: Equations, name: str, at: Snapshot) -> Array:
     owner, _, component = name.partition(".")
     for sensor in mechanism.sensors:
         if sensor.name == name:
-            return _sense(mechanism, sensor, at)
-    for values, names in ((at.q, "coordinates"), (at.v, "speeds"), (at.vdot, "accelerations")):
-        components = getattr(mechanism.space, names)
-        for k, body in enumerate(mechanism.bodies):
-            if body.name == owner and component in components:
-                return values[k * len(components) + components.index(component)]
-    found = _read_joint(equations, owner, component, at)
+            return _sense(equations, sensor, at)
+    found = _read_body(mechanism, owner, component, at)
+    found = _read_joint(equations, owner, component, at) if found is None else found
+    found = _read_force(equations, owner, component, at) if found is None else found
     if found is None:
         raise unknown("quantity", name, channel_units(mechanism))
     return found
+
+
+def _read_body(mechanism: Mechanism, owner: str, component: str, at: Snapshot) -> Array | None:
+    names = [body.name for body in mechanism.bodies]
+    if owner not in names:
+        return None
+    poses, _ = mechanism.split(at.q)
+    sources = ((poses, "coordinates"), (at.v, "speeds"), (at.vdot, "accelerations"))
+    for values, kind in sources:
+        components = getattr(mechanism.space, kind)
+        if component in components:
+            return values.reshape(len(names), -1)[names.index(owner), components.index(component)]
+    return None
 
 
 def _read_joint(equations: Equations, owner: str, component: str, at: Snapshot) -> Array | None:
@@ -95,29 +110,33 @@ def _read_joint(equations: Equations, owner: str, component: str, at: Snapshot) 
             return reaction(equations, owner, at)[1][mechanism.space.efforts.index(component)]
         base = component.removesuffix("_rate")
         if base in joint.motions:
-            value, rate = _coordinate(mechanism, mechanism.coordinate(f"{owner}.{base}"), at)
+            value, rate = _coordinate(equations, f"{owner}.{base}", at)
             return value if base == component else rate
     return None
 
 
-def reaction(equations: Equations, name: str, at: Snapshot) -> Float[Array, "markers 3"]:
+def _read_force(equations: Equations, owner: str, component: str, at: Snapshot) -> Array | None:
+    mechanism = equations.mechanism
+    for force in mechanism.forces:
+        if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
+            return force.effort(at.t, *_coordinate(equations, force.coordinate, at))
+        if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
+            length, rate = taylor_pair(lambda s, f=force: f.span(_frames(equations, f.markers, at, s)), at.t)
+            return length if component == "length" else force.tension(at.t, length, rate)
+    return None
+
+
+def reaction(equations: Equations, name: str, at: Snapshot) -> Float[Array, "markers efforts"]:
     """The wrench of a joint or driver on the body at each of its markers: world axes, moment about the marker."""
     mechanism = equations.mechanism
     constraints = [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
     place = next(i for i, part in enumerate(constraints) if part.name == name)
-    wrenches = equations.reactions(at.t, at.q, at.lam)
-    pairs = zip(equations.joints, wrenches, strict=True)
-    about_centre = next(w[group.members.index(place)] for group, w in pairs if place in group.members)
+    pairs = zip(equations.joints, equations.reactions(at.t, at.q, at.lam), strict=True)
+    efforts = next(w[group.members.index(place)] for group, w in pairs if place in group.members)
     part = constraints[place]
     frames, poses = mechanism.frames(part.markers, at.q), mechanism.poses(part.markers, at.q)
-    moved = [_about(pose, frame, w) for pose, frame, w in zip(poses, frames, about_centre, strict=True)]
+    moved = [mechanism.space.at_point(p, f.position, w) for p, f, w in zip(poses, frames, efforts, strict=True)]
     return jnp.stack(moved)
-
-
-def _about(pose: Array, frame: Frame, wrench: Array) -> Array:
-    arm = frame.position - pose[:2]
-    moment = wrench[2] - (arm[0] * wrench[1] - arm[1] * wrench[0])
-    return jnp.stack([wrench[0], wrench[1], moment])
 
 
 def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
@@ -125,21 +144,27 @@ def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
     return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
 
-def _sense(mechanism: Mechanism, sensor: Sensor, at: Snapshot) -> Array:
+def _sense(equations: Equations, sensor: Sensor, at: Snapshot) -> Array:
     if isinstance(sensor, Measure):
         return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
-    markers = (sensor.at,)
+    space = equations.mechanism.space
 
-    def moved(s: Array) -> Frame:
-        return mechanism.frames(markers, at.q + s * at.v + 0.5 * s * s * at.vdot)[0]
+    def moved(s: Array) -> tuple[Any, ...]:
+        return _frames(equations, sensor.markers, at, s)
 
-    def rate(s: Array) -> Frame:
-        return jax.jvp(moved, (s,), (jnp.ones_like(s),))[1]
+    frames, changes = taylor_pair(moved, at.t)
+    seconds = taylor(moved, at.t, 2)
+    rates = tuple(space.frame_rate(f, d) for f, d in zip(frames, changes, strict=True))
+    each = zip(frames, changes, seconds, strict=True)
+    accelerations = tuple(space.frame_acceleration(*three) for three in each)
+    return sensor.read(Readings(frames, rates, accelerations, equations.gravity()))
 
-    zero = jnp.zeros_like(at.t)
-    second = jax.jvp(rate, (zero,), (jnp.ones_like(zero),))[1]
-    return sensor.read((moved(zero), rate(zero), second))
+
+def _frames(equations: Equations, markers: tuple[AbstractMarker, ...], at: Snapshot, s: Scalar) -> tuple[Any, ...]:
+    """The markers' frames a time `s` later, exact to second order."""
+    return equations.mechanism.frames(markers, equations.retract(at.q, s * at.v + 0.5 * s * s * at.vdot))
 
 
-def _coordinate(mechanism: Mechanism, coordinate: Coordinate, at: Snapshot) -> tuple[Array, Array]:
-    return jax.jvp(lambda q: coordinate.value(mechanism.frames(coordinate.markers, q)), (at.q,), (at.v,))
+def _coordinate(equations: Equations, name: str, at: Snapshot) -> tuple[Array, Array]:
+    """A coordinate's value and rate."""
+    return taylor_pair(lambda s: equations.mechanism.value(name, equations.retract(at.q, s * at.v)), at.t)

@@ -15,7 +15,7 @@ from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
 from jaxmbd._joint import GlobalConstraint
-from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod
 
 
@@ -28,10 +28,13 @@ class Violation(eqx.Module):
 
 
 class Reaction(eqx.Module):
-    """The force `(times, 2)` [N] and moment `(times,)` [N m] of a joint on one body, about the joint's marker."""
+    """The force `(times, dim)` [N] and moment [N m] of a joint on one body, about the joint's marker.
 
-    force: Float[Array, "times 2"]
-    moment: Float[Array, " times"]
+    The moment has shape `(times,)` in the plane, `(times, 3)` in space.
+    """
+
+    force: Float[Array, "times dim"]
+    moment: Float[Array, "times *dim"]
     body: str = eqx.field(static=True)
     frame: str = eqx.field(static=True)
 
@@ -66,7 +69,7 @@ class Solution(eqx.Module):
 
     @property
     def lam(self) -> Float[Array, "times m"]:
-        """Multipliers at each time."""
+        """Multipliers at each time; those of least norm where constraints repeat one another."""
         return self.snapshots().lam
 
     @property
@@ -111,11 +114,12 @@ class Solution(eqx.Module):
             raise unknown("frame", frame, ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
         wrench = _reactions(self.mechanism, name, place, frame, self.snapshots())
-        return Reaction(wrench[:, :2], wrench[:, 2], bodies[place], frame)
+        space = self.mechanism.space
+        return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
 
     def effort(self, name: str) -> Array:
         """The force [N] or torque [N m] with which a driver drives its coordinate up: `−λ`."""
-        drivers = [part.name for part in self.mechanism.constraints() if isinstance(part, Drive)]
+        drivers = [part.name for part in self.mechanism.constraints() if isinstance(part, Drive | SpeedDrive)]
         if name not in drivers:
             raise unknown("driver", name, drivers)
         return self[f"{name}.effort"]

@@ -9,11 +9,12 @@ from jaxmbd._types import Function, Scalar
 
 
 class Driver(eqx.Module):
-    """Prescribe a coordinate: `c(q) − f(t) = 0` (1 row).
+    """Prescribe a coordinate, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0` (1 row): a motor of given position or speed.
 
     **Arguments:** `coordinate`, the name of a joint's coordinate (`"O.angle"`, `"slide.displacement"`) or a
     body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
-    module with parameters of its own) or a constant.
+    module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves the position
+    to the start.
 
     The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`.
@@ -22,13 +23,17 @@ class Driver(eqx.Module):
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
     motion: Function | Scalar
+    of: str = eqx.field(static=True)
 
-    def __init__(self, name: str, coordinate: str, motion: Function | float) -> None:
+    def __init__(self, name: str, coordinate: str, motion: Function | float, of: str = "position") -> None:
         check_name("Driver", name)
         if not isinstance(coordinate, str) or coordinate.count(".") != 1:
             raise MechanismError(
                 f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
             )
+        if of not in ("position", "speed"):
+            raise MechanismError(f"Driver {name!r}: of must be 'position' or 'speed', got {of!r}.")
+        self.of = of
         self.name = name
         self.coordinate = coordinate
         self.motion = motion if callable(motion) else jnp.asarray(motion, dtype=float)

@@ -14,12 +14,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._groups import Group, group_parts
+from jaxmbd._equations._local import Rows, efforts_along, frames_of, taylor, wrenches
 from jaxmbd._equations._schur import schur_complement
 from jaxmbd._equations._tables import gather_sum, gather_table
-from jaxmbd._force import AbstractForce, GeneralizedForce, Gravity, JointForce, JointFriction
-from jaxmbd._joint import GlobalConstraint
+from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
+from jaxmbd._joint import AbstractJoint, GlobalConstraint
+from jaxmbd._maths import nearest_turn
 from jaxmbd._mechanism import CoordinateForce, Mechanism
-from jaxmbd._space import Frame
 from jaxmbd._types import Scalar
 
 _SPARSE = 24  # rows from which on S is built from blocks: measured, 62 rows 5 µs against 15 µs
@@ -28,11 +29,14 @@ _SPARSE = 24  # rows from which on S is built from blocks: measured, 62 rows 5 �
 class Equations(eqx.Module):
     """Everything that the methods need of a mechanism, at a time `t`, coordinates `q` and speeds `v`.
 
-    Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the joints and then the drivers, `(m,)`.
+    Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the joints and then the drivers, `(m,)`. A row that
+    constrains velocities alone is zero in `Φ`.
     """
 
     mechanism: Mechanism
+    inertia: Any
     joints: tuple[Group, ...]
+    turning: tuple[Group, ...]
     globals: tuple[GlobalConstraint, ...]
     forces: tuple[Group, ...]
     coordinate_forces: tuple[Group, ...]
@@ -40,22 +44,27 @@ class Equations(eqx.Module):
     order: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
-        index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {"ground": len(mechanism.bodies)}
         constraints = mechanism.constraints()
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
         is_global = [isinstance(part, GlobalConstraint) for part in constraints]
         local = [i for i, apart in enumerate(is_global) if not apart]
         self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
-        self.joints = group_parts([constraints[i] for i in local], index)
+        self.joints = group_parts([constraints[i] for i in local], mechanism)
         placed = [local[i] for group in self.joints for i in group.members]
         placed += [i for i, apart in enumerate(is_global) if apart]
         self.order = _row_order(placed, self.sizes)
-        self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], index)
-        along = [f for f in mechanism.forces if isinstance(f, JointForce | JointFriction)]
-        self.coordinate_forces = group_parts(
-            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], index
+        self.turning = group_parts(
+            [j for j in mechanism.joints if isinstance(j, AbstractJoint) and j.turning], mechanism
         )
+        self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
+        along = [f for f in mechanism.forces if isinstance(f, AbstractAlong)]
+        self.coordinate_forces = group_parts(
+            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
+        )
+        bodies = mechanism.bodies
+        masses, tensors = jnp.stack([b.mass for b in bodies]), jnp.stack([b.inertia for b in bodies])
+        self.inertia = jax.vmap(mechanism.space.inertia)(masses, tensors)
 
     @property
     def m(self) -> int:
@@ -68,11 +77,57 @@ class Equations(eqx.Module):
         start = sum(self.sizes[: names.index(name)])
         return slice(start, start + self.sizes[names.index(name)])
 
+    # --- coordinates ------------------------------------------------------------------------------------
+
+    def rate(self, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """`q̇ = N(q) v`, with the rates of the carried joint angles."""
+        poses, _ = self.mechanism.split(q)
+        qdot = jax.vmap(self.mechanism.space.rate)(poses, self._twists(v)).reshape(-1)
+        if not self.turning:
+            return qdot
+        angles = taylor(lambda s: self._angles(self._moved(q, s * v)), jnp.zeros((), q.dtype), 1)
+        return jnp.concatenate([qdot, angles])
+
+    def retract(self, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """The coordinates reached from `q` along `step`, speeds times a time."""
+        return self.turned(self._moved(q, step))
+
+    def tidy(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+        """The same position, its redundant coordinates exact: quaternions of norm one, carried angles those of the
+        joints."""
+        poses, turns = self.mechanism.split(q)
+        return self.turned(jnp.concatenate([jax.vmap(self.mechanism.space.tidy)(poses).reshape(-1), turns]))
+
+    def turned(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+        """`q` with the carried angles those of the joints, nearest to what they were."""
+        if not self.turning:
+            return q
+        turns = self.mechanism.split(q)[1]
+        return jnp.concatenate([q[: -len(turns)], nearest_turn(self._angles(q), turns)])
+
+    def _moved(self, q: Array, step: Array) -> Array:
+        """The poses retracted, the carried angles as they are."""
+        poses, turns = self.mechanism.split(q)
+        moved = jax.vmap(self.mechanism.space.retract)(poses, self._twists(step)).reshape(-1)
+        return jnp.concatenate([moved, turns]) if len(turns) else moved
+
+    def _angles(self, q: Array) -> Array:
+        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`."""
+        found: dict[int, Array] = {}
+        for group in self.turning:
+
+            def angles(law: Any, poses: Array) -> Array:
+                motion = law.motion(frames_of(law, poses))
+                return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+
+            found |= dict(zip(group.members, self._over(group, angles, q), strict=True))
+        return jnp.concatenate([found[i] for i in sorted(found)])
+
     # --- constraints ------------------------------------------------------------------------------------
 
     def position(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(q, t)`."""
-        local = [self._over(group, lambda law, p: law.residual(t, _frames(law, p)), q) for group in self.joints]
+        local = self._local(t, lambda rows: rows.position(), q)
         return self._rows(local + [part.residual(t, q) for part in self.globals])
 
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
@@ -81,11 +136,12 @@ class Equations(eqx.Module):
 
     def jacobian_and_schur(self, t: Scalar, q: Float[Array, " nq"]) -> tuple[Array, Array]:
         """`C`, and `S = C M⁻¹ Cᵀ`: by its blocks where the mechanism is large enough for that to pay."""
-        blocks, mass = self.jacobian_blocks(t, q), self.mass()
+        blocks = self.jacobian_blocks(t, q)
         C = self._placed(t, q, blocks)
         if self.m < _SPARSE or self.globals:
-            return C, (C / mass[None, :]) @ C.T
-        return C, schur_complement(self.joints, blocks, mass, np.asarray(self.order))
+            return C, jax.vmap(self.solve_mass)(C) @ C.T
+        accelerate = self.mechanism.space.acceleration
+        return C, schur_complement(self.joints, blocks, self.inertia, accelerate, np.asarray(self.order))
 
     def _placed(self, t: Scalar, q: Array, blocks: Sequence[Array]) -> Array:
         dense = self._dense(blocks)
@@ -94,52 +150,51 @@ class Equations(eqx.Module):
             dense = jnp.concatenate([dense, *rows])
         return dense if _is_identity(self.order) else dense[np.asarray(self.order)]
 
-    def jacobian_blocks(self, t: Scalar, q: Float[Array, " nq"]) -> list[Float[Array, "parts rows markers 3"]]:
+    def jacobian_blocks(self, t: Scalar, q: Float[Array, " nq"]) -> list[Float[Array, "parts rows markers twist"]]:
         """The non-zero blocks of `C`: for each group, `(parts, rows, markers, speeds of a body)`."""
-
-        def blocks(law: Any, poses: Array) -> Array:
-            phi = _along(self.mechanism, law, t, poses)
-            return jax.jacfwd(phi)(jnp.zeros_like(poses), jnp.zeros_like(t))
-
-        return [self._over(group, blocks, q) for group in self.joints]
+        return self._local(t, lambda rows: rows.jacobian(), q)
 
     def velocity(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""
-        return self._derivative(t, q, v, order=1)
+        local = self._local(t, lambda rows, twists: rows.velocity(twists), q, v)
+        return self._rows(local + [self._global_derivative(part, t, q, v, 1) for part in self.globals])
 
     def gamma(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v`."""
-        return -self._derivative(t, q, v, order=2)
+        local = self._local(t, lambda rows, twists: rows.gamma(twists), q, v)
+        return self._rows(local + [-self._global_derivative(part, t, q, v, 2) for part in self.globals])
 
     def load_rate(
         self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"], eta: Float[Array, " m"]
     ) -> Float[Array, " nv"]:
         """`Ċᵀ η`: how the load `Cᵀ η` of constant multipliers changes along the motion."""
-
-        def rate(law: Any, poses: Array, twists: Array, mine: Array) -> Array:
-            phi = _along(self.mechanism, law, t, poses)
-            load = jax.grad(lambda step, s: jnp.dot(mine, phi(step, s)))
-            at = (jnp.zeros_like(poses), jnp.zeros_like(t))
-            return jax.jvp(load, at, (twists, jnp.ones_like(t)))[1]
-
         by_group, by_global = self._split(eta)
         total, local = jnp.zeros_like(v), []
         for group, mine in zip(self.joints, by_group, strict=True):
-            near = [self._per_body(x)[group.incidence] for x in (q, v)]
-            local.append(jax.vmap(lambda n, *x, g=group: rate(g.law(n), *x))(group.stacked, *near, mine))
+
+            def rate(law: Any, poses: Array, twists: Array, mine: Array) -> Array:
+                return Rows(self.mechanism.space, law, t, poses).load_rate(twists, mine)
+
+            local.append(self._over(group, rate, q, v, mine))
         if local:
             total = total + self._on_bodies(local, self.joints)
         for part, mine in zip(self.globals, by_global, strict=True):
             total = total + self._global_load_rate(part, t, q, v, mine)
         return total
 
+    def _global_derivative(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, order: int) -> Array:
+        return taylor(lambda s: part.residual(t + s, self.retract(q, s * v)), t, order)
+
+    def _global_jacobian(self, part: GlobalConstraint, t: Scalar, q: Array) -> Array:
+        return jax.jacfwd(lambda step: part.residual(t, self.retract(q, step)))(jnp.zeros(self.mechanism.nv, q.dtype))
+
     def _global_load_rate(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, eta: Array) -> Array:
         def load(s: Array) -> Array:
-            moved = self._retract(q, s * v)
-            phi = lambda step: jnp.dot(eta, part.residual(t + s, self._retract(moved, step)))  # noqa: E731
-            return jax.grad(phi)(jnp.zeros_like(q))
+            moved = self.retract(q, s * v)
+            phi = lambda step: jnp.dot(eta, part.residual(t + s, self.retract(moved, step)))  # noqa: E731
+            return jax.grad(phi)(jnp.zeros_like(v))
 
-        return _taylor(load, t, 1)
+        return taylor(load, t, 1)
 
     def _split(self, lam: Array) -> tuple[list[Array], list[Array]]:
         """One number per row, `(m,)`, as `(parts, rows)` for each group and `(rows,)` for each global constraint."""
@@ -153,23 +208,13 @@ class Equations(eqx.Module):
         groups = [piece.reshape(shape) for piece, shape in zip(pieces, counts, strict=False)]
         return groups, list(pieces[len(counts) :])
 
-    def _derivative(self, t: Scalar, q: Array, v: Array, order: int) -> Array:
-        """The time derivative of `Φ(retract(q, s v), t + s)` at `s = 0`."""
+    def _local(self, t: Scalar, of: Callable[..., Array], *values: Array) -> list[Array]:
+        """What a function of a joint's `Rows` (and the twists of its bodies) gives, for each group."""
 
-        def local(law: Any, poses: Array, twists: Array) -> Array:
-            phi = _along(self.mechanism, law, t, poses)
-            return _taylor(lambda s: phi(s * twists, s), t, order)
+        def one(law: Any, poses: Array, *twists: Array) -> Array:
+            return of(Rows(self.mechanism.space, law, t, poses), *twists)
 
-        rows = [self._over(group, local, q, v) for group in self.joints]
-        moved = [_taylor(lambda s, p=p: p.residual(t + s, self._retract(q, s * v)), t, order) for p in self.globals]
-        return self._rows(rows + moved)
-
-    def _global_jacobian(self, part: GlobalConstraint, t: Scalar, q: Array) -> Array:
-        return jax.jacfwd(lambda step: part.residual(t, self._retract(q, step)))(jnp.zeros_like(q))
-
-    def _retract(self, q: Array, step: Array) -> Array:
-        n = len(self.mechanism.bodies)
-        return jax.vmap(self.mechanism.space.retract)(q.reshape(n, -1), step.reshape(n, -1)).reshape(-1)
+        return [self._over(group, one, *values) for group in self.joints]
 
     def _rows(self, parts: Sequence[Array]) -> Array:
         if not parts:
@@ -195,114 +240,100 @@ class Equations(eqx.Module):
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
-    def mass(self) -> Float[Array, " nv"]:
-        """The diagonal of `M` (absolute coordinates about the centres of mass: `M` is diagonal)."""
-        bodies, space = self.mechanism.bodies, self.mechanism.space
-        masses, inertias = jnp.stack([b.mass for b in bodies]), jnp.stack([b.inertia for b in bodies])
-        return jax.vmap(space.mass)(masses, inertias).reshape(-1)
+    def mass(self) -> Float[Array, "nv nv"]:
+        """`M`, dense; a block for each body (absolute coordinates about the centres of mass)."""
+        return jax.vmap(self.momentum, out_axes=1)(jnp.eye(self.mechanism.nv))
+
+    def mass_blocks(self) -> Float[Array, "bodies twist twist"]:
+        """The blocks of `M`."""
+        eye = jnp.eye(len(self.mechanism.space.speeds))
+        return jax.vmap(lambda inertia: jax.vmap(lambda e: self.mechanism.space.momentum(inertia, e))(eye))(
+            self.inertia
+        )
+
+    def momentum(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`M v`."""
+        return jax.vmap(self.mechanism.space.momentum)(self.inertia, self._twists(v)).reshape(-1)
+
+    def solve_mass(self, f: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`M⁻¹ f`."""
+        return jax.vmap(self.mechanism.space.acceleration)(self.inertia, self._twists(f)).reshape(-1)
 
     def force(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """The generalized forces `F(q, v, t)`."""
-        total = jnp.zeros_like(v)
-        local = [self._over(group, lambda *a: _wrenches(self.mechanism, t, *a), q, v) for group in self.forces]
-        local += [
-            self._over(g, lambda *a: _along_coordinate(self.mechanism, t, *a), q, v) for g in self.coordinate_forces
-        ]
+        """The generalized forces `F(q, v, t)`: applied and gyroscopic ones."""
+        space = self.mechanism.space
+        total = jax.vmap(space.gyroscopic)(self.inertia, self._twists(v)).reshape(-1)
+        local = [self._over(group, lambda *a: wrenches(space, t, *a), q, v) for group in self.forces]
+        local += [self._over(group, lambda *a: efforts_along(space, t, *a), q, v) for group in self.coordinate_forces]
         if local:
             total = total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
         for part in self.mechanism.forces:
             if isinstance(part, Gravity):
-                total = total + self._weight(part)
+                total = total + jax.vmap(space.to_effort)(self._weight(part)).reshape(-1)
             elif isinstance(part, GeneralizedForce):
                 total = total + part.generalized(t, q, v)
         return total
 
     def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Array:
-        """Sum what the parts of groups give for each of their bodies, `(parts, markers, 3)`, over the bodies."""
+        """Sum what the parts of groups give for each of their bodies, `(parts, markers, twist)`, over the bodies."""
         nb = len(self.mechanism.bodies)
         bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
         table = gather_table(np.where(bodies < nb, bodies, -1), nb)
         flat = jnp.concatenate([wrench.reshape(-1, wrench.shape[-1]) for wrench in local])
         return gather_sum(flat, table).reshape(-1)
 
-    def _weight(self, gravity: Gravity) -> Array:
+    def _weight(self, gravity: Gravity) -> Float[Array, "bodies dim"]:
         masses = jnp.stack([body.mass for body in self.mechanism.bodies])
-        force = masses[:, None] * gravity.acceleration[None, :]
-        return jnp.concatenate([force, jnp.zeros_like(force[:, :1])], axis=1).reshape(-1)
+        return masses[:, None] * gravity.vector(self.mechanism.space)[None, :]
+
+    def gravity(self) -> Float[Array, " dim"]:
+        """The field [m/s²] of all gravities together."""
+        space = self.mechanism.space
+        fields = [part.vector(space) for part in self.mechanism.forces if isinstance(part, Gravity)]
+        return sum(fields, jnp.zeros(space.dim))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
         """`½ vᵀ M v` [J]."""
-        return 0.5 * jnp.sum(self.mass() * v * v)
+        return 0.5 * jnp.dot(self.momentum(v), v)
 
     def potential_energy(self, t: Scalar, q: Float[Array, " nq"]) -> Scalar:
-        """Energy [J] of gravity (zero at the world's origin) and of springs."""
+        """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         energy = jnp.zeros(())
         for group in self.forces:
-            energy = energy + jnp.sum(self._over(group, lambda law, p: law.potential(t, _frames(law, p)), q))
+            energy = energy + jnp.sum(self._over(group, lambda law, p: law.potential(t, frames_of(law, p)), q))
+        for group in self.coordinate_forces:
+            stored = self._over(group, lambda part, p: part.law.potential(part.coordinate.value(frames_of(part, p))), q)
+            energy = energy + jnp.sum(stored)
+        poses, _ = self.mechanism.split(q)
         for part in self.mechanism.forces:
             if isinstance(part, Gravity):
-                energy = energy - jnp.sum(self._weight(part) * q)
+                energy = energy - jnp.sum(self._weight(part) * poses[:, : self.mechanism.space.dim])
         return energy
 
     def reactions(
         self, t: Scalar, q: Float[Array, " nq"], lam: Float[Array, " m"]
-    ) -> list[Float[Array, "parts markers 3"]]:
-        """For each group, the wrench `−Cᵀ λ` (moment about the centre of mass) on each body it touches."""
+    ) -> list[Float[Array, "parts markers twist"]]:
+        """For each group, the effort `−Cᵀ λ` on each body it touches."""
         pairs = zip(self.jacobian_blocks(t, q), self._split(lam)[0], strict=True)
         return [-jnp.einsum("prks,pr->pks", block, mine) for block, mine in pairs]
 
-    def _over(self, group: Group, law: Callable[..., Array], *values: Array) -> Array:
-        """Map a local law over the parts of a group, given `q` (and `v`) of the bodies each one touches."""
-        near = [self._per_body(x)[group.incidence] for x in values]
-        return jax.vmap(lambda numbers, *local: law(group.law(numbers), *local))(group.stacked, *near)
+    def _over(self, group: Group, law: Callable[..., Array], q: Array, *values: Array) -> Array:
+        """Map a local law over the parts of a group, given the poses (and twists) of the bodies each one touches;
+        values that are no speeds are taken as they are, one for each part."""
+        poses, turns = self.mechanism.split(q)
+        rest = jnp.asarray(self.mechanism.space.rest, q.dtype)
+        near = [jnp.concatenate([poses, rest[None]])[group.incidence]]
+        for x in values:
+            near.append(self._at_bodies(x)[group.incidence] if x.ndim == 1 else x)
+        told = jnp.append(turns, 0.0)[group.turn_table]
+        return jax.vmap(lambda numbers, k, *local: law(group.law(numbers, k), *local))(group.stacked, told, *near)
 
-    def _per_body(self, x: Array) -> Array:
-        rows = x.reshape(len(self.mechanism.bodies), -1)
-        return jnp.concatenate([rows, jnp.zeros_like(rows[:1])])
+    def _at_bodies(self, v: Array) -> Array:
+        twists = self._twists(v)
+        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])
 
-
-def _frames(law: Any, poses: Array) -> tuple[Frame, ...]:
-    return tuple(marker.frame(pose) for marker, pose in zip(law.markers, poses, strict=True))
-
-
-def _along(mechanism: Mechanism, law: Any, t: Scalar, poses: Array) -> Callable[[Array, Array], Array]:
-    """`Φ(retract(q, step), t + s)` of one joint as a function of `step` and `s`."""
-
-    def phi(step: Array, s: Array) -> Array:
-        moved = [mechanism.space.retract(pose, d) for pose, d in zip(poses, step, strict=True)]
-        return law.residual(t + s, tuple(m.frame(p) for m, p in zip(law.markers, moved, strict=True)))
-
-    return phi
-
-
-def _taylor(f: Callable[[Array], Array], t: Scalar, order: int) -> Array:
-    """The derivative of `f(s)` of the given order at `s = 0`, by nested forward mode."""
-    for _ in range(order):
-        f = _differentiated(f)
-    return f(jnp.zeros_like(t))
-
-
-def _differentiated(f: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    return lambda s: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]
-
-
-def _wrenches(mechanism: Mechanism, t: Scalar, law: Any, poses: Array, twists: Array) -> Array:
-    """Wrenches of one force, moved to the centres of mass of the bodies it acts on."""
-    frames, rates = jax.jvp(lambda p: _frames(law, p), (poses,), (twists,))
-    applied = law.wrenches(t, frames, rates)
-    moved = [mechanism.space.to_centre(p, f.position, w) for p, f, w in zip(poses, frames, applied, strict=True)]
-    return jnp.stack(moved)
-
-
-def _along_coordinate(mechanism: Mechanism, t: Scalar, part: Any, poses: Array, twists: Array) -> Array:
-    """Generalized forces of an effort along a coordinate: `∂c/∂v` times the effort."""
-
-    def coordinate(step: Array) -> Array:
-        moved = [mechanism.space.retract(pose, d) for pose, d in zip(poses, step, strict=True)]
-        return part.coordinate.value(_frames(part, jnp.stack(moved)))
-
-    value, slope = jax.value_and_grad(coordinate)(jnp.zeros_like(poses))
-    return slope * part.law.effort(t, value, jnp.sum(slope * twists))
+    def _twists(self, v: Array) -> Array:
+        return v.reshape(len(self.mechanism.bodies), -1)
 
 
 def _row_order(placed: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

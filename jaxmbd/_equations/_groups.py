@@ -7,10 +7,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
+from jaxmbd._body import GROUND
+from jaxmbd._mechanism import Mechanism, counted, told
 from jaxmbd._types import is_concrete
 
-_NAMES = ("name", "body", "coordinate")
+_NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 class Group(eqx.Module):
@@ -20,19 +23,27 @@ class Group(eqx.Module):
     static: Any = eqx.field(static=True)
     members: tuple[int, ...] = eqx.field(static=True)
     bodies: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    turns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
 
     @property
     def incidence(self) -> np.ndarray:
         """Body indices, shape `(parts, markers)`; the ground's index is the number of bodies."""
         return np.asarray(self.bodies, dtype=int).reshape(len(self.members), -1)
 
-    def law(self, numbers: Any) -> Any:
-        """The part again, from one slice of the stacked numbers."""
-        return eqx.combine(numbers, self.static)
+    @property
+    def turn_table(self) -> np.ndarray:
+        """Indices into the carried angles, shape `(parts, coordinates that need one)`."""
+        return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
+
+    def law(self, numbers: Any, turns: Array) -> Any:
+        """The part again, from one slice of the stacked numbers and the carried angles it needs."""
+        return told(eqx.combine(numbers, self.static), turns)
 
 
-def group_parts(parts: Sequence[Any], body_index: dict[str, int]) -> tuple[Group, ...]:
+def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]:
     """Group parts whose law and shapes agree, each group in the order of first appearance."""
+    body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
+    angles = mechanism.turns
     found: dict[Any, list[tuple[int, Any]]] = {}
     statics: dict[Any, Any] = {}
     for position, part in enumerate(parts):
@@ -45,14 +56,20 @@ def group_parts(parts: Sequence[Any], body_index: dict[str, int]) -> tuple[Group
         stacked = jax.tree.map(_stack, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
-        groups.append(Group(stacked, statics[key], positions, bodies))
+        turns = tuple(tuple(angles.index(c.name) for c in counted(parts[p])) for p in positions)
+        groups.append(Group(stacked, statics[key], positions, bodies, turns))
     return tuple(groups)
 
 
 def unnamed(part: Any) -> Any:
-    """A copy of a part without its names, which would keep equal parts from being stacked."""
-    if not isinstance(part, eqx.Module):
-        return tuple(unnamed(item) for item in part) if isinstance(part, tuple) else part
+    """A copy of a part without its names, which would keep equal parts from being stacked.
+
+    A user's own modules, parameters of a law, are left as they are.
+    """
+    if isinstance(part, tuple):
+        return tuple(unnamed(item) for item in part)
+    if not isinstance(part, eqx.Module) or not type(part).__module__.startswith("jaxmbd."):
+        return part
     copy = object.__new__(type(part))
     for field in part.__dataclass_fields__:
         value = getattr(part, field)

@@ -4,8 +4,10 @@ For a long chain of loops almost all products of rows are zero. The pairs that a
 so `S` costs a multiple of the number of joints instead of the product of three dense dimensions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -15,16 +17,20 @@ from jaxmbd._equations._tables import gather_sum, gather_table
 
 
 def schur_complement(
-    groups: Sequence[Group], blocks: Sequence[Array], mass: Float[Array, " nv"], order: np.ndarray
+    groups: Sequence[Group], blocks: Sequence[Array], inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
 ) -> Float[Array, "m m"]:
-    """`C M⁻¹ Cᵀ` with rows in the mechanism's order; `order` is where each of them is among the groups' rows."""
+    """`C M⁻¹ Cᵀ` with rows in the mechanism's order; `order` is where each of them is among the groups' rows.
+
+    `accelerate(inertia, effort)` is `M⁻¹ f` of one body, the leaves of `inertia` have bodies on their first axis.
+    """
     width = blocks[0].shape[-1]
-    bodies = mass.shape[0] // width
+    bodies = jax.tree.leaves(inertia)[0].shape[0]
     row, body = _legs(groups, blocks)
     place = np.argsort(order)[row]
     first, second = _meetings(body, bodies)
     legs = jnp.concatenate([block.reshape(-1, width) for block in blocks])
-    scaled = legs / mass.reshape(bodies, width)[np.minimum(body, bodies - 1)]
+    here = np.minimum(body, bodies - 1)
+    scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[here], inertia), legs)
     products = jnp.sum(scaled[first] * legs[second], axis=1)
     m = len(order)
     table = gather_table(place[first] * m + place[second], m * m)

@@ -7,49 +7,46 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import Marker, check_markers, check_name
+from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
 from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractForce
-from jaxmbd._space import Frame
 from jaxmbd._types import Function, Scalar
 
 
 class UserForce(AbstractForce):
     """A user's own law between markers.
 
-    **Arguments:** `function(t, frames, rates, parameters)` takes the time [s], the markers' `Frame`s, their time
-    derivatives and `parameters`, and returns the wrenches `(fx, fy, moment)` [N, N, N m], world axes, one row a
-    marker. `markers` is a tuple of markers; `parameters` any tree of arrays, or an equinox module.
+    **Arguments:** `function(t, frames, rates, parameters)` takes the time [s], the markers' frames, their
+    velocities and `parameters`, and returns the wrenches, world axes, one row a marker: `(fx, fy, moment)` in the
+    plane, `(fx, fy, fz, mx, my, mz)` in space [N, N m]. `markers` is a tuple of markers; `parameters` any tree of arrays, or an equinox module.
     """
 
     name: str = eqx.field(static=True)
     function: Function
-    at: tuple[Marker, ...]
+    at: tuple[AbstractMarker, ...]
     parameters: Any = None
 
     def __check_init__(self) -> None:
         for marker in self.at:
             check_markers("UserForce", self.name, marker)
-        if not callable(self.function):
-            raise MechanismError(
-                f"UserForce {self.name!r}: function must be callable, got {type(self.function).__name__}."
-            )
+        check_callable("UserForce", self.name, self.function)
 
     @property
-    def markers(self) -> tuple[Marker, ...]:
+    def markers(self) -> tuple[AbstractMarker, ...]:
         return self.at
 
-    def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "k 3"]:
+    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
         value = jnp.asarray(self.function(t, frames, rates, self.parameters))
-        expected = (len(self.at), 3)
+        efforts = self.at[0].space.efforts
+        expected = (len(self.at), len(efforts))
         if value.shape != expected:
             raise MechanismError(
                 f"UserForce {self.name!r}: the function must return wrenches of shape {expected} "
-                f"(a row (fx, fy, moment) for each marker), got shape {value.shape}."
+                f"(a row ({', '.join(efforts)}) for each marker), got shape {value.shape}."
             )
         return value
 
-    def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
+    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
         return jnp.zeros(())
 
 
@@ -65,10 +62,7 @@ class GeneralizedForce(eqx.Module):
 
     def __check_init__(self) -> None:
         check_name("GeneralizedForce", self.name)
-        if not callable(self.function):
-            raise MechanismError(
-                f"GeneralizedForce {self.name!r}: function must be callable, got {type(self.function).__name__}."
-            )
+        check_callable("GeneralizedForce", self.name, self.function)
 
     def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces at a state."""

@@ -1,12 +1,11 @@
-"""Joints: one small law per class, a residual of the frames it connects."""
+"""Joints: one small law per class, a residual of the frames it connects.
+
+`_planar` and `_spatial` hold classes of the same names; `jaxmbd.planar` and `jaxmbd.spatial` gather them.
+"""
 
 from jaxmbd._joint._base import AbstractJoint as AbstractJoint
-from jaxmbd._joint._planar import Gear as Gear
-from jaxmbd._joint._planar import PinInSlot as PinInSlot
-from jaxmbd._joint._planar import RelativeAngle as RelativeAngle
-from jaxmbd._joint._planar import Revolute as Revolute
-from jaxmbd._joint._planar import Rod as Rod
-from jaxmbd._joint._planar import Translational as Translational
-from jaxmbd._joint._planar import Weld as Weld
-from jaxmbd._joint._user import Constraint as Constraint
+from jaxmbd._joint._base import AbstractNonholonomic as AbstractNonholonomic
+from jaxmbd._joint._base import no_motion as no_motion
+from jaxmbd._joint._base import no_rows as no_rows
+from jaxmbd._joint._coupling import AbstractCoupling as AbstractCoupling
 from jaxmbd._joint._user import GlobalConstraint as GlobalConstraint

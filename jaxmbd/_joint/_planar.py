@@ -7,14 +7,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, Marker, check_finite, check_markers, check_number, check_shape
-from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractJoint, no_motion
-from jaxmbd._space import Frame
+from jaxmbd._body import GROUND, check_finite, check_markers
+from jaxmbd._body._planar import Marker
+from jaxmbd._joint._base import AbstractJoint, AbstractPair, no_motion
+from jaxmbd._space import PLANAR, Frame
 from jaxmbd._types import Scalar, as_float
 
 
-class Revolute(AbstractJoint):
+class Revolute(AbstractPair):
     """A pin: the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
 
     Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
@@ -27,11 +27,7 @@ class Revolute(AbstractJoint):
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
 
     def __check_init__(self) -> None:
-        check_markers("Revolute", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
+        check_markers("Revolute", self.name, self.a, self.b, space=PLANAR)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -42,7 +38,7 @@ class Revolute(AbstractJoint):
         return jnp.stack([b.angle - a.angle])
 
 
-class Translational(AbstractJoint):
+class Translational(AbstractPair):
     """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
 
     `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
@@ -56,11 +52,7 @@ class Translational(AbstractJoint):
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
 
     def __check_init__(self) -> None:
-        check_markers("Translational", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
+        check_markers("Translational", self.name, self.a, self.b, space=PLANAR)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -71,29 +63,7 @@ class Translational(AbstractJoint):
         return jnp.stack([jnp.dot(a.axis, b.position - a.position)])
 
 
-class Weld(AbstractJoint):
-    """The two markers' frames coincide: `p_A − p_B = 0`, `θ_B − θ_A = 0` (3 rows)."""
-
-    name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
-
-    def __check_init__(self) -> None:
-        check_markers("Weld", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
-        a, b = frames
-        return jnp.append(a.position - b.position, b.angle - a.angle)
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()
-
-
-class PinInSlot(AbstractJoint):
+class PinInSlot(AbstractPair):
     """A pin (second marker) in a straight slot along the first marker's x axis: `n_A · (p_B − p_A) = 0` (1 row).
 
     Coordinates: `displacement` [m] along the slot and `angle` [rad] of the pin's body relative to the slot's.
@@ -106,11 +76,7 @@ class PinInSlot(AbstractJoint):
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
 
     def __check_init__(self) -> None:
-        check_markers("PinInSlot", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
+        check_markers("PinInSlot", self.name, self.a, self.b, space=PLANAR)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -121,41 +87,7 @@ class PinInSlot(AbstractJoint):
         return jnp.stack([jnp.dot(a.axis, b.position - a.position), b.angle - a.angle])
 
 
-class Rod(AbstractJoint):
-    """A massless rigid rod: the markers' distance is constant, `½ ‖p_B − p_A‖² − ½ l² = 0` (1 row).
-
-    **Arguments:** `length` `[m]`; a length of zero is refused, since the row's gradient vanishes there.
-
-    The rod's tension is `λ l`.
-    """
-
-    name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
-    length: Scalar = eqx.field(converter=as_float)
-
-    def __check_init__(self) -> None:
-        check_markers("Rod", self.name, self.a, self.b)
-        check_shape(f"Rod {self.name!r}", "length", self.length, ())
-        try:
-            check_number(f"Rod {self.name!r}", "length", self.length, "m")
-        except MechanismError as error:
-            raise MechanismError(f"{error} Points that coincide are joined by a Revolute.") from None
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
-        a, b = frames
-        d = b.position - a.position
-        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2)])
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()
-
-
-class RelativeAngle(AbstractJoint):
+class RelativeAngle(AbstractPair):
     """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
 
     **Arguments:** `angle` φ `[rad]`.
@@ -167,12 +99,8 @@ class RelativeAngle(AbstractJoint):
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
-        check_markers("RelativeAngle", self.name, self.a, self.b)
+        check_markers("RelativeAngle", self.name, self.a, self.b, space=PLANAR)
         check_finite(f"RelativeAngle {self.name!r}", "angle", self.angle)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -197,7 +125,7 @@ class Gear(AbstractJoint):
     phase: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
-        check_markers("Gear", self.name, self.a, self.b)
+        check_markers("Gear", self.name, self.a, self.b, space=PLANAR)
         check_finite(f"Gear {self.name!r}", "ratio", self.ratio)
         check_finite(f"Gear {self.name!r}", "phase", self.phase)
 

@@ -7,14 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import Marker, check_markers, check_name
+from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractJoint, no_motion
-from jaxmbd._space import Frame
+from jaxmbd._joint._base import AbstractNonholonomic, AbstractPair, no_motion, no_rows
 from jaxmbd._types import Function, Scalar
 
 
-class Constraint(AbstractJoint):
+class Constraint(AbstractPair):
     """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
 
     **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
@@ -24,23 +23,52 @@ class Constraint(AbstractJoint):
 
     name: str = eqx.field(static=True)
     function: Function
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     parameters: Any = None
 
     def __check_init__(self) -> None:
         check_markers("Constraint", self.name, self.a, self.b)
         check_callable("Constraint", self.name, self.function)
 
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, " m"]:
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return check_rows("Constraint", self.name, self.function(t, a, b, self.parameters))
 
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class NonholonomicConstraint(AbstractNonholonomic):
+    """A user's own constraint of velocities: `Ψ(t, frames, rates, parameters) = 0`, affine in the rates.
+
+    **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
+    (any tree of arrays, or an equinox module), and returns a scalar or a vector that is affine in the rates: no row
+    of `Φ` stands behind it. `C` and `γ` follow by differentiation.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    a: AbstractMarker
+    b: AbstractMarker
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_markers("NonholonomicConstraint", self.name, self.a, self.b)
+        check_callable("NonholonomicConstraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
+        value = self.function(t, tuple(frames), tuple(rates), self.parameters)
+        return check_rows("NonholonomicConstraint", self.name, value)
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_motion()
 
 
@@ -62,12 +90,6 @@ class GlobalConstraint(eqx.Module):
     def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(t, q)` of this constraint."""
         return check_rows("GlobalConstraint", self.name, self.function(t, q, self.parameters))
-
-
-def check_callable(kind: str, name: str, function: Any) -> None:
-    """Raise unless `function` can be called."""
-    if not callable(function):
-        raise MechanismError(f"{kind} {name!r}: function must be callable, got {type(function).__name__}.")
 
 
 def check_rows(kind: str, name: str, value: Any) -> Array:

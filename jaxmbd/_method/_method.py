@@ -56,7 +56,7 @@ class Augmented(AbstractMethod):
         system = SaddlePoint(equations, t, q)
         drift = 2 * self.alpha * equations.velocity(t, q, v) + self.beta**2 * equations.position(t, q)
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v) - drift)
-        return Motion(v, vdot, v, vdot, lam)
+        return Motion(equations.rate(q, v), vdot, v, vdot, lam)
 
 
 class Stabilized(AbstractMethod):
@@ -65,7 +65,7 @@ class Stabilized(AbstractMethod):
     The integrated speeds are consistent ones and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`, `S = C M⁻¹ Cᵀ`, so
     that `C v̄ = −Φ_t`. Everything is evaluated with `v̄`:
 
-    `q̇ = v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ Ċᵀ η`
+    `q̇ = N(q) (v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ)`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ Ċᵀ η`
 
     Then `Φ̇ = −κ Φ`, and the remainder stays a remainder as the constraints turn: without its last term it would
     leak into the motion. The solves share one factorisation. Errors of an integrator's inner stages do not reach the
@@ -86,6 +86,6 @@ class Stabilized(AbstractMethod):
         eta, mu = system.impulses(violation).T
         v = v - system.change(eta)
         vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v))
-        qdot = v - self.rate * system.change(mu)
-        carried = equations.load_rate(t, q, v, eta) / equations.mass()
+        qdot = equations.rate(q, v - self.rate * system.change(mu))
+        carried = equations.solve_mass(equations.load_rate(t, q, v, eta))
         return Motion(qdot, vdot + carried, v, vdot, lam)

@@ -2,6 +2,13 @@
 
 `S` is factored once and used for several right-hand sides. The solve has its own derivative rule (that of
 `S x = b`, with the same factor), so that no derivative goes through the factorisation.
+
+Constraints may repeat one another: then `S` is singular. What is factored is `S + ε I`, with ε so small that one
+refinement removes its effect where `S` is regular (a proximal iteration, whose fixed point is the solution itself);
+where it is not, the motion is the same and the multipliers differ from those of least norm by what repeats, which
+`multipliers` removes.
+
+Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """
 
 from collections.abc import Callable
@@ -16,15 +23,18 @@ from jaxmbd._types import Scalar
 Solve = Callable[[Array], Array]
 
 _UNROLLED = 4  # rows up to which the factorisation is written out: a call to LAPACK costs more than its work there
+_PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
 
 
 class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
     def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
-        self.mass = equations.mass()
+        self.equations = equations
         self.C, S = equations.jacobian_and_schur(t, q)
-        self.solve = _spd_solver(S) if equations.m else (lambda b: b)
+        self.epsilon = jax.lax.stop_gradient(_PROXIMAL * jnp.finfo(S.dtype).eps * jnp.max(jnp.diag(S), initial=0.0))
+        shifted = S + self.epsilon * jnp.eye(S.shape[0], dtype=S.dtype)
+        self.solve = _spd_solver(shifted) if equations.m else (lambda b: b)
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
@@ -32,19 +42,28 @@ class SaddlePoint:
 
     def change(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`M⁻¹ Cᵀ η`."""
-        return (self.C.T @ eta) / self.mass
+        return self.equations.solve_mass(self.C.T @ eta)
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
-        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`.
+        """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; where constraints repeat one another, λ is the one of least norm.
 
         One step of iterative refinement follows the solve: near a singular position the noise of the solve alone
         grows with the inverse square of the smallest singular value, and step-size control would chase it.
         """
-        free = F / self.mass
+        free = self.equations.solve_mass(F)
         lam = self.solve(self.C @ free - b)
-        miss = self.C @ (free - (self.C.T @ lam) / self.mass) - b
+        miss = self.C @ (free - self.change(lam)) - b
         lam = lam + self.solve(miss)
-        return free - (self.C.T @ lam) / self.mass, lam
+        return free - self.change(lam), self._least(lam)
+
+    def _least(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
+        """`λ` without its part in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity.
+
+        Twice, since rounding leaves eigenvalues of `S` there that are not quite zero against ε.
+        """
+        for _ in range(2):
+            lam = lam - self.epsilon * self.solve(self.epsilon * self.solve(lam))
+        return lam
 
 
 def _spd_solver(S: Float[Array, "m m"]) -> Solve:

@@ -1,7 +1,7 @@
 """Sensors on markers, and a user's own function of the whole motion.
 
 What needs no marker is read by name from a solution without a sensor: `"rod.theta"`, `"rod.omega"`,
-`"rod.alpha"`, `"O.angle"`, `"O.angle_rate"`, `"O.fx"`, `"O.moment"`.
+`"rod.alpha"`, `"O.angle"`, `"O.angle_rate"`, `"O.fx"`, `"O.moment"`, `"spring.tension"`, `"energy"`.
 """
 
 import abc
@@ -9,65 +9,168 @@ from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import Marker, check_markers, check_name
-from jaxmbd._space import Frame
+from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
+from jaxmbd._maths import safe_norm
 from jaxmbd._types import Function, Scalar
 
 
+class Readings(eqx.Module):
+    """What a sensor sees: the frames of its markers, their velocities and accelerations, and gravity `[m/s²]`."""
+
+    frames: Sequence[Any]
+    rates: Sequence[Any]
+    accelerations: Sequence[Any]
+    gravity: Float[Array, " dim"]
+
+
 class AbstractSensor(eqx.Module):
-    """A reading of one marker's frame, its velocity or its acceleration."""
+    """A reading of markers' frames, velocities and accelerations."""
 
     name: eqx.AbstractVar[str]
-    at: eqx.AbstractVar[Marker]
     unit: eqx.AbstractVar[str]
 
+    @property
     @abc.abstractmethod
-    def read(self, frames: Sequence[Frame]) -> Float[Array, " k"]:
-        """The reading from the marker's frame and its first and second time derivative."""
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers that the sensor looks at."""
+
+    @abc.abstractmethod
+    def read(self, of: Readings) -> Array:
+        """The reading."""
 
 
-class Point(AbstractSensor):
-    """Position `(x, y)` [m] of a marker in the world."""
+class AbstractMarkerSensor(AbstractSensor):
+    """A sensor that sits on one marker."""
+
+    at: eqx.AbstractVar[AbstractMarker]
+
+    def __check_init__(self) -> None:
+        check_markers(type(self).__name__, self.name, self.at)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.at,)
+
+
+class Point(AbstractMarkerSensor):
+    """Position [m] of a marker in the world."""
 
     name: str = eqx.field(static=True)
-    at: Marker
+    at: AbstractMarker
+    unit: str = eqx.field(default="m", static=True)
+
+    def read(self, of: Readings) -> Float[Array, " dim"]:
+        return of.frames[0].position
+
+
+class PointVelocity(AbstractMarkerSensor):
+    """Velocity [m/s] of a marker in the world."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="m/s", static=True)
+
+    def read(self, of: Readings) -> Float[Array, " dim"]:
+        return of.rates[0].position
+
+
+class PointAcceleration(AbstractMarkerSensor):
+    """Acceleration [m/s²] of a marker in the world."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="m/s²", static=True)
+
+    def read(self, of: Readings) -> Float[Array, " dim"]:
+        return of.accelerations[0].position
+
+
+class AngularVelocity(AbstractMarkerSensor):
+    """Angular velocity [rad/s] of a marker's body, world axes (a number in the plane)."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="rad/s", static=True)
+
+    def read(self, of: Readings) -> Array:
+        return of.rates[0].angular
+
+
+class AngularAcceleration(AbstractMarkerSensor):
+    """Angular acceleration [rad/s²] of a marker's body, world axes (a number in the plane)."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="rad/s²", static=True)
+
+    def read(self, of: Readings) -> Array:
+        return of.accelerations[0].angular
+
+
+class Accelerometer(AbstractMarkerSensor):
+    """What an accelerometer on a marker shows: the specific force `R_Mᵀ (a − g)` [m/s²], in the marker's axes."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="m/s²", static=True)
+
+    def read(self, of: Readings) -> Float[Array, " dim"]:
+        return of.frames[0].to_local(of.accelerations[0].position - of.gravity)
+
+
+class Gyroscope(AbstractMarkerSensor):
+    """What a gyroscope on a marker shows: the angular velocity [rad/s] in the marker's axes (one number in the plane)."""
+
+    name: str = eqx.field(static=True)
+    at: AbstractMarker
+    unit: str = eqx.field(default="rad/s", static=True)
+
+    def read(self, of: Readings) -> Float[Array, " turns"]:
+        return of.frames[0].spin(of.rates[0])
+
+
+class Distance(AbstractSensor):
+    """Distance [m] between two markers."""
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
     unit: str = eqx.field(default="m", static=True)
 
     def __check_init__(self) -> None:
-        check_markers("Point", self.name, self.at)
+        check_markers("Distance", self.name, self.a, self.b)
 
-    def read(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
-        return frames[0].position
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
-
-class PointVelocity(AbstractSensor):
-    """Velocity `(vx, vy)` [m/s] of a marker in the world."""
-
-    name: str = eqx.field(static=True)
-    at: Marker
-    unit: str = eqx.field(default="m/s", static=True)
-
-    def __check_init__(self) -> None:
-        check_markers("PointVelocity", self.name, self.at)
-
-    def read(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
-        return frames[1].position
+    def read(self, of: Readings) -> Scalar:
+        a, b = of.frames
+        return safe_norm(b.position - a.position)
 
 
-class PointAcceleration(AbstractSensor):
-    """Acceleration `(ax, ay)` [m/s²] of a marker in the world."""
+class Angle(AbstractSensor):
+    """Angle [rad], from 0 to π, between the last axes of two markers (y in the plane, z in space)."""
 
     name: str = eqx.field(static=True)
-    at: Marker
-    unit: str = eqx.field(default="m/s²", static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    unit: str = eqx.field(default="rad", static=True)
 
     def __check_init__(self) -> None:
-        check_markers("PointAcceleration", self.name, self.at)
+        check_markers("Angle", self.name, self.a, self.b)
 
-    def read(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
-        return frames[2].position
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+    def read(self, of: Readings) -> Scalar:
+        a, b = of.frames
+        apart, together = safe_norm(a.normal - b.normal), safe_norm(a.normal + b.normal)
+        return 2 * jnp.arctan2(apart, together)
 
 
 class Measure(eqx.Module):
@@ -84,6 +187,7 @@ class Measure(eqx.Module):
 
     def __check_init__(self) -> None:
         check_name("Measure", self.name)
+        check_callable("Measure", self.name, self.function)
 
     def value(self, t: Scalar, q: Array, v: Array, vdot: Array, lam: Array) -> Array:
         """The reading at one instant."""

@@ -11,9 +11,9 @@ from matplotlib.quiver import Quiver, QuiverKey
 
 from jaxmbd._body import GROUND
 from jaxmbd._errors import unknown
-from jaxmbd._force import Force
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd.planar import Force
 from jaxmbd.plot._picture import Limits
 from jaxmbd.plot._scene import Place, Poses, Scene
 from jaxmbd.plot._style import APPLIED, SMALL

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint import Translational
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number
+from jaxmbd.planar import Translational
 from jaxmbd.plot._arrows import (
     Arrows,
     acting,

@@ -6,12 +6,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxmbd._body import GROUND, Marker
+from jaxmbd._body import GROUND
 from jaxmbd._errors import MechanismError
-from jaxmbd._force import Torque
-from jaxmbd._joint import Gear
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._sensor import Point
+from jaxmbd.planar import Gear, Marker, Torque
 from jaxmbd.plot._shapes import Points, hull, turned
 from jaxmbd.plot._style import BODIES, INK
 

@@ -11,8 +11,9 @@ import numpy as np
 from matplotlib.colors import to_rgba
 
 from jaxmbd._force import SpringDamper
-from jaxmbd._joint import AbstractJoint, PinInSlot, Revolute, Rod, Weld
+from jaxmbd._joint import AbstractJoint
 from jaxmbd._sensor import Point
+from jaxmbd.planar import PinInSlot, Revolute, Rod, Weld
 from jaxmbd.plot._scene import Place, Poses, Scene, markers_of
 from jaxmbd.plot._shapes import Points, arc, hatched, support, turned
 from jaxmbd.plot._style import GREY, INK

@@ -6,10 +6,20 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgba
 
-from jaxmbd._force import SpringDamper, Torque, TorsionalSpringDamper
-from jaxmbd._joint import AbstractJoint, Gear, PinInSlot, Revolute, Rod, Translational, Weld
+from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism
 from jaxmbd._space import PLANAR
+from jaxmbd.planar import (
+    Gear,
+    PinInSlot,
+    Revolute,
+    Rod,
+    SpringDamper,
+    Torque,
+    TorsionalSpringDamper,
+    Translational,
+    Weld,
+)
 from jaxmbd.plot._scene import Place, Scene
 from jaxmbd.plot._shapes import (
     Points,

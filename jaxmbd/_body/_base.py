@@ -1,0 +1,45 @@
+"""What a body and a marker are, in either space."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array
+
+from jaxmbd._space import AbstractSpace
+
+GROUND = "ground"
+
+
+class AbstractMarker(eqx.Module):
+    """A frame fixed on a body, or on the ground."""
+
+    body: eqx.AbstractVar[str]
+    position: eqx.AbstractVar[Array]
+
+    @property
+    @abc.abstractmethod
+    def space(self) -> AbstractSpace:
+        """The space that the marker lives in."""
+
+    @abc.abstractmethod
+    def frame(self, pose: Array) -> Any:
+        """The marker's frame in the world at the body's pose."""
+
+
+class AbstractBody(eqx.Module):
+    """A rigid body; the origin of its frame is its centre of mass."""
+
+    name: eqx.AbstractVar[str]
+    mass: eqx.AbstractVar[Array]
+    inertia: eqx.AbstractVar[Array]
+    pose: eqx.AbstractVar[Array]
+
+    @property
+    @abc.abstractmethod
+    def space(self) -> AbstractSpace:
+        """The space that the body lives in."""
+
+    @abc.abstractmethod
+    def at(self) -> AbstractMarker:
+        """A marker at the centre of mass, or elsewhere where numbers are given."""

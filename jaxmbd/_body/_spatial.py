@@ -1,0 +1,147 @@
+"""Bodies, the ground and markers in space."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd import rotation as rot
+from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
+from jaxmbd._body._checks import check_finite, check_name, check_number, check_shape
+from jaxmbd._errors import MechanismError
+from jaxmbd._solid import check_inertia, inertia_matrix
+from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
+from jaxmbd._types import Number, Scalar, as_float, is_concrete
+
+_NO_TURN = (1.0, 0.0, 0.0, 0.0)
+
+
+class Marker(AbstractMarker):
+    """A frame fixed on a body.
+
+    **Arguments:** `body`, the body's name; `position (3,)` `[m]` and `rotation (4,)` (Euler parameters, scalar first,
+    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass. Usually made by
+    `body.at(x, y, z, axis=...)`.
+    """
+
+    body: str = eqx.field(static=True)
+    position: Float[Array, "3"] = eqx.field(converter=as_float)
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
+
+    def __check_init__(self) -> None:
+        check_finite(f"Marker on {self.body!r}", "position", self.position, (3,))
+        check_finite(f"Marker on {self.body!r}", "rotation", self.rotation, (4,))
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    def frame(self, pose: Float[Array, "7"]) -> SpatialFrame:
+        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, at the body's pose."""
+        return SPATIAL.frame(pose, self.position, self.rotation)
+
+
+def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
+    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
+    return _as_pose(
+        jnp.concatenate([_point("pose", x, y, z), _NO_TURN if rotation is None else rot.as_rotation(rotation)])
+    )
+
+
+def _as_pose(value: Any) -> Any:
+    """A pose of seven numbers; a position alone gets the world's axes."""
+    value = as_float(value)
+    if isinstance(value, Array) and value.shape == (3,):
+        value = jnp.concatenate([value, jnp.asarray(_NO_TURN, value.dtype)])
+    return value
+
+
+class Body(AbstractBody):
+    """A rigid body in space.
+
+    **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
+    or the three principal moments; `pose`, a rough `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or `(x, y, z)`
+    alone) from which `assemble` starts.
+
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, positive
+    definite, no principal moment greater than the sum of the other two.
+
+        >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
+        >>> rod.at(-0.5, axis=(0, 1, 0)).body
+        'rod'
+    """
+
+    name: str = eqx.field(static=True)
+    mass: Scalar = eqx.field(converter=as_float)
+    inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
+    pose: Float[Array, "7"] = eqx.field(converter=_as_pose, default=(0.0, 0.0, 0.0))
+
+    def __check_init__(self) -> None:
+        check_name("body", self.name)
+        part = f"Body {self.name!r}"
+        check_shape(part, "mass", self.mass, ())
+        check_number(part, "mass", self.mass, "kg")
+        check_inertia(part, self.inertia)
+        check_finite(part, "pose", self.pose, (7,))
+        if isinstance(self.pose, Array) and is_concrete(self.pose) and not float(jnp.sum(self.pose[3:] ** 2)) > 0:
+            raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
+
+        **Arguments:** `axis (3,)`, where the marker's z axis points (a joint's axis), or `rotation`, Euler parameters
+        `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's; the body's own axes unless given.
+        """
+        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+
+    def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
+        """A marker on this body where a world point is when the body is at its `pose`; `axis` and `rotation` are given
+        in world axes too."""
+        e = rot.normalize(self.pose[3:])
+        point = rot.rotate(rot.inverse(e), _point(f"Marker on {self.name!r}", x, y, z) - self.pose[:3])
+        there = _marker(self.name, point, axis, rotation)
+        return Marker(self.name, point, rot.multiply(rot.inverse(e), there.rotation))
+
+
+class Ground(eqx.Module):
+    """The body that does not move; its frame is the world's. Use the instance `ground`."""
+
+    name: str = eqx.field(default=GROUND, static=True)
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker fixed in the world at `(x, y, z)` [m]; `axis` and `rotation` as for bodies."""
+        return _marker(self.name, _point("Marker on 'ground'", x, y, z), axis, rotation)
+
+    def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
+        """The same as `at`: the ground's frame is the world's."""
+        return self.at(x, y, z, axis=axis, rotation=rotation)
+
+
+def _point(part: str, *numbers: Any) -> Array:
+    """A point from separate numbers; one given as one argument, `at((x, y, z))`, is refused by name."""
+    found = [as_float(number) for number in numbers]
+    for name, number in zip("xyz", found, strict=True):
+        check_shape(part, name, number, ())
+    return jnp.stack(found)
+
+
+def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
+    if axis is not None and rotation is not None:
+        raise MechanismError(f"Marker on {body!r}: give either axis or rotation, not both.")
+    if axis is not None:
+        direction = as_float(axis)
+        check_finite(f"Marker on {body!r}", "axis", direction, (3,))
+        return Marker(body, point, rot.along(direction))
+    return Marker(body, point, _NO_TURN if rotation is None else rot.as_rotation(rotation))
+
+
+ground = Ground()

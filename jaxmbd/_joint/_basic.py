@@ -1,0 +1,86 @@
+"""Constraints in space of a single kind: points on lines and planes, axes parallel and perpendicular."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body._spatial import Marker
+from jaxmbd._joint._base import no_motion
+from jaxmbd._joint._spatial import AbstractSpatialPair, across
+from jaxmbd._space import SpatialFrame as Frame
+from jaxmbd._types import Scalar
+
+
+class PointOnLine(AbstractSpatialPair):
+    """The second marker's origin lies on the first one's z axis: `x_A · d = y_A · d = 0` (2 rows).
+
+    Its coordinate `displacement` [m] is `z_A · d`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("displacement",)
+    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return across(a, b.position - a.position)
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+
+
+class PointOnPlane(AbstractSpatialPair):
+    """The second marker's origin lies in the first one's xy plane: `z_A · d = 0` (1 row).
+
+    Coordinates: `x`, `y` [m] of that point in the plane.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("x", "y")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "m")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return across(a, b.position - a.position)
+
+
+class ParallelAxes(AbstractSpatialPair):
+    """The markers' z axes are parallel: `x_A · z_B = y_A · z_B = 0` (2 rows)."""
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return across(a, b.z)
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class PerpendicularAxes(AbstractSpatialPair):
+    """The markers' z axes are perpendicular: `z_A · z_B = 0` (1 row)."""
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.z)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()

@@ -1,0 +1,125 @@
+"""Joints for both spaces, among them the cuts of closed loops: rod, ball and solid.
+
+The rows of a cut are read as loads on the cut parts: along a rod; a force through a ball; a force and a moment in a
+solid piece.
+
+Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* (2003), §7 (Robotran).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body import AbstractMarker, check_markers, check_number, check_shape
+from jaxmbd._errors import MechanismError
+from jaxmbd._joint._base import AbstractPair, no_motion
+from jaxmbd._types import Scalar, as_float
+
+
+class Rod(AbstractPair):
+    """A massless rigid rod: the markers' distance is constant, `½ ‖p_B − p_A‖² − ½ l² = 0` (1 row).
+
+    In space, the spherical-spherical composite joint; as a cut, the rod cut.
+
+    **Arguments:** `length` `[m]`; a length of zero is refused, since the row's gradient vanishes there.
+
+    The rod's tension is `λ l`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    length: Scalar = eqx.field(converter=as_float)
+
+    def __check_init__(self) -> None:
+        check_markers("Rod", self.name, self.a, self.b)
+        check_shape(f"Rod {self.name!r}", "length", self.length, ())
+        try:
+            check_number(f"Rod {self.name!r}", "length", self.length, "m")
+        except MechanismError as error:
+            raise MechanismError(f"{error} Points that coincide are joined by a BallCut.") from None
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2)])
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class BallCut(AbstractPair):
+    """The markers' origins coincide: `R_Aᵀ (p_B − p_A) = 0`, along the first marker's axes (3 rows; 2 in the plane).
+
+    **Arguments:** `without`, directions that stay free, of `"x"`, `"y"`, `"z"` (the first marker's axes).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    without: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+
+    def __check_init__(self) -> None:
+        check_markers("BallCut", self.name, self.a, self.b)
+        axes = "xyz"[: self.a.space.dim]
+        for direction in self.without:
+            if direction not in axes:
+                raise MechanismError(
+                    f"BallCut {self.name!r}: without must name some of {tuple(axes)}, got {direction!r}."
+                )
+        if len(set(self.without)) == len(axes):
+            raise MechanismError(f"BallCut {self.name!r}: without names every direction; nothing is left to hold.")
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        rows = a.to_local(b.position - a.position)
+        kept = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
+        return rows if len(kept) == rows.shape[0] else jnp.stack([rows[i] for i in kept])
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class SolidCut(AbstractPair):
+    """The markers' frames coincide, along the first marker's axes (6 rows; 3 in the plane).
+
+    `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+
+    def __check_init__(self) -> None:
+        check_markers("SolidCut", self.name, self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class Weld(AbstractPair):
+    """The markers' frames coincide, along the world's axes (6 rows; 3 in the plane).
+
+    `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+
+    def __check_init__(self) -> None:
+        check_markers("Weld", self.name, self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, a.misalignment(b))
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()

@@ -1,0 +1,251 @@
+"""Joints between two bodies in space that have an axis: the z axis of each marker.
+
+`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a choice of the basic rows of
+Haug (1989), §9.4: points coincide, `d` perpendicular to an axis, two axes perpendicular.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._body import check_markers, check_number, check_shape
+from jaxmbd._body._spatial import Marker
+from jaxmbd._errors import MechanismError
+from jaxmbd._joint._base import AbstractPair, no_motion
+from jaxmbd._maths import nearest_turn
+from jaxmbd._space import SPATIAL
+from jaxmbd._space import SpatialFrame as Frame
+from jaxmbd._types import Point, Scalar, as_float
+
+
+class AbstractSpatialPair(AbstractPair):
+    """A joint between two markers in space."""
+
+    def __check_init__(self) -> None:
+        check_markers(type(self).__name__, self.name, self.a, self.b, space=SPATIAL)
+
+
+class Spherical(AbstractSpatialPair):
+    """A ball: the markers' origins coincide, `p_A − p_B = 0` (3 rows)."""
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return a.position - b.position
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class Revolute(AbstractSpatialPair):
+    """A hinge about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
+
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, across(a, b.z))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        return jnp.stack([angle_about_z(*frames)])
+
+
+class Prismatic(AbstractSpatialPair):
+    """A slide along the markers' common z axis, without turning (5 rows).
+
+    `x_A · d = y_A · d = 0` and `y_A · z_B = z_A · x_B = x_A · y_B = 0`. Its coordinate `displacement` [m] is `z_A · d`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("displacement",)
+    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), a.misalignment(b))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+
+
+class Cylindrical(AbstractSpatialPair):
+    """Turning about and sliding along the markers' common z axis: `x_A, y_A ⊥ d, z_B` (4 rows).
+
+    Coordinates: `displacement` [m] and `angle` [rad], which counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), across(a, b.z))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.position - a.position), angle_about_z(a, b)])
+
+
+class Screw(AbstractSpatialPair):
+    """A screw along the markers' common z axis: the rows of a cylindrical joint, and `z_A · d − p φ / 2π = 0` (5 rows).
+
+    **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
+
+    Coordinates: `displacement` [m] and `angle` [rad], which counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    lead: Scalar = eqx.field(converter=as_float)
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+
+    def __check_init__(self) -> None:
+        check_shape(f"Screw {self.name!r}", "lead", self.lead, ())
+        try:
+            check_number(f"Screw {self.name!r}", "lead", abs(self.lead) if isinstance(self.lead, Array) else 1.0, "m")
+        except MechanismError as error:
+            raise MechanismError(f"{error} Without advance it is a Revolute.") from None
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        per_radian = self.lead / (2 * jnp.pi)
+        displacement = jnp.dot(a.z, b.position - a.position)
+        # The displacement itself tells how many turns were made.
+        angle = nearest_turn(angle_about_z(a, b), displacement / per_radian)
+        advance = displacement - per_radian * angle
+        return jnp.concatenate([across(a, b.position - a.position), across(a, b.z), advance[None]])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([jnp.dot(a.z, b.position - a.position), angle_about_z(a, b)])
+
+
+class Planar(AbstractSpatialPair):
+    """Gliding on a plane: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
+
+    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], which counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return jnp.append(across(a, b.z), jnp.dot(a.z, b.position - a.position))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), angle_about_z(a, b))
+
+
+class Universal(AbstractSpatialPair):
+    """A universal (Hooke, Cardan) joint: `p_A − p_B = 0`, `x_A · y_B = 0` (4 rows).
+
+    The cross has one axis along x of the first marker and the other along y of the second. Coordinates: `angle_a` [rad]
+    about the first, `angle_b` [rad] about the second, `R_AB = R_x(angle_a) R_y(angle_b)`; both count whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    motions: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    motion_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, jnp.dot(a.x, b.y))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        about_a = jnp.arctan2(jnp.dot(a.z, b.y), jnp.dot(a.y, b.y))
+        about_b = jnp.arctan2(jnp.dot(a.x, b.z), jnp.dot(a.x, b.x))
+        return jnp.stack([about_a, about_b])
+
+
+class ConstantVelocity(AbstractSpatialPair):
+    """A constant-velocity (Rzeppa) joint of two shafts along the markers' z axes: `p_A − p_B = 0`,
+    `y_A · x_B − x_A · y_B = 0` (4 rows).
+
+    The relative rotation has no part about the shafts, so that both turn alike at any bend below half a turn.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, jnp.dot(a.y, b.x) - jnp.dot(a.x, b.y))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class RevoluteSpherical(AbstractSpatialPair):
+    """A massless rod with a hinge (z axis of the first marker) at one end and a ball (second marker) at the other:
+    `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
+
+    **Arguments:** `length` l `[m]`; zero is refused. Its coordinate `angle` [rad] is the rod's angle from the x axis of
+    the first marker; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    length: Scalar = eqx.field(converter=as_float)
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+
+    def __check_init__(self) -> None:
+        check_shape(f"RevoluteSpherical {self.name!r}", "length", self.length, ())
+        check_number(f"RevoluteSpherical {self.name!r}", "length", self.length, "m")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2), jnp.dot(a.z, d)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([jnp.arctan2(jnp.dot(a.y, d), jnp.dot(a.x, d))])
+
+
+def across(a: Frame, vector: Point) -> Float[Array, "2"]:
+    """The parts of a vector along the x and y axes of a frame: zero when it is parallel to z."""
+    return jnp.stack([jnp.dot(a.x, vector), jnp.dot(a.y, vector)])
+
+
+def angle_about_z(a: Frame, b: Frame) -> Scalar:
+    """The angle of `b` relative to `a` about their common z axis, in (−π, π]."""
+    return jnp.arctan2(jnp.dot(a.y, b.x) - jnp.dot(a.x, b.y), jnp.dot(a.x, b.x) + jnp.dot(a.y, b.y))

@@ -1,0 +1,12 @@
+"""The mechanism: named parts, checked as a whole, and its coordinates."""
+
+from jaxmbd._mechanism._coordinate import Coordinate as Coordinate
+from jaxmbd._mechanism._coordinate import CoordinateForce as CoordinateForce
+from jaxmbd._mechanism._coordinate import Coupled as Coupled
+from jaxmbd._mechanism._coordinate import Drive as Drive
+from jaxmbd._mechanism._coordinate import SpeedDrive as SpeedDrive
+from jaxmbd._mechanism._coordinate import counted as counted
+from jaxmbd._mechanism._coordinate import told as told
+from jaxmbd._mechanism._mechanism import Constraint as Constraint
+from jaxmbd._mechanism._mechanism import Mechanism as Mechanism
+from jaxmbd._mechanism._mechanism import Sensor as Sensor

@@ -1,0 +1,130 @@
+"""What is checked of a mechanism as a whole."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from jaxmbd._body import GROUND, AbstractMarker
+from jaxmbd._driver import Driver
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce
+from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractNonholonomic, GlobalConstraint
+from jaxmbd._mechanism._coordinate import Drive, SpeedDrive
+from jaxmbd._sensor import AbstractSensor
+
+_TAKEN = ("kinetic_energy", "potential_energy", "energy")
+
+
+def check_names(mechanism: Any) -> None:
+    seen: dict[str, str] = {}
+    for part in mechanism.parts():
+        kind = type(part).__name__
+        if part.name in seen:
+            raise MechanismError(
+                f"Two parts are named {part.name!r}: a {seen[part.name]} and a {kind}. Give each a name of its own."
+            )
+        seen[part.name] = kind
+    for sensor in mechanism.sensors:
+        if sensor.name in _TAKEN:
+            raise MechanismError(
+                f"The name {sensor.name!r} is taken by a solution's energies; name the sensor otherwise."
+            )
+
+
+def check_space(mechanism: Any) -> None:
+    """Raise unless all bodies and markers live in one space."""
+    space = mechanism.space
+    named = [(part, part.space) for part in mechanism.bodies]
+    named += [(part, marker.space) for part in mechanism.parts() for marker in _markers(part)]
+    for part, its in named:
+        if its != space:
+            raise MechanismError(
+                f"{type(part).__name__} {part.name!r} lives in {its.dim} dimensions, body {mechanism.bodies[0].name!r} "
+                f"in {space.dim}. Take all parts from jaxmbd.planar, or all from jaxmbd.spatial."
+            )
+
+
+def _markers(part: Any) -> tuple[AbstractMarker, ...]:
+    return part.markers if isinstance(part, AbstractJoint | AbstractForce | AbstractSensor) else ()
+
+
+def check_references(mechanism: Any) -> None:
+    bodies = {GROUND} | {body.name for body in mechanism.bodies}
+    for part in mechanism.parts():
+        for marker in _markers(part):
+            if marker.body not in bodies:
+                error = unknown("body", marker.body, sorted(bodies))
+                raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
+        named = (part.coordinate,) if isinstance(part, Driver | AbstractAlong) else ()
+        for name in (part.a, part.b) if isinstance(part, AbstractCoupling) else named:
+            try:
+                mechanism.coordinate(name)
+            except MechanismError as error:
+                raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
+
+
+def check_functions(mechanism: Any) -> None:
+    """Try each force that holds a user's function, on shapes alone: what it returns is checked by name here, since
+    parts have lost their names once they are stacked."""
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    v = jax.ShapeDtypeStruct((mechanism.nv,), t.dtype)
+    for force in mechanism.forces:
+        if not any(callable(getattr(force, field)) for field in force.__dataclass_fields__):
+            continue
+        if isinstance(force, AbstractForce):
+            eqx.filter_eval_shape(force.wrenches, t, *_example(mechanism, force))
+        elif isinstance(force, GeneralizedForce):
+            eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
+        elif isinstance(force, AbstractAlong):
+            eqx.filter_eval_shape(force.effort, t, t, t)
+
+
+def check_ground(mechanism: Any) -> None:
+    """Every group of bodies that joints tie together must reach the ground by a joint, force or driver."""
+    if any(isinstance(joint, GlobalConstraint) for joint in mechanism.joints):
+        return
+    reached, joined = {GROUND}, set()
+    links = [part for part in (*mechanism.constraints(), *mechanism.forces) if _markers(part)]
+    for joint in mechanism.joints:
+        joined |= {marker.body for marker in _markers(joint)}
+    driven = [link for link in links if isinstance(link, Drive | SpeedDrive) and len(link.markers) == 1]
+    reached |= {link.markers[0].body for link in driven}
+    for _ in mechanism.bodies:
+        for link in links:
+            bodies = {marker.body for marker in _markers(link)}
+            if bodies & reached:
+                reached |= bodies
+    loose = sorted(joined - reached)
+    if loose:
+        raise MechanismError(
+            f"Nothing connects {', '.join(map(repr, loose))} to the ground. Add a joint to ground.at(x, y), "
+            "or pass floating=True if the bodies are meant to float freely."
+        )
+
+
+def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
+    """The number of rows that a part gives, from shapes alone."""
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    if isinstance(part, GlobalConstraint):
+        q = jax.ShapeDtypeStruct((mechanism.nq,), t.dtype)
+        return eqx.filter_eval_shape(part.residual, t, q).shape[0]
+    frames, rates = _example(mechanism, part)
+    rows = eqx.filter_eval_shape(part.residual, t, frames).shape[0]
+    if isinstance(part, AbstractNonholonomic):
+        rows += eqx.filter_eval_shape(part.slip, t, frames, rates).shape[0]
+    return rows
+
+
+def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Frames and rates for a part's markers, in a tracing that computes nothing."""
+    space = mechanism.space
+
+    def both(pose: Any, twist: Any) -> tuple[Any, Any]:
+        frame, change = jax.jvp(part.markers[0].frame, (pose,), (space.rate(pose, twist),))
+        return frame, space.frame_rate(frame, change)
+
+    shapes = [jax.ShapeDtypeStruct((len(x),), jnp.result_type(float)) for x in (space.coordinates, space.speeds)]
+    frame, rate = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(both, *shapes))
+    return (frame,) * len(part.markers), (rate,) * len(part.markers)

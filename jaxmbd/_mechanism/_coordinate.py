@@ -1,0 +1,148 @@
+"""Coordinates of joints and bodies, and the parts that refer to one by its name, together with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from jaxmbd._body import AbstractMarker
+from jaxmbd._driver import Driver
+from jaxmbd._force import AbstractAlong
+from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractNonholonomic, no_motion, no_rows
+from jaxmbd._maths import nearest_turn
+from jaxmbd._space import AbstractSpace
+from jaxmbd._types import Scalar
+
+
+class Coordinate(eqx.Module):
+    """One coordinate, of a joint or of a body, as a function of the frames of its markers.
+
+    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn.
+    """
+
+    name: str = eqx.field(static=True)
+    joint: AbstractJoint | None
+    markers: tuple[AbstractMarker, ...]
+    index: int = eqx.field(static=True)
+    near: Scalar | None = None
+
+    @property
+    def turning(self) -> bool:
+        """Whether the coordinate is an angle that the frames tell only up to whole turns."""
+        return self.joint is not None and self.joint.motions[self.index] in self.joint.turning
+
+    def value(self, frames: Sequence[Any]) -> Scalar:
+        """The coordinate's value [m or rad]."""
+        if self.joint is not None:
+            value = self.joint.motion(frames)[self.index]
+            return nearest_turn(value, self.near) if self.turning and self.near is not None else value
+        (frame,) = frames
+        return frame.position[self.index] if self.index < frame.position.shape[0] else frame.angle
+
+    def by(self, near: Scalar) -> "Coordinate":
+        """The same coordinate, its whole turns counted so that it is nearest to a value."""
+        return Coordinate(self.name, self.joint, self.markers, self.index, near) if self.turning else self
+
+    def unit(self, space: AbstractSpace) -> str:
+        """The coordinate's unit, m or rad."""
+        return (space.units if self.joint is None else self.joint.motion_units)[self.index]
+
+
+class Drive(AbstractJoint):
+    """A driver together with the coordinate that it prescribes: the constraint `c(q) − f(t) = 0`."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    driver: Driver
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the driven coordinate."""
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        value = self.driver.value(t)
+        return (self.coordinate.by(value).value(frames) - value)[None]
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class SpeedDrive(AbstractNonholonomic):
+    """A driver together with the coordinate whose rate it prescribes: the constraint `ċ − f(t) = 0`."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    driver: Driver
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the driven coordinate."""
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1"]:
+        changes = tuple(frame.change(rate) for frame, rate in zip(frames, rates, strict=True))
+        rate = jax.jvp(self.coordinate.value, (tuple(frames),), (changes,))[1]
+        return (rate - self.driver.value(t))[None]
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class Coupled(AbstractJoint):
+    """A coupling together with the two coordinates it couples."""
+
+    name: str = eqx.field(static=True)
+    coordinates: tuple[Coordinate, Coordinate]
+    law: AbstractCoupling
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of both coordinates."""
+        return self.coordinates[0].markers + self.coordinates[1].markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        a, b = self.coordinates
+        count = len(a.markers)
+        return self.law.couple(a.value(frames[:count]), b.value(frames[count:]))[None]
+
+    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_motion()
+
+
+class CoordinateForce(eqx.Module):
+    """A force law along a joint's coordinate, together with that coordinate."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    law: AbstractAlong
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the coordinate."""
+        return self.coordinate.markers
+
+
+def counted(part: Any) -> tuple[Coordinate, ...]:
+    """The coordinates of a part whose whole turns it has to be told."""
+    if isinstance(part, Coupled):
+        found = part.coordinates
+    else:
+        found = (part.coordinate,) if isinstance(part, CoordinateForce) else ()
+    return tuple(coordinate for coordinate in found if coordinate.turning)
+
+
+def told(part: Any, near: Float[Array, " k"]) -> Any:
+    """The part, its `counted` coordinates nearest to the given values."""
+    if near.shape[0] == 0:
+        return part
+    values = iter(near)
+    if isinstance(part, CoordinateForce):
+        return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
+    first, second = (c.by(next(values)) if c.turning else c for c in part.coordinates)
+    return Coupled(part.name, (first, second), part.law)

@@ -1,0 +1,130 @@
+"""What a space has to offer, so that everything above is written once.
+
+A *pose* holds the coordinates of one body, a *twist* its generalized speeds, an *effort* the generalized force that
+does work on the twist; a *wrench* is a force and a moment in world axes. `retract` moves a pose along a twist times a
+time, exactly to second order, so that derivatives of a law along `retract` are those along the motion.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from jaxmbd._types import Point
+
+
+class AbstractFrame(eqx.Module):
+    """A marker in the world: what a joint or force law sees of a body. Laws for both spaces use only what is here."""
+
+    position: eqx.AbstractVar[Array]
+
+    @property
+    @abc.abstractmethod
+    def axis(self) -> Point:
+        """Unit vector of the frame's x axis in the world."""
+
+    @property
+    @abc.abstractmethod
+    def normal(self) -> Point:
+        """Unit vector of the frame's last axis in the world: y in the plane, z in space."""
+
+    @abc.abstractmethod
+    def to_world(self, vector: Point) -> Point:
+        """A vector given in the frame's axes, in world axes."""
+
+    @abc.abstractmethod
+    def to_local(self, vector: Point) -> Point:
+        """A vector given in world axes, in the frame's axes."""
+
+    @abc.abstractmethod
+    def misalignment(self, other: Any) -> Float[Array, " turns"]:
+        """Rows that are zero when the axes of both frames coincide: 1 in the plane, 3 in space."""
+
+    @abc.abstractmethod
+    def turn(self, other: Any) -> Float[Array, " turns"]:
+        """The rotation [rad] from this frame to another, in this frame's axes: an angle, or a rotation vector."""
+
+    @abc.abstractmethod
+    def change(self, rate: Any) -> Any:
+        """The time derivative of the frame's numbers, from its rate."""
+
+    @abc.abstractmethod
+    def spin(self, rate: Any) -> Float[Array, " turns"]:
+        """The angular velocity [rad/s] of the frame in its own axes, from its rate."""
+
+
+class AbstractSpace(eqx.Module):
+    """What a space has to offer: `Planar` and `Spatial`."""
+
+    dim: eqx.AbstractVar[int]  # of a position
+    coordinates: eqx.AbstractVar[tuple[str, ...]]  # of a pose
+    units: eqx.AbstractVar[tuple[str, ...]]
+    prescribable: eqx.AbstractVar[tuple[str, ...]]  # those a driver may prescribe
+    speeds: eqx.AbstractVar[tuple[str, ...]]  # of a twist
+    accelerations: eqx.AbstractVar[tuple[str, ...]]
+    twist_units: eqx.AbstractVar[tuple[str, ...]]  # times seconds
+    efforts: eqx.AbstractVar[tuple[str, ...]]  # of a wrench
+    effort_units: eqx.AbstractVar[tuple[str, ...]]
+    rest: eqx.AbstractVar[tuple[float, ...]]  # the ground's pose
+    down: eqx.AbstractVar[tuple[float, ...]]  # where a gravity given as a number points
+
+    @abc.abstractmethod
+    def retract(self, pose: Array, step: Array) -> Array:
+        """The pose reached from `pose` along `step`, a twist times a time."""
+
+    @abc.abstractmethod
+    def rate(self, pose: Array, twist: Array) -> Array:
+        """`q̇ = N(q) v`, with what keeps the pose's own constraint (a quaternion's norm)."""
+
+    @abc.abstractmethod
+    def tidy(self, pose: Array) -> Array:
+        """The same pose with its own constraint satisfied exactly."""
+
+    @abc.abstractmethod
+    def frame(self, pose: Array, position: Array, orientation: Array) -> Any:
+        """The world frame of a marker with a position and orientation in the body's frame."""
+
+    @abc.abstractmethod
+    def frame_rate(self, frame: Any, change: Any) -> Any:
+        """Velocity and angular velocity of a frame, from the derivative of its numbers with respect to time."""
+
+    @abc.abstractmethod
+    def frame_acceleration(self, frame: Any, change: Any, second: Any) -> Any:
+        """Acceleration and angular acceleration of a frame, from its numbers' first and second derivative."""
+
+    @abc.abstractmethod
+    def inertia(self, mass: Array, inertia: Array) -> Any:
+        """What `momentum` and `acceleration` need of a body, computed once."""
+
+    @abc.abstractmethod
+    def momentum(self, inertia: Any, twist: Array) -> Array:
+        """One body's `M v`."""
+
+    @abc.abstractmethod
+    def acceleration(self, inertia: Any, effort: Array) -> Array:
+        """One body's `M⁻¹ f`."""
+
+    @abc.abstractmethod
+    def gyroscopic(self, inertia: Any, twist: Array) -> Array:
+        """The effort that speeds alone give: it belongs to `F`."""
+
+    @abc.abstractmethod
+    def to_centre(self, pose: Array, point: Array, wrench: Array) -> Array:
+        """The effort of a wrench that acts at a world point of a body."""
+
+    @abc.abstractmethod
+    def at_point(self, pose: Array, point: Array, effort: Array) -> Array:
+        """The wrench at a world point that has a given effort: the inverse of `to_centre`."""
+
+    @abc.abstractmethod
+    def in_body(self, pose: Array, wrench: Array) -> Array:
+        """A wrench in world axes, in the axes of the body at `pose`."""
+
+    @abc.abstractmethod
+    def moment(self, wrench: Array) -> Array:
+        """The moments of wrenches `(..., efforts)`: numbers in the plane, vectors in space."""
+
+    @abc.abstractmethod
+    def to_effort(self, force: Array) -> Array:
+        """The effort of a force at the centre of mass."""

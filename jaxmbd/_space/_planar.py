@@ -1,0 +1,125 @@
+"""The plane: a pose is `(x, y, theta)` of the centre of mass and `q̇ = v`."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._maths import cross
+from jaxmbd._space._base import AbstractFrame, AbstractSpace
+from jaxmbd._types import Scalar
+
+
+class Frame(AbstractFrame):
+    """Position [m] and angle [rad] of a marker in the world; as a rate, their time derivatives."""
+
+    position: Float[Array, "2"]
+    angle: Scalar
+
+    @property
+    def angular(self) -> Scalar:
+        """Of a rate: the angular velocity [rad/s]."""
+        return self.angle
+
+    @property
+    def axis(self) -> Float[Array, "2"]:
+        """Unit vector of the frame's x axis in the world."""
+        return jnp.stack([jnp.cos(self.angle), jnp.sin(self.angle)])
+
+    @property
+    def normal(self) -> Float[Array, "2"]:
+        """Unit vector of the frame's y axis in the world."""
+        return jnp.stack([-jnp.sin(self.angle), jnp.cos(self.angle)])
+
+    def to_world(self, vector: Float[Array, "2"]) -> Float[Array, "2"]:
+        return vector[0] * self.axis + vector[1] * self.normal
+
+    def to_local(self, vector: Float[Array, "2"]) -> Float[Array, "2"]:
+        return jnp.stack([jnp.dot(self.axis, vector), jnp.dot(self.normal, vector)])
+
+    def misalignment(self, other: "Frame") -> Float[Array, "1"]:
+        return jnp.stack([other.angle - self.angle])
+
+    def turn(self, other: "Frame") -> Float[Array, "1"]:
+        return jnp.stack([other.angle - self.angle])
+
+    def change(self, rate: "Frame") -> "Frame":
+        return rate
+
+    def spin(self, rate: "Frame") -> Float[Array, "1"]:
+        return jnp.stack([rate.angle])
+
+
+class Planar(AbstractSpace):
+    """The plane: pose `(x, y, theta)`, twist `(vx, vy, omega)`, wrench and effort `(fx, fy, moment)`."""
+
+    dim: int = eqx.field(default=2, static=True)
+    coordinates: tuple[str, ...] = eqx.field(default=("x", "y", "theta"), static=True)
+    units: tuple[str, ...] = eqx.field(default=("m", "m", "rad"), static=True)
+    prescribable: tuple[str, ...] = eqx.field(default=("x", "y", "theta"), static=True)
+    speeds: tuple[str, ...] = eqx.field(default=("vx", "vy", "omega"), static=True)
+    accelerations: tuple[str, ...] = eqx.field(default=("ax", "ay", "alpha"), static=True)
+    twist_units: tuple[str, ...] = eqx.field(default=("m", "m", "rad"), static=True)
+    efforts: tuple[str, ...] = eqx.field(default=("fx", "fy", "moment"), static=True)
+    effort_units: tuple[str, ...] = eqx.field(default=("N", "N", "N m"), static=True)
+    rest: tuple[float, ...] = eqx.field(default=(0.0, 0.0, 0.0), static=True)
+    down: tuple[float, ...] = eqx.field(default=(0.0, -1.0), static=True)
+
+    def retract(self, pose: Float[Array, "3"], step: Float[Array, "3"]) -> Float[Array, "3"]:
+        return pose + step
+
+    def rate(self, pose: Float[Array, "3"], twist: Float[Array, "3"]) -> Float[Array, "3"]:
+        return twist
+
+    def tidy(self, pose: Float[Array, "3"]) -> Float[Array, "3"]:
+        return pose
+
+    def frame(self, pose: Float[Array, "3"], position: Float[Array, "2"], orientation: Scalar) -> Frame:
+        c, s = jnp.cos(pose[2]), jnp.sin(pose[2])
+        x, y = position
+        offset = jnp.stack([c * x - s * y, s * x + c * y])
+        return Frame(pose[:2] + offset, pose[2] + orientation)
+
+    def frame_rate(self, frame: Frame, change: Frame) -> Frame:
+        return change
+
+    def frame_acceleration(self, frame: Frame, change: Frame, second: Frame) -> Frame:
+        return second
+
+    def inertia(self, mass: Scalar, inertia: Scalar) -> Float[Array, "3"]:
+        return jnp.stack([mass, mass, inertia])
+
+    def momentum(self, inertia: Float[Array, "3"], twist: Float[Array, "3"]) -> Float[Array, "3"]:
+        return inertia * twist
+
+    def acceleration(self, inertia: Float[Array, "3"], effort: Float[Array, "3"]) -> Float[Array, "3"]:
+        return effort / inertia
+
+    def gyroscopic(self, inertia: Any, twist: Float[Array, "3"]) -> Float[Array, "3"]:
+        return jnp.zeros_like(twist)
+
+    def to_centre(
+        self, pose: Float[Array, "3"], point: Float[Array, "2"], wrench: Float[Array, "3"]
+    ) -> Float[Array, "3"]:
+        moment = wrench[2] + cross(point - pose[:2], wrench[:2])
+        return jnp.stack([wrench[0], wrench[1], moment])
+
+    def at_point(
+        self, pose: Float[Array, "3"], point: Float[Array, "2"], effort: Float[Array, "3"]
+    ) -> Float[Array, "3"]:
+        moment = effort[2] - cross(point - pose[:2], effort[:2])
+        return jnp.stack([effort[0], effort[1], moment])
+
+    def in_body(self, pose: Float[Array, "3"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:
+        c, s = jnp.cos(pose[2]), jnp.sin(pose[2])
+        return jnp.stack([c * wrench[0] + s * wrench[1], c * wrench[1] - s * wrench[0], wrench[2]])
+
+    def moment(self, wrench: Float[Array, "*batch 3"]) -> Float[Array, "*batch"]:
+        return wrench[..., 2]
+
+    def to_effort(self, force: Float[Array, "2"]) -> Float[Array, "3"]:
+        return jnp.append(force, 0.0)
+
+
+PLANAR = Planar()
