@@ -1,8 +1,8 @@
 """Assembly: positions and speeds that satisfy the constraints, from guesses and prescribed values.
 
 Positions come from a damped least-squares search (Levenberg-Marquardt) that starts at the guess, and are polished
-by Newton's method on the conditions of the least change, `q − q0 + Cᵀ μ = 0`, `Φ = 0`, whose derivative by the
-implicit function theorem is the derivative of the assembled position.
+by Newton's method. The derivative of the assembled position is that of the implicit function theorem: of all changes
+that keep the joints closed, the least.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,8 @@ from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 _STEPS = 256
-_SINGULAR = lx.AutoLinearSolver(well_posed=False)
+_POLISH = 2  # Newton steps: the search ends within sight of the solution
+_SINGULAR = lx.SVD(rcond=1e-10)  # what repeats is left out, not divided by its rounding errors
 
 
 def assemble(
@@ -75,7 +76,7 @@ def _assemble(
     equations = Equations(mechanism)
     for name in set(fixed) & set(mechanism.turns):
         start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
-    q = equations.tidy(_positions(equations, start, fixed, t))
+    q = equations.tidy(_positions((equations, fixed, t), start))
     v = _speeds(equations, q, speeds, t)
     position_miss = _closure(q, (equations, fixed, t))
     speed_miss = _rate_rows(equations, q, speeds, t, v)
@@ -95,35 +96,35 @@ def _closure(q: Array, args: Any) -> Array:
     return jnp.concatenate([equations.position(t, q), jnp.stack(extra) if extra else jnp.zeros((0,))])
 
 
-def _positions(equations: Equations, start: Array, fixed: dict[str, Array], t: Scalar) -> Array:
-    args = (equations, fixed, t)
+@eqx.filter_custom_jvp
+def _positions(args: Any, start: Array) -> Array:
+    """A position without miss, near `start`. Its derivative is the least change that keeps it without miss."""
     tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
     search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
-    found = optx.least_squares(
-        lambda q, a: _closure(q, _frozen(a)),
-        search, jax.lax.stop_gradient(start), args=args, max_steps=_STEPS, throw=False,
-    )  # fmt: skip
-    anchor = jax.lax.stop_gradient(found.value)
+    found = optx.least_squares(_closure, search, start, args=args, max_steps=_STEPS, throw=False).value
 
-    def least_change(y: tuple[Array, Array], a: Any) -> tuple[Array, Array]:
-        q, mu = y
-        miss, pull = jax.vjp(lambda x: _closure(x, a), q)
-        return q - anchor + pull(mu)[0], miss
+    def newton(_: int, q: Array) -> Array:
+        miss = _closure(q, args)
+        better = q - _least_change(q, args, miss)
+        smaller = jnp.sum(_closure(better, args) ** 2) < jnp.sum(miss**2)
+        return jnp.where(smaller, better, q)
 
-    rows = jax.eval_shape(lambda: _closure(anchor, args)).shape[0]
-    newton = optx.Newton(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
-    polished = optx.root_find(
-        least_change, newton, (anchor, jnp.zeros(rows, anchor.dtype)), args=args,
-        adjoint=optx.ImplicitAdjoint(linear_solver=_SINGULAR), max_steps=_STEPS, throw=False,
-    )  # fmt: skip
-    q = polished.value[0]
-    better = jnp.max(jnp.abs(_closure(q, args)), initial=0.0) <= jnp.max(jnp.abs(_closure(anchor, args)), initial=0.0)
-    return jnp.where(jnp.all(jnp.isfinite(q)) & better, q, anchor + (q - jax.lax.stop_gradient(q)))
+    return jax.lax.fori_loop(0, _POLISH, newton, found)
 
 
-def _frozen(tree: Any) -> Any:
-    """`tree` without derivatives; leaves that are no arrays (a user's functions) stay as they are."""
-    return jax.tree.map(lambda leaf: jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf, tree)
+@_positions.def_jvp
+def _positions_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
+    """By the implicit function theorem: `A δq = −∂Φ/∂p δp`, the solution of least norm."""
+    (args, start), (changes, _) = primals, tangents
+    q = _positions(args, start)
+    _, miss = eqx.filter_jvp(lambda a: _closure(q, a), (args,), (changes,))
+    return q, -_least_change(q, args, miss)
+
+
+def _least_change(q: Array, args: Any, miss: Array) -> Array:
+    """The change of `q` of least norm that changes what it misses by `miss`."""
+    slope = lx.MatrixLinearOperator(jax.jacfwd(_closure)(q, args))
+    return lx.linear_solve(slope, miss, _SINGULAR, throw=False).value
 
 
 def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
@@ -131,9 +132,9 @@ def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar)
     norm of `Lᵀ v`."""
     nb = len(equations.mechanism.bodies)
     zero = jnp.zeros(equations.mechanism.nv, q.dtype)
-    miss, rows = _rate_rows(equations, q, speeds, t, zero), _rate_matrix(equations, q, speeds, t)
-    if rows.shape[0] == 0:
+    if not (equations.m or speeds):
         return zero
+    miss, rows = _rate_rows(equations, q, speeds, t, zero), _rate_matrix(equations, q, speeds, t)
     L = jnp.linalg.cholesky(equations.mass_blocks())
     by_body = rows.reshape(len(rows), nb, -1)
     solve = jax.scipy.linalg.solve_triangular
