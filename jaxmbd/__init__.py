@@ -8,10 +8,12 @@ from importlib.metadata import PackageNotFoundError, version
 from jaxmbd import planar as planar
 from jaxmbd import spatial as spatial
 from jaxmbd._analysis import Reaction as Reaction
+from jaxmbd._analysis import Redundancy as Redundancy
 from jaxmbd._analysis import Solution as Solution
 from jaxmbd._analysis import State as State
 from jaxmbd._analysis import Violation as Violation
 from jaxmbd._analysis import assemble as assemble
+from jaxmbd._analysis import redundancy as redundancy
 from jaxmbd._analysis import simulate as simulate
 from jaxmbd._equations import Equations as Equations
 from jaxmbd._errors import AssemblyError as AssemblyError

@@ -1,9 +1,14 @@
 """Small functions that stay differentiable where the textbook formula does not."""
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._types import Scalar
+
+_LEVI_CIVITA = np.zeros((3, 3, 3))  # −ε by row, column and component
+_LEVI_CIVITA[[0, 1, 2], [1, 2, 0], [2, 0, 1]] = -1.0
+_LEVI_CIVITA[[1, 2, 0], [0, 1, 2], [2, 0, 1]] = 1.0
 
 
 def safe_norm(x: Float[Array, " n"]) -> Scalar:
@@ -23,8 +28,12 @@ def cross(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, "..."]:
     """Cross product: a vector in space, the number of its out-of-plane component in the plane."""
     if a.shape == (2,):
         return a[0] * b[1] - a[1] * b[0]
-    (ax, ay, az), (bx, by, bz) = a, b
-    return jnp.stack([ay * bz - az * by, az * bx - ax * bz, ax * by - ay * bx])
+    return jnp.roll(a * jnp.roll(b, -1) - jnp.roll(a, -1) * b, -1)
+
+
+def skew(v: Float[Array, "3"]) -> Float[Array, "3 3"]:
+    """The matrix of `v × r`."""
+    return jnp.sum(_LEVI_CIVITA.astype(v.dtype) * v, axis=-1)
 
 
 def smooth_sign(x: Scalar, width: Scalar) -> Scalar:

@@ -16,6 +16,7 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Float
 
+from jaxmbd._analysis._redundancy import RANK, jacobian
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
 from jaxmbd._equations import Equations, taylor
@@ -25,7 +26,7 @@ from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 _STEPS = 256
 _POLISH = 2  # Newton steps: the search ends within sight of the solution
-_SINGULAR = lx.SVD(rcond=1e-10)  # what repeats is left out, not divided by its rounding errors
+_SINGULAR = lx.SVD(rcond=RANK)  # what repeats is left out, not divided by its rounding errors
 
 
 def assemble(
@@ -62,25 +63,25 @@ def assemble(
     for name in rates:
         _speed_row(mechanism, name)
     time = jnp.asarray(t, dtype=start.dtype)
-    q, v, position_miss, speed_miss = _assemble(mechanism, start, positions, rates, time)
+    q, v, rank, position_miss, speed_miss = _assemble(mechanism, start, positions, rates, time)
     if check:
         q = _check_positions(mechanism, q, position_miss, positions)
         v = _check_speeds(mechanism, v, speed_miss, rates)
-    return state_of(mechanism, time, q, v)
+    return state_of(mechanism, time, q, v, rank)
 
 
 @eqx.filter_jit
 def _assemble(
     mechanism: Mechanism, start: Array, fixed: dict[str, Array], speeds: dict[str, Array], t: Scalar
-) -> tuple[Array, Array, Array, Array]:
+) -> tuple[Array, Array, Array, Array, Array]:
     equations = Equations(mechanism)
     for name in set(fixed) & set(mechanism.turns):
         start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
     q = equations.tidy(_positions((equations, fixed, t), start))
-    v = _speeds(equations, q, speeds, t)
-    position_miss = _closure(q, (equations, fixed, t))
-    speed_miss = _rate_rows(equations, q, speeds, t, v)
-    return q, v, position_miss, speed_miss
+    rows = _rate_matrix(equations, q, speeds, t)
+    at_rest = _rate_rows(equations, q, speeds, t, jnp.zeros(mechanism.nv, q.dtype))
+    v = _speeds(equations, rows, -at_rest)
+    return q, v, _rank(rows[: equations.m]), _closure(q, (equations, fixed, t)), rows @ v + at_rest
 
 
 def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
@@ -103,7 +104,7 @@ def _positions(args: Any, start: Array) -> Array:
     search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
     found = optx.least_squares(_closure, search, start, args=args, max_steps=_STEPS, throw=False).value
 
-    def newton(_: int, q: Array) -> Array:
+    def newton(_: Any, q: Array) -> Array:
         miss = _closure(q, args)
         better = q - _least_change(q, args, miss)
         smaller = jnp.sum(_closure(better, args) ** 2) < jnp.sum(miss**2)
@@ -127,20 +128,23 @@ def _least_change(q: Array, args: Any, miss: Array) -> Array:
     return lx.linear_solve(slope, miss, _SINGULAR, throw=False).value
 
 
-def _speeds(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
-    """The speeds of least kinetic energy among those that satisfy the rows: with `M = L Lᵀ` by bodies, those of least
+def _speeds(equations: Equations, rows: Array, rates: Array) -> Array:
+    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ` by bodies, those of least
     norm of `Lᵀ v`."""
     nb = len(equations.mechanism.bodies)
-    zero = jnp.zeros(equations.mechanism.nv, q.dtype)
-    if not (equations.m or speeds):
-        return zero
-    miss, rows = _rate_rows(equations, q, speeds, t, zero), _rate_matrix(equations, q, speeds, t)
+    if rows.shape[0] == 0:
+        return jnp.zeros(rows.shape[1])
     L = jnp.linalg.cholesky(equations.mass_blocks())
-    by_body = rows.reshape(len(rows), nb, -1)
     solve = jax.scipy.linalg.solve_triangular
-    scaled = jax.vmap(jax.vmap(lambda l, row: solve(l, row, lower=True)), (None, 0))(L, by_body).reshape(rows.shape)
-    solution = lx.linear_solve(lx.MatrixLinearOperator(scaled), -miss, _SINGULAR, throw=False)
-    return jax.vmap(lambda l, x: solve(l.T, x, lower=False))(L, solution.value.reshape(nb, -1)).reshape(-1)
+    by_row = jax.vmap(jax.vmap(lambda factor, row: solve(factor, row, lower=True)), (None, 0))
+    scaled = by_row(L, rows.reshape(len(rows), nb, -1)).reshape(rows.shape)
+    found = lx.linear_solve(lx.MatrixLinearOperator(scaled), rates, _SINGULAR, throw=False).value
+    return jax.vmap(lambda factor, x: solve(factor.T, x, lower=False))(L, found.reshape(nb, -1)).reshape(-1)
+
+
+def _rank(rows: Array) -> Array:
+    values = jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)
+    return jnp.sum(values > RANK * jnp.max(values, initial=0.0))
 
 
 def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:
@@ -207,7 +211,8 @@ def _check_positions(mechanism: Mechanism, q: Array, miss: Array, fixed: Mapping
         text = "Assembly failed: the joints cannot be closed at these values."
         return eqx.error_if(q, _worst(miss) > tolerance_of(q), text)
     if not float(_worst(miss)) <= tolerance_of(q):
-        raise AssemblyError(closure_text(mechanism, np.asarray(miss), tuple(fixed), tolerance_of(q)))
+        text = closure_text(mechanism, np.asarray(miss), tuple(fixed), tolerance_of(q))
+        raise AssemblyError(text + _too_many(mechanism, q, len(fixed)))
     return q
 
 
@@ -233,6 +238,20 @@ def closure_text(
         f"The mechanism cannot be assembled: {open_rows(mechanism, miss, fixed, tolerance)} (m or rad; m² for a Rod). "
         "Either the lengths do not reach, the fixed values contradict each other, or the guess is too far off: check "
         "the markers of these joints, fix fewer coordinates, or start from a better guess."
+    )
+
+
+def _too_many(mechanism: Mechanism, q: Array, fixed: int) -> str:
+    """What to add to that message where more is prescribed than can move."""
+    drivers = [driver.name for driver in mechanism.drivers]
+    joints = sum(mechanism.constraint_sizes()) - len(drivers)
+    freedom = mechanism.nv - int(np.linalg.matrix_rank(jacobian(mechanism, jnp.zeros(()), q)[:joints], tol=1e-6))
+    if len(drivers) + fixed <= freedom:
+        return ""
+    named = f" ({', '.join(map(repr, drivers))})" if drivers else ""
+    return (
+        f" Over-constrained: {len(drivers)} driver{'s' * (len(drivers) != 1)}{named} and {fixed} fixed "
+        f"value{'s' * (fixed != 1)} on a mechanism whose joints leave {freedom} degree{'s' * (freedom != 1)} of freedom."
     )
 
 

@@ -8,43 +8,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd._analysis._redundancy import RANK, jacobian
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 
-_RANK = 1e-10
-# A lock is met as the root of a distance: steps end 1e-16 of the run before it, where singular values are 1e-8.
-_NEARLY = 1e-6
+_NEARLY = 1e-2  # of the start's distance from a singular position: nearer counts as singular
+_TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
 # A motion runs away if the speeds would change completely in 1e-9 of the run, other than at its very start.
 _INSTANT, _LATE = 1e-9, 1e-6
 
 
-def redundant_rows(mechanism: Mechanism, t: Array, q: Array, tolerance: float = _RANK) -> tuple[int, list[str]]:
-    """The rank of `C` (singular values below a tolerance times the largest count as zero), and the joints that take
-    part in a dependence between rows."""
-    C = np.asarray(Equations(mechanism).jacobian(t, q))
-    left, values, _ = np.linalg.svd(C)
-    rank = int(np.sum(values > tolerance * max(values.max(initial=0.0), 1e-300)))
-    sizes = mechanism.constraint_sizes()
-    labels = [p.name for p, n in zip(mechanism.constraints(), sizes, strict=True) for _ in range(n)]
-    share = np.abs(left[:, rank:]).max(axis=1, initial=0.0)
-    return rank, list(dict.fromkeys(name for name, s in zip(labels, share, strict=True) if s > 1e-6))
-
-
-def well_posed(mechanism: Mechanism, t: Array, q: Array) -> bool:
-    """Whether the rows of `C` are independent at a position."""
-    return redundant_rows(mechanism, t, q)[0] == sum(mechanism.constraint_sizes())
-
-
-def redundant_text(mechanism: Mechanism, t: Array, q: Array) -> str:
-    """The message for constraints that repeat one another."""
-    rank, names = redundant_rows(mechanism, t, q)
-    rows = sum(mechanism.constraint_sizes())
-    return (
-        f"Redundant constraints: {rows} rows have rank {rank} at the start. The dependent rows belong to "
-        f"{', '.join(map(repr, names))}. Remove a joint that only repeats what the others enforce, or replace it by "
-        "one with fewer rows (a Revolute by a PinInSlot, say); if the position is singular, start off it."
-    )
+def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
+    """How far from singular a position is: the smallest of the singular values of `C` that do not count as zero, as a
+    share of the largest; and the joints whose rows are nearest to a dependence."""
+    left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
+    counted = values[values > RANK * values.max(initial=0.0)]
+    if not len(counted):
+        return 0.0, ()
+    labels = [p.name for p, n in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True) for _ in range(n)]
+    share = np.abs(left[:, len(counted) - 1])
+    names = dict.fromkeys(name for name, s in zip(labels, share, strict=True) if s > _TAKES_PART)
+    return float(counted[-1] / counted[0]), tuple(names)
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
@@ -59,14 +44,14 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     bad = _bad_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"
-    rank, names = redundant_rows(mechanism, t, q, _NEARLY)
-    rows = sum(mechanism.constraint_sizes())
     vdot = np.asarray(motion.vdot)
-    if rank < rows or not np.isfinite(vdot).all():
+    near, names = margin(mechanism, t, q)
+    if near < _NEARLY * margin(mechanism, solution.ts[0], solution.q[0])[0] or not np.isfinite(vdot).all():
         return (
-            f"{head}, at a singular position: the {rows} constraint rows have rank {rank} there (joints "
-            f"{', '.join(map(repr, names)) or 'unknown'}). A looser tolerance or a fixed step may carry it through; if "
-            "the mechanism locks there (a limit position, a rod stretched by a driver), change dimensions or motion."
+            f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
+            f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or a "
+            "fixed step may carry it through; if the mechanism locks there (a limit position, a rod stretched by a "
+            "driver), change dimensions or motion."
         )
     if float(t) - start > _LATE * span and _INSTANT * span * np.abs(vdot).max() > np.abs(np.asarray(v)).max():
         k = int(np.abs(vdot).argmax())
@@ -103,3 +88,12 @@ def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array,
 def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
     alone = eqx.tree_at(lambda m: m.forces, mechanism, (force,), is_leaf=lambda x: x is mechanism.forces)
     return bool(np.isfinite(np.asarray(Equations(alone).force(t, q, v))).all())
+
+
+def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
+    """The message for a motion on which the constraints were not kept."""
+    return (
+        f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on the "
+        "way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "
+        "position on: change dimensions or motion."
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assemble import open_rows, tolerance_of
-from jaxmbd._analysis._diagnose import failure_text
+from jaxmbd._analysis._diagnose import failure_text, torn_text
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
@@ -22,6 +22,8 @@ from jaxmbd._method import AbstractMethod, Stabilized
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
+
+_TORN = 1e-2  # [m, rad]: a violation at the end that no drift explains
 
 Derivative = Literal["reverse", "forward"] | dfx.AbstractAdjoint
 
@@ -217,5 +219,8 @@ def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
                 "Get a state from jaxmbd.assemble(mechanism, ...)."
             )
     if bool(check.reached):
+        miss = np.asarray(Equations(mechanism).position(check.t, check.q))
+        if np.abs(miss).max(initial=0.0) > _TORN:
+            raise SolveError(torn_text(mechanism, check.t, open_rows(mechanism, miss, (), _TORN)))
         return
     raise SolveError(failure_text(solution, check.t, check.q, check.v))

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Mechanism
@@ -10,13 +10,18 @@ from jaxmbd._types import Scalar
 
 
 class State(eqx.Module):
-    """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`."""
+    """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
+
+    `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
+    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another.
+    """
 
     t: Scalar
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     coordinate_names: tuple[str, ...] = eqx.field(static=True)
     speed_names: tuple[str, ...] = eqx.field(static=True)
+    rank: Int[Array, ""] | None = None
 
     def __getitem__(self, name: str) -> Scalar:
         if name in self.coordinate_names:
@@ -26,6 +31,6 @@ class State(eqx.Module):
         raise unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
 
 
-def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array) -> State:
+def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None) -> State:
     """A state of a mechanism, with its names."""
-    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names)
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank)

@@ -80,6 +80,7 @@ class Mechanism(eqx.Module):
         check_space(self)
         check_references(self)
         check_functions(self)
+        self.constraint_sizes()  # tries each joint's function on shapes
         if not self.floating:
             check_ground(self)
 

@@ -12,26 +12,18 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxmbd._analysis import Solution
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._sensor import Point
-from jaxmbd.plot._arrows import (
-    Arrows,
-    acting,
-    add_key,
-    applied_arrows,
-    applied_forces,
-    arrow_scale,
-    describe,
-    tips,
-)
-from jaxmbd.plot._draw import key_point, with_headroom
-from jaxmbd.plot._picture import Picture, axes_for, limits_of
+from jaxmbd._types import Number
+from jaxmbd.plot import _arrows as arrows
+from jaxmbd.plot._draw import check_no_view, key_point, with_headroom
+from jaxmbd.plot._forces import applied_forces, arrow_scale
+from jaxmbd.plot._frames import PATH_POINTS, as_names, digits_of, frame_times, interpolate, linear, traced_marker
+from jaxmbd.plot._parts import describe
+from jaxmbd.plot._picture import Picture, axes_for, limits_of, longest_side
 from jaxmbd.plot._scene import Place, Scene, poses_of
+from jaxmbd.plot._space_film import SpaceFilm
 from jaxmbd.plot._style import REACTION, TEXT
 
 _TRACE_LAYER = 2.5
-_PATH_POINTS = 400  # at least, so that a path looks smooth however few the frames
 
 
 def animate(
@@ -41,6 +33,8 @@ def animate(
     trace: Sequence[str] = (),
     fps: float | int = 30,
     speed: float | int = 1.0,
+    elev: Number | None = None,
+    azim: Number | None = None,
 ) -> FuncAnimation:
     """Animate a motion.
 
@@ -53,17 +47,24 @@ def animate(
       over a fifth of the picture; a legend gives the scale;
     - `trace`: names of `Point` sensors, or of bodies for their centres of mass, whose paths are drawn;
     - `fps`: frames per second of the film; `speed`: seconds of the motion per second of the film (`0.1` is
-      slow motion).
+      slow motion);
+    - `elev`, `azim`: in space, from where to look [degrees], as in `draw`.
 
     **Returns:** matplotlib's `FuncAnimation`. In a notebook: `IPython.display.HTML(animation.to_jshtml())`.
     To a file: `save_animation`.
 
-    **Raises:** `MechanismError` for names that do not exist, and for a rate that is not positive.
+    **Raises:** `MechanismError` for names that do not exist, for a rate that is not positive, and for a view in the
+    plane.
 
         >>> film = animate(solution, reactions=["O"], trace=["tip"], speed=0.5)
         >>> save_animation(film, "pendulum.gif")
     """
-    film = _Film(solution, _names(reactions), _names(trace), _frame_times(solution, fps, speed))
+    wanted = as_names(reactions), as_names(trace), frame_times(solution, fps, speed)
+    if solution.mechanism.space.dim == 3:
+        film: SpaceFilm | _Film = SpaceFilm(solution, *wanted, (elev, azim))
+    else:
+        check_no_view(elev, azim)
+        film = _Film(solution, *wanted)
     return FuncAnimation(film.figure, film.show, frames=len(film.times), interval=1000 / fps, blit=False)
 
 
@@ -74,20 +75,19 @@ class _Film:
         mechanism = solution.mechanism
         ts, q, v = (np.asarray(x, dtype=float) for x in (solution.ts, solution.q, solution.v))
         scene = Scene(mechanism, interpolate(times, ts, q, v))
-        self.finer = math.ceil(_PATH_POINTS / len(times))
+        self.finer = math.ceil(PATH_POINTS / len(times))
         fine = np.linspace(times[0], times[-1], (len(times) - 1) * self.finer + 1)
         path = poses_of(mechanism, interpolate(fine, ts, q, v))
-        traced = [_traced(mechanism, name) for name in trace]
+        traced = [Place(mechanism, traced_marker(mechanism, name)) for name in trace]
         self.paths = [place.point(path) for place in traced]
-        places = [acting(mechanism, name) for name in reactions]
-        forces = [_linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions]
+        places = [arrows.acting(mechanism, name) for name in reactions]
+        forces = [linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions]
         applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(v))
-        applied = {name: _linear(times, ts, values) for name, values in applied.items()}
+        applied = {name: linear(times, ts, values) for name, values in applied.items()}
         limits = limits_of(scene, self.paths)
-        scale = arrow_scale(forces, limits)
-        extra = [*tips(places, forces, scene, scale), *self.paths]
-        for name, values in applied.items():
-            extra += tips([scene.place(mechanism[name].at)], [values], scene, arrow_scale([values], limits))
+        scale = arrow_scale(forces, longest_side(limits))
+        extra = [*arrows.tips(places, forces, scene, scale), *self.paths]
+        extra += arrows.applied_tips(scene, limits, applied)
         whole = with_headroom(limits_of(scene, extra), scene.size if reactions else 0.0)
         self.axes = axes_for(whole, None)
         self.figure = _figure(self.axes)
@@ -95,13 +95,13 @@ class _Film:
         pairs = zip(self.paths, traced, strict=True)
         self.lines = [_add_path(self.axes, path, scene.colour(place.body)) for path, place in pairs]
         self.picture = Picture(scene, self.axes)
-        self.arrows = applied_arrows(scene, self.axes, limits, applied)
+        self.arrows = arrows.applied_arrows(scene, self.axes, limits, applied)
         if reactions:
-            arrows = Arrows(self.axes, places, forces, scene.motion[0], scale, REACTION)
-            add_key(self.axes, arrows, key_point(whole, scene.size), describe(mechanism, reactions))
-            self.arrows.append(arrows)
+            drawn = arrows.Arrows(self.axes, places, forces, scene.motion[0], scale, REACTION)
+            arrows.add_key(self.axes, drawn, key_point(whole, scene.size), describe(mechanism, reactions))
+            self.arrows.append(drawn)
         self.clock = self.axes.set_title("", loc="left", fontsize=TEXT)
-        self.digits = max(0, -math.floor(math.log10(float(np.diff(times).min())) + 1e-9))
+        self.digits = digits_of(times)
         self.show(0)
 
     def show(self, k: int) -> list[Artist]:
@@ -110,7 +110,7 @@ class _Film:
         for line, path in zip(self.lines, self.paths, strict=True):
             line.set_data(*path[: k * self.finer + 1].T)
         self.clock.set_text(f"$t$ = {self.times[k]:.{self.digits}f} s")
-        quivers = [arrows.move(poses, k) for arrows in self.arrows]
+        quivers = [moving.move(poses, k) for moving in self.arrows]
         return [*self.picture.move(poses), *quivers, *self.lines, self.clock]
 
 
@@ -119,41 +119,6 @@ def _add_path(axes: Axes, path: np.ndarray, colour: str) -> Line2D:
     axes.plot(*path.T, color=colour, linewidth=0.8, alpha=0.35, zorder=_TRACE_LAYER)
     (line,) = axes.plot([], [], color=colour, linewidth=1.5, zorder=_TRACE_LAYER)
     return line
-
-
-def interpolate(times: np.ndarray, ts: np.ndarray, values: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Cubic Hermite interpolation of `values (times, n)` with their `rates` at other times."""
-    k = np.clip(np.searchsorted(ts, times, side="right") - 1, 0, len(ts) - 2)
-    step = (ts[k + 1] - ts[k])[:, None]
-    s = (times - ts[k])[:, None] / step
-    start, stop = values[k], values[k + 1]
-    out, into = step * rates[k], step * rates[k + 1]
-    smooth = s * s * (3 - 2 * s)
-    return start + smooth * (stop - start) + s * (1 - s) ** 2 * out - s * s * (1 - s) * into
-
-
-def _linear(times: np.ndarray, ts: np.ndarray, values: np.ndarray) -> np.ndarray:
-    return np.stack([np.interp(times, ts, column) for column in values.T], axis=1)
-
-
-def _frame_times(solution: Solution, fps: float | int, speed: float | int) -> np.ndarray:
-    for name, value in (("fps", fps), ("speed", speed)):
-        if not value > 0:
-            raise MechanismError(f"{name} must be positive, got {value!r}.")
-    start, stop = float(solution.ts[0]), float(solution.ts[-1])
-    return np.linspace(start, stop, max(round((stop - start) * fps / speed), 1) + 1)
-
-
-def _names(names: Sequence[str] | str) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
-
-
-def _traced(mechanism: Mechanism, name: str) -> Place:
-    markers = {body.name: body.at() for body in mechanism.bodies}
-    markers |= {sensor.name: sensor.at for sensor in mechanism.sensors if isinstance(sensor, Point)}
-    if name not in markers:
-        raise unknown("point sensor or body", name, markers)
-    return Place(mechanism, markers[name])
 
 
 def _figure(axes: Axes) -> Figure:

@@ -1,28 +1,20 @@
 """Arrows for forces, all to one scale in a picture: the largest has a fixed share of it."""
 
-import math
 from collections.abc import Mapping, Sequence
 
-import jax
 import numpy as np
-from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.quiver import Quiver, QuiverKey
 
-from jaxmbd._body import GROUND
-from jaxmbd._errors import unknown
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Drive, Mechanism
-from jaxmbd.planar import Force
-from jaxmbd.plot._picture import Limits
+from jaxmbd._mechanism import Mechanism
+from jaxmbd.plot._forces import SHARE as SHARE
+from jaxmbd.plot._forces import Forces, arrow_scale, round_below
+from jaxmbd.plot._parts import acting_marker
+from jaxmbd.plot._picture import Limits, longest_side
 from jaxmbd.plot._scene import Place, Poses, Scene
 from jaxmbd.plot._style import APPLIED, SMALL
 
-SHARE = 0.2  # the longest arrow, as a share of the longer side of the mechanism's picture
 ARROW_LAYER = 8
-_LONG = 60  # characters of a legend on one line
-
-Forces = Float[np.ndarray, "times 2"]
 
 
 class Arrows:
@@ -65,13 +57,6 @@ class Arrows:
         return np.stack([place.point(poses) for place in self.places])
 
 
-def arrow_scale(forces: Sequence[Forces], limits: Limits) -> float:
-    """Newtons per metre of the picture, such that the largest force takes `SHARE` of the longer side."""
-    largest = max((float(np.linalg.norm(f, axis=-1).max()) for f in forces), default=0.0)
-    side = max(high - low for low, high in limits)
-    return (largest if largest > 0 else 1.0) / (SHARE * side)
-
-
 def add_key(axes: Axes, arrows: Arrows, at: tuple[float, float], label: str) -> QuiverKey:
     """The legend of the scale: an arrow of a round number of newtons, to the right from a point [m]."""
     value = round_below(float(np.linalg.norm(arrows.forces, axis=-1).max()))
@@ -83,46 +68,9 @@ def add_key(axes: Axes, arrows: Arrows, at: tuple[float, float], label: str) -> 
     )
 
 
-def round_below(value: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above the value; 1 for none."""
-    if not value > 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(value))
-    return max(step * power for step in (1.0, 2.0, 5.0) if step * power <= value)
-
-
 def acting(mechanism: Mechanism, name: str) -> Place:
     """The place where a joint or driver acts on its second body, on which reactions are counted."""
-    parts = {part.name: part for part in mechanism.constraints() if isinstance(part, AbstractJoint | Drive)}
-    if name not in parts:
-        raise unknown("joint or driver", name, parts)
-    markers = parts[name].markers
-    return Place(mechanism, markers[min(1, len(markers) - 1)])
-
-
-def describe(mechanism: Mechanism, names: Sequence[str]) -> str:
-    """`"reaction of A on rod, of B on slider"`."""
-    bodies = (*(body.name for body in mechanism.bodies), GROUND)
-    text = "reaction " + ", ".join(f"of {name} on {bodies[acting(mechanism, name).body]}" for name in names)
-    return text if len(text) <= _LONG else "reactions of " + ", ".join(names)
-
-
-def applied_forces(
-    mechanism: Mechanism, ts: Float[Array, " times"], q: Float[Array, "times nq"], v: Float[Array, "times nv"]
-) -> Mapping[str, Forces]:
-    """The forces `(times, 2)` [N], world axes, of the `Force` parts of a mechanism over a motion."""
-
-    def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        frames, rates = jax.jvp(lambda q: mechanism.frames(force.markers, q), (q,), (v,))
-        return force.wrenches(t, frames, rates)[0, :2]
-
-    found = {}
-    for force in mechanism.forces:
-        if isinstance(force, Force):
-            values = np.asarray(jax.vmap(lambda *at, force=force: one(force, *at))(ts, q, v))
-            if np.any(values):
-                found[force.name] = values
-    return found
+    return Place(mechanism, acting_marker(mechanism, name))
 
 
 def applied_arrows(scene: Scene, axes: Axes, limits: Limits, forces: Mapping[str, Forces]) -> list[Arrows]:
@@ -130,8 +78,17 @@ def applied_arrows(scene: Scene, axes: Axes, limits: Limits, forces: Mapping[str
     found = []
     for name, values in forces.items():
         place = scene.place(scene.mechanism[name].at)
-        scale = arrow_scale([values], limits)
+        scale = arrow_scale([values], longest_side(limits))
         found.append(Arrows(axes, [place], [values], scene.motion[0], scale, APPLIED))
+    return found
+
+
+def applied_tips(scene: Scene, limits: Limits, forces: Mapping[str, Forces]) -> list[np.ndarray]:
+    """The points that the arrow heads of applied forces reach over the motion."""
+    found = []
+    for name, values in forces.items():
+        scale = arrow_scale([values], longest_side(limits))
+        found += tips([scene.place(scene.mechanism[name].at)], [values], scene, scale)
     return found
 
 

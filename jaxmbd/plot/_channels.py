@@ -143,7 +143,7 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
 
 
 def _label(name: str, k: int, count: int) -> str:
-    """The name of one component: `P.x`, `P.y` of a point, numbers of anything longer."""
+    """The name of one component: `P.x`, `P.y`, `P.z` of a point, numbers of anything longer."""
     if count == 1:
         return name
-    return f"{name}.{'xy'[k]}" if count == 2 else f"{name}[{k}]"
+    return f"{name}.{'xyz'[k]}" if count <= 3 else f"{name}[{k}]"

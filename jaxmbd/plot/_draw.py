@@ -12,18 +12,12 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number
 from jaxmbd.planar import Translational
-from jaxmbd.plot._arrows import (
-    Arrows,
-    acting,
-    add_key,
-    applied_arrows,
-    applied_forces,
-    arrow_scale,
-    describe,
-    tips,
-)
-from jaxmbd.plot._picture import Limits, Picture, axes_for, limits_of
+from jaxmbd.plot import _arrows as arrows
+from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force
+from jaxmbd.plot._parts import describe
+from jaxmbd.plot._picture import Limits, Picture, axes_for, limits_of, longest_side
 from jaxmbd.plot._scene import Scene
+from jaxmbd.plot._space_draw import draw_space
 from jaxmbd.plot._strokes import PIN_LAYER
 from jaxmbd.plot._style import REACTION, SMALL
 
@@ -38,45 +32,66 @@ def draw(
     t: Number = 0.0,
     reactions: Mapping[str, Any] | None = None,
     labels: bool = False,
+    elev: Number | None = None,
+    azim: Number | None = None,
 ) -> Axes:
     """Draw a mechanism at a position.
 
-    A body is the convex hull of its centre of mass and its markers: a bar where they lie on a line, a polygon
-    otherwise. Joints, springs and the ground have the symbols of textbooks. Gravity is not drawn.
+    In the plane, a body is the convex hull of its centre of mass and its markers: a bar where they lie on a line, a
+    polygon otherwise. Joints, springs and the ground have the symbols of textbooks. Gravity is not drawn.
+
+    In space, a bar is round and the hull translucent. A body that hangs on its centre of mass alone, or on one other
+    marker, is drawn as the ball, cylinder or box that has its mass and inertia, in size as far as there is room.
+    Hinges and slides lie along the markers' z axes. The view is parallel, z upwards, lengths to one scale.
 
     **Arguments:**
 
     - `q`: the coordinates `(nq,)`, of a state or a solution: `state.q`, `solution.q[-1]`;
-    - `axes`: where to draw; a new figure unless given;
+    - `axes`: where to draw, in space 3-D axes; a new figure unless given;
     - `t`: the time `[s]` at which applied forces that depend on it are evaluated, bodies at rest;
-    - `reactions`: forces `(fx, fy)` `[N]`, world axes, by the name of the joint: arrows on the joint's second
-      body. `{"O": solution.reaction("O").force[-1]}`;
-    - `labels`: write the names of bodies and joints.
+    - `reactions`: forces `(fx, fy)` or `(fx, fy, fz)` `[N]`, world axes, by the name of the joint: arrows on the
+      joint's second body. `{"O": solution.reaction("O").force[-1]}`;
+    - `labels`: write the names of bodies and joints;
+    - `elev`, `azim`: in space, from where to look: degrees above the xy plane, and about z from the x axis.
 
-    **Returns:** the axes, with equal scales in x and y.
+    **Returns:** the axes, with equal scales along all of them.
 
-    **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist.
+    **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist; for axes without a
+    third dimension in space, or a view in the plane.
 
         >>> axes = draw(mechanism, state.q, labels=True)
     """
+    if mechanism.space.dim == 3:
+        return draw_space(mechanism, q, axes, t, reactions or {}, labels, (elev, azim))
+    check_no_view(elev, azim)
+    return _draw_planar(mechanism, q, axes, t, reactions or {}, labels)
+
+
+def check_no_view(elev: Number | None, azim: Number | None) -> None:
+    """Raise for a view that was given for a mechanism in the plane."""
+    if elev is not None or azim is not None:
+        raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
+
+
+def _draw_planar(
+    mechanism: Mechanism, q: Any, axes: Axes | None, t: Number, reactions: Mapping[str, Any], labels: bool
+) -> Axes:
     qs = np.asarray(q, dtype=float)[None]
     scene = Scene(mechanism, qs)
     limits = limits_of(scene)
     times = jnp.asarray(t, dtype=float)[None]
-    applied = applied_forces(mechanism, times, jnp.asarray(qs), jnp.zeros_like(jnp.asarray(qs)))
-    places = [acting(mechanism, name) for name in (reactions or {})]
-    forces = [_force(name, force)[None] for name, force in (reactions or {}).items()]
-    scale = arrow_scale(forces, limits)
-    extra = tips(places, forces, scene, scale)
-    for name, values in applied.items():
-        extra += tips([scene.place(mechanism[name].at)], [values], scene, arrow_scale([values], limits))
+    applied = applied_forces(mechanism, times, jnp.asarray(qs), jnp.zeros((1, mechanism.nv)))
+    places = [arrows.acting(mechanism, name) for name in reactions]
+    forces = [checked_force(mechanism, name, force)[None] for name, force in reactions.items()]
+    scale = arrow_scale(forces, longest_side(limits))
+    extra = [*arrows.tips(places, forces, scene, scale), *arrows.applied_tips(scene, limits, applied)]
     whole = with_headroom(limits_of(scene, extra), scene.size if reactions else 0.0)
     axes = axes_for(whole, axes)
     Picture(scene, axes)
-    applied_arrows(scene, axes, limits, applied)
+    arrows.applied_arrows(scene, axes, limits, applied)
     if reactions:
-        arrows = Arrows(axes, places, forces, scene.motion[0], scale, REACTION)
-        add_key(axes, arrows, key_point(whole, scene.size), describe(mechanism, list(reactions)))
+        drawn = arrows.Arrows(axes, places, forces, scene.motion[0], scale, REACTION)
+        arrows.add_key(axes, drawn, key_point(whole, scene.size), describe(mechanism, list(reactions)))
     if labels:
         _write_labels(scene, axes)
     return axes
@@ -94,13 +109,6 @@ def key_point(limits: Limits, size: float) -> tuple[float, float]:
     return left + size, top - 0.5 * _HEADROOM * size
 
 
-def _force(name: str, value: Any) -> np.ndarray:
-    found = np.asarray(value, dtype=float)
-    if found.shape != (2,):
-        raise MechanismError(f"Reaction of {name!r}: expected a force (fx, fy) [N], got shape {found.shape}.")
-    return found
-
-
 def _write_labels(scene: Scene, axes: Axes) -> None:
     """Names of bodies beside their middles, in their colours; names of joints beside their markers."""
     poses, mechanism = scene.motion[0], scene.mechanism
@@ -114,7 +122,7 @@ def _write_labels(scene: Scene, axes: Axes) -> None:
     seen: dict[tuple[float, ...], list[str]] = {}
     for joint in mechanism.joints:
         if getattr(joint, "markers", ()):
-            point = acting(mechanism, joint.name).point(poses)
+            point = arrows.acting(mechanism, joint.name).point(poses)
             seen.setdefault(tuple(np.round(point / scene.size, 3)), []).append(joint.name)
     for key, names in seen.items():
         x, y = np.array(key) * scene.size + 0.7 * scene.size

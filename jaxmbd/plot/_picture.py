@@ -76,6 +76,11 @@ def limits_of(scene: Scene, extra: Sequence[np.ndarray] = ()) -> Limits:
     return (float(low[0]), float(high[0])), (float(low[1]), float(high[1]))
 
 
+def longest_side(limits: Limits) -> float:
+    """The longer side of a picture [m]."""
+    return max(high - low for low, high in limits)
+
+
 def axes_for(limits: Limits, axes: Axes | None) -> Axes:
     """The given axes, or those of a new figure in the picture's shape, with equal scales and the limits."""
     (left, right), (bottom, top) = limits

@@ -1,34 +1,23 @@
 """A mechanism at one or many positions, in NumPy: what the pictures need of it, with nothing compiled."""
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from jaxmbd._body import GROUND
-from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._sensor import Point
-from jaxmbd.planar import Gear, Marker, Torque
+from jaxmbd.plot._parts import body_colour, body_index, checked, drawn_parts, look_same, markers_of, symbol_size
 from jaxmbd.plot._shapes import Points, hull, turned
-from jaxmbd.plot._style import BODIES, INK
 
 Poses = Float[np.ndarray, "bodies_and_ground 3"]
 Motion = Float[np.ndarray, "times bodies_and_ground 3"]
-
-_SHARE_OF_PICTURE = 0.021  # a symbol's size
-_SHARE_OF_BODY = 0.11  # the same where bodies are small: by eye, on a chain of ten four-bars
-_SMALLEST = 0.5  # of the share of the picture
-_SAME = 1e-6  # of the symbol's size: points that coincide
 
 
 class Place:
     """A marker in NumPy; `body` is -1 for the ground, the last row of the poses."""
 
-    def __init__(self, mechanism: Mechanism, marker: Marker) -> None:
-        names = [body.name for body in mechanism.bodies]
-        self.body = -1 if marker.body == GROUND else names.index(marker.body)
+    def __init__(self, mechanism: Mechanism, marker: Any) -> None:
+        self.body = body_index(mechanism, marker)
         self.offset = np.asarray(marker.position, dtype=float)
         self.angle = float(marker.angle)
 
@@ -55,17 +44,17 @@ class Scene:
         self.corners = [_corners(self, i) for i in range(len(mechanism.bodies))]
         self.size = _symbol_size(self)
 
-    def place(self, marker: Marker) -> Place:
+    def place(self, marker: Any) -> Place:
         """A marker in NumPy."""
         return Place(self.mechanism, marker)
 
     def colour(self, body: int) -> str:
         """The colour of a body; the ground is drawn in ink."""
-        return INK if body < 0 else BODIES[body % len(BODIES)]
+        return body_colour(body)
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
         """Whether two points look like one."""
-        return bool(np.linalg.norm(a - b) <= _SAME * self.size)
+        return look_same(a, b, self.size)
 
     def travel(self, a: Place, b: Place) -> tuple[float, float]:
         """How far `b` goes along the x axis of `a` over the motion [m]."""
@@ -76,35 +65,9 @@ class Scene:
 
 def poses_of(mechanism: Mechanism, qs: Any) -> Motion:
     """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
-    qs = np.asarray(qs, dtype=float)
-    if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
-        names = ", ".join(mechanism.coordinate_names)
-        raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")
-    if not np.isfinite(qs).all():
-        raise MechanismError("q holds values that are not finite; there is nothing to draw.")
+    qs = checked(mechanism, qs)
     poses = qs.reshape(len(qs), len(mechanism.bodies), 3)
     return np.concatenate([poses, np.zeros((len(qs), 1, 3))], axis=1)
-
-
-def markers_of(part: Any) -> tuple[Marker, ...]:
-    """The markers where a joint, force or sensor is seen; none for parts that act on no marker.
-
-    A gear's carrier and the reaction of a torque have only an angle: where their markers lie says nothing.
-    """
-    if isinstance(part, Gear):
-        return (part.a, part.b)
-    if isinstance(part, Torque):
-        return (part.on,)
-    if isinstance(getattr(part, "at", None), Marker):
-        return (part.at,)
-    return tuple(getattr(part, "markers", ()))
-
-
-def drawn_parts(mechanism: Mechanism) -> Iterable[Any]:
-    """The parts whose markers give a body its outline."""
-    yield from mechanism.joints
-    yield from mechanism.forces
-    yield from (sensor for sensor in mechanism.sensors if isinstance(sensor, Point))
 
 
 def _corners(scene: Scene, body: int) -> Points:
@@ -122,10 +85,7 @@ def _symbol_size(scene: Scene) -> float:
     everything = np.concatenate([*points, *ground])
     extent = float(np.ptp(everything, axis=0).max())
     lengths = [float(np.linalg.norm(np.ptp(c, axis=0))) for c in scene.corners if len(c) > 1]
-    size = _SHARE_OF_PICTURE * (extent if extent > 0 else 1.0)
-    if not lengths:
-        return size
-    return max(min(size, _SHARE_OF_BODY * float(np.median(lengths))), _SMALLEST * size)
+    return symbol_size(extent, lengths)
 
 
 def _world(motion: Motion, body: int, corners: Points) -> Points:

@@ -14,7 +14,8 @@ from jaxmbd._force import SpringDamper
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._sensor import Point
 from jaxmbd.planar import PinInSlot, Revolute, Rod, Weld
-from jaxmbd.plot._scene import Place, Poses, Scene, markers_of
+from jaxmbd.plot._parts import markers_of
+from jaxmbd.plot._scene import Place, Poses, Scene
 from jaxmbd.plot._shapes import Points, arc, hatched, support, turned
 from jaxmbd.plot._style import GREY, INK
 

@@ -1,7 +1,7 @@
 """Colours and sizes that all pictures share: the palette of Okabe and Ito, safe for colour-blind readers.
 
-M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is left out, too
-pale for lines on white.
+M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is too pale for lines
+on white.
 """
 
 from typing import Any
@@ -16,6 +16,7 @@ GREY = "#808080"
 PALE = "#d9d9d9"
 REACTION = "#D55E00"  # vermillion, kept for the forces of joints
 APPLIED = "#000000"
+DRIVEN = "#F0E442"  # the yellow of the palette: too pale for lines, good for surfaces
 BODIES = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D46")
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 

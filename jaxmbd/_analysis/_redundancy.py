@@ -1,0 +1,116 @@
+"""Which constraints repeat one another: the rank of `C`, and the dependences between its rows by the joints' names."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis._state import State
+from jaxmbd._equations import Equations
+from jaxmbd._mechanism import Mechanism
+
+RANK = 1e-10  # singular values of C below this share of the largest count as zero
+_TAKES_PART = 1e-6  # of the largest number in a dependence
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A row that others already enforce: the `row`-th (from 0) of `joint`, by rows of the joints `of`."""
+
+    joint: str
+    row: int
+    of: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Redundancy:
+    """The rank of the constraint rows at a position, `repr` as a sentence.
+
+    `rows`, `rank` and `tolerance` (the share of the largest singular value below which one counts as zero);
+    `degrees_of_freedom`, those of speeds; `repeats`, one for each redundant row, the last of each dependence.
+    """
+
+    rows: int
+    rank: int
+    tolerance: float
+    degrees_of_freedom: int
+    repeats: tuple[Repeat, ...]
+
+    @property
+    def joints(self) -> tuple[str, ...]:
+        """The joints and drivers that take part in a dependence, in the mechanism's order of rows."""
+        return tuple(dict.fromkeys(name for repeat in self.repeats for name in (*repeat.of, repeat.joint)))
+
+    def __str__(self) -> str:
+        freedom = f"{self.degrees_of_freedom} degree{'s' * (self.degrees_of_freedom != 1)} of freedom"
+        if not self.repeats:
+            return f"{self.rows} constraint rows of rank {self.rank}, none redundant; {freedom}."
+        each = "; ".join(_sentence(repeat) for repeat in self.repeats[:4])
+        more = f"; and {len(self.repeats) - 4} more" if len(self.repeats) > 4 else ""
+        return (
+            f"{self.rows} constraint rows of rank {self.rank}, {self.rows - self.rank} redundant "
+            f"(tolerance {self.tolerance:g}); {freedom}. {each}{more}. The motion does not depend on it; of the "
+            "multipliers and reactions, which are not unique, those of least norm are given."
+        )
+
+
+def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
+    """Find constraints that repeat one another at a state.
+
+    `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a dependence between
+    rows; they are reduced so that each names one redundant row and the rows it repeats.
+
+        >>> print(redundancy(mechanism, state))
+        30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
+    """
+    return redundancy_at(mechanism, state.t, state.q)
+
+
+def redundancy_at(mechanism: Mechanism, t: Array, q: Array, tolerance: float = RANK) -> Redundancy:
+    """The same at a time and coordinates, with a tolerance."""
+    C = jacobian(mechanism, t, q)
+    left, values, _ = np.linalg.svd(C)
+    rank = int(np.sum(values > tolerance * max(values.max(initial=0.0), 1e-300)))
+    sizes = mechanism.constraint_sizes()
+    labels = [(p.name, i) for p, n in zip(mechanism.constraints(), sizes, strict=True) for i in range(n)]
+    repeats = []
+    for vector in _reduced(left[:, rank:].T):
+        part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
+        names = tuple(dict.fromkeys(labels[k][0] for k in part[:-1]))
+        repeats.append(Repeat(*labels[part[-1]], names))
+    return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats))
+
+
+def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
+    """`C` in NumPy."""
+    return np.asarray(Equations(mechanism).jacobian(jnp.asarray(t), jnp.asarray(q)))
+
+
+def _reduced(vectors: np.ndarray) -> list[np.ndarray]:
+    """A basis of the same space, each vector the only one with a number in its last column (the first row comes
+    first)."""
+    vectors, done = vectors.copy(), 0
+    for column in reversed(range(vectors.shape[1] if len(vectors) else 0)):
+        if done == len(vectors):
+            break
+        pivot = done + int(np.argmax(np.abs(vectors[done:, column])))
+        if abs(vectors[pivot, column]) < _TAKES_PART:
+            vectors[done:, column] = 0.0
+            continue
+        vectors[[done, pivot]] = vectors[[pivot, done]]
+        vectors[done] /= vectors[done, column]
+        for other in range(len(vectors)):
+            if other != done:
+                vectors[other] -= vectors[other, column] * vectors[done]
+        done += 1
+    return list(vectors[::-1])
+
+
+def _sentence(repeat: Repeat) -> str:
+    if not repeat.of:
+        return f"row {repeat.row + 1} of {repeat.joint!r} constrains nothing"
+    if repeat.of == (repeat.joint,):
+        return f"row {repeat.row + 1} of {repeat.joint!r} repeats its other rows"
+    others = ", ".join(repr(name) for name in repeat.of if name != repeat.joint)
+    return f"row {repeat.row + 1} of {repeat.joint!r} repeats what {others} already enforce"

@@ -1,0 +1,174 @@
+"""A mechanism in space at one or many positions, in NumPy: what the pictures need of it, with nothing compiled."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from jaxmbd._errors import MechanismError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd.plot._parts import body_colour, body_index, checked, drawn_parts, look_same, markers_of, symbol_size
+from jaxmbd.plot._space_solids import EquivalentSolid, Points, equivalent_solid, spread
+from jaxmbd.spatial import RollingDisc
+
+_FLAT = 0.3  # sizes of symbols by which markers may be off a line or a plane that they are drawn on
+_FREE = 0.35  # the largest half-extent of a body's equivalent solid, as a share of the mechanism's extent
+_ALONE = 0.45  # the same, as a share of the distance to the farthest marker
+_BULKY = 1.0  # half-extent across a bar, in sizes of symbols, from which an equivalent solid is seen beside it
+_DISC = 0.5  # half-extent along a bar, as a share of that across, below which it is a disc
+
+
+class Poses(NamedTuple):
+    """Positions `(..., n, 3)` [m] and rotation matrices `(..., n, 3, 3)` of all bodies and, last, of the ground."""
+
+    position: np.ndarray
+    rotation: np.ndarray
+
+    def at(self, k: int) -> "Poses":
+        """The poses at one time of a motion."""
+        return Poses(self.position[k], self.rotation[k])
+
+
+class SpacePlace:
+    """A marker in NumPy; `body` is -1 for the ground, the last of the poses."""
+
+    def __init__(self, mechanism: Mechanism, marker: Any) -> None:
+        self.body = body_index(mechanism, marker)
+        self.offset = np.asarray(marker.position, dtype=float)
+        self.rotation = matrices(np.asarray(marker.rotation, dtype=float))
+
+    def point(self, poses: Poses) -> np.ndarray:
+        """The marker's position in the world [m]; poses may have a time axis in front."""
+        return poses.position[..., self.body, :] + poses.rotation[..., self.body, :, :] @ self.offset
+
+    def axes(self, poses: Poses) -> np.ndarray:
+        """The marker's axes in the world, as columns."""
+        return poses.rotation[..., self.body, :, :] @ self.rotation
+
+    def put(self, points: np.ndarray, poses: Poses) -> np.ndarray:
+        """Points `(..., 3)` given in the marker's frame, in the world."""
+        return points @ self.axes(poses).T + self.point(poses)
+
+
+class SpaceScene:
+    """A mechanism over a motion `(times, nq)`: outlines of its bodies and the size of its symbols [m].
+
+    `corners`: a body's centre of mass and markers, in its own frame; `flat`: whether they span a point (0), a line
+    (1), a plane (2) or more (3); `solids`: the half-extents of the equivalent solid of bodies that are drawn as such.
+    """
+
+    def __init__(self, mechanism: Mechanism, qs: Any) -> None:
+        self.mechanism = mechanism
+        self.motion = poses_of(mechanism, qs)
+        self.corners = [_corners(mechanism, i) for i in range(len(mechanism.bodies))]
+        self.ground = self._ground_points()
+        rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
+        self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
+        solids = [equivalent_solid(float(body.mass), np.asarray(body.inertia)) for body in mechanism.bodies]
+        halves = [self.discs.get(i, float(solid.halves.max())) for i, solid in enumerate(solids)]
+        self.extent = self._extent([0.0] * len(halves))
+        self.size = symbol_size(self.extent, [])
+        lonely = len(halves) == 1 and len(self.ground) == 0
+        rooms = [
+            np.inf if lonely and len(self.corners[i]) == 1 else self._room(i, solid) for i, solid in enumerate(solids)
+        ]
+        self.solids = [solid.limited(room) for solid, room in zip(solids, rooms, strict=True)]
+        reach = [min(half, room) for half, room in zip(halves, rooms, strict=True)]
+        self.extent = self._extent([self.discs.get(i, r) for i, r in enumerate(reach)])
+        lengths = [float(np.linalg.norm(np.ptp(c, axis=0))) for c in self.corners if len(c) > 1]
+        self.size = symbol_size(self.extent, lengths)
+        self.flat = [spread(corners, _FLAT * self.size) for corners in self.corners]
+
+    def place(self, marker: Any) -> SpacePlace:
+        """A marker in NumPy."""
+        return SpacePlace(self.mechanism, marker)
+
+    def centre(self, body: int) -> SpacePlace:
+        """The frame of a body at its centre of mass."""
+        return self.place(self.mechanism.bodies[body].at())
+
+    def colour(self, body: int) -> str:
+        """The colour of a body; the ground is drawn in ink."""
+        return body_colour(body)
+
+    def same(self, a: np.ndarray, b: np.ndarray) -> bool:
+        """Whether two points look like one."""
+        return look_same(a, b, self.size)
+
+    def travel(self, a: SpacePlace, b: SpacePlace) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest coordinates of `b` in the axes of `a` over the motion [m]."""
+        away = b.point(self.motion) - a.point(self.motion)
+        along = np.einsum("tij,ti->tj", a.axes(self.motion), away)
+        return along.min(axis=0), along.max(axis=0)
+
+    def _extent(self, reach: list[float]) -> float:
+        """The longest side of a box about all bodies and markers over the motion [m]."""
+        found = []
+        for i, corners in enumerate(self.corners):
+            points = np.einsum("tij,kj->tki", self.motion.rotation[:, i], corners) + self.motion.position[:, None, i]
+            found += [points.reshape(-1, 3) - reach[i], points.reshape(-1, 3) + reach[i]]
+        return float(np.ptp(np.concatenate([*found, self.ground]), axis=0).max())
+
+    def _ground_points(self) -> np.ndarray:
+        markers = [marker for part in drawn_parts(self.mechanism) for marker in markers_of(part)]
+        return np.array([p.offset for p in map(self.place, markers) if p.body < 0]).reshape(-1, 3)
+
+    def _room(self, body: int, solid: EquivalentSolid) -> float:
+        """The largest half-extent [m] that a body's equivalent solid may have in the picture; zero for none.
+
+        It is drawn for a body on its centre alone or on one side of it, and for a disc on its axle.
+        """
+        corners = self.corners[body]
+        if body in self.discs:
+            return 0.0
+        if len(corners) == 1:
+            return _FREE * self.extent
+        arms = corners[np.linalg.norm(corners, axis=1) > _FLAT * self.size]
+        if spread(corners, _FLAT * self.size) != 1:
+            return 0.0
+        along, least, most = solid.reach(arms[0])
+        one_sided = bool(np.all(arms @ arms[0] > 0))
+        seen = most > _BULKY * self.size and (one_sided or along < _DISC * least)
+        return _ALONE * float(np.linalg.norm(arms, axis=1).max()) if seen else 0.0
+
+
+def poses_of(mechanism: Mechanism, qs: Any) -> Poses:
+    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
+    qs = checked(mechanism, qs)
+    found = qs[:, : 7 * len(mechanism.bodies)].reshape(len(qs), -1, 7)
+    if not np.any(found[..., 3:], axis=-1).all():
+        raise MechanismError("q holds Euler parameters that are all zero; (1, 0, 0, 0) is no rotation.")
+    rest = np.broadcast_to(np.array(mechanism.space.rest), (len(qs), 1, 7))
+    found = np.concatenate([found, rest], axis=1)
+    return Poses(found[..., :3], matrices(found[..., 3:]))
+
+
+def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
+    """`q̇ = N(q) v` of a motion: `(times, nq)`, zeros for carried angles, which no picture shows."""
+    count = len(mechanism.bodies)
+    e = qs[:, : 7 * count].reshape(len(qs), count, 7)[..., 3:]
+    twists = vs.reshape(len(vs), count, 6)
+    omega = twists[..., 3:]
+    scalar = -np.sum(e[..., 1:] * omega, axis=-1, keepdims=True)
+    vector = e[..., :1] * omega + np.cross(e[..., 1:], omega)
+    rates = np.concatenate([twists[..., :3], 0.5 * scalar, 0.5 * vector], axis=-1)
+    return np.concatenate([rates.reshape(len(qs), -1), np.zeros((len(qs), len(mechanism.turns)))], axis=1)
+
+
+def matrices(e: np.ndarray) -> Float[np.ndarray, "*batch 3 3"]:
+    """Rotation matrices of quaternions `(..., 4)`, scalar first, of any norm."""
+    s, x, y, z = np.moveaxis(e / np.linalg.norm(e, axis=-1, keepdims=True), -1, 0)
+    rows = [
+        [1 - 2 * (y * y + z * z), 2 * (x * y - s * z), 2 * (x * z + s * y)],
+        [2 * (x * y + s * z), 1 - 2 * (x * x + z * z), 2 * (y * z - s * x)],
+        [2 * (x * z - s * y), 2 * (y * z + s * x), 1 - 2 * (x * x + y * y)],
+    ]
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def _corners(mechanism: Mechanism, body: int) -> Points:
+    """A body's centre of mass and the markers that are seen on it, in its own frame, each once."""
+    markers = [marker for part in drawn_parts(mechanism) for marker in markers_of(part)]
+    places = [SpacePlace(mechanism, marker) for marker in markers]
+    offsets = [place.offset for place in places if place.body == body]
+    return np.unique(np.round(np.array([(0.0, 0.0, 0.0), *offsets]), 12) + 0.0, axis=0)
