@@ -33,7 +33,7 @@ def cross(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, "..."]:
 
 def skew(v: Float[Array, "3"]) -> Float[Array, "3 3"]:
     """The matrix of `v × r`."""
-    return jnp.sum(_LEVI_CIVITA.astype(v.dtype) * v, axis=-1)
+    return jnp.sum(_LEVI_CIVITA.astype(v.dtype) * v[None, None, :], axis=-1)
 
 
 def smooth_sign(x: Scalar, width: Scalar) -> Scalar:

@@ -43,3 +43,5 @@ from jaxmbd._sensor import Point as Point
 from jaxmbd._sensor import PointAcceleration as PointAcceleration
 from jaxmbd._sensor import PointVelocity as PointVelocity
 from jaxmbd._space import Frame as Frame
+
+RodCut = Rod

@@ -218,7 +218,12 @@ def _check_rotation(value: np.ndarray) -> None:
 
 def _floats(function: str, **given: tuple[Any, tuple[int, ...]]) -> list[Array]:
     """The arguments, each given with its shape, as arrays of the common float type of those that are arrays."""
-    types = [leaf for value, _ in given.values() for leaf in _leaves(value) if isinstance(leaf, Array | np.ndarray | np.generic)]
+    types = [
+        leaf
+        for value, _ in given.values()
+        for leaf in _leaves(value)
+        if isinstance(leaf, Array | np.ndarray | np.generic)
+    ]
     dtype = jnp.result_type(0.0, *types)
     arrays = []
     for name, (value, shape) in given.items():

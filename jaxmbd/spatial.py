@@ -61,3 +61,7 @@ from jaxmbd._solid import point as point
 from jaxmbd._solid import rod as rod
 from jaxmbd._solid import sphere as sphere
 from jaxmbd._solid import tube as tube
+from jaxmbd._space import SpatialFrame as SpatialFrame
+from jaxmbd._space import SpatialRate as SpatialRate
+
+Frame, Rate, RodCut = SpatialFrame, SpatialRate, Rod

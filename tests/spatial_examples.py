@@ -113,7 +113,7 @@ def _rotation(turn: Turn) -> Array:
 
 
 _DOOR = sp.JointSpringDamper("spring", "joint.angle", stiffness=200.0, damping=10.0)
-_MOTOR = sp.Driver("actuator", "joint.displacement", 1.0, of="speed")
+_MOTOR = sp.Driver("actuator", "joint.displacement", lambda t: 1.0 * t)
 ADAMS: dict[str, Callable[[], sp.Mechanism]] = {
     "revolute_1": lambda: _hung(sp.Revolute, turn=("x", -90)),
     "revolute_2": lambda: _hung(sp.Revolute, AWAY, ("x", -45)),

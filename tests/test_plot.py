@@ -23,8 +23,8 @@ from PIL import Image
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
-from jaxmbd.plot import _arrows, _save, _scene, _shapes, _style, _symbols
-from jaxmbd.plot._animate import interpolate
+from jaxmbd.plot import _forces, _save, _scene, _shapes, _style, _symbols
+from jaxmbd.plot._frames import interpolate
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
@@ -176,7 +176,7 @@ def test_draw_shows_reactions_to_a_scale() -> None:
     np.testing.assert_array_equal([quiver.U[0], quiver.V[0]], force)
     np.testing.assert_allclose(quiver.get_offsets(), [[0.0, 0.0]], atol=ON_A_PIXEL)
     bare = _picture_side(plot.draw(_without_wind(), np.array([0.5, 0.0, 0.0])))
-    assert 5.0 / quiver.scale == pytest.approx(_arrows.SHARE * bare)
+    assert 5.0 / quiver.scale == pytest.approx(_forces.SHARE * bare)
     (key,) = artists(axes, QuiverKey)
     assert key.label == "5 N   reaction of O on rod"
     assert key.U == 5.0
@@ -195,7 +195,7 @@ def _picture_side(axes: Axes) -> float:
     ("value", "key"), [(0.0, 1.0), (0.99, 0.5), (1.0, 1.0), (4.9, 2.0), (730.0, 500.0), (2e-4, 2e-4)]
 )
 def test_the_key_of_the_scale_is_a_round_number_below(value: float, key: float) -> None:
-    assert _arrows.round_below(value) == pytest.approx(key)
+    assert _forces.round_below(value) == pytest.approx(key)
 
 
 def test_draw_refuses_what_does_not_fit() -> None:

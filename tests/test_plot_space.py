@@ -151,6 +151,18 @@ def test_names_and_numbers_stay_inside_the_figure() -> None:
             assert np.all(box.max < figure.bbox.max)
 
 
+def test_a_notebook_cuts_no_empty_rest_out(tmp_path: Path) -> None:
+    """The square axes are larger than the figure; `bbox_inches="tight"` adds its padding alone."""
+    mechanism = pendulum()
+    figure = plot.draw(mechanism, at_poses(mechanism)).get_figure(root=True)
+    assert figure is not None
+    width, height = figure.get_size_inches()
+    assert height < 0.7 * width
+    figure.savefig(tmp_path / "tight.png", dpi=50, bbox_inches="tight", pad_inches=0)
+    with Image.open(tmp_path / "tight.png") as image:
+        np.testing.assert_allclose(image.size, [50 * width, 50 * height], atol=2)
+
+
 def test_draw_shows_reactions_and_applied_forces_to_scale() -> None:
     force = np.array([0.0, -3.0, 4.0])
     mechanism = pendulum()
@@ -281,6 +293,17 @@ def test_a_free_body_and_a_top_are_drawn_as_their_solids() -> None:
     huge = sp.Body("top", 1.0, (9.0, 9.0, 9.0), (0, 0, 0.5))
     limited = sp.Mechanism([huge], [sp.Spherical("O", sp.ground.at(), huge.at(0, 0, -0.5))])
     assert np.hypot(*surface(limited, "top").T[:2]).max() < 0.25
+
+
+def test_bodies_about_one_centre_are_seen_through() -> None:
+    outer, inner = sp.Body("outer", 1.0, (0.1, 0.1, 0.1)), sp.Body("inner", 1.0, (0.01, 0.01, 0.01))
+    joints = [sp.Spherical("A", sp.ground.at(), outer.at()), sp.Spherical("B", outer.at(), inner.at())]
+    mechanism = sp.Mechanism([outer, inner], joints)
+    scene = scene_of(mechanism)
+    alphas = {piece.part: piece.alpha for piece in _space_picture.scene_pieces(scene)}
+    assert alphas["outer"] < 1
+    assert alphas["inner"] == 1
+    assert np.linalg.norm(surface(mechanism, "outer"), axis=1).max() == pytest.approx(0.5)  # r² = 5/2 J / m
 
 
 # --- joints and forces --------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ DEVIATION_SPATIAL_FOUR_BAR = (9.3e-4, 2.3e-3)
 
 REACTIONS = ("fx", "fy", "fz", "mx", "my", "mz")
 QUATERNION = ("e0", "e1", "e2", "e3")
+SLOW = ("universal_1", "revspherical_1", "rotspring_1", "linactuator_1")  # each compiles a program for itself alone
 OF_BODY = {"pos": ("x", "y", "z"), "vel": ("vx", "vy", "vz"), "acc": ("ax", "ay", "az"), "quat": QUATERNION}
 
 
@@ -103,7 +104,9 @@ def adams_errors(case: str) -> dict[str, float]:
     return {signal: worst(found[signal] - values) for signal, values in expected.items()}
 
 
-@pytest.mark.parametrize("case", examples.ADAMS)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=[pytest.mark.slow] if case in SLOW else []) for case in examples.ADAMS]
+)
 def test_adams_moves_and_pulls_as_computed(case: str) -> None:
     errors, tolerances = adams_errors(case), adams_tolerances()[case]
     assert set(errors) == set(tolerances)
@@ -133,6 +136,7 @@ def test_heavy_top_follows_the_curve_and_keeps_what_it_must() -> None:
 # --- Modelica Standard Library --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_modelica_spatial_four_bar() -> None:
     data = table("fourbar1")
     solution = examples.modelica_spatial_four_bar().simulate(data["t"], rtol=1e-12, atol=1e-12)

@@ -26,7 +26,9 @@ def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, 
     counted = values[values > RANK * values.max(initial=0.0)]
     if not len(counted):
         return 0.0, ()
-    labels = [p.name for p, n in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True) for _ in range(n)]
+    labels = [
+        p.name for p, n in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True) for _ in range(n)
+    ]
     share = np.abs(left[:, len(counted) - 1])
     names = dict.fromkeys(name for name, s in zip(labels, share, strict=True) if s > _TAKES_PART)
     return float(counted[-1] / counted[0]), tuple(names)

@@ -25,6 +25,14 @@ _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per s
 
 _TORN = 1e-2  # [m, rad]: a violation at the end that no drift explains
 
+_TOLERANCES = {
+    ("standard", True): (1e-8, 1e-10),
+    ("high", True): (1e-12, 1e-13),
+    ("standard", False): (1e-5, 1e-6),
+    ("high", False): (1e-6, 1e-7),
+}
+
+Accuracy = Literal["standard", "high"]
 Derivative = Literal["reverse", "forward"] | dfx.AbstractAdjoint
 
 
@@ -35,6 +43,7 @@ def simulate(
     *,
     method: AbstractMethod | None = None,
     solver: dfx.AbstractSolver | None = None,
+    accuracy: Accuracy = "standard",
     rtol: float | int | Array | None = None,
     atol: float | int | Array | None = None,
     controller: dfx.AbstractStepSizeController | None = None,
@@ -54,8 +63,9 @@ def simulate(
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
     - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`;
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
-    - `rtol`, `atol`: tolerances of the default step-size control, which measures the error of the coordinates
-      (1e-8 and 1e-10 in double, 1e-5 and 1e-6 in single precision);
+    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or 1e-12,
+      1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
+    - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
     - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
       speeds are large, but the steps may shrink without end near singular positions;
     - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
@@ -74,7 +84,7 @@ def simulate(
     ts = _check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = dfx.Dopri8() if solver is None else solver
-    controller = default_controller(ts, rtol, atol, control_speeds) if controller is None else controller
+    controller = default_controller(ts, accuracy, rtol, atol, control_speeds) if controller is None else controller
     known = is_concrete(mechanism, state, ts, method)
     if progress and known:
         print("compiling ...", flush=True)
@@ -134,11 +144,13 @@ def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, .
     return motion.qdot, motion.rate, rates
 
 
-def default_controller(ts: Any, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
+def default_controller(ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
     """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps."""
     double = ts.dtype == jnp.float64
-    rtol = (1e-8 if double else 1e-5) if rtol is None else rtol
-    atol = (1e-10 if double else 1e-6) if atol is None else atol
+    if accuracy not in ("standard", "high"):
+        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
+    usual = _TOLERANCES[accuracy, double]
+    rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
     least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)

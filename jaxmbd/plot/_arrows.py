@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.quiver import Quiver, QuiverKey
 
 from jaxmbd._mechanism import Mechanism
-from jaxmbd.plot._forces import SHARE as SHARE
 from jaxmbd.plot._forces import Forces, arrow_scale, round_below
 from jaxmbd.plot._parts import acting_marker
 from jaxmbd.plot._picture import Limits, longest_side

@@ -40,7 +40,8 @@ def body_pieces(scene: SpaceScene, body: int) -> Iterable[Piece]:
     centre, corners, solid = scene.centre(body), scene.corners[body], scene.solids[body]
     if solid is not None:
         faces = solid.faces()
-        yield on(name, centre, faces, colour, dark=quarters(faces, solid.axes))
+        alpha = HULL_ALPHA if scene.encloses(body) else 1.0
+        yield on(name, centre, faces, colour, alpha=alpha, dark=quarters(faces, solid.axes))
     if body in scene.discs or (solid is not None and len(corners) == 1):
         return
     if scene.flat[body] == 0:
@@ -52,11 +53,9 @@ def body_pieces(scene: SpaceScene, body: int) -> Iterable[Piece]:
         yield on(name, centre, bar(start, stop, BAR * size, STEP * size), colour)
     else:
         faces = hull_faces(corners, scene.flat[body])
-        width = max(len(face) for face in faces)
-        padded = [np.concatenate([face, np.repeat(face[-1:], width - len(face), axis=0)]) for face in faces]
-        yield on(name, centre, np.array(padded), colour, alpha=HULL_ALPHA)
-        yield on(name, centre, edges(faces, EDGE * size, STEP * size), colour)
         arms = [bar(np.zeros(3), corner, _STRUT * size, STEP * size) for corner in corners if np.any(corner)]
+        yield on(name, centre, joined(*(face[None] for face in faces)), colour, alpha=HULL_ALPHA)
+        yield on(name, centre, edges(faces, EDGE * size, STEP * size), colour)
         yield on(name, centre, joined(*arms), colour)
     if solid is None and not _is_covered(scene, centre):
         yield ink_ball(name, centre, ball(0.75 * size))

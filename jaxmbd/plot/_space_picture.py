@@ -41,6 +41,19 @@ _EDGE = 0.08  # of it, left free all around [in]
 _FLOOR = "#f6f6f6"
 
 
+class FittedAxes(Axes3D):
+    """3-D axes whose square is larger than the figure, which shows all that is in it.
+
+    They count as large as the figure, or else notebooks, which cut figures out, would show the empty rest as well.
+    """
+
+    def get_tightbbox(self, renderer: Any = None, **_: Any) -> Bbox:
+        """The figure's box [pixels]."""
+        figure = self.get_figure(root=True)
+        assert figure is not None
+        return Bbox(figure.bbox.get_points())
+
+
 class SpacePicture:
     """All pieces of a scene as two of matplotlib's collections; `move` takes them to other poses.
 
@@ -56,7 +69,7 @@ class SpacePicture:
         for layer, chosen in ((FLOOR_LAYER, self.floors), (SOLID_LAYER, self.solids)):
             if chosen:
                 artist = Poly3DCollection(joined(*(p.shape(poses) for p in chosen)), linewidths=0.35, zorder=layer)
-                axes.add_collection3d(artist, autolim=False)
+                axes.add_collection3d(artist)
                 self.artists.append((artist, chosen))
         self.move(poses)
 
@@ -117,8 +130,8 @@ def axes_for(limits: Limits, axes: Axes | None, view: View, headroom: float = 0.
         figure = new_figure(_WIDTH, _HIGH)
         figure.set_layout_engine("none")
         with mpl.rc_context({"grid.color": PALE, "grid.linewidth": 0.6}):
-            found = figure.add_axes((0, 0, 1, 1), projection="3d", proj_type="ortho")
-        assert isinstance(found, Axes3D)
+            found = FittedAxes(figure, (0, 0, 1, 1), proj_type="ortho")
+        figure.add_axes(found)
         _look(found, limits, view)
         for axis, colour in zip(_three(found), ("white", "white", _FLOOR), strict=True):
             axis.set_pane_color(to_rgba(colour))
@@ -149,9 +162,9 @@ def _look(axes: Axes3D, limits: Limits, view: View) -> None:
     sides = np.array([high - low for low, high in limits])
     axes.set_box_aspect(sides)
     for axis, name, side in zip(_three(axes), "xyz", sides, strict=True):
-        axis.set_major_locator(
-            MaxNLocator(max(round(_TICKS * side / sides.max()), 1), steps=[1, 2, 5, 10], min_n_ticks=1)
-        )
+        share = float(side / sides.max())
+        least = 1 if share < 1.2 * _THIN else 2
+        axis.set_major_locator(MaxNLocator(max(round(_TICKS * share), 1), steps=[1, 2, 5, 10], min_n_ticks=least))
         axis.set_tick_params(labelsize=SMALL, color=GREY)
         axis.line.set_color(GREY)
         axis.line.set_linewidth(0.8)

@@ -64,17 +64,10 @@ class SpaceScene:
         self.ground = self._ground_points()
         rolling = [part for part in mechanism.joints if isinstance(part, RollingDisc)]
         self.discs = {self.place(part.b).body: float(part.radius) for part in rolling}
-        solids = [equivalent_solid(float(body.mass), np.asarray(body.inertia)) for body in mechanism.bodies]
-        halves = [self.discs.get(i, float(solid.halves.max())) for i, solid in enumerate(solids)]
-        self.extent = self._extent([0.0] * len(halves))
-        self.size = symbol_size(self.extent, [])
-        lonely = len(halves) == 1 and len(self.ground) == 0
-        rooms = [
-            np.inf if lonely and len(self.corners[i]) == 1 else self._room(i, solid) for i, solid in enumerate(solids)
-        ]
-        self.solids = [solid.limited(room) for solid, room in zip(solids, rooms, strict=True)]
-        reach = [min(half, room) for half, room in zip(halves, rooms, strict=True)]
-        self.extent = self._extent([self.discs.get(i, r) for i, r in enumerate(reach)])
+        bare = self._extent([0.0] * len(mechanism.bodies))
+        self.solids = [self._solid(i, bare) for i in range(len(mechanism.bodies))]
+        reach = [0.0 if solid is None else float(solid.halves.max()) for solid in self.solids]
+        self.extent = self._extent([self.discs.get(i, room) for i, room in enumerate(reach)])
         lengths = [float(np.linalg.norm(np.ptp(c, axis=0))) for c in self.corners if len(c) > 1]
         self.size = symbol_size(self.extent, lengths)
         self.flat = [spread(corners, _FLAT * self.size) for corners in self.corners]
@@ -113,23 +106,35 @@ class SpaceScene:
         markers = [marker for part in drawn_parts(self.mechanism) for marker in markers_of(part)]
         return np.array([p.offset for p in map(self.place, markers) if p.body < 0]).reshape(-1, 3)
 
-    def _room(self, body: int, solid: EquivalentSolid) -> float:
-        """The largest half-extent [m] that a body's equivalent solid may have in the picture; zero for none.
+    def _solid(self, body: int, bare: float) -> EquivalentSolid | None:
+        """The equivalent solid of a body that is drawn as such, made smaller where it would hide the others.
 
-        It is drawn for a body on its centre alone or on one side of it, and for a disc on its axle.
+        That is a body on its centre of mass alone or on one side of it, or a disc on its axle. `bare` [m] is the
+        extent of all markers.
         """
-        corners = self.corners[body]
+        corners, part = self.corners[body], self.mechanism.bodies[body]
+        solid = equivalent_solid(float(part.mass), np.asarray(part.inertia))
         if body in self.discs:
-            return 0.0
+            return None
         if len(corners) == 1:
-            return _FREE * self.extent
-        arms = corners[np.linalg.norm(corners, axis=1) > _FLAT * self.size]
-        if spread(corners, _FLAT * self.size) != 1:
-            return 0.0
+            alone = bare == 0 or (len(self.corners) == 1 and len(self.ground) == 0)
+            return solid if alone else solid.limited(_FREE * bare)
+        size = symbol_size(bare, [])
+        if spread(corners, _FLAT * size) != 1:
+            return None
+        arms = corners[np.linalg.norm(corners, axis=1) > _FLAT * size]
         along, least, most = solid.reach(arms[0])
         one_sided = bool(np.all(arms @ arms[0] > 0))
-        seen = most > _BULKY * self.size and (one_sided or along < _DISC * least)
-        return _ALONE * float(np.linalg.norm(arms, axis=1).max()) if seen else 0.0
+        seen = most > _BULKY * size and (one_sided or along < _DISC * least)
+        return solid.limited(_ALONE * float(np.linalg.norm(arms, axis=1).max())) if seen else None
+
+    def encloses(self, body: int) -> bool:
+        """Whether a body's equivalent solid holds the centre of another one that is smaller, at the first position."""
+        solid, centres = self.solids[body], self.motion.position[0]
+        others = [
+            k for k, other in enumerate(self.solids) if solid and other and other.halves.max() < solid.halves.max()
+        ]
+        return any(np.linalg.norm(centres[k] - centres[body]) < solid.halves.min() for k in others if solid)
 
 
 def poses_of(mechanism: Mechanism, qs: Any) -> Poses:

@@ -215,10 +215,8 @@ class EquivalentSolid(NamedTuple):
     halves: np.ndarray
     axes: np.ndarray
 
-    def limited(self, room: float) -> "EquivalentSolid | None":
-        """The same solid, made smaller if its largest half-extent [m] exceeds the room; none without room."""
-        if not room > 0:
-            return None
+    def limited(self, room: float) -> "EquivalentSolid":
+        """The same solid, made smaller if its largest half-extent [m] exceeds the room."""
         largest = float(self.halves.max())
         return EquivalentSolid(self.kind, self.halves * min(1.0, room / largest), self.axes)
 
