@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._redundancy import RANK, jacobian
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations, taylor
+from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
@@ -164,7 +164,7 @@ def _rate(equations: Equations, name: str, q: Array, v: Array) -> Scalar:
     mechanism = equations.mechanism
     if name in mechanism.speed_names:
         return v[mechanism.speed_names.index(name)]
-    return taylor(lambda s: mechanism.value(name, equations.retract(q, s * v)), jnp.zeros((), q.dtype), 1)
+    return equations.coordinate(name, q, v)[1]
 
 
 def _missed(mechanism: Mechanism, name: str, q: Array, value: Array) -> Scalar:

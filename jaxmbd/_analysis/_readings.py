@@ -7,14 +7,12 @@ of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tensi
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker
-from jaxmbd._equations import Equations, taylor, taylor_pair
+from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
 from jaxmbd._force import AbstractAlong, SpringDamper
 from jaxmbd._joint import AbstractJoint, GlobalConstraint
@@ -110,7 +108,7 @@ def _read_joint(equations: Equations, owner: str, component: str, at: Snapshot) 
             return reaction(equations, owner, at)[1][mechanism.space.efforts.index(component)]
         base = component.removesuffix("_rate")
         if base in joint.motions:
-            value, rate = _coordinate(equations, f"{owner}.{base}", at)
+            value, rate = equations.coordinate(f"{owner}.{base}", at.q, at.v)
             return value if base == component else rate
     return None
 
@@ -119,9 +117,10 @@ def _read_force(equations: Equations, owner: str, component: str, at: Snapshot) 
     mechanism = equations.mechanism
     for force in mechanism.forces:
         if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
-            return force.effort(at.t, *_coordinate(equations, force.coordinate, at))
+            return force.effort(at.t, *equations.coordinate(force.coordinate, at.q, at.v))
         if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
-            length, rate = taylor_pair(lambda s, f=force: f.span(_frames(equations, f.markers, at, s)), at.t)
+            frames, rates = equations.at_markers(force.markers, at.q, at.v)
+            length, rate = force.stretch(frames, [equations.mechanism.space.as_rate(r) for r in rates])
             return length if component == "length" else force.tension(at.t, length, rate)
     return None
 
@@ -132,11 +131,7 @@ def reaction(equations: Equations, name: str, at: Snapshot) -> Float[Array, "mar
     constraints = [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
     place = next(i for i, part in enumerate(constraints) if part.name == name)
     pairs = zip(equations.joints, equations.reactions(at.t, at.q, at.lam), strict=True)
-    efforts = next(w[group.members.index(place)] for group, w in pairs if place in group.members)
-    part = constraints[place]
-    frames, poses = mechanism.frames(part.markers, at.q), mechanism.poses(part.markers, at.q)
-    moved = [mechanism.space.at_point(p, f.position, w) for p, f, w in zip(poses, frames, efforts, strict=True)]
-    return jnp.stack(moved)
+    return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
 
 
 def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
@@ -147,24 +142,8 @@ def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
 def _sense(equations: Equations, sensor: Sensor, at: Snapshot) -> Array:
     if isinstance(sensor, Measure):
         return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
-    space = equations.mechanism.space
-
-    def moved(s: Array) -> tuple[Any, ...]:
-        return _frames(equations, sensor.markers, at, s)
-
-    frames, changes = taylor_pair(moved, at.t)
-    seconds = taylor(moved, at.t, 2)
-    rates = tuple(space.frame_rate(f, d) for f, d in zip(frames, changes, strict=True))
-    each = zip(frames, changes, seconds, strict=True)
-    accelerations = tuple(space.frame_acceleration(*three) for three in each)
-    return sensor.read(Readings(frames, rates, accelerations, equations.gravity()))
-
-
-def _frames(equations: Equations, markers: tuple[AbstractMarker, ...], at: Snapshot, s: Scalar) -> tuple[Any, ...]:
-    """The markers' frames a time `s` later, exact to second order."""
-    return equations.mechanism.frames(markers, equations.retract(at.q, s * at.v + 0.5 * s * s * at.vdot))
-
-
-def _coordinate(equations: Equations, name: str, at: Snapshot) -> tuple[Array, Array]:
-    """A coordinate's value and rate."""
-    return taylor_pair(lambda s: equations.mechanism.value(name, equations.retract(at.q, s * at.v)), at.t)
+    near, space = equations.near(sensor.markers, at.q), equations.mechanism.space
+    twists, vdot = equations.on_markers(sensor.markers, at.v), equations.on_markers(sensor.markers, at.vdot)
+    rates, accelerations = near.rates(twists), near.accelerations(twists, vdot)
+    seen = [tuple(space.as_rate(x) for x in values) for values in (rates, accelerations)]
+    return sensor.read(Readings(near.frames, *seen, equations.gravity()))

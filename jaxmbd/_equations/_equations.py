@@ -13,8 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd._body import AbstractMarker
 from jaxmbd._equations._groups import Group, group_parts
-from jaxmbd._equations._local import Rows, efforts_along, frames_of, taylor, wrenches
+from jaxmbd._equations._local import Near, Rows, efforts_along, taylor, taylor_pair, wrenches
 from jaxmbd._equations._schur import schur_complement
 from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
@@ -85,8 +86,7 @@ class Equations(eqx.Module):
         qdot = jax.vmap(self.mechanism.space.rate)(poses, self._twists(v)).reshape(-1)
         if not self.turning:
             return qdot
-        angles = taylor(lambda s: self._angles(self._moved(q, s * v)), jnp.zeros((), q.dtype), 1)
-        return jnp.concatenate([qdot, angles])
+        return jnp.concatenate([qdot, self._angles(q, v)[1]])
 
     def retract(self, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached from `q` along `step`, speeds times a time."""
@@ -103,7 +103,9 @@ class Equations(eqx.Module):
         if not self.turning:
             return q
         turns = self.mechanism.split(q)[1]
-        return jnp.concatenate([q[: -len(turns)], nearest_turn(self._angles(q), turns)])
+        return jnp.concatenate(
+            [q[: -len(turns)], nearest_turn(self._angles(q, jnp.zeros(self.mechanism.nv, q.dtype))[0], turns)]
+        )
 
     def _moved(self, q: Array, step: Array) -> Array:
         """The poses retracted, the carried angles as they are."""
@@ -111,17 +113,47 @@ class Equations(eqx.Module):
         moved = jax.vmap(self.mechanism.space.retract)(poses, self._twists(step)).reshape(-1)
         return jnp.concatenate([moved, turns]) if len(turns) else moved
 
-    def _angles(self, q: Array) -> Array:
-        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`."""
+    def coordinate(self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
+        """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
+        coordinate = self.mechanism.coordinate_at(name, q)
+        frames, rates = self.at_markers(coordinate.markers, q, v)
+        return taylor_pair(lambda s: coordinate.value(_moved(frames, s * rates)), jnp.zeros((), q.dtype))
+
+    def at_markers(
+        self, markers: Sequence[AbstractMarker], q: Float[Array, " nq"], v: Float[Array, " nv"]
+    ) -> tuple[tuple[Any, ...], Float[Array, "markers twist"]]:
+        """The frames of markers, and their rates."""
+        near, twists = self.near(markers, q), self.on_markers(markers, v)
+        return near.frames, near.rates(twists)
+
+    def near(self, markers: Sequence[AbstractMarker], q: Float[Array, " nq"]) -> Near:
+        """Markers in the world."""
+        return Near(self.mechanism.space, markers, jnp.stack(self.mechanism.poses(markers, q)))
+
+    def on_markers(self, markers: Sequence[AbstractMarker], v: Float[Array, " nv"]) -> Float[Array, "markers twist"]:
+        """Twists of the bodies that carry the markers."""
+        index = {body.name: i for i, body in enumerate(self.mechanism.bodies)}
+        return self._at_bodies(v)[np.asarray([index.get(marker.body, len(index)) for marker in markers])]
+
+    def _angles(self, q: Array, v: Array) -> tuple[Array, Array]:
+        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
+        rates."""
         found: dict[int, Array] = {}
         for group in self.turning:
 
-            def angles(law: Any, poses: Array) -> Array:
-                motion = law.motion(frames_of(law, poses))
-                return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+            def angles(law: Any, poses: Array, twists: Array) -> Array:
+                near = Near(self.mechanism.space, law.markers, poses)
+                rates = near.rates(twists)
 
-            found |= dict(zip(group.members, self._over(group, angles, q), strict=True))
-        return jnp.concatenate([found[i] for i in sorted(found)])
+                def turning(s: Scalar) -> Array:
+                    motion = law.motion(near.moved(s * rates))
+                    return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+
+                return jnp.stack(taylor_pair(turning, jnp.zeros((), poses.dtype)))
+
+            found |= dict(zip(group.members, self._over(group, angles, q, v), strict=True))
+        values, rates = jnp.concatenate([found[i] for i in sorted(found)], axis=1)
+        return values, rates
 
     # --- constraints ------------------------------------------------------------------------------------
 
@@ -300,9 +332,11 @@ class Equations(eqx.Module):
         """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         energy = jnp.zeros(())
         for group in self.forces:
-            energy = energy + jnp.sum(self._over(group, lambda law, p: law.potential(t, frames_of(law, p)), q))
+            energy = energy + jnp.sum(self._over(group, lambda law, p: law.potential(t, self._frames(law, p)), q))
         for group in self.coordinate_forces:
-            stored = self._over(group, lambda part, p: part.law.potential(part.coordinate.value(frames_of(part, p))), q)
+            stored = self._over(
+                group, lambda part, p: part.law.potential(part.coordinate.value(self._frames(part, p))), q
+            )
             energy = energy + jnp.sum(stored)
         poses, _ = self.mechanism.split(q)
         for part in self.mechanism.forces:
@@ -313,9 +347,12 @@ class Equations(eqx.Module):
     def reactions(
         self, t: Scalar, q: Float[Array, " nq"], lam: Float[Array, " m"]
     ) -> list[Float[Array, "parts markers twist"]]:
-        """For each group, the effort `−Cᵀ λ` on each body it touches."""
-        pairs = zip(self.jacobian_blocks(t, q), self._split(lam)[0], strict=True)
-        return [-jnp.einsum("prks,pr->pks", block, mine) for block, mine in pairs]
+        """For each group, the wrench at each marker that multipliers put on its body: world axes."""
+        wrenches = self._local(t, lambda rows: rows.wrenches(), q)
+        return [-jnp.einsum("prks,pr->pks", w, mine) for w, mine in zip(wrenches, self._split(lam)[0], strict=True)]
+
+    def _frames(self, law: Any, poses: Array) -> tuple[Any, ...]:
+        return Near(self.mechanism.space, law.markers, poses).frames
 
     def _over(self, group: Group, law: Callable[..., Array], q: Array, *values: Array) -> Array:
         """Map a local law over the parts of a group, given the poses (and twists) of the bodies each one touches;
@@ -334,6 +371,10 @@ class Equations(eqx.Module):
 
     def _twists(self, v: Array) -> Array:
         return v.reshape(len(self.mechanism.bodies), -1)
+
+
+def _moved(frames: Sequence[Any], step: Array) -> list[Any]:
+    return [frame.moved(d) for frame, d in zip(frames, step, strict=True)]
 
 
 def _row_order(placed: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

@@ -1,15 +1,19 @@
 """What one part's law gives on the bodies it touches: rows, their derivatives, efforts.
 
-`poses (markers, pose)` and `twists (markers, twist)` are those of the bodies at the part's markers.
+A law sees the frames of its markers, so it is differentiated with respect to these alone: along a marker's *rate*, the
+velocity of its origin and the angular velocity in world axes. A gradient with respect to a rate is a wrench at the
+marker; `to_centre` makes it an effort on the body, as it does for forces. Shapes: `poses (markers, pose)`, `twists
+(markers, twist)`, wrenches and rates `(markers, twist)`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd._body import AbstractMarker
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
@@ -18,100 +22,137 @@ Poses = Float[Array, "markers pose"]
 Twists = Float[Array, "markers twist"]
 
 
-def frames_of(law: Any, poses: Poses) -> tuple[Any, ...]:
-    """The world frames of a law's markers."""
-    return tuple(marker.frame(pose) for marker, pose in zip(law.markers, poses, strict=True))
+class Near:
+    """A part's markers in the world: their frames, and what the motion of their bodies makes of them.
 
+    Markers are stacked, so that the compiler sees each operation once for all of them.
+    """
 
-def rates_of(space: AbstractSpace, law: Any, poses: Poses, twists: Twists) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The frames and their velocities."""
-    still = jnp.zeros(twists.shape[1:], twists.dtype)
+    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], poses: Poses) -> None:
+        self.space, self.poses = space, poses
+        unnamed = [marker.unnamed() for marker in markers]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *unnamed)
+        self.stack = jax.vmap(lambda marker, pose: marker.frame(pose))(stacked, poses)
 
-    def moved(s: Array) -> tuple[Any, ...]:
-        return frames_of(law, jnp.stack([space.retract(p, s * v + still) for p, v in zip(poses, twists, strict=True)]))
+    @property
+    def frames(self) -> tuple[Any, ...]:
+        """The frame of each marker."""
+        return self._each(self.stack)
 
-    zero = jnp.zeros((), twists.dtype)
-    frames, changes = jax.jvp(moved, (zero,), (jnp.ones_like(zero),))
-    return frames, tuple(space.frame_rate(f, d) for f, d in zip(frames, changes, strict=True))
+    def rates(self, twists: Twists) -> Twists:
+        """The markers' rates."""
+        return jax.vmap(self.space.marker_rate)(self.poses, twists, self.stack.position)
+
+    def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
+        """The markers' accelerations, linear and angular, in world axes."""
+        return jax.vmap(self.space.marker_acceleration)(self.poses, twists, vdot, self.stack.position)
+
+    def moved(self, step: Twists) -> tuple[Any, ...]:
+        """The frames moved by steps, rates times a time: exact to second order."""
+        return self._each(jax.vmap(lambda frame, d: frame.moved(d))(self.stack, step))
+
+    def to_centre(self, wrenches: Twists) -> Twists:
+        """The efforts of wrenches at the markers."""
+        return jax.vmap(self.space.to_centre)(self.poses, self.stack.position, wrenches)
+
+    def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
+        """The rates of those efforts along the motion, where the wrenches have rates of their own."""
+
+        def one(pose: Array, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
+            changing = (self.space.rate(pose, twist), rate[: self.space.dim], change)
+            return jax.jvp(self.space.to_centre, (pose, point, wrench), changing)[1]
+
+        return jax.vmap(one)(self.poses, self.stack.position, wrenches, twists, self.rates(twists), changes)
+
+    def _each(self, stack: Any) -> tuple[Any, ...]:
+        return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(len(self.poses)))
+
+    def drifting(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
+        """The frames a time `s` along the motion with constant `v`, exact to second order."""
+        rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
+        return lambda s: self.moved(s * rates + 0.5 * s * s * drift)
 
 
 class Rows:
     """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
 
     def __init__(self, space: AbstractSpace, law: Any, t: Scalar, poses: Poses) -> None:
-        self.space, self.law, self.t, self.poses = space, law, t, poses
+        self.space, self.law, self.t = space, law, t
+        self.near = Near(space, law.markers, poses)
         self.rolling = isinstance(law, AbstractNonholonomic)
+        self.still = jnp.zeros((poses.shape[0], len(space.speeds)), poses.dtype)
 
     def position(self) -> Float[Array, " rows"]:
         """`Φ`, and zeros for the rows of `Ψ`."""
-        phi = self.law.residual(self.t, frames_of(self.law, self.poses))
+        phi = self.law.residual(self.t, self.near.frames)
         if not self.rolling:
             return phi
-        extra = jax.eval_shape(lambda: self._slip(jnp.zeros_like(self.t), *self._still()))
+        extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
         return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
 
+    def wrenches(self) -> Float[Array, "rows markers twist"]:
+        """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
+        C = jax.jacfwd(lambda step: self.law.residual(self.t, self.near.moved(step)))(self.still)
+        if not self.rolling:
+            return C
+        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
+
     def jacobian(self) -> Float[Array, "rows markers twist"]:
-        """`C`: of `Φ` along `retract`, of `Ψ` along the twists."""
-        zero, still = jnp.zeros_like(self.t), self._still()[0]
-        C = jax.jacfwd(self._phi)(still, zero)
-        return jnp.concatenate([C, jax.jacfwd(self._slip, 1)(zero, still, still)]) if self.rolling else C
+        """`C`, by the twists of the part's bodies."""
+        return jax.vmap(self.near.to_centre)(self.wrenches())
 
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
-        phi = taylor(lambda s: self._phi(s * twists, s), self.t, 1)
-        return jnp.concatenate([phi, self._slip(jnp.zeros_like(self.t), twists, twists)]) if self.rolling else phi
+        rates = self.near.rates(twists)
+        phi = taylor(lambda s: self.law.residual(self.t + s, self.near.moved(s * rates)), self.t, 1)
+        return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
         """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
-        phi = taylor(lambda s: self._phi(s * twists, s), self.t, 2)
+        frames = self.near.drifting(twists)
+        phi = taylor(lambda s: self.law.residual(self.t + s, frames(s)), self.t, 2)
         if self.rolling:
-            phi = jnp.concatenate([phi, taylor(lambda s: self._slip(s, twists, twists), self.t, 1)])
+            rates = self.near.rates(twists)
+            drift = self.near.accelerations(twists, self.still)
+            psi = taylor(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
+            phi = jnp.concatenate([phi, psi])
         return -phi
 
     def load_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
         """`Ċᵀ η` on the part's bodies."""
-        zero, still = jnp.zeros_like(self.t), self._still()[0]
-        count = jax.eval_shape(self._phi, still, zero).shape[0]
-        load = jax.grad(lambda step, s: jnp.dot(eta[:count], self._phi(step, s)))
-        rate = jax.jvp(load, (still, zero), (twists, jnp.ones_like(zero)))[1]
+        frames, rates = self.near.drifting(twists), self.near.rates(twists)
+        wrenches, changes = taylor_pair(lambda s: self._load(s, frames, s * rates, eta), self.t)
+        return self.near.to_centre_rate(twists, wrenches, changes)
+
+    def _load(self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]) -> Twists:
+        """The wrenches that multipliers take from the markers a time `s` along the motion, `step` away."""
+        count = jax.eval_shape(self.law.residual, self.t, self.near.frames).shape[0]
+
+        def phi(d: Twists) -> Scalar:
+            moved = [frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True)]
+            return jnp.dot(eta[:count], self.law.residual(self.t + s, moved))
+
+        wrenches = jax.grad(phi)(self.still)
         if not self.rolling:
-            return rate
-        slipping = jax.grad(lambda v, s: jnp.dot(eta[count:], self._slip(s, v, twists)))
-        return rate + jax.jvp(lambda s: slipping(twists, s), (zero,), (jnp.ones_like(zero),))[1]
+            return wrenches
+        return wrenches + jax.grad(lambda r: jnp.dot(eta[count:], self._slip(self.t + s, frames(s), r)))(self.still)
 
-    def _still(self) -> tuple[Twists, Twists]:
-        still = jnp.zeros((self.poses.shape[0], len(self.space.speeds)), self.poses.dtype)
-        return still, still
-
-    def _moved(self, step: Twists) -> Poses:
-        return jnp.stack([self.space.retract(pose, d) for pose, d in zip(self.poses, step, strict=True)])
-
-    def _phi(self, step: Twists, s: Scalar) -> Array:
-        """`Φ(retract(q, step), t + s)`."""
-        return self.law.residual(self.t + s, frames_of(self.law, self._moved(step)))
-
-    def _slip(self, s: Scalar, v: Twists, along: Twists) -> Array:
-        """`Ψ` at the speeds `v`, a time `s` along the motion with speeds `along`."""
-        frames, rates = rates_of(self.space, self.law, self._moved(s * along), v)
-        return self.law.slip(self.t + s, frames, rates)
+    def _slip(self, t: Scalar, frames: tuple[Any, ...], rates: Twists) -> Array:
+        return self.law.slip(t, frames, tuple(self.space.as_rate(rate) for rate in rates))
 
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, poses: Poses, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    frames, rates = rates_of(space, law, poses, twists)
-    applied = law.wrenches(t, frames, rates)
-    return jnp.stack([space.to_centre(p, f.position, w) for p, f, w in zip(poses, frames, applied, strict=True)])
+    near = Near(space, law.markers, poses)
+    rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
+    return near.to_centre(law.wrenches(t, near.frames, rates))
 
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, poses: Poses, twists: Twists) -> Twists:
     """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
-
-    def coordinate(step: Array) -> Array:
-        moved = jnp.stack([space.retract(pose, d) for pose, d in zip(poses, step, strict=True)])
-        return part.coordinate.value(frames_of(part, moved))
-
-    value, slope = jax.value_and_grad(coordinate)(jnp.zeros_like(twists))
-    return slope * part.law.effort(t, value, jnp.sum(slope * twists))
+    near = Near(space, part.markers, poses)
+    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
+    return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
 
 
 def taylor(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:

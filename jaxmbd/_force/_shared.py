@@ -130,12 +130,16 @@ class SpringDamper(AbstractForce):
         check_shape(f"SpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
         return self.stiffness * (length - self.length) + self.damping * rate + actuator
 
-    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+    def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:
+        """The length [m] and its rate [m/s]."""
         (a, b), (da, db) = frames, rates
-        d = b.position - a.position
-        u = direction(d)
-        rate = jnp.dot(u, db.position - da.position)
-        return pair(-self.tension(t, safe_norm(d), rate) * u)
+        along = direction(b.position - a.position)
+        return self.span(frames), jnp.dot(along, db.position - da.position)
+
+    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
+        a, b = frames
+        pull = self.tension(t, *self.stretch(frames, rates))
+        return pair(-pull * direction(b.position - a.position))
 
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
         return 0.5 * self.stiffness * (self.span(frames) - self.length) ** 2

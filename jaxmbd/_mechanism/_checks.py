@@ -118,13 +118,9 @@ def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
 
 
 def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Frames and rates for a part's markers, in a tracing that computes nothing."""
-    space = mechanism.space
-
-    def both(pose: Any, twist: Any) -> tuple[Any, Any]:
-        frame, change = jax.jvp(part.markers[0].frame, (pose,), (space.rate(pose, twist),))
-        return frame, space.frame_rate(frame, change)
-
-    shapes = [jax.ShapeDtypeStruct((len(x),), jnp.result_type(float)) for x in (space.coordinates, space.speeds)]
-    frame, rate = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), eqx.filter_eval_shape(both, *shapes))
+    """Frames and rates of the right shapes for a part's markers."""
+    space, dtype = mechanism.space, jnp.result_type(float)
+    rest = jax.eval_shape(part.markers[0].frame, jax.ShapeDtypeStruct((len(space.coordinates),), dtype))
+    frame = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rest)
+    rate = space.as_rate(jnp.zeros(len(space.speeds), dtype))
     return (frame,) * len(part.markers), (rate,) * len(part.markers)

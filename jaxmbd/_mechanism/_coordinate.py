@@ -86,8 +86,13 @@ class SpeedDrive(AbstractNonholonomic):
         return no_rows()
 
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1"]:
-        changes = tuple(frame.change(rate) for frame, rate in zip(frames, rates, strict=True))
-        rate = jax.jvp(self.coordinate.value, (tuple(frames),), (changes,))[1]
+        steps = [jnp.append(rate.position, rate.angular) for rate in rates]
+
+        def along(s: Scalar) -> Scalar:
+            return self.coordinate.value([frame.moved(s * step) for frame, step in zip(frames, steps, strict=True)])
+
+        zero = jnp.zeros_like(t)
+        rate = jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
         return (rate - self.driver.value(t))[None]
 
     def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:

@@ -27,7 +27,6 @@ from jaxmbd._mechanism._checks import (
 from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
 from jaxmbd._sensor import AbstractSensor, Measure
 from jaxmbd._space import AbstractSpace
-from jaxmbd._types import Scalar
 
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
@@ -139,12 +138,10 @@ class Mechanism(eqx.Module):
         rest = jnp.asarray(self.space.rest, q.dtype)
         return tuple(poses[index[m.body]] if m.body in index else rest for m in markers)
 
-    def value(self, name: str, q: Float[Array, " nq"]) -> Scalar:
-        """The coordinate written `"joint.angle"` or `"body.x"` at coordinates `q` [m or rad], whole turns counted."""
+    def coordinate_at(self, name: str, q: Float[Array, " nq"]) -> Coordinate:
+        """The coordinate written `"joint.angle"` or `"body.x"`, its whole turns those at `q`."""
         coordinate = self.coordinate(name)
-        if name in self.turns:
-            coordinate = coordinate.by(self.split(q)[1][self.turns.index(name)])
-        return coordinate.value(self.frames(coordinate.markers, q))
+        return coordinate.by(self.split(q)[1][self.turns.index(name)]) if name in self.turns else coordinate
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Everything that gives rows of `Φ`, in their order: joints, then drivers."""

@@ -46,8 +46,8 @@ class AbstractFrame(eqx.Module):
         """The rotation [rad] from this frame to another, in this frame's axes: an angle, or a rotation vector."""
 
     @abc.abstractmethod
-    def change(self, rate: Any) -> Any:
-        """The time derivative of the frame's numbers, from its rate."""
+    def moved(self, step: Array) -> Any:
+        """The frame moved by a step, a marker's rate times a time: exact to second order."""
 
     @abc.abstractmethod
     def spin(self, rate: Any) -> Float[Array, " turns"]:
@@ -86,12 +86,16 @@ class AbstractSpace(eqx.Module):
         """The world frame of a marker with a position and orientation in the body's frame."""
 
     @abc.abstractmethod
-    def frame_rate(self, frame: Any, change: Any) -> Any:
-        """Velocity and angular velocity of a frame, from the derivative of its numbers with respect to time."""
+    def marker_rate(self, pose: Array, twist: Array, point: Array) -> Array:
+        """The velocity of a world point of a body, and the angular velocity in world axes: a marker's rate."""
 
     @abc.abstractmethod
-    def frame_acceleration(self, frame: Any, change: Any, second: Any) -> Any:
-        """Acceleration and angular acceleration of a frame, from its numbers' first and second derivative."""
+    def marker_acceleration(self, pose: Array, twist: Array, vdot: Array, point: Array) -> Array:
+        """The accelerations that belong to `marker_rate`."""
+
+    @abc.abstractmethod
+    def as_rate(self, rate: Array) -> Any:
+        """A marker's rate (or acceleration) as laws and sensors see it, with `position` and `angular`."""
 
     @abc.abstractmethod
     def inertia(self, mass: Array, inertia: Array) -> Any:
@@ -112,10 +116,6 @@ class AbstractSpace(eqx.Module):
     @abc.abstractmethod
     def to_centre(self, pose: Array, point: Array, wrench: Array) -> Array:
         """The effort of a wrench that acts at a world point of a body."""
-
-    @abc.abstractmethod
-    def at_point(self, pose: Array, point: Array, effort: Array) -> Array:
-        """The wrench at a world point that has a given effort: the inverse of `to_centre`."""
 
     @abc.abstractmethod
     def in_body(self, pose: Array, wrench: Array) -> Array:

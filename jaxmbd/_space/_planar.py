@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._maths import cross
+from jaxmbd._maths import cross, swept
 from jaxmbd._space._base import AbstractFrame, AbstractSpace
 from jaxmbd._types import Scalar
 
@@ -44,8 +44,8 @@ class Frame(AbstractFrame):
     def turn(self, other: "Frame") -> Float[Array, "1"]:
         return jnp.stack([other.angle - self.angle])
 
-    def change(self, rate: "Frame") -> "Frame":
-        return rate
+    def moved(self, step: Float[Array, "3"]) -> "Frame":
+        return Frame(self.position + step[:2], self.angle + step[2])
 
     def spin(self, rate: "Frame") -> Float[Array, "1"]:
         return jnp.stack([rate.angle])
@@ -81,11 +81,19 @@ class Planar(AbstractSpace):
         offset = jnp.stack([c * x - s * y, s * x + c * y])
         return Frame(pose[:2] + offset, pose[2] + orientation)
 
-    def frame_rate(self, frame: Frame, change: Frame) -> Frame:
-        return change
+    def marker_rate(
+        self, pose: Float[Array, "3"], twist: Float[Array, "3"], point: Float[Array, "2"]
+    ) -> Float[Array, "3"]:
+        return jnp.append(twist[:2] + swept(twist[2], point - pose[:2]), twist[2])
 
-    def frame_acceleration(self, frame: Frame, change: Frame, second: Frame) -> Frame:
-        return second
+    def marker_acceleration(
+        self, pose: Float[Array, "3"], twist: Float[Array, "3"], vdot: Float[Array, "3"], point: Float[Array, "2"]
+    ) -> Float[Array, "3"]:
+        arm = point - pose[:2]
+        return jnp.append(vdot[:2] + swept(vdot[2], arm) - twist[2] ** 2 * arm, vdot[2])
+
+    def as_rate(self, rate: Float[Array, "3"]) -> Frame:
+        return Frame(rate[:2], rate[2])
 
     def inertia(self, mass: Scalar, inertia: Scalar) -> Float[Array, "3"]:
         return jnp.stack([mass, mass, inertia])
@@ -104,12 +112,6 @@ class Planar(AbstractSpace):
     ) -> Float[Array, "3"]:
         moment = wrench[2] + cross(point - pose[:2], wrench[:2])
         return jnp.stack([wrench[0], wrench[1], moment])
-
-    def at_point(
-        self, pose: Float[Array, "3"], point: Float[Array, "2"], effort: Float[Array, "3"]
-    ) -> Float[Array, "3"]:
-        moment = effort[2] - cross(point - pose[:2], effort[:2])
-        return jnp.stack([effort[0], effort[1], moment])
 
     def in_body(self, pose: Float[Array, "3"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:
         c, s = jnp.cos(pose[2]), jnp.sin(pose[2])

@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._maths import cross
+from jaxmbd._maths import cross, skew
 from jaxmbd._space._base import AbstractFrame, AbstractSpace
 from jaxmbd._types import Scalar
 from jaxmbd.rotation import from_matrix, matrix, multiply, vector
@@ -66,9 +66,11 @@ class SpatialFrame(AbstractFrame):
     def turn(self, other: "SpatialFrame") -> Float[Array, "3"]:
         return vector(from_matrix(self.rotation.T @ other.rotation))
 
-    def change(self, rate: "SpatialRate") -> "SpatialFrame":
-        columns = [cross(rate.angular, axis) for axis in self.rotation.T]
-        return SpatialFrame(rate.position, jnp.stack(columns, axis=1))
+    def moved(self, step: Float[Array, "6"]) -> "SpatialFrame":
+        turn = skew(step[3:])
+        return SpatialFrame(
+            self.position + step[:3], self.rotation + turn @ (self.rotation + 0.5 * turn @ self.rotation)
+        )
 
     def spin(self, rate: "SpatialRate") -> Float[Array, "3"]:
         return self.to_local(rate.angular)
@@ -122,11 +124,21 @@ class Spatial(AbstractSpace):
         R = matrix(pose[3:])
         return SpatialFrame(pose[:3] + R @ position, R @ matrix(orientation))
 
-    def frame_rate(self, frame: SpatialFrame, change: SpatialFrame) -> SpatialRate:
-        return SpatialRate(change.position, _axial(change.rotation @ frame.rotation.T))
+    def marker_rate(
+        self, pose: Float[Array, "7"], twist: Float[Array, "6"], point: Float[Array, "3"]
+    ) -> Float[Array, "6"]:
+        omega = matrix(pose[3:]) @ twist[3:]
+        return jnp.concatenate([twist[:3] + cross(omega, point - pose[:3]), omega])
 
-    def frame_acceleration(self, frame: SpatialFrame, change: SpatialFrame, second: SpatialFrame) -> SpatialRate:
-        return SpatialRate(second.position, _axial(second.rotation @ frame.rotation.T))
+    def marker_acceleration(
+        self, pose: Float[Array, "7"], twist: Float[Array, "6"], vdot: Float[Array, "6"], point: Float[Array, "3"]
+    ) -> Float[Array, "6"]:
+        R, arm = matrix(pose[3:]), point - pose[:3]
+        omega, alpha = R @ twist[3:], R @ vdot[3:]
+        return jnp.concatenate([vdot[:3] + cross(alpha, arm) + cross(omega, cross(omega, arm)), alpha])
+
+    def as_rate(self, rate: Float[Array, "6"]) -> SpatialRate:
+        return SpatialRate(rate[:3], rate[3:])
 
     def inertia(self, mass: Scalar, inertia: Float[Array, "3 3"]) -> Inertia:
         return Inertia(mass, inertia, _inverse(inertia))
@@ -147,12 +159,6 @@ class Spatial(AbstractSpace):
         moment = wrench[3:] + cross(point - pose[:3], wrench[:3])
         return jnp.concatenate([wrench[:3], matrix(pose[3:]).T @ moment])
 
-    def at_point(
-        self, pose: Float[Array, "7"], point: Float[Array, "3"], effort: Float[Array, "6"]
-    ) -> Float[Array, "6"]:
-        moment = matrix(pose[3:]) @ effort[3:] - cross(point - pose[:3], effort[:3])
-        return jnp.concatenate([effort[:3], moment])
-
     def in_body(self, pose: Float[Array, "7"], wrench: Float[Array, "6"]) -> Float[Array, "6"]:
         R = matrix(pose[3:])
         return jnp.concatenate([R.T @ wrench[:3], R.T @ wrench[3:]])
@@ -167,11 +173,6 @@ class Spatial(AbstractSpace):
 def _spun(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
     """`½ e ∘ (0, θ)`, `θ` in body axes."""
     return 0.5 * multiply(e, jnp.concatenate([jnp.zeros_like(turn[:1]), turn]))
-
-
-def _axial(W: Float[Array, "3 3"]) -> Float[Array, "3"]:
-    """The vector of the skew-symmetric part of a matrix: `ω` of `Ṙ Rᵀ`, and `ω̇` of `R̈ Rᵀ = ω̇× + ω× ω×`."""
-    return 0.5 * jnp.stack([W[2, 1] - W[1, 2], W[0, 2] - W[2, 0], W[1, 0] - W[0, 1]])
 
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
