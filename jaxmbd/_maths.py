@@ -24,6 +24,18 @@ def direction(x: Float[Array, " n"]) -> Float[Array, " n"]:
     return x / jnp.where(length > 0, length, 1.0)
 
 
+def dot(a: Float[Array, " n"], b: Float[Array, " n"]) -> Scalar:
+    """Inner product of short vectors: by a sum, which the compiler fuses with its surroundings, as it does no `jnp.dot`."""
+    return jnp.sum(a * b)
+
+
+def times(A: Float[Array, "n m"], b: Float[Array, "m *k"]) -> Float[Array, "n *k"]:
+    """Product of a small matrix and a vector or matrix, by sums as in `dot`."""
+    if b.ndim == 1:
+        return jnp.sum(A * b[None, :], axis=1)
+    return jnp.sum(A[:, :, None] * b[None, :, :], axis=1)
+
+
 def cross(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, "..."]:
     """Cross product: a vector in space, the number of its out-of-plane component in the plane."""
     if a.shape == (2,):

@@ -16,7 +16,7 @@ from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
 from jaxmbd._joint import GlobalConstraint
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
-from jaxmbd._method import AbstractMethod
+from jaxmbd._method import AbstractMethod, motion_of
 
 
 class Violation(eqx.Module):
@@ -149,7 +149,7 @@ def _snapshots(mechanism: Mechanism, method: AbstractMethod, ts: Array, q: Array
     equations = Equations(mechanism)
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
-        motion = method.motion(equations, t, q, w)
+        motion = motion_of(method, equations, t, q, w)
         return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
 
     return jax.vmap(one)(ts, q, w)

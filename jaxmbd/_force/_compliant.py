@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker, check_finite, check_markers, check_number
 from jaxmbd._force._base import AbstractForce, wrench
-from jaxmbd._maths import contact_energy, contact_force, cross, swept
+from jaxmbd._maths import contact_energy, contact_force, cross, dot, swept
 from jaxmbd._types import Point, Scalar, as_float
 
 
@@ -102,7 +102,7 @@ class PlaneContact(AbstractForce):
     def depth(self, frames: Sequence[Any]) -> Scalar:
         """How far [m] the ball is in the plane; negative while it is off."""
         a, b = frames
-        return self.radius - jnp.dot(a.normal, b.position - a.position)
+        return self.radius - dot(a.normal, b.position - a.position)
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
         (a, b), (da, db) = frames, rates
@@ -113,10 +113,10 @@ class PlaneContact(AbstractForce):
         return jnp.stack([-wrench(force, cross(from_a, force)), wrench(force, cross(arm, force))])
 
     def _force(self, depth: Scalar, normal: Point, velocity: Point) -> Point:
-        closing = -jnp.dot(normal, velocity)
+        closing = -dot(normal, velocity)
         pressed = contact_force(depth, closing, self.stiffness, self.damping, self.exponent)
         along = velocity + closing * normal
-        rubbing = self.friction * pressed / jnp.sqrt(jnp.dot(along, along) + self.width**2)
+        rubbing = self.friction * pressed / jnp.sqrt(dot(along, along) + self.width**2)
         return pressed * normal - rubbing * along
 
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:

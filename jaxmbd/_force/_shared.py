@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd._body import AbstractMarker, check_finite, check_markers, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractForce, pair, wrench
-from jaxmbd._maths import direction, safe_norm
+from jaxmbd._maths import direction, dot, safe_norm
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Function, Number, Point, Scalar, as_float
 
@@ -134,7 +134,7 @@ class SpringDamper(AbstractForce):
         """The length [m] and its rate [m/s]."""
         (a, b), (da, db) = frames, rates
         along = direction(b.position - a.position)
-        return self.span(frames), jnp.dot(along, db.position - da.position)
+        return self.span(frames), dot(along, db.position - da.position)
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
         a, b = frames

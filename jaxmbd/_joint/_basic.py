@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd._body._spatial import Marker
 from jaxmbd._joint._base import no_motion
 from jaxmbd._joint._spatial import AbstractSpatialPair, across
+from jaxmbd._maths import dot
 from jaxmbd._space import SpatialFrame as Frame
 from jaxmbd._types import Scalar
 
@@ -32,7 +33,7 @@ class PointOnLine(AbstractSpatialPair):
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+        return jnp.stack([dot(a.z, b.position - a.position)])
 
 
 class PointOnPlane(AbstractSpatialPair):
@@ -49,7 +50,7 @@ class PointOnPlane(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+        return jnp.stack([dot(a.z, b.position - a.position)])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -80,7 +81,7 @@ class PerpendicularAxes(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.z)])
+        return jnp.stack([dot(a.z, b.z)])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
         return no_motion()

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd._body import GROUND, check_finite, check_markers
 from jaxmbd._body._planar import Marker
 from jaxmbd._joint._base import AbstractJoint, AbstractPair, no_motion
+from jaxmbd._maths import dot
 from jaxmbd._space import PLANAR, Frame
 from jaxmbd._types import Scalar, as_float
 
@@ -56,11 +57,11 @@ class Translational(AbstractPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.normal, b.position - a.position), b.angle - a.angle])
+        return jnp.stack([dot(a.normal, b.position - a.position), b.angle - a.angle])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.axis, b.position - a.position)])
+        return jnp.stack([dot(a.axis, b.position - a.position)])
 
 
 class PinInSlot(AbstractPair):
@@ -80,11 +81,11 @@ class PinInSlot(AbstractPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.normal, b.position - a.position)])
+        return jnp.stack([dot(a.normal, b.position - a.position)])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.axis, b.position - a.position), b.angle - a.angle])
+        return jnp.stack([dot(a.axis, b.position - a.position), b.angle - a.angle])
 
 
 class RelativeAngle(AbstractPair):

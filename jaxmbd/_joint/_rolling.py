@@ -10,7 +10,7 @@ from jaxmbd._body import check_markers, check_number, check_shape
 from jaxmbd._body._spatial import Marker
 from jaxmbd._joint._base import AbstractNonholonomic, no_motion
 from jaxmbd._joint._spatial import across
-from jaxmbd._maths import cross, direction
+from jaxmbd._maths import cross, direction, dot
 from jaxmbd._space import SPATIAL, SpatialRate
 from jaxmbd._space import SpatialFrame as Frame
 from jaxmbd._types import Point, Scalar, as_float
@@ -44,11 +44,11 @@ class RollingDisc(AbstractNonholonomic):
     def arm(self, frames: Sequence[Frame]) -> Point:
         """`r e`, from the disc's centre to the contact point, in world axes."""
         a, b = frames
-        return -self.radius * direction(a.z - jnp.dot(a.z, b.z) * b.z)
+        return -self.radius * direction(a.z - dot(a.z, b.z) * b.z)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position + self.arm(frames) - a.position)])
+        return jnp.stack([dot(a.z, b.position + self.arm(frames) - a.position)])
 
     def slip(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[SpatialRate]) -> Float[Array, "2"]:
         (a, b), (da, db) = frames, rates

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from jaxmbd._body import AbstractMarker, check_markers, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractPair, no_motion
+from jaxmbd._maths import dot
 from jaxmbd._types import Scalar, as_float
 
 
@@ -45,7 +46,7 @@ class Rod(AbstractPair):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
         a, b = frames
         d = b.position - a.position
-        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2)])
+        return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
 
     def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_motion()

@@ -15,7 +15,7 @@ from jaxmbd._body import check_markers, check_number, check_shape
 from jaxmbd._body._spatial import Marker
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractPair, no_motion
-from jaxmbd._maths import nearest_turn
+from jaxmbd._maths import dot, nearest_turn
 from jaxmbd._space import SPATIAL
 from jaxmbd._space import SpatialFrame as Frame
 from jaxmbd._types import Point, Scalar, as_float
@@ -82,7 +82,7 @@ class Prismatic(AbstractSpatialPair):
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position - a.position)])
+        return jnp.stack([dot(a.z, b.position - a.position)])
 
 
 class Cylindrical(AbstractSpatialPair):
@@ -104,7 +104,7 @@ class Cylindrical(AbstractSpatialPair):
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position - a.position), angle_about_z(a, b)])
+        return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
 
 
 class Screw(AbstractSpatialPair):
@@ -133,7 +133,7 @@ class Screw(AbstractSpatialPair):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
         per_radian = self.lead / (2 * jnp.pi)
-        displacement = jnp.dot(a.z, b.position - a.position)
+        displacement = dot(a.z, b.position - a.position)
         # The displacement itself tells how many turns were made.
         angle = nearest_turn(angle_about_z(a, b), displacement / per_radian)
         advance = displacement - per_radian * angle
@@ -141,7 +141,7 @@ class Screw(AbstractSpatialPair):
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        return jnp.stack([jnp.dot(a.z, b.position - a.position), angle_about_z(a, b)])
+        return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
 
 
 class Planar(AbstractSpatialPair):
@@ -159,7 +159,7 @@ class Planar(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
-        return jnp.append(across(a, b.z), jnp.dot(a.z, b.position - a.position))
+        return jnp.append(across(a, b.z), dot(a.z, b.position - a.position))
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
@@ -182,12 +182,12 @@ class Universal(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
-        return jnp.append(a.position - b.position, jnp.dot(a.x, b.y))
+        return jnp.append(a.position - b.position, dot(a.x, b.y))
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        about_a = jnp.arctan2(jnp.dot(a.z, b.y), jnp.dot(a.y, b.y))
-        about_b = jnp.arctan2(jnp.dot(a.x, b.z), jnp.dot(a.x, b.x))
+        about_a = jnp.arctan2(dot(a.z, b.y), dot(a.y, b.y))
+        about_b = jnp.arctan2(dot(a.x, b.z), dot(a.x, b.x))
         return jnp.stack([about_a, about_b])
 
 
@@ -204,7 +204,7 @@ class ConstantVelocity(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
-        return jnp.append(a.position - b.position, jnp.dot(a.y, b.x) - jnp.dot(a.x, b.y))
+        return jnp.append(a.position - b.position, dot(a.y, b.x) - dot(a.x, b.y))
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
         return no_motion()
@@ -233,19 +233,19 @@ class RevoluteSpherical(AbstractSpatialPair):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
         d = b.position - a.position
-        return jnp.stack([0.5 * (jnp.dot(d, d) - self.length**2), jnp.dot(a.z, d)])
+        return jnp.stack([0.5 * (dot(d, d) - self.length**2), dot(a.z, d)])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
         d = b.position - a.position
-        return jnp.stack([jnp.arctan2(jnp.dot(a.y, d), jnp.dot(a.x, d))])
+        return jnp.stack([jnp.arctan2(dot(a.y, d), dot(a.x, d))])
 
 
 def across(a: Frame, vector: Point) -> Float[Array, "2"]:
     """The parts of a vector along the x and y axes of a frame: zero when it is parallel to z."""
-    return jnp.stack([jnp.dot(a.x, vector), jnp.dot(a.y, vector)])
+    return jnp.stack([dot(a.x, vector), dot(a.y, vector)])
 
 
 def angle_about_z(a: Frame, b: Frame) -> Scalar:
     """The angle of `b` relative to `a` about their common z axis, in (−π, π]."""
-    return jnp.arctan2(jnp.dot(a.y, b.x) - jnp.dot(a.x, b.y), jnp.dot(a.x, b.x) + jnp.dot(a.y, b.y))
+    return jnp.arctan2(dot(a.y, b.x) - dot(a.x, b.y), dot(a.x, b.x) + dot(a.y, b.y))

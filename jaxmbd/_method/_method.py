@@ -89,3 +89,9 @@ class Stabilized(AbstractMethod):
         qdot = equations.rate(q, v - self.rate * system.change(mu))
         carried = equations.solve_mass(equations.load_rate(t, q, v, eta))
         return Motion(qdot, vdot + carried, v, vdot, lam)
+
+
+@eqx.filter_jit
+def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    """`method.motion`, compiled as a function of its own: whoever asks for it in several places has it traced once."""
+    return method.motion(equations, t, q, v)

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._maths import cross, swept
+from jaxmbd._maths import cross, dot, swept
 from jaxmbd._space._base import AbstractFrame, AbstractSpace
 from jaxmbd._types import Scalar
 
@@ -36,7 +36,7 @@ class Frame(AbstractFrame):
         return vector[0] * self.axis + vector[1] * self.normal
 
     def to_local(self, vector: Float[Array, "2"]) -> Float[Array, "2"]:
-        return jnp.stack([jnp.dot(self.axis, vector), jnp.dot(self.normal, vector)])
+        return jnp.stack([dot(self.axis, vector), dot(self.normal, vector)])
 
     def misalignment(self, other: "Frame") -> Float[Array, "1"]:
         return jnp.stack([other.angle - self.angle])

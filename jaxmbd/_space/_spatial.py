@@ -17,7 +17,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._maths import cross, skew
+from jaxmbd._maths import cross, dot, skew, times
 from jaxmbd._space._base import AbstractFrame, AbstractSpace
 from jaxmbd._types import Scalar
 from jaxmbd.rotation import from_matrix, matrix, multiply, vector
@@ -55,21 +55,21 @@ class SpatialFrame(AbstractFrame):
         return self.rotation[:, 2]
 
     def to_world(self, vector: Float[Array, "3"]) -> Float[Array, "3"]:
-        return self.rotation @ vector
+        return times(self.rotation, vector)
 
     def to_local(self, vector: Float[Array, "3"]) -> Float[Array, "3"]:
-        return self.rotation.T @ vector
+        return times(self.rotation.T, vector)
 
     def misalignment(self, other: "SpatialFrame") -> Float[Array, "3"]:
-        return jnp.stack([jnp.dot(self.y, other.z), jnp.dot(self.z, other.x), jnp.dot(self.x, other.y)])
+        return jnp.stack([dot(self.y, other.z), dot(self.z, other.x), dot(self.x, other.y)])
 
     def turn(self, other: "SpatialFrame") -> Float[Array, "3"]:
-        return vector(from_matrix(self.rotation.T @ other.rotation))
+        return vector(from_matrix(times(self.rotation.T, other.rotation)))
 
     def moved(self, step: Float[Array, "6"]) -> "SpatialFrame":
         turn = skew(step[3:])
         return SpatialFrame(
-            self.position + step[:3], self.rotation + turn @ (self.rotation + 0.5 * turn @ self.rotation)
+            self.position + step[:3], self.rotation + times(turn, self.rotation + 0.5 * times(turn, self.rotation))
         )
 
     def spin(self, rate: "SpatialRate") -> Float[Array, "3"]:
@@ -113,28 +113,28 @@ class Spatial(AbstractSpace):
 
     def rate(self, pose: Float[Array, "7"], twist: Float[Array, "6"]) -> Float[Array, "7"]:
         e = pose[3:]
-        restored = 0.5 * NORM_RATE * (1.0 - jnp.dot(e, e)) * e
+        restored = 0.5 * NORM_RATE * (1.0 - dot(e, e)) * e
         return jnp.concatenate([twist[:3], _spun(e, twist[3:]) + restored])
 
     def tidy(self, pose: Float[Array, "7"]) -> Float[Array, "7"]:
         e = pose[3:]
-        return jnp.concatenate([pose[:3], e / jnp.sqrt(jnp.dot(e, e))])
+        return jnp.concatenate([pose[:3], e / jnp.sqrt(dot(e, e))])
 
     def frame(self, pose: Float[Array, "7"], position: Float[Array, "3"], orientation: Float[Array, "4"]) -> Any:
         R = matrix(pose[3:])
-        return SpatialFrame(pose[:3] + R @ position, R @ matrix(orientation))
+        return SpatialFrame(pose[:3] + times(R, position), times(R, matrix(orientation)))
 
     def marker_rate(
         self, pose: Float[Array, "7"], twist: Float[Array, "6"], point: Float[Array, "3"]
     ) -> Float[Array, "6"]:
-        omega = matrix(pose[3:]) @ twist[3:]
+        omega = times(matrix(pose[3:]), twist[3:])
         return jnp.concatenate([twist[:3] + cross(omega, point - pose[:3]), omega])
 
     def marker_acceleration(
         self, pose: Float[Array, "7"], twist: Float[Array, "6"], vdot: Float[Array, "6"], point: Float[Array, "3"]
     ) -> Float[Array, "6"]:
         R, arm = matrix(pose[3:]), point - pose[:3]
-        omega, alpha = R @ twist[3:], R @ vdot[3:]
+        omega, alpha = times(R, twist[3:]), times(R, vdot[3:])
         return jnp.concatenate([vdot[:3] + cross(alpha, arm) + cross(omega, cross(omega, arm)), alpha])
 
     def as_rate(self, rate: Float[Array, "6"]) -> SpatialRate:
@@ -144,24 +144,24 @@ class Spatial(AbstractSpace):
         return Inertia(mass, inertia, _inverse(inertia))
 
     def momentum(self, inertia: Inertia, twist: Float[Array, "6"]) -> Float[Array, "6"]:
-        return jnp.concatenate([inertia.mass * twist[:3], inertia.tensor @ twist[3:]])
+        return jnp.concatenate([inertia.mass * twist[:3], times(inertia.tensor, twist[3:])])
 
     def acceleration(self, inertia: Inertia, effort: Float[Array, "6"]) -> Float[Array, "6"]:
-        return jnp.concatenate([effort[:3] / inertia.mass, inertia.inverse @ effort[3:]])
+        return jnp.concatenate([effort[:3] / inertia.mass, times(inertia.inverse, effort[3:])])
 
     def gyroscopic(self, inertia: Inertia, twist: Float[Array, "6"]) -> Float[Array, "6"]:
         omega = twist[3:]
-        return jnp.concatenate([jnp.zeros_like(omega), cross(inertia.tensor @ omega, omega)])
+        return jnp.concatenate([jnp.zeros_like(omega), cross(times(inertia.tensor, omega), omega)])
 
     def to_centre(
         self, pose: Float[Array, "7"], point: Float[Array, "3"], wrench: Float[Array, "6"]
     ) -> Float[Array, "6"]:
         moment = wrench[3:] + cross(point - pose[:3], wrench[:3])
-        return jnp.concatenate([wrench[:3], matrix(pose[3:]).T @ moment])
+        return jnp.concatenate([wrench[:3], times(matrix(pose[3:]).T, moment)])
 
     def in_body(self, pose: Float[Array, "7"], wrench: Float[Array, "6"]) -> Float[Array, "6"]:
         R = matrix(pose[3:])
-        return jnp.concatenate([R.T @ wrench[:3], R.T @ wrench[3:]])
+        return jnp.concatenate([times(R.T, wrench[:3]), times(R.T, wrench[3:])])
 
     def moment(self, wrench: Float[Array, "*batch 6"]) -> Float[Array, "*batch 3"]:
         return wrench[..., 3:]
@@ -178,7 +178,7 @@ def _spun(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     """Inverse of a 3 × 3 matrix by its cofactors."""
     rows = jnp.stack([cross(J[1], J[2]), cross(J[2], J[0]), cross(J[0], J[1])])
-    return rows.T / jnp.dot(J[0], rows[0])
+    return rows.T / dot(J[0], rows[0])
 
 
 SPATIAL = Spatial()
