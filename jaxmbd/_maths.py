@@ -25,7 +25,7 @@ def direction(x: Float[Array, " n"]) -> Float[Array, " n"]:
 
 
 def dot(a: Float[Array, " n"], b: Float[Array, " n"]) -> Scalar:
-    """Inner product of short vectors: by a sum, which the compiler fuses with its surroundings, as it does no `jnp.dot`."""
+    """Inner product of short vectors: by a sum, which the compiler fuses with its surroundings, unlike `jnp.dot`."""
     return jnp.sum(a * b)
 
 

@@ -26,7 +26,6 @@ Vector: TypeAlias = Float[Array, "3"]
 Matrix: TypeAlias = Float[Array, "3 3"]
 Numbers: TypeAlias = Sequence[Number] | np.ndarray | Array
 
-_IDENTITY = np.eye(3)
 _LETTERS = "xyz"
 _SEQUENCES = tuple(a + b + c for a, b, c in itertools.product(_LETTERS, repeat=3) if b not in (a, c))
 
@@ -61,8 +60,8 @@ def matrix(e: Numbers) -> Matrix:
     (e,) = _floats("matrix", e=(e, (4,)))
     w, v = e[:1], e[1:]
     # Whole vectors, not single numbers: far fewer operations for the compiler wherever a law is differentiated.
-    symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * _IDENTITY
-    return _IDENTITY + (2 / jnp.sum(e * e)) * (symmetric + skew(w * v))
+    symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * jnp.eye(3, dtype=e.dtype)
+    return jnp.eye(3, dtype=e.dtype) + (2 / jnp.sum(e * e)) * (symmetric + skew(w * v))
 
 
 def rotate(e: Numbers, r: Numbers) -> Vector:

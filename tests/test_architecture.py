@@ -165,7 +165,7 @@ def check_imports_in_functions(module: Module) -> Iterator[str]:
 
 
 def check_imports_are_declared(module: Module) -> Iterator[str]:
-    allowed = declared_dependencies() | sys.stdlib_module_names
+    allowed = declared_dependencies() | sys.stdlib_module_names | {"mpl_toolkits"}  # that comes with matplotlib
     optional = {item.node.lineno for item in inside_functions(module) if item.name in OPTIONAL}
     for item in imports(module, module.tree):
         if not item.is_ours and item.name not in allowed and item.node.lineno not in optional:

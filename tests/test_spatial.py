@@ -70,7 +70,7 @@ def test_tumbling_follows_the_elliptic_functions() -> None:
 
 @cache
 def geared() -> mbd.Solution:
-    """A wheel driven at 5 rad/s, a second one geared to it, a rack on the second, and a screw, from a start at 7 rad."""
+    """A wheel driven at 5 rad/s, a second one geared to it, a rack on that, and a screw, from a start at 7 rad."""
     wheels = [sp.Body(name, 1.0, (0.1, 0.1, 0.2), (x, 0, 0)) for x, name in enumerate(("a", "b", "nut"))]
     rack = sp.Body("rack", 1.0, (0.1, 0.1, 0.1), (1, 1, 0))
     ground = sp.ground

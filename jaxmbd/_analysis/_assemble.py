@@ -241,7 +241,8 @@ def _too_many(mechanism: Mechanism, q: Array, fixed: int) -> str:
     named = f" ({', '.join(map(repr, drivers))})" if drivers else ""
     return (
         f" Over-constrained: {len(drivers)} driver{'s' * (len(drivers) != 1)}{named} and {fixed} fixed "
-        f"value{'s' * (fixed != 1)} on a mechanism whose joints leave {freedom} degree{'s' * (freedom != 1)} of freedom."
+        f"value{'s' * (fixed != 1)} on a mechanism whose joints leave {freedom} "
+        f"degree{'s' * (freedom != 1)} of freedom."
     )
 
 

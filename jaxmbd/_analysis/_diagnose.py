@@ -51,8 +51,8 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if near < _NEARLY * margin(mechanism, solution.ts[0], solution.q[0])[0] or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
-            f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or a "
-            "fixed step may carry it through; if the mechanism locks there (a limit position, a rod stretched by a "
+            f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
+            "a fixed step may carry it through; if the mechanism locks there (a limit position, a rod stretched by a "
             "driver), change dimensions or motion."
         )
     if float(t) - start > _LATE * span and _INSTANT * span * np.abs(vdot).max() > np.abs(np.asarray(v)).max():
@@ -95,7 +95,7 @@ def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -
 def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
     """The message for a motion on which the constraints were not kept."""
     return (
-        f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on the "
-        "way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "
+        f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on "
+        "the way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "
         "position on: change dimensions or motion."
     )

@@ -3,7 +3,8 @@
 `"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"O.angle"`,
 `"O.angle_rate"`: a joint's coordinate and its rate. `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's
 second body, world axes, moment about the joint's marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque
-of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
+of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers.
+A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
 """
 
 from collections.abc import Iterable
@@ -145,5 +146,5 @@ def _sense(equations: Equations, sensor: Sensor, at: Snapshot) -> Array:
     near, space = equations.near(sensor.markers, at.q), equations.mechanism.space
     twists, vdot = equations.on_markers(sensor.markers, at.v), equations.on_markers(sensor.markers, at.vdot)
     rates, accelerations = near.rates(twists), near.accelerations(twists, vdot)
-    seen = [tuple(space.as_rate(x) for x in values) for values in (rates, accelerations)]
-    return sensor.read(Readings(near.frames, *seen, equations.gravity()))
+    velocities, changes = (tuple(space.as_rate(x) for x in values) for values in (rates, accelerations))
+    return sensor.read(Readings(near.frames, velocities, changes, equations.gravity()))

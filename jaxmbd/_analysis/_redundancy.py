@@ -78,7 +78,8 @@ def redundancy_at(mechanism: Mechanism, t: Array, q: Array, tolerance: float = R
     for vector in _reduced(left[:, rank:].T):
         part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in part[:-1]))
-        repeats.append(Repeat(*labels[part[-1]], names))
+        joint, row = labels[part[-1]]
+        repeats.append(Repeat(joint, row, names))
     return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats))
 
 

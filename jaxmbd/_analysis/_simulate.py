@@ -63,8 +63,8 @@ def simulate(
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
     - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`;
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
-    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or 1e-12,
-      1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
+    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
+      1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
     - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
     - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
       speeds are large, but the steps may shrink without end near singular positions;

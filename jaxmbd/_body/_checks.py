@@ -1,4 +1,4 @@
-"""Checks that parts share: each raises a `MechanismError` that names the part, shows what was given and what is right."""
+"""Checks that parts share: each raises a `MechanismError` that names the part, shows what was given and what helps."""
 
 from typing import Any
 
@@ -62,12 +62,13 @@ def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | No
         raise MechanismError(
             f"{kind} {name!r} connects body {markers[0].body!r} with itself; give markers on two different bodies."
         )
-    space = markers[0].space if space is None else space
     for marker in markers:
-        if marker.space != space:
+        needed = marker.space if space is None else space
+        if needed != marker.space or marker.space != markers[0].space:
+            needed = markers[0].space if needed == marker.space else needed
             raise MechanismError(
                 f"{kind} {name!r}: a marker on {marker.body!r} is one of {_PLACE[marker.space.dim]}, where one of "
-                f"{_PLACE[space.dim]} is needed. Take all parts from jaxmbd.{_FACADE[space.dim]}."
+                f"{_PLACE[needed.dim]} is needed. Take all parts from jaxmbd.{_FACADE[needed.dim]}."
             )
 
 

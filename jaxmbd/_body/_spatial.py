@@ -47,9 +47,8 @@ class Marker(AbstractMarker):
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
-    return _as_pose(
-        jnp.concatenate([_point("pose", x, y, z), _NO_TURN if rotation is None else rot.as_rotation(rotation)])
-    )
+    turn = jnp.asarray(_NO_TURN) if rotation is None else rot.as_rotation(rotation)
+    return jnp.concatenate([_point("pose", x, y, z), turn])
 
 
 def _as_pose(value: Any) -> Any:

@@ -9,12 +9,12 @@ from jaxmbd._types import Function, Scalar
 
 
 class Driver(eqx.Module):
-    """Prescribe a coordinate, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0` (1 row): a motor of given position or speed.
+    """A motor of given position or speed: a coordinate is prescribed, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0`.
 
     **Arguments:** `coordinate`, the name of a joint's coordinate (`"O.angle"`, `"slide.displacement"`) or a
     body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
-    module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves the position
-    to the start.
+    module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves
+    the position to the start.
 
     The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`.

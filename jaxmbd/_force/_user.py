@@ -18,7 +18,8 @@ class UserForce(AbstractForce):
 
     **Arguments:** `function(t, frames, rates, parameters)` takes the time [s], the markers' frames, their
     velocities and `parameters`, and returns the wrenches, world axes, one row a marker: `(fx, fy, moment)` in the
-    plane, `(fx, fy, fz, mx, my, mz)` in space [N, N m]. `markers` is a tuple of markers; `parameters` any tree of arrays, or an equinox module.
+    plane, `(fx, fy, fz, mx, my, mz)` in space [N, N m]. `markers` is a tuple of markers;
+    `parameters` any tree of arrays, or an equinox module.
     """
 
     name: str = eqx.field(static=True)

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body._spatial import Marker
+from jaxmbd._body import AbstractMarker
 from jaxmbd._joint._base import no_motion
 from jaxmbd._joint._spatial import AbstractSpatialPair, across
 from jaxmbd._maths import dot
@@ -22,8 +22,8 @@ class PointOnLine(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
 
@@ -43,8 +43,8 @@ class PointOnPlane(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("x", "y")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "m")
 
@@ -61,8 +61,8 @@ class ParallelAxes(AbstractSpatialPair):
     """The markers' z axes are parallel: `x_A · z_B = y_A · z_B = 0` (2 rows)."""
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -76,8 +76,8 @@ class PerpendicularAxes(AbstractSpatialPair):
     """The markers' z axes are perpendicular: `z_A · z_B = 0` (1 row)."""
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, check_finite, check_markers
+from jaxmbd._body import GROUND, AbstractMarker, check_finite, check_markers
 from jaxmbd._body._planar import Marker
 from jaxmbd._joint._base import AbstractJoint, AbstractPair, no_motion
 from jaxmbd._maths import dot
@@ -22,8 +22,8 @@ class Revolute(AbstractPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
 
@@ -47,8 +47,8 @@ class Translational(AbstractPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
 
@@ -71,8 +71,8 @@ class PinInSlot(AbstractPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
 
@@ -95,8 +95,8 @@ class RelativeAngle(AbstractPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:

@@ -1,7 +1,7 @@
 """Joints between two bodies in space that have an axis: the z axis of each marker.
 
-`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a choice of the basic rows of
-Haug (1989), §9.4: points coincide, `d` perpendicular to an axis, two axes perpendicular.
+`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a choice of the basic rows
+of Haug (1989), §9.4: points coincide, `d` perpendicular to an axis, two axes perpendicular.
 """
 
 from collections.abc import Sequence
@@ -11,8 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import check_markers, check_number, check_shape
-from jaxmbd._body._spatial import Marker
+from jaxmbd._body import AbstractMarker, check_markers, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractPair, no_motion
 from jaxmbd._maths import dot, nearest_turn
@@ -32,8 +31,8 @@ class Spherical(AbstractSpatialPair):
     """A ball: the markers' origins coincide, `p_A − p_B = 0` (3 rows)."""
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
@@ -50,8 +49,8 @@ class Revolute(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
     turning: ClassVar[tuple[str, ...]] = ("angle",)
@@ -71,8 +70,8 @@ class Prismatic(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
 
@@ -92,8 +91,8 @@ class Cylindrical(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
@@ -116,8 +115,8 @@ class Screw(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     lead: Scalar = eqx.field(converter=as_float)
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
@@ -147,12 +146,12 @@ class Screw(AbstractSpatialPair):
 class Planar(AbstractSpatialPair):
     """Gliding on a plane: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
 
-    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], which counts whole turns.
+    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], which counts turns.
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
@@ -174,8 +173,8 @@ class Universal(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
     motion_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
@@ -199,8 +198,8 @@ class ConstantVelocity(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
@@ -219,8 +218,8 @@ class RevoluteSpherical(AbstractSpatialPair):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     length: Scalar = eqx.field(converter=as_float)
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)

@@ -107,7 +107,7 @@ class Mechanism(eqx.Module):
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """The joint angles that are carried among the coordinates so that their whole turns count (none in the plane)."""
+        """The joint angles carried among the coordinates so that their whole turns count (none in the plane)."""
         joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint)]
         return tuple(f"{joint.name}.{angle}" for joint in joints for angle in joint.turning)
 

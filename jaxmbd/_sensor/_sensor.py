@@ -122,7 +122,7 @@ class Accelerometer(AbstractMarkerSensor):
 
 
 class Gyroscope(AbstractMarkerSensor):
-    """What a gyroscope on a marker shows: the angular velocity [rad/s] in the marker's axes (one number in the plane)."""
+    """What a gyroscope on a marker shows: the angular velocity [rad/s] in the marker's axes (a number in the plane)."""
 
     name: str = eqx.field(static=True)
     at: AbstractMarker

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd.planar import Force
@@ -46,15 +46,11 @@ def applied_forces(
     mechanism: Mechanism, ts: Float[Array, " times"], q: Float[Array, "times nq"], v: Float[Array, "times nv"]
 ) -> Mapping[str, Forces]:
     """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion."""
-    space = mechanism.space
+    space, equations = mechanism.space, Equations(mechanism)
 
     def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        poses = mechanism.split(q)[0]
-        rates = jax.vmap(space.rate)(poses, v.reshape(len(mechanism.bodies), -1)).reshape(-1)
-        rates = jnp.concatenate([rates, jnp.zeros(len(mechanism.turns))])
-        frames, changes = jax.jvp(lambda q: mechanism.frames(force.markers, q), (q,), (rates,))
-        moving = tuple(space.frame_rate(frame, change) for frame, change in zip(frames, changes, strict=True))
-        return force.wrenches(t, frames, moving)[0, : space.dim]
+        frames, rates = equations.at_markers(force.markers, q, v)
+        return force.wrenches(t, frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
     found = {}
     for force in mechanism.forces:
