@@ -186,3 +186,55 @@ def _cylinder(name: str, start: Point, r: Point) -> sp.Body:
     u = np.array(r) / length
     inertia = across * np.eye(3) + (along - across) * np.outer(u, u)
     return sp.Body(name, mass=mass, inertia=inertia, pose=tuple(np.array(start) + np.array(r) / 2))
+
+
+# --- IFToMM library -------------------------------------------------------------------------------
+
+AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
+
+
+def bricard() -> Example:
+    """IFToMM A04: five bars of 1 m, 1 kg and a square section of .1 m, joined to a ring by six hinges.
+
+    Thirty rows on thirty speeds, and yet it moves. Sensor `P3`.
+    """
+    points = np.array([(0, 0, 0), (1, 0, 0), (1, -1, 0), (1, -1, 1), (0, -1, 1), (0, 0, 1)], dtype=float)
+    along, across = 0.1**2 / 6, (1 + 0.1**2) / 12
+    bodies = []
+    for i, (p, q) in enumerate(zip(points[:-1], points[1:], strict=True), 1):
+        moments = np.where(np.abs(q - p) > 0.5, along, across)
+        bodies.append(sp.Body(f"rod{i}", 1.0, moments, (p + q) / 2))
+    chain = [sp.ground, *bodies, sp.ground]
+    joints = []
+    for i, axis in enumerate("yzxyzx"):
+        here = [body.at_world(*points[i], axis=AXES[axis]) for body in chain[i : i + 2]]
+        joints.append(sp.Revolute(f"P{i + 1}", *here))
+    sensors = [sp.Point("P3", at=bodies[1].at_world(*points[2]))]
+    return Example(sp.Mechanism(bodies, joints, [sp.Gravity((0.0, -9.81, 0.0))], sensors=sensors))
+
+
+def governor() -> Example:
+    """IFToMM A05: a flyball governor with very stiff springs, spinning at 2π rad/s.
+
+    `slide.displacement` is the slider's height above its start, .5 m.
+    """
+    solids = [sp.box(3000.0, 0.01, 0.01, 1.0), sp.box(3000.0, 0.1, 0.1, 0.1)]
+    shaft, slider = (
+        sp.Body(n, s.mass, s.inertia, (0, 0, 0.5)) for n, s in zip(("shaft", "slider"), solids, strict=True)
+    )
+    rod = sp.box(3000.0, 1.0, 0.01, 0.01).moved(0.5) + sp.point(5.0).moved(1.0)
+    bodies, forces = [shaft, slider], []
+    joints = [
+        sp.Revolute("spin", sp.ground.at(), shaft.at_world(0, 0, 0)),
+        sp.Prismatic("slide", shaft.at_world(0, 0, 0.5), slider.at_world(0, 0, 0.5)),
+    ]
+    for name, side, angle in (("right", 1, math.radians(30)), ("left", -1, math.radians(150))):
+        turn, hinge = rot.about("y", angle), np.array([0.05 * side, 0.0, 1.0])
+        ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(*(hinge + rot.rotate(turn, rod.centre)), turn))
+        middle = hinge + np.asarray(rot.rotate(turn, (0.5, 0.0, 0.0)))
+        ends = [body.at_world(*hinge, axis=AXES["y"]) for body in (shaft, ball)]
+        joints.append(sp.Revolute(f"hinge {name}", *ends))
+        bodies.append(ball)
+        forces.append(sp.SpringDamper(f"spring {name}", slider.at(0.05 * side), ball.at_world(*middle), 8e5, 0.5, 4e4))
+    speeds = {"spin.angle": 2 * math.pi, "hinge right.angle": 0.0, "hinge left.angle": 0.0, "slide.displacement": 0.0}
+    return Example(sp.Mechanism(bodies, joints, [sp.Gravity(9.81), *forces]), speeds=speeds)

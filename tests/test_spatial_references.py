@@ -145,3 +145,36 @@ def test_modelica_spatial_four_bar() -> None:
     assert worst(error[:, 0]) < 1e-6
     assert worst(error[:, 1]) < 1e-5
     assert (np.abs(found[-1] - PUBLISHED_SPATIAL_FOUR_BAR) < 2 * np.array(DEVIATION_SPATIAL_FOUR_BAR)).all()
+
+
+# --- IFToMM library -------------------------------------------------------------------------------
+
+
+def test_a04_bricard_is_redundant_and_follows_the_curve() -> None:
+    """Rank 29 of 30, named; the curve of P3 and the energy over 10 s."""
+    data, example = table("bricard"), examples.bricard()
+    state = mbd.assemble(example.mechanism)
+    found = mbd.redundancy(example.mechanism, state)
+    assert (found.rows, found.rank, found.degrees_of_freedom, int(state.rank)) == (30, 29, 1, 29)
+    assert found.joints == ("P1", "P2", "P3", "P4", "P5", "P6")
+    solution = mbd.simulate(example.mechanism, state, data["t"], accuracy="high")
+    read = solution.read(["P3", "energy"])
+    assert worst(read["P3"] - columns(data, "x_P3", "y_P3", "z_P3")) < 1e-6
+    assert worst(read["energy"] + 29.43) < 1e-6
+    assert (np.asarray(solution.rank()) == 29).all()
+
+
+# The slider's height [m] at 1, 2, 5 and 10 s, by an implicit solver: diffrax's Kvaerno5, rtol 1e-7, atol 1e-9.
+GOVERNOR_IMPLICIT = (0.50142092, 0.50590929, 0.53556310, 0.61962292)
+
+
+@pytest.mark.slow
+def test_a05_stiff_governor_converges() -> None:
+    """Two tolerances, and another solver of another kind."""
+    example, ts = examples.governor(), np.linspace(0.0, 10.0, 11)
+    heights = []
+    for rtol in (1e-7, 1e-9):
+        solution = example.simulate(ts, rtol=rtol, atol=1e-2 * rtol)
+        heights.append(0.5 + np.asarray(solution["slide.displacement"]))
+    assert worst(heights[0] - heights[1]) < 1e-6
+    assert worst(heights[1][[1, 2, 5, 10]] - np.asarray(GOVERNOR_IMPLICIT)) < 1e-6

@@ -6,11 +6,13 @@ from typing import Any
 import diffrax as dfx
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
+from jaxmbd._analysis._redundancy import RANK
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
@@ -132,6 +134,21 @@ class Solution(eqx.Module):
         """How far the motion is off the constraints at position, velocity and acceleration level."""
         return Violation(*_violation(self.mechanism, self.snapshots()))
 
+    def rank(self) -> Array:
+        """The rank of the constraint rows at each time: singular values above 1e-10 of the largest count.
+
+        Where it falls below `state.rank` the position is singular; `margin` tells how near one is.
+        """
+        return _ranks(self.mechanism, self.ts, self.q)[0]
+
+    def margin(self) -> Array:
+        """How far from a singular position the mechanism is at each time.
+
+        The smallest singular value of the constraint rows, as a share of the largest; those that repeat one another at
+        the start are left out. Where a motion passes through a singular position it falls to zero and rises again.
+        """
+        return _ranks(self.mechanism, self.ts, self.q)[1]
+
     def to_xarray(self, names: Iterable[str] | None = None) -> xr.Dataset:
         """An `xarray.Dataset` over `time` [s], each variable with its unit."""
         units = channel_units(self.mechanism)
@@ -188,3 +205,14 @@ def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]
         return equations.position(s.t, s.q), equations.velocity(s.t, s.q, s.v), acceleration
 
     return jax.vmap(one)(at)
+
+
+@eqx.filter_jit
+def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
+    equations = Equations(mechanism)
+    values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)
+    if values.shape[1] == 0:
+        return jnp.zeros(len(ts), int), jnp.ones(len(ts), q.dtype)
+    counted = values > RANK * values[:, :1]
+    smallest = jnp.take_along_axis(values, jnp.sum(counted[:1], axis=1, keepdims=True) - 1, axis=1)
+    return jnp.sum(counted, axis=1), smallest[:, 0] / values[:, 0]

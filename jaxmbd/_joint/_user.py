@@ -9,11 +9,11 @@ from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractNonholonomic, AbstractPair, no_motion, no_rows
+from jaxmbd._joint._base import AbstractJoint, AbstractNonholonomic, no_motion, no_rows
 from jaxmbd._types import Function, Scalar
 
 
-class Constraint(AbstractPair):
+class Constraint(AbstractJoint):
     """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
 
     **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
@@ -30,6 +30,10 @@ class Constraint(AbstractPair):
     def __check_init__(self) -> None:
         check_markers("Constraint", self.name, self.a, self.b)
         check_callable("Constraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames

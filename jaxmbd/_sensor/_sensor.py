@@ -6,7 +6,7 @@ What needs no marker is read by name from a solution without a sensor: `"rod.the
 
 import abc
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -30,7 +30,7 @@ class AbstractSensor(eqx.Module):
     """A reading of markers' frames, velocities and accelerations."""
 
     name: eqx.AbstractVar[str]
-    unit: eqx.AbstractVar[str]
+    unit: ClassVar[str]
 
     @property
     @abc.abstractmethod
@@ -60,7 +60,7 @@ class Point(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="m", static=True)
+    unit: ClassVar[str] = "m"
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.frames[0].position
@@ -71,7 +71,7 @@ class PointVelocity(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="m/s", static=True)
+    unit: ClassVar[str] = "m/s"
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.rates[0].position
@@ -82,7 +82,7 @@ class PointAcceleration(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="m/s²", static=True)
+    unit: ClassVar[str] = "m/s²"
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.accelerations[0].position
@@ -93,7 +93,7 @@ class AngularVelocity(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="rad/s", static=True)
+    unit: ClassVar[str] = "rad/s"
 
     def read(self, of: Readings) -> Array:
         return of.rates[0].angular
@@ -104,7 +104,7 @@ class AngularAcceleration(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="rad/s²", static=True)
+    unit: ClassVar[str] = "rad/s²"
 
     def read(self, of: Readings) -> Array:
         return of.accelerations[0].angular
@@ -115,7 +115,7 @@ class Accelerometer(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="m/s²", static=True)
+    unit: ClassVar[str] = "m/s²"
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.frames[0].to_local(of.accelerations[0].position - of.gravity)
@@ -126,7 +126,7 @@ class Gyroscope(AbstractMarkerSensor):
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
-    unit: str = eqx.field(default="rad/s", static=True)
+    unit: ClassVar[str] = "rad/s"
 
     def read(self, of: Readings) -> Float[Array, " turns"]:
         return of.frames[0].spin(of.rates[0])
@@ -138,7 +138,7 @@ class Distance(AbstractSensor):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    unit: str = eqx.field(default="m", static=True)
+    unit: ClassVar[str] = "m"
 
     def __check_init__(self) -> None:
         check_markers("Distance", self.name, self.a, self.b)
@@ -158,7 +158,7 @@ class Angle(AbstractSensor):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    unit: str = eqx.field(default="rad", static=True)
+    unit: ClassVar[str] = "rad"
 
     def __check_init__(self) -> None:
         check_markers("Angle", self.name, self.a, self.b)
