@@ -4,6 +4,7 @@ Beside `tests/examples.py`, whose `Example` serves here too. A body's frame has 
 Units are SI.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -196,12 +197,12 @@ AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 def bricard() -> Example:
     """IFToMM A04: five bars of 1 m, 1 kg and a square section of .1 m, joined to a ring by six hinges.
 
-    Thirty rows on thirty speeds, and yet it moves. Sensor `P3`.
+    Thirty rows on thirty speeds, and yet it moves. Sensor `corner`: the hinge P3.
     """
     points = np.array([(0, 0, 0), (1, 0, 0), (1, -1, 0), (1, -1, 1), (0, -1, 1), (0, 0, 1)], dtype=float)
     along, across = 0.1**2 / 6, (1 + 0.1**2) / 12
     bodies = []
-    for i, (p, q) in enumerate(zip(points[:-1], points[1:], strict=True), 1):
+    for i, (p, q) in enumerate(itertools.pairwise(points), 1):
         moments = np.where(np.abs(q - p) > 0.5, along, across)
         bodies.append(sp.Body(f"rod{i}", 1.0, moments, (p + q) / 2))
     chain = [sp.ground, *bodies, sp.ground]
@@ -209,7 +210,7 @@ def bricard() -> Example:
     for i, axis in enumerate("yzxyzx"):
         here = [body.at_world(*points[i], axis=AXES[axis]) for body in chain[i : i + 2]]
         joints.append(sp.Revolute(f"P{i + 1}", *here))
-    sensors = [sp.Point("P3", at=bodies[1].at_world(*points[2]))]
+    sensors = [sp.Point("corner", at=bodies[1].at_world(*points[2]))]
     return Example(sp.Mechanism(bodies, joints, [sp.Gravity((0.0, -9.81, 0.0))], sensors=sensors))
 
 
