@@ -15,7 +15,10 @@ from jaxmbd import spatial as sp
 def cam(t: Array, a: sp.Frame, b: sp.Frame, parameters: Any) -> Array:
     """Two rows at once: the distance follows the angle between two axes, and a point's height an axis."""
     d = b.position - a.position
-    along, across = jnp.dot(a.x, d) - parameters * (1 + 0.3 * jnp.dot(a.y, b.x)), jnp.dot(a.z, d) - 0.1 * jnp.dot(a.x, b.z)
+    along, across = (
+        jnp.dot(a.x, d) - parameters * (1 + 0.3 * jnp.dot(a.y, b.x)),
+        jnp.dot(a.z, d) - 0.1 * jnp.dot(a.x, b.z),
+    )
     return jnp.stack([along, across])
 
 
@@ -64,9 +67,7 @@ JOINTS: Mapping[str, Case] = {
     "BallCut": joint(sp.BallCut, lambda n, a, b, s: sp.BallCut(n, a, b)),
     "BallCut, without y": joint(sp.BallCut, lambda n, a, b, s: sp.BallCut(n, a, b, without=("y",))),
     "SolidCut": joint(sp.SolidCut, lambda n, a, b, s: sp.SolidCut(n, a, b)),
-    "Gear": coupling(
-        sp.Gear, sp.Universal, ("angle_a", "angle_b"), lambda n, c, d, s: sp.Gear(n, c, d, -1.5 * s, 0.2)
-    ),
+    "Gear": coupling(sp.Gear, sp.Universal, ("angle_a", "angle_b"), lambda n, c, d, s: sp.Gear(n, c, d, -1.5 * s, 0.2)),
     "RackAndPinion": coupling(
         sp.RackAndPinion,
         sp.Cylindrical,
@@ -99,9 +100,7 @@ JOINTS: Mapping[str, Case] = {
         lambda n, c, s: sp.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0))),
         moves=True,
     ),
-    "Driver, constant": on_joint(
-        sp.Driver, "drivers", sp.PointOnPlane, "y", lambda n, c, s: sp.Driver(n, c, 0.6 * s)
-    ),
+    "Driver, constant": on_joint(sp.Driver, "drivers", sp.PointOnPlane, "y", lambda n, c, s: sp.Driver(n, c, 0.6 * s)),
     "Driver of a speed": on_joint(
         sp.Driver,
         "drivers",
@@ -157,9 +156,7 @@ FORCES: Mapping[str, Case] = {
     # The same stiffness about all axes: only then the moment has a potential at large angles.
     "Bushing": force(
         sp.Bushing,
-        lambda n, a, b, s: sp.Bushing(
-            n, a, b, (20.0, 30.0 * s, 15.0, 4.0, 4.0, 4.0), (0.5, 0.8, 0.6, 0.3, 0.2, 0.4)
-        ),
+        lambda n, a, b, s: sp.Bushing(n, a, b, (20.0, 30.0 * s, 15.0, 4.0, 4.0, 4.0), (0.5, 0.8, 0.6, 0.3, 0.2, 0.4)),
         conserves=True,
         dissipates=True,
     ),

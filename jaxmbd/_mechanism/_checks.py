@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxmbd._body import GROUND, AbstractMarker
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce
+from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
 from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractNonholonomic, GlobalConstraint
 from jaxmbd._mechanism._coordinate import Drive, SpeedDrive
 from jaxmbd._sensor import AbstractSensor
@@ -38,6 +38,9 @@ def check_space(mechanism: Any) -> None:
     space = mechanism.space
     named = [(part, part.space) for part in mechanism.bodies]
     named += [(part, marker.space) for part in mechanism.parts() for marker in _markers(part)]
+    for force in mechanism.forces:
+        if isinstance(force, Gravity):
+            force.vector(space)
     for part, its in named:
         if its != space:
             raise MechanismError(

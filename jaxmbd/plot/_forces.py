@@ -46,9 +46,10 @@ def applied_forces(
     mechanism: Mechanism, ts: Float[Array, " times"], q: Float[Array, "times nq"], v: Float[Array, "times nv"]
 ) -> Mapping[str, Forces]:
     """The forces `(times, dim)` [N], world axes, of the `Force` parts of a mechanism over a motion."""
-    space, equations = mechanism.space, Equations(mechanism)
+    space = mechanism.space
 
     def one(force: Force, t: Array, q: Array, v: Array) -> Array:
+        equations = Equations(mechanism)  # only here, where it is compiled: built number by number it takes seconds
         frames, rates = equations.at_markers(force.markers, q, v)
         return force.wrenches(t, frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
