@@ -15,7 +15,7 @@ import numpy as np
 import optimistix as optx
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._redundancy import RANK, jacobian
+from jaxmbd._analysis._redundancy import RANK, jacobian, rank_of
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
 from jaxmbd._equations import Equations
@@ -79,7 +79,7 @@ def _assemble(
     rows = _rate_matrix(equations, q, speeds, t)
     at_rest = _rate_rows(equations, q, speeds, t, jnp.zeros(mechanism.nv, q.dtype))
     v = _speeds(equations, rows, -at_rest)
-    return q, v, _rank(rows[: equations.m]), _closure(q, (equations, fixed, t)), rows @ v + at_rest
+    return q, v, rank_of(rows[: equations.m]), _closure(q, (equations, fixed, t)), rows @ v + at_rest
 
 
 def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
@@ -130,11 +130,6 @@ def _speeds(equations: Equations, rows: Array, rates: Array) -> Array:
     scaled = by_row(L, rows.reshape(len(rows), nb, -1)).reshape(rows.shape)
     found = lx.linear_solve(lx.MatrixLinearOperator(scaled), rates, _SINGULAR, throw=False).value
     return jax.vmap(lambda factor, x: solve(factor.T, x, lower=False))(L, found.reshape(nb, -1)).reshape(-1)
-
-
-def _rank(rows: Array) -> Array:
-    values = jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)
-    return jnp.sum(values > RANK * jnp.max(values, initial=0.0))
 
 
 def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:

@@ -2,9 +2,10 @@
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
@@ -81,6 +82,13 @@ def redundancy_at(mechanism: Mechanism, t: Array, q: Array, tolerance: float = R
         joint, row = labels[part[-1]]
         repeats.append(Repeat(joint, row, names))
     return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats))
+
+
+def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
+    """The rank of rows, where it is counted in a compiled program."""
+    values = jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)
+    tolerance = max(RANK, 1e2 * float(jnp.finfo(rows.dtype).eps))
+    return jnp.sum(values > tolerance * jnp.max(values, initial=0.0))
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._assemble import open_rows, tolerance_of
 from jaxmbd._analysis._diagnose import failure_text, torn_text
 from jaxmbd._analysis._readings import Snapshot, read
+from jaxmbd._analysis._redundancy import rank_of
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
@@ -117,7 +118,8 @@ def _integrate(
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
 ) -> tuple[Solution, _Check]:  # fmt: skip
-    equations = Equations(mechanism)
+    rank = rank_of(Equations(mechanism).jacobian(jnp.asarray(ts[0]), q))
+    equations = Equations(mechanism, rank < sum(mechanism.constraint_sizes()))
     saveat = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)])
     run = dfx.diffeqsolve(
         dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
@@ -129,7 +131,7 @@ def _integrate(
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     integrated = dict(zip(integrals, zs.T, strict=True))
     qs = jax.vmap(equations.tidy)(qs)
-    solution = Solution(mechanism, method, ts, qs, vs, integrated, dict(run.stats), run.result)
+    solution = Solution(mechanism, method, ts, qs, vs, integrated, equations.redundant, dict(run.stats), run.result)
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
     start, end = jax.vmap(equations.position)(jnp.stack([ts[0], t1[0]]), jnp.stack([q, q1[0]]))
     check = _Check(start, equations.velocity(ts[0], q, v), end, reached, t1[0], q1[0], v1[0])

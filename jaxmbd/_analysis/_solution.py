@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
 from jaxmbd._analysis._redundancy import RANK
@@ -46,7 +46,8 @@ class Solution(eqx.Module):
 
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
-    names of `solution.names`; `integrals` over time that were asked for; `stats` counts steps; `result` is diffrax's
+    names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
+    another at the start; `stats` counts steps; `result` is diffrax's
     result code.
     """
 
@@ -56,6 +57,7 @@ class Solution(eqx.Module):
     q: Float[Array, "times nq"]
     integrated_speeds: Float[Array, "times nv"]
     integrals: dict[str, Float[Array, " times"]]
+    redundant: Bool[Array, ""]
     stats: dict[str, Any]
     result: dfx.RESULTS
 
@@ -89,12 +91,12 @@ class Solution(eqx.Module):
         for name in wanted:
             if name not in known:
                 raise unknown("quantity", name, known)
-        found = _series(self.mechanism, self.method, wanted, self.ts, self.q, self.integrated_speeds)
+        found = _series(self, wanted)
         return {name: found[name] for name in wanted}  # jit returns a dictionary sorted by its keys
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        return _snapshots(self.mechanism, self.method, self.ts, self.q, self.integrated_speeds)
+        return _snapshots(self)
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
@@ -162,23 +164,21 @@ class Solution(eqx.Module):
 
 
 @eqx.filter_jit
-def _snapshots(mechanism: Mechanism, method: AbstractMethod, ts: Array, q: Array, w: Array) -> Snapshot:
-    equations = Equations(mechanism)
+def _snapshots(solution: Solution) -> Snapshot:
+    equations = Equations(solution.mechanism, solution.redundant)
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
-        motion = motion_of(method, equations, t, q, w)
+        motion = motion_of(solution.method, equations, t, q, w)
         return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
 
-    return jax.vmap(one)(ts, q, w)
+    return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
 
 
 @eqx.filter_jit
-def _series(
-    mechanism: Mechanism, method: AbstractMethod, names: tuple[str, ...], ts: Array, q: Array, w: Array
-) -> dict[str, Array]:
+def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
-    equations = Equations(mechanism)
-    return jax.vmap(lambda s: read(equations, names, s))(_snapshots(mechanism, method, ts, q, w))
+    equations = Equations(solution.mechanism)
+    return jax.vmap(lambda s: read(equations, names, s))(_snapshots(solution))
 
 
 @eqx.filter_jit

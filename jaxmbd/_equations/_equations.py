@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd._body import AbstractMarker
 from jaxmbd._equations._groups import Group, group_parts
@@ -31,7 +31,8 @@ class Equations(eqx.Module):
     """Everything that the methods need of a mechanism, at a time `t`, coordinates `q` and speeds `v`.
 
     Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the joints and then the drivers, `(m,)`. A row that
-    constrains velocities alone is zero in `Φ`.
+    constrains velocities alone is zero in `Φ`. `redundant`: whether rows may repeat one another, which the linear solve
+    then allows for.
     """
 
     mechanism: Mechanism
@@ -41,11 +42,13 @@ class Equations(eqx.Module):
     globals: tuple[GlobalConstraint, ...]
     forces: tuple[Group, ...]
     coordinate_forces: tuple[Group, ...]
+    redundant: Bool[Array, ""]
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
-    def __init__(self, mechanism: Mechanism) -> None:
+    def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
         constraints = mechanism.constraints()
+        self.redundant = jnp.asarray(redundant)
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
         is_global = [isinstance(part, GlobalConstraint) for part in constraints]

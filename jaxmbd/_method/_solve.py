@@ -3,10 +3,10 @@
 `S` is factored once and used for several right-hand sides. The solve has its own derivative rule (that of
 `S x = b`, with the same factor), so that no derivative goes through the factorisation.
 
-Constraints may repeat one another: then `S` is singular. What is factored is `S + ε I`, with ε so small that one
-refinement removes its effect where `S` is regular (a proximal iteration, whose fixed point is the solution itself);
-where it is not, the motion is the same and the multipliers differ from those of least norm by what repeats, which
-`multipliers` removes.
+Constraints may repeat one another: then `S` is singular. What is factored there is `S + ε I`, with ε so small that one
+refinement removes its effect on the rows that do not repeat (a proximal iteration, whose fixed point is the solution
+itself); the multipliers then differ from those of least norm by what repeats, which `_least` removes. Where no rows
+repeat, ε is zero: near a singular position the forces that even a small ε takes away are those that grow without bound.
 
 Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """
@@ -32,7 +32,8 @@ class SaddlePoint:
     def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
         self.equations = equations
         self.C, S = equations.jacobian_and_schur(t, q)
-        self.epsilon = jax.lax.stop_gradient(_PROXIMAL * jnp.finfo(S.dtype).eps * jnp.max(jnp.diag(S), initial=0.0))
+        shift = _PROXIMAL * jnp.finfo(S.dtype).eps * jnp.max(jnp.diag(S), initial=0.0)
+        self.epsilon = jnp.where(equations.redundant, jax.lax.stop_gradient(shift), 0.0)
         shifted = S + self.epsilon * jnp.eye(S.shape[0], dtype=S.dtype)
         self.solve = _spd_solver(shifted) if equations.m else (lambda b: b)
 
