@@ -64,4 +64,6 @@ from jaxmbd._solid import tube as tube
 from jaxmbd._space import SpatialFrame as SpatialFrame
 from jaxmbd._space import SpatialRate as SpatialRate
 
-Frame, Rate, RodCut = SpatialFrame, SpatialRate, Rod
+Frame = SpatialFrame
+Rate = SpatialRate
+RodCut = Rod

@@ -124,7 +124,7 @@ FORCES: Mapping[str, Case] = {
         pl.SpringDamper, lambda n, a, b, s: pl.SpringDamper(n, a, b, 20.0, 0.3 * s), conserves=True, still=True
     ),
     "SpringDamper, actuator": force(
-        pl.SpringDamper, lambda n, a, b, s: pl.SpringDamper(n, a, b, 20.0, 0.3 * s, 0.1, laws.servo), dissipates=True
+        pl.SpringDamper, lambda n, a, b, s: pl.SpringDamper(n, a, b, 20.0, 0.3 * s, 0.1, laws.servo)
     ),
     "SpringDamper, constant": force(
         pl.SpringDamper, lambda n, a, b, s: pl.SpringDamper(n, a, b, 5.0 * s, 0.1, actuator=1.5), still=True

@@ -148,7 +148,7 @@ FORCES: Mapping[str, Case] = {
         sp.SpringDamper, lambda n, a, b, s: sp.SpringDamper(n, a, b, 20.0, 0.3 * s), conserves=True, still=True
     ),
     "SpringDamper, actuator": force(
-        sp.SpringDamper, lambda n, a, b, s: sp.SpringDamper(n, a, b, 20.0, 0.3 * s, 0.1, laws.servo), dissipates=True
+        sp.SpringDamper, lambda n, a, b, s: sp.SpringDamper(n, a, b, 20.0, 0.3 * s, 0.1, laws.servo)
     ),
     "SpringDamper, constant": force(
         sp.SpringDamper, lambda n, a, b, s: sp.SpringDamper(n, a, b, 5.0 * s, 0.1, actuator=1.5), still=True
@@ -257,7 +257,7 @@ def body(name: str, rng: np.random.Generator) -> sp.Body:
     """A body of random inertia, its principal axes askew, at a random place."""
     mass, moments = rng.uniform(0.5, 2.0), rng.uniform(1.0, 1.6, 3) * rng.uniform(0.5, 1.5)
     R = np.asarray(sp.rotation.matrix(turned(rng, 1.0)))
-    return sp.Body(name, mass, (R * moments) @ R.T, sp.pose(*rng.uniform(-1.0, 1.0, 3), turned(rng, 0.6)))
+    return sp.Body(name, mass, (R * moments) @ R.T, jnp.append(rng.uniform(-1.0, 1.0, 3), turned(rng, 0.6)))
 
 
 def at(owner: Any, rng: np.random.Generator) -> sp.Marker:

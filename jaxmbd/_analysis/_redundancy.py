@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,7 +94,12 @@ def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
     """`C` in NumPy."""
-    return np.asarray(Equations(mechanism).jacobian(jnp.asarray(t), jnp.asarray(q)))
+    return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
+
+
+@eqx.filter_jit
+def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
+    return Equations(mechanism).jacobian(t, q)
 
 
 def _reduced(vectors: np.ndarray) -> list[np.ndarray]:

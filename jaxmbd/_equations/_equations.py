@@ -218,7 +218,8 @@ class Equations(eqx.Module):
         return total
 
     def _global_derivative(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, order: int) -> Array:
-        return taylor(lambda s: part.residual(t + s, self.retract(q, s * v)), t, order)
+        # A user's function may feel a quaternion's norm, which `retract` changes to second order.
+        return taylor(lambda s: part.residual(t + s, self.tidy(self.retract(q, s * v))), t, order)
 
     def _global_jacobian(self, part: GlobalConstraint, t: Scalar, q: Array) -> Array:
         return jax.jacfwd(lambda step: part.residual(t, self.retract(q, step)))(jnp.zeros(self.mechanism.nv, q.dtype))
