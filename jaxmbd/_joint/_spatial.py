@@ -111,7 +111,8 @@ class Screw(AbstractSpatialPair):
 
     **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
 
-    Coordinates: `displacement` [m] and `angle` [rad], which counts whole turns.
+    Coordinates: `displacement` [m] and `angle` [rad]; the displacement tells how many turns were made, so prescribe it
+    where a start is several turns away.
     """
 
     name: str = eqx.field(static=True)
@@ -120,7 +121,6 @@ class Screw(AbstractSpatialPair):
     lead: Scalar = eqx.field(converter=as_float)
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
-    turning: ClassVar[tuple[str, ...]] = ("angle",)
 
     def __check_init__(self) -> None:
         check_shape(f"Screw {self.name!r}", "lead", self.lead, ())
@@ -131,16 +131,14 @@ class Screw(AbstractSpatialPair):
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
-        per_radian = self.lead / (2 * jnp.pi)
-        displacement = dot(a.z, b.position - a.position)
-        # The displacement itself tells how many turns were made.
-        angle = nearest_turn(angle_about_z(a, b), displacement / per_radian)
-        advance = displacement - per_radian * angle
+        displacement, angle = self.motion(frames)
+        advance = displacement - self.lead / (2 * jnp.pi) * angle
         return jnp.concatenate([across(a, b.position - a.position), across(a, b.z), advance[None]])
 
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
-        return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
+        displacement = dot(a.z, b.position - a.position)
+        return jnp.stack([displacement, nearest_turn(angle_about_z(a, b), 2 * jnp.pi * displacement / self.lead)])
 
 
 class Planar(AbstractSpatialPair):
