@@ -267,9 +267,9 @@ def fitted(space: str) -> Fitted:
     q, still, held = b.q, np.zeros(len(b.v)), ~rolls(b)
     at = b(T, q, still)
     for _ in range(100):
-        step = -np.linalg.pinv(at["C"][held], rcond=1e-8) @ at["phi"][held]
-        if np.abs(step).max() < 1e-14:
+        if np.abs(at["phi"]).max() < 1e-12:
             break
+        step = -np.linalg.pinv(at["C"][held], rcond=1e-8) @ at["phi"][held]
         q = b.moved(step * min(1.0, 0.5 / np.abs(step).max()), q)
         at = b(T, q, still)
     C, inverse = at["C"], np.linalg.pinv(at["C"], rcond=1e-8)
@@ -605,12 +605,14 @@ class Slopes(NamedTuple):
 
 # `velocity` holds `C` and `reactions` are made of it; the potential has its slope among the numbers.
 WITHOUT = ("C", "reactions", "potential")
+# In space the reverse mode of `γ` takes the compiler two minutes; whole motions in `test_spatial` test it.
+LEFT_OUT = {("spatial", "joints"): (*WITHOUT, "gamma")}
 
 
 def weights(b: Bench) -> dict[str, Any]:
     """A random weight for each number that the equations give."""
     rng = np.random.default_rng(11)
-    kept = {key: value for key, value in b.at.items() if key not in WITHOUT}
+    kept = {key: value for key, value in b.at.items() if key not in LEFT_OUT.get((b.space, b.kind), WITHOUT)}
     return jax.tree.map(lambda x: rng.normal(size=x.shape), kept)
 
 
