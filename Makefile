@@ -8,13 +8,14 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test quick lint format bench clean
+.PHONY: help demo test quick long lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    run the demo"
 	@echo "make test    run every check that CI runs"
 	@echo "make quick   run the tests without the slow ones"
+	@echo "make long    run the tests that take minutes, which CI leaves out"
 	@echo "make lint    run ruff and pyright only"
 	@echo "make format  let ruff format and mend what it can"
 	@echo "make bench   run the benchmarks beside other programs"
@@ -29,11 +30,14 @@ test: .venv/.installed-dev
 	echo "ruff check";  $(BIN)/ruff check --quiet . || failed="$$failed ruff-check"; \
 	echo "ruff format"; $(BIN)/ruff format --quiet --diff . || failed="$$failed ruff-format"; \
 	echo "pyright";     $(BIN)/pyright --pythonpath $(BIN)/python || failed="$$failed pyright"; \
-	echo "pytest";      $(PYTEST) || failed="$$failed pytest"; \
+	echo "pytest";      $(PYTEST) -m "not long" || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 quick: .venv/.installed-dev
-	@$(PYTEST) -m "not slow"
+	@$(PYTEST) -m "not slow and not long"
+
+long: .venv/.installed-dev
+	@$(PYTEST) -m long
 
 lint: .venv/.installed-dev
 	@$(BIN)/ruff check .

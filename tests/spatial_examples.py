@@ -231,7 +231,8 @@ def governor() -> Example:
     ]
     for name, side, angle in (("right", 1, math.radians(30)), ("left", -1, math.radians(150))):
         turn, hinge = rot.about("y", angle), np.array([0.05 * side, 0.0, 1.0])
-        ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(*(hinge + rot.rotate(turn, rod.centre)), turn))
+        x, y, z = hinge + rot.rotate(turn, rod.centre)
+        ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(x, y, z, turn))
         middle = hinge + np.asarray(rot.rotate(turn, (0.5, 0.0, 0.0)))
         ends = [body.at_world(*hinge, axis=AXES["y"]) for body in (shaft, ball)]
         joints.append(sp.Revolute(f"hinge {name}", *ends))

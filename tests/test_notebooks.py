@@ -32,8 +32,15 @@ def test_a_notebooks_folder_holds_notebooks() -> None:
     assert NOTEBOOKS or not FOLDER.exists(), f"no notebook in {FOLDER}"
 
 
+LONG = {"spatial_gallery.ipynb"}  # ten mechanisms, each compiled anew
+
+
 @pytest.mark.slow
-@each_notebook
+@pytest.mark.parametrize(
+    "path",
+    [pytest.param(p, marks=pytest.mark.long if p.name in LONG else ()) for p in NOTEBOOKS],
+    ids=[p.stem for p in NOTEBOOKS],
+)
 def test_notebook_runs(path: Path) -> None:
     """A cell's error ends the test with that cell's source and traceback."""
     notebook = read(path)

@@ -39,7 +39,7 @@ def test_free_body_keeps_energy_and_angular_momentum() -> None:
     momentum = np.asarray(jax.vmap(sp.rotation.rotate)(e, omega * MOMENTS))
     assert np.abs(omega[:, 1]).min() < 0.1, "it does not tumble"
     np.testing.assert_allclose(energy, energy[0], rtol=ENERGY)
-    np.testing.assert_allclose(momentum - momentum[0], 0.0, atol=MOMENTUM * np.linalg.norm(momentum[0]))
+    np.testing.assert_allclose(momentum - momentum[0], 0.0, atol=MOMENTUM * float(np.linalg.norm(momentum[0])))
     np.testing.assert_allclose(np.linalg.norm(e, axis=1), 1.0, atol=NORM)
     np.testing.assert_allclose(solution["body.x"], 0.3 * solution.ts, atol=1e-10)
 
@@ -127,7 +127,7 @@ def rolling() -> tuple[sp.Mechanism, mbd.State]:
 def test_rolling_disc_does_not_slip_and_keeps_its_energy() -> None:
     mechanism, state = rolling()
     assert mechanism.constraint_sizes() == (3,)
-    assert int(state.rank) == 3
+    assert np.asarray(state.rank) == 3
     solution = mbd.simulate(mechanism, state, np.linspace(0.0, 3.0, 61), accuracy="high")
     energy = np.asarray(solution["energy"])
     np.testing.assert_allclose(energy, energy[0], rtol=1e-10)
@@ -198,7 +198,7 @@ def test_redundant_rows_are_named() -> None:
     state = mbd.assemble(mechanism)
     found = mbd.redundancy(mechanism, state)
     assert (found.rows, found.rank, found.degrees_of_freedom) == (15, 5, 1)
-    assert int(state.rank) == 5
+    assert np.asarray(state.rank) == 5
     assert {repeat.joint for repeat in found.repeats} == {"hinge1", "hinge2"}
     text = str(found)
     for words in ("15 constraint rows of rank 5, 10 redundant", "tolerance 1e-10", "1 degree of freedom", "'hinge0'"):
@@ -222,7 +222,7 @@ def test_redundant_constraints_leave_the_motion_alone() -> None:
     np.testing.assert_allclose(total, one.reaction("hinge0").force, atol=1e-7)
 
 
-@pytest.mark.parametrize("mode", ["reverse", "forward"])
+@pytest.mark.parametrize("mode", ["reverse", pytest.param("forward", marks=pytest.mark.long)])
 def test_gradients_with_redundant_constraints(mode: str) -> None:
     """Of the end and of a least-norm multiplier, with respect to mass, inertia and push; against one hinge's
     gradients, and differences."""

@@ -156,7 +156,8 @@ def test_a04_bricard_is_redundant_and_follows_the_curve() -> None:
     data, example = table("bricard"), examples.bricard()
     state = mbd.assemble(example.mechanism)
     found = mbd.redundancy(example.mechanism, state)
-    assert (found.rows, found.rank, found.degrees_of_freedom, int(state.rank)) == (30, 29, 1, 29)
+    assert (found.rows, found.rank, found.degrees_of_freedom) == (30, 29, 1)
+    assert np.asarray(state.rank) == 29
     assert found.joints == ("P1", "P2", "P3", "P4", "P5", "P6")
     solution = mbd.simulate(example.mechanism, state, data["t"], accuracy="high")
     read = solution.read(["corner", "energy"])
@@ -170,7 +171,7 @@ def test_a04_bricard_is_redundant_and_follows_the_curve() -> None:
 GOVERNOR = (0.50142092, 0.50590929, 0.53556310, 0.61962292)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a05_stiff_governor_converges() -> None:
     """Two tolerances, two solvers."""
     example, ts = examples.governor(), np.linspace(0.0, 10.0, 11)

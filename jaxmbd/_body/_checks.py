@@ -63,9 +63,8 @@ def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | No
             f"{kind} {name!r} connects body {markers[0].body!r} with itself; give markers on two different bodies."
         )
     for marker in markers:
-        needed = marker.space if space is None else space
-        if needed != marker.space or marker.space != markers[0].space:
-            needed = markers[0].space if needed == marker.space else needed
+        needed = next(iter(markers)).space if space is None else space
+        if marker.space != needed:
             raise MechanismError(
                 f"{kind} {name!r}: a marker on {marker.body!r} is one of {_PLACE[marker.space.dim]}, where one of "
                 f"{_PLACE[needed.dim]} is needed. Take all parts from jaxmbd.{_FACADE[needed.dim]}."
