@@ -153,7 +153,10 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: pendulum([pl.JointForce("j", "O.angle", number(2))]),
         ("JointForce 'j'", "must be a number", "(2,)"),
     ),
-    "no function": (lambda: pl.JointForce("j", "O.angle", 3.0), ("JointForce 'j'", "must be callable", "float")),
+    "no function": (
+        lambda: pl.JointForce("j", "O.angle", "push"),
+        ("JointForce 'j'", "a number, or something to call", "'push'"),
+    ),
     "what a motion returns": (
         lambda: pendulum(drivers=[pl.Driver("d", "O.angle", number(1))]),
         ("Driver 'd'", "function motion returns", "(1,)"),

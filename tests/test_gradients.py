@@ -120,10 +120,11 @@ def test_derivatives_of_a_point_pendulum_are_those_of_its_symmetries() -> None:
 
     def end(scale: Float[Array, " scale"]) -> Array:
         heavy, pull = scale
+        rod, gravity = example.mechanism["rod"], example.mechanism["gravity"]
         mechanism = eqx.tree_at(
             lambda m: (m["rod"].mass, m["rod"].inertia, m["gravity"].acceleration),
             example.mechanism,
-            replace_fn=lambda x: x * (pull if x.ndim else heavy),
+            (heavy * rod.mass, heavy * rod.inertia, pull * gravity.acceleration),
         )
         solution = mbd.simulate(mechanism, example.state(), [0.0, 1.0], rtol=TIGHT, atol=TIGHT)
         return solution.q[-1, 2]
