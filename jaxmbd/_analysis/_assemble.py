@@ -249,8 +249,7 @@ def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tup
 
 
 def _named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
-    names = [part.name for part in mechanism.constraints()]
-    labels = [n for n, size in zip(names, mechanism.constraint_sizes(), strict=True) for _ in range(size)]
+    labels = [name for name, _ in mechanism.row_labels()]
     worst: dict[str, float] = {}
     for label, value in zip((*labels, *extra), np.abs(miss), strict=True):
         worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")

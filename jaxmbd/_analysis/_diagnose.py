@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._analysis._redundancy import RANK, jacobian
+from jaxmbd._analysis._redundancy import counted, jacobian
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._method import motion_of
 
 _NEARLY = 1e-2  # of the start's distance from a singular position: nearer counts as singular
 _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
@@ -23,15 +24,12 @@ def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, 
     """How far from singular a position is: the smallest of the singular values of `C` that do not count as zero, as a
     share of the largest; and the joints whose rows are nearest to a dependence."""
     left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
-    counted = values[values > RANK * values.max(initial=0.0)]
-    if not len(counted):
+    values = values[counted(values)]
+    if not len(values):
         return 0.0, ()
-    labels = [
-        p.name for p, n in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True) for _ in range(n)
-    ]
-    share = np.abs(left[:, len(counted) - 1])
-    names = dict.fromkeys(name for name, s in zip(labels, share, strict=True) if s > _TAKES_PART)
-    return float(counted[-1] / counted[0]), tuple(names)
+    share = np.abs(left[:, len(values) - 1])
+    names = dict.fromkeys(name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART)
+    return float(values[-1] / values[0]), tuple(names)
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
@@ -42,7 +40,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
-    motion = solution.method.motion(Equations(mechanism), jnp.asarray(t), q, v)
+    motion = motion_of(solution.method, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
     bad = _bad_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"

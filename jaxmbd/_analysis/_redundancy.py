@@ -1,12 +1,13 @@
 """Which constraints repeat one another: the rank of `C`, and the dependences between its rows by the joints' names."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
@@ -66,30 +67,30 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
         >>> print(redundancy(mechanism, state))
         30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
     """
-    return redundancy_at(mechanism, state.t, state.q)
-
-
-def redundancy_at(mechanism: Mechanism, t: Array, q: Array, tolerance: float = RANK) -> Redundancy:
-    """The same at a time and coordinates, with a tolerance."""
-    C = jacobian(mechanism, t, q)
+    C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
-    rank = int(np.sum(values > tolerance * max(values.max(initial=0.0), 1e-300)))
-    sizes = mechanism.constraint_sizes()
-    labels = [(p.name, i) for p, n in zip(mechanism.constraints(), sizes, strict=True) for i in range(n)]
-    repeats = []
+    rank, labels, repeats = int(np.sum(counted(values))), mechanism.row_labels(), []
     for vector in _reduced(left[:, rank:].T):
         part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in part[:-1]))
         joint, row = labels[part[-1]]
         repeats.append(Repeat(joint, row, names))
-    return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats))
+    return Redundancy(len(labels), rank, tolerance_of_rank(values.dtype), mechanism.nv - rank, tuple(repeats))
 
 
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The rank of rows, where it is counted in a compiled program."""
-    values = jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)
-    tolerance = max(RANK, 1e2 * float(jnp.finfo(rows.dtype).eps))
-    return jnp.sum(values > tolerance * jnp.max(values, initial=0.0))
+    return jnp.sum(counted(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
+
+
+def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
+    """Which singular values, largest first, do not count as zero."""
+    return values > tolerance_of_rank(values.dtype) * values[..., :1]
+
+
+def tolerance_of_rank(dtype: Any) -> float:
+    """The share of the largest singular value below which one counts as zero: 1e-10, more in single precision."""
+    return max(RANK, 1e2 * float(jnp.finfo(dtype).eps))
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

@@ -118,8 +118,9 @@ def _integrate(
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
 ) -> tuple[Solution, _Check]:  # fmt: skip
-    rank = rank_of(Equations(mechanism).jacobian(jnp.asarray(ts[0]), q))
-    equations = Equations(mechanism, rank < sum(mechanism.constraint_sizes()))
+    equations = Equations(mechanism)
+    redundant = rank_of(equations.jacobian(jnp.asarray(ts[0]), q)) < equations.m
+    equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
     saveat = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)])
     run = dfx.diffeqsolve(
         dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),

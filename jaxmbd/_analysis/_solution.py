@@ -12,7 +12,7 @@ import xarray as xr
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
-from jaxmbd._analysis._redundancy import RANK
+from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
@@ -213,6 +213,5 @@ def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
     values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)
     if values.shape[1] == 0:
         return jnp.zeros(len(ts), int), jnp.ones(len(ts), q.dtype)
-    counted = values > RANK * values[:, :1]
-    smallest = jnp.take_along_axis(values, jnp.sum(counted[:1], axis=1, keepdims=True) - 1, axis=1)
-    return jnp.sum(counted, axis=1), smallest[:, 0] / values[:, 0]
+    ranks = jnp.sum(counted(values), axis=1)
+    return ranks, values[:, ranks[0] - 1] / values[:, 0]

@@ -23,10 +23,6 @@ class AbstractMarker(eqx.Module):
         """The space that the marker lives in."""
 
     @abc.abstractmethod
-    def unnamed(self) -> Any:
-        """The same marker without its body's name, as one of a stack."""
-
-    @abc.abstractmethod
     def frame(self, pose: Array) -> Any:
         """The marker's frame in the world at the body's pose."""
 

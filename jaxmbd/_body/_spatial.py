@@ -37,9 +37,6 @@ class Marker(AbstractMarker):
     def space(self) -> AbstractSpace:
         return SPATIAL
 
-    def unnamed(self) -> "Marker":
-        return Marker("", self.position, self.rotation)
-
     def frame(self, pose: Float[Array, "7"]) -> SpatialFrame:
         """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, at the body's pose."""
         return SPATIAL.frame(pose, self.position, self.rotation)

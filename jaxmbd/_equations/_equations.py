@@ -92,29 +92,20 @@ class Equations(eqx.Module):
         return jnp.concatenate([qdot, self._angles(q, v)[1]])
 
     def retract(self, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
-        """The coordinates reached from `q` along `step`, speeds times a time."""
-        return self.turned(self._moved(q, step))
+        """The coordinates reached from `q` along `step`, speeds times a time: exact to second order."""
+        poses, turns = self.mechanism.split(q)
+        moved = jax.vmap(self.mechanism.space.retract)(poses, self._twists(step))
+        return self.tidy(jnp.concatenate([moved.reshape(-1), turns]))
 
     def tidy(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The same position, its redundant coordinates exact: quaternions of norm one, carried angles those of the
-        joints."""
+        joints, nearest to what they were."""
         poses, turns = self.mechanism.split(q)
-        return self.turned(jnp.concatenate([jax.vmap(self.mechanism.space.tidy)(poses).reshape(-1), turns]))
-
-    def turned(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
-        """`q` with the carried angles those of the joints, nearest to what they were."""
+        exact = jax.vmap(self.mechanism.space.tidy)(poses).reshape(-1)
         if not self.turning:
-            return q
-        turns = self.mechanism.split(q)[1]
-        return jnp.concatenate(
-            [q[: -len(turns)], nearest_turn(self._angles(q, jnp.zeros(self.mechanism.nv, q.dtype))[0], turns)]
-        )
-
-    def _moved(self, q: Array, step: Array) -> Array:
-        """The poses retracted, the carried angles as they are."""
-        poses, turns = self.mechanism.split(q)
-        moved = jax.vmap(self.mechanism.space.retract)(poses, self._twists(step)).reshape(-1)
-        return jnp.concatenate([moved, turns]) if len(turns) else moved
+            return exact
+        angles, _ = self._angles(q, jnp.zeros(self.mechanism.nv, q.dtype))
+        return jnp.concatenate([exact, nearest_turn(angles, turns)])
 
     def coordinate(self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
@@ -218,8 +209,7 @@ class Equations(eqx.Module):
         return total
 
     def _global_derivative(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, order: int) -> Array:
-        # A user's function may feel a quaternion's norm, which `retract` changes to second order.
-        return taylor(lambda s: part.residual(t + s, self.tidy(self.retract(q, s * v))), t, order)
+        return taylor(lambda s: part.residual(t + s, self.retract(q, s * v)), t, order)
 
     def _global_jacobian(self, part: GlobalConstraint, t: Scalar, q: Array) -> Array:
         return jax.jacfwd(lambda step: part.residual(t, self.retract(q, step)))(jnp.zeros(self.mechanism.nv, q.dtype))

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker
+from jaxmbd._equations._groups import unnamed
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
@@ -30,8 +31,7 @@ class Near:
 
     def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], poses: Poses) -> None:
         self.space, self.poses = space, poses
-        unnamed = [marker.unnamed() for marker in markers]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *unnamed)
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
         self.stack = jax.vmap(lambda marker, pose: marker.frame(pose))(stacked, poses)
 
     @property

@@ -159,6 +159,11 @@ class Mechanism(eqx.Module):
         """The number of rows of each of `constraints()`."""
         return tuple(count_rows(self, part) for part in self.constraints())
 
+    def row_labels(self) -> tuple[tuple[str, int], ...]:
+        """For each row of `Φ`: the name of the part that gives it, and its number among that part's rows."""
+        each = zip(self.constraints(), self.constraint_sizes(), strict=True)
+        return tuple((part.name, row) for part, size in each for row in range(size))
+
     def coordinate(self, name: str) -> Coordinate:
         """The coordinate written `"joint.angle"` or `"body.x"`."""
         owner, _, component = name.partition(".")
