@@ -61,14 +61,15 @@ def constraints() -> list[Any]:
 def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, lam: Array) -> dict[str, Any]:
     """Everything that the equations say of a kind at one instant."""
     equations = mbd.Equations(mechanism)
-    found: dict[str, Any] = {"momentum": equations.momentum(v), "accelerations": equations.solve_mass(a)}
+    inertia = equations.at(t, q).inertia
+    found: dict[str, Any] = {"momentum": inertia.times(v), "accelerations": inertia.solve(a)}
     if kind == "joints":
         found |= {
             "phi": equations.position(t, q),
             "C": equations.jacobian(t, q),
             "velocity": equations.velocity(t, q, v),
             "gamma": equations.gamma(t, q, v),
-            "reactions": equations.reactions(t, q, lam),
+            "reactions": equations.at(t, q).reactions(lam),
         }
     elif kind == "forces":
         energy = lambda step: equations.potential_energy(t, equations.retract(q, step))  # noqa: E731
@@ -355,7 +356,7 @@ def reactions(space: str) -> dict[str, np.ndarray]:
     """At the fitted state: the wrenches at each joint's markers that random multipliers make."""
     b, at = bench(space, "joints"), fitted(space).at
     local = [part for part in b.constraints.values() if not isinstance(part, SPACES[space].space.GlobalConstraint)]
-    groups = mbd.Equations(b.mechanism).joints
+    groups = mbd.Equations(b.mechanism).parts.joints
     pairs = [pair for g, w in zip(groups, at["reactions"], strict=True) for pair in zip(g.members, w, strict=True)]
     return {local[member].name: wrenches for member, wrenches in pairs}
 
@@ -779,10 +780,12 @@ def test_groups_keep_the_order_of_declaration() -> None:
     ]
     mechanism = pl.Mechanism(bodies, joints)
     equations = mbd.Equations(mechanism)
-    assert [group.members for group in equations.joints] == [(0, 2), (1, 3), (4,)]
+    assert [group.members for group in equations.parts.joints] == [(0, 2), (1, 3), (4,)]
     q, t = jnp.concatenate([b.pose for b in bodies]), jnp.asarray(0.0)
     expected = [
-        j.residual(t, q) if isinstance(j, pl.GlobalConstraint) else j.residual(t, mechanism.frames(j.markers, q))
+        j.residual(t, q)
+        if isinstance(j, pl.GlobalConstraint)
+        else j.residual(t, equations.at(t, q).near(j.markers).frames)
         for j in joints
     ]
     phi, C, slope = jax.jit(
@@ -810,5 +813,5 @@ def test_a_stack_of_equal_parts_is_their_sum() -> None:
     at = eqx.filter_jit(values)("forces", double, *map(jnp.asarray, (T, b.q, b.v, b.a, b.lam)))
     np.testing.assert_allclose(at["force"], 2 * b.at["force"], rtol=1e-13, atol=1e-12)
     np.testing.assert_allclose(at["potential"], 2 * b.at["potential"], rtol=1e-13)
-    assert len(single.forces) == len(twice.forces)
-    assert len(single.coordinate_forces) == len(twice.coordinate_forces)
+    assert len(single.parts.forces) == len(twice.parts.forces)
+    assert len(single.parts.coordinate_forces) == len(twice.parts.coordinate_forces)

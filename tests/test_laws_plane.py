@@ -213,15 +213,15 @@ def found(space: str) -> Found:
 
     def everything(q: Any, v: Any) -> Any:
         equations, t = mbd.Equations(mechanism), jnp.asarray(T)
-        q = equations.turned(q)
+        q = equations.tidy(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return motion, equations.reactions(t, q, motion.lam), read(equations, READINGS, at)
+        return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)
 
     motion, groups, readings = jax.jit(everything, compiler_options=QUICK)(q, v)
     equations = mbd.Equations(mechanism)
     names = [part.name for part in mechanism.constraints()]
-    pairs = zip(equations.joints, groups, strict=True)
+    pairs = zip(equations.parts.joints, groups, strict=True)
     reactions = {names[i]: np.asarray(w) for g, x in pairs for i, w in zip(g.members, x, strict=True)}
     bodies = len(mechanism.bodies)
     qdot = np.asarray(motion.qdot)[: bodies * len(mechanism.space.coordinates)].reshape(bodies, -1)

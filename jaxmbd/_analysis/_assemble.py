@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._redundancy import RANK, jacobian, rank_of
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, Position
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
@@ -52,9 +52,7 @@ def assemble(
     **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss), or if the speeds
     contradict the constraints; `MechanismError` for names that do not exist.
     """
-    start = start_of(mechanism)
-    for name, value in _numbers("guess", guess).items():
-        start = start.at[_guessed(mechanism, name)].set(value)
+    start = _guessed(mechanism, _numbers("guess", guess))
     positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
     for name in positions:
         mechanism.coordinate(name)
@@ -78,21 +76,46 @@ def _assemble(
     q = equations.tidy(_positions((equations, fixed, t), start))
     rows = _rate_matrix(equations, q, speeds, t)
     at_rest = _rate_rows(equations, q, speeds, t, jnp.zeros(mechanism.nv, q.dtype))
-    v = _speeds(equations, rows, -at_rest)
+    v = _speeds(equations, t, q, rows, -at_rest)
     return q, v, rank_of(rows[: equations.m]), _closure(q, (equations, fixed, t)), rows @ v + at_rest
 
 
 def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
     """The coordinates that the bodies' own poses give; joint angles that count turns start at zero turns."""
-    poses = jnp.concatenate([body.pose for body in mechanism.bodies])
-    return jnp.append(poses, jnp.zeros(len(mechanism.turns), poses.dtype))
+    return _start(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
+
+
+def _start(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
+    own = Equations(mechanism).coordinates.measured(poses)
+    return jnp.append(own, jnp.zeros(len(mechanism.turns), poses.dtype))
+
+
+def _guessed(mechanism: Mechanism, guess: dict[str, Array]) -> Float[Array, " nq"]:
+    """The start of the search: the bodies' poses, with guessed values in them, then guessed coordinates."""
+    poses, bodies = jnp.stack([body.pose for body in mechanism.bodies]), [body.name for body in mechanism.bodies]
+    names, space = mechanism.coordinate_names, mechanism.space
+    for name, value in guess.items():
+        body, _, component = name.partition(".")
+        if body in bodies and component in space.coordinates:
+            poses = poses.at[bodies.index(body), space.coordinates.index(component)].set(value)
+        elif name not in names:
+            mechanism.coordinate(name)
+            raise MechanismError(
+                f"guess takes coordinates of bodies or of q, such as {names[0]!r}, and {name!r} is one of a cut joint. "
+                f"Guess the bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
+            )
+    start = _start(mechanism, poses)
+    for name in set(guess) & set(names):
+        start = start.at[names.index(name)].set(guess[name])
+    return start
 
 
 def _closure(q: Array, args: Any) -> Array:
     """`Φ(q, t)` and, below it, what the fixed coordinates miss."""
     equations, fixed, t = args
-    extra = [_missed(equations.mechanism, name, q, value) for name, value in fixed.items()]
-    return jnp.concatenate([equations.position(t, q), jnp.stack(extra) if extra else jnp.zeros((0,))])
+    at = equations.at(t, q)
+    extra = [_missed(at, name, value) for name, value in fixed.items()]
+    return jnp.concatenate([at.position(), jnp.stack(extra) if extra else jnp.zeros((0,))])
 
 
 @eqx.filter_custom_jvp
@@ -118,64 +141,56 @@ def _least_change(q: Array, args: Any, miss: Array) -> Array:
     return lx.linear_solve(slope, miss, _SINGULAR, throw=False).value
 
 
-def _speeds(equations: Equations, rows: Array, rates: Array) -> Array:
-    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ` by bodies, those of least
-    norm of `Lᵀ v`."""
-    nb = len(equations.mechanism.bodies)
+def _speeds(equations: Equations, t: Scalar, q: Array, rows: Array, rates: Array) -> Array:
+    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`."""
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1])
-    L = jnp.linalg.cholesky(equations.mass_blocks())
-    solve = jax.scipy.linalg.solve_triangular
-    by_row = jax.vmap(jax.vmap(lambda factor, row: solve(factor, row, lower=True)), (None, 0))
-    scaled = by_row(L, rows.reshape(len(rows), nb, -1)).reshape(rows.shape)
-    found = lx.linear_solve(lx.MatrixLinearOperator(scaled), rates, _SINGULAR, throw=False).value
-    return jax.vmap(lambda factor, x: solve(factor.T, x, lower=False))(L, found.reshape(nb, -1)).reshape(-1)
+    inertia = equations.at(t, q).inertia
+    scaled = lx.MatrixLinearOperator(inertia.whiten(rows))
+    return inertia.unwhiten(lx.linear_solve(scaled, rates, _SINGULAR, throw=False).value)
 
 
 def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:
     """`Φ̇` and, below it, what the given speeds miss."""
-    extra = [_rate(equations, name, q, v) - value for name, value in speeds.items()]
-    return jnp.concatenate([equations.velocity(t, q, v), jnp.stack(extra) if extra else jnp.zeros((0,))])
+    at = equations.at(t, q)
+    extra = [_rate(at, name, v) - value for name, value in speeds.items()]
+    return jnp.concatenate([at.velocity(v), jnp.stack(extra) if extra else jnp.zeros((0,))])
 
 
 def _rate_matrix(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
-    still = jnp.zeros(equations.mechanism.nv, q.dtype)
-    extra = [jax.grad(lambda v, n=name: _rate(equations, n, q, v))(still)[None] for name in speeds]
-    return jnp.concatenate([equations.jacobian(t, q), *extra])
+    at, still = equations.at(t, q), jnp.zeros(equations.mechanism.nv, q.dtype)
+    extra = [jax.grad(lambda v, n=name: _rate(at, n, v))(still)[None] for name in speeds]
+    return jnp.concatenate([at.jacobian, *extra])
 
 
-def _rate(equations: Equations, name: str, q: Array, v: Array) -> Scalar:
-    """A body's speed, or the rate of a joint's coordinate."""
-    mechanism = equations.mechanism
+def _rate(at: Position, name: str, v: Array) -> Scalar:
+    """A speed, of the coordinates or of a body, or the rate of a joint's coordinate."""
+    mechanism = at.mechanism
     if name in mechanism.speed_names:
         return v[mechanism.speed_names.index(name)]
-    return equations.coordinate(name, q, v)[1]
+    bodies, (owner, _, component) = [body.name for body in mechanism.bodies], name.partition(".")
+    if owner in bodies and component in mechanism.space.speeds:
+        return at.twists(v)[bodies.index(owner), mechanism.space.speeds.index(component)]
+    return at.coordinate(name, v)[1]
 
 
-def _missed(mechanism: Mechanism, name: str, q: Array, value: Array) -> Scalar:
+def _missed(at: Position, name: str, value: Array) -> Scalar:
     """How far a named coordinate is from a value; an angle of whole turns from the nearest one."""
+    mechanism = at.mechanism
+    if name in mechanism.tree.coordinates:
+        return at.q[mechanism.tree.coordinates.index(name)] - value
     coordinate = mechanism.coordinate(name).by(value)
-    return coordinate.value(mechanism.frames(coordinate.markers, q)) - value
+    return coordinate.value(at.near(coordinate.markers).frames) - value
 
 
 def _speed_row(mechanism: Mechanism, name: str) -> None:
-    if name not in mechanism.speed_names:
+    bodies = [f"{body.name}.{speed}" for body in mechanism.bodies for speed in mechanism.space.speeds]
+    if name not in (*mechanism.speed_names, *bodies):
         try:
             mechanism.coordinate(name)
         except MechanismError:
             joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
-            raise unknown("speed", name, (*mechanism.speed_names, *joints)) from None
-
-
-def _guessed(mechanism: Mechanism, name: str) -> int:
-    names = mechanism.coordinate_names
-    if name in names:
-        return names.index(name)
-    mechanism.coordinate(name)
-    raise MechanismError(
-        f"guess takes coordinates of bodies, such as {names[0]!r}, and {name!r} is one of a joint. Guess the "
-        f"bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
-    )
+            raise unknown("speed", name, dict.fromkeys((*mechanism.speed_names, *bodies, *joints))) from None
 
 
 def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:

@@ -8,15 +8,16 @@ A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy
 """
 
 from collections.abc import Iterable
+from functools import cached_property
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, local_constraints
 from jaxmbd._errors import unknown
 from jaxmbd._force import AbstractAlong, SpringDamper
-from jaxmbd._joint import AbstractJoint, GlobalConstraint
+from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism, Sensor
 from jaxmbd._sensor import Measure, Readings
 from jaxmbd._types import Scalar
@@ -51,6 +52,8 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
                 found[f"{joint.name}.{effort}"] = unit
     for part in mechanism.constraints():
         found[f"{part.name}.lambda"] = ""
+    found |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
+    found |= dict(zip(mechanism.speed_names, mechanism.tree.speed_units, strict=True))
     for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractAlong))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
         found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
@@ -64,87 +67,113 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
 
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
     """The named quantities at one instant."""
-    return {name: _read(equations, name, at) for name in names}
+    reader = Reader(equations, at)
+    return {name: reader.read(name) for name in names}
 
 
-def _read(equations: Equations, name: str, at: Snapshot) -> Array:
-    mechanism = equations.mechanism
-    if name in ENERGIES:
-        return _energy(equations, name, at)
-    owner, _, component = name.partition(".")
-    for sensor in mechanism.sensors:
-        if sensor.name == name:
-            return _sense(equations, sensor, at)
-    found = _read_body(mechanism, owner, component, at)
-    found = _read_joint(equations, owner, component, at) if found is None else found
-    found = _read_force(equations, owner, component, at) if found is None else found
-    if found is None:
+class Reader:
+    """Reads one instant; what several quantities need is computed once."""
+
+    def __init__(self, equations: Equations, at: Snapshot) -> None:
+        self.equations, self.mechanism, self.at = equations, equations.mechanism, at
+        self.position = equations.at(at.t, at.q)
+
+    @cached_property
+    def twists(self) -> Float[Array, "bodies twist"]:
+        """The bodies' twists."""
+        return self.position.twists(self.at.v)
+
+    @cached_property
+    def accelerations(self) -> Float[Array, "bodies twist"]:
+        """How they change."""
+        return self.position.accelerations(self.at.v, self.at.vdot)
+
+    @cached_property
+    def _of_groups(self) -> list[Float[Array, "parts markers efforts"]]:
+        return self.position.reactions(self.at.lam)
+
+    @cached_property
+    def _transmitted(self) -> Float[Array, "bodies efforts"]:
+        return self.position.transmitted(self.at.v, self.at.vdot, self.at.lam)
+
+    def reaction(self, name: str) -> Float[Array, "markers efforts"]:
+        """The wrench of a joint or driver on the body at each of its markers: world axes, moment about the marker."""
+        if name in self.mechanism.tree.joints:
+            return self.position.at_joint(name, self._transmitted)
+        place = [part.name for part in local_constraints(self.mechanism)].index(name)
+        pairs = zip(self.equations.parts.joints, self._of_groups, strict=True)
+        return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
+
+    def read(self, name: str) -> Array:
+        """The quantity of that name."""
+        mechanism, at = self.mechanism, self.at
+        for sensor in mechanism.sensors:
+            if sensor.name == name:
+                return self._sense(sensor)
+        if name in ENERGIES:
+            return self._energy(name)
+        if name in mechanism.coordinate_names:
+            return at.q[mechanism.coordinate_names.index(name)]
+        if name in mechanism.speed_names:
+            return at.v[mechanism.speed_names.index(name)]
+        owner, _, component = name.partition(".")
+        for look in (self._of_body, self._of_joint, self._of_force):
+            found = look(owner, component)
+            if found is not None:
+                return found
         raise unknown("quantity", name, channel_units(mechanism))
-    return found
 
-
-def _read_body(mechanism: Mechanism, owner: str, component: str, at: Snapshot) -> Array | None:
-    names = [body.name for body in mechanism.bodies]
-    if owner not in names:
+    def _of_body(self, owner: str, component: str) -> Array | None:
+        space, names = self.mechanism.space, [body.name for body in self.mechanism.bodies]
+        if owner not in names:
+            return None
+        if component in space.coordinates:
+            return self.position.poses()[names.index(owner), space.coordinates.index(component)]
+        if component in space.speeds:
+            return self.twists[names.index(owner), space.speeds.index(component)]
+        if component in space.accelerations:
+            return self.accelerations[names.index(owner), space.accelerations.index(component)]
         return None
-    poses, _ = mechanism.split(at.q)
-    sources = ((poses, "coordinates"), (at.v, "speeds"), (at.vdot, "accelerations"))
-    for values, kind in sources:
-        components = getattr(mechanism.space, kind)
-        if component in components:
-            return values.reshape(len(names), -1)[names.index(owner), components.index(component)]
-    return None
 
+    def _of_joint(self, owner: str, component: str) -> Array | None:
+        mechanism, at = self.mechanism, self.at
+        if component == "lambda" and any(part.name == owner for part in mechanism.constraints()):
+            return at.lam[self.equations.rows_of(owner)]
+        if component == "effort" and any(driver.name == owner for driver in mechanism.drivers):
+            return -at.lam[self.equations.rows_of(owner)][0]
+        for joint in mechanism.joints:
+            if joint.name != owner or not isinstance(joint, AbstractJoint):
+                continue
+            if component in mechanism.space.efforts:
+                return self.reaction(owner)[1][mechanism.space.efforts.index(component)]
+            base = component.removesuffix("_rate")
+            if base in joint.motions:
+                value, rate = self.position.coordinate(f"{owner}.{base}", at.v)
+                return value if base == component else rate
+        return None
 
-def _read_joint(equations: Equations, owner: str, component: str, at: Snapshot) -> Array | None:
-    mechanism = equations.mechanism
-    if component == "lambda" and any(part.name == owner for part in mechanism.constraints()):
-        return at.lam[equations.rows_of(owner)]
-    if component == "effort" and any(driver.name == owner for driver in mechanism.drivers):
-        return -at.lam[equations.rows_of(owner)][0]
-    for joint in mechanism.joints:
-        if joint.name != owner or not isinstance(joint, AbstractJoint):
-            continue
-        if component in mechanism.space.efforts:
-            return reaction(equations, owner, at)[1][mechanism.space.efforts.index(component)]
-        base = component.removesuffix("_rate")
-        if base in joint.motions:
-            value, rate = equations.coordinate(f"{owner}.{base}", at.q, at.v)
-            return value if base == component else rate
-    return None
+    def _of_force(self, owner: str, component: str) -> Array | None:
+        at, space = self.at, self.mechanism.space
+        for force in self.mechanism.forces:
+            if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
+                return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
+            if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
+                near = self.position.near(force.markers)
+                rates = near.rates(self.position.on_markers(force.markers, self.twists))
+                length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
+                return length if component == "length" else force.tension(at.t, length, rate)
+        return None
 
+    def _energy(self, name: str) -> Scalar:
+        kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
+        return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
-def _read_force(equations: Equations, owner: str, component: str, at: Snapshot) -> Array | None:
-    mechanism = equations.mechanism
-    for force in mechanism.forces:
-        if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
-            return force.effort(at.t, *equations.coordinate(force.coordinate, at.q, at.v))
-        if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
-            frames, rates = equations.at_markers(force.markers, at.q, at.v)
-            length, rate = force.stretch(frames, [equations.mechanism.space.as_rate(r) for r in rates])
-            return length if component == "length" else force.tension(at.t, length, rate)
-    return None
-
-
-def reaction(equations: Equations, name: str, at: Snapshot) -> Float[Array, "markers efforts"]:
-    """The wrench of a joint or driver on the body at each of its markers: world axes, moment about the marker."""
-    mechanism = equations.mechanism
-    constraints = [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]
-    place = next(i for i, part in enumerate(constraints) if part.name == name)
-    pairs = zip(equations.joints, equations.reactions(at.t, at.q, at.lam), strict=True)
-    return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
-
-
-def _energy(equations: Equations, name: str, at: Snapshot) -> Scalar:
-    kinetic, potential = equations.kinetic_energy(at.v), equations.potential_energy(at.t, at.q)
-    return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
-
-
-def _sense(equations: Equations, sensor: Sensor, at: Snapshot) -> Array:
-    if isinstance(sensor, Measure):
-        return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
-    near, space = equations.near(sensor.markers, at.q), equations.mechanism.space
-    twists, vdot = equations.on_markers(sensor.markers, at.v), equations.on_markers(sensor.markers, at.vdot)
-    rates, accelerations = near.rates(twists), near.accelerations(twists, vdot)
-    velocities, changes = (tuple(space.as_rate(x) for x in values) for values in (rates, accelerations))
-    return sensor.read(Readings(near.frames, velocities, changes, equations.gravity()))
+    def _sense(self, sensor: Sensor) -> Array:
+        at, space, position = self.at, self.mechanism.space, self.position
+        if isinstance(sensor, Measure):
+            return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
+        near = position.near(sensor.markers)
+        twists = position.on_markers(sensor.markers, self.twists)
+        changes = near.accelerations(twists, position.on_markers(sensor.markers, self.accelerations))
+        velocities, changes = (tuple(space.as_rate(x) for x in values) for values in (near.rates(twists), changes))
+        return sensor.read(Readings(near.frames, velocities, changes, self.equations.parts.gravity))

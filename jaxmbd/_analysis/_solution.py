@@ -11,12 +11,12 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._readings import ENERGIES, Snapshot, channel_units, reaction, read
+from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, local_constraints
 from jaxmbd._errors import unknown
-from jaxmbd._joint import GlobalConstraint
+from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of
 
@@ -108,7 +108,8 @@ class Solution(eqx.Module):
         **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
         `"body"` axes. The moment is about the joint's marker on that body.
         """
-        parts = {p.name: p for p in self.mechanism.constraints() if not isinstance(p, GlobalConstraint)}
+        parts = {p.name: p for p in (*self.mechanism.joints, *local_constraints(self.mechanism))}
+        parts = {p.name: p for p in parts.values() if isinstance(p, AbstractJoint)}
         if name not in parts:
             raise unknown("joint or driver", name, parts)
         bodies = [marker.body for marker in parts[name].markers]
@@ -184,13 +185,16 @@ def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
 @eqx.filter_jit
 def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snapshot) -> Array:
     equations = Equations(mechanism)
-    part = next(p for p in mechanism.constraints() if p.name == name)
-    marker = part.markers[place]  # pyright: ignore[reportAttributeAccessIssue]
 
     def one(s: Snapshot) -> Array:
-        wrench = reaction(equations, name, s)[place]
-        (pose,) = mechanism.poses([marker], s.q)
-        return mechanism.space.in_body(pose, wrench) if frame == "body" else wrench
+        reader = Reader(equations, s)
+        wrench = reader.reaction(name)[place]
+        if frame == "world":
+            return wrench
+        parts = (*mechanism.joints, *local_constraints(mechanism))
+        markers = next(p for p in parts if p.name == name and isinstance(p, AbstractJoint)).markers
+        body = jax.tree.map(lambda x: x[place], reader.position.near(markers).bodies)
+        return mechanism.space.in_body(body, wrench)
 
     return jax.vmap(one)(at)
 
@@ -200,9 +204,8 @@ def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]
     equations = Equations(mechanism)
 
     def one(s: Snapshot) -> tuple[Array, Array, Array]:
-        C = equations.jacobian(s.t, s.q)
-        acceleration = C @ s.vdot - equations.gamma(s.t, s.q, s.v)
-        return equations.position(s.t, s.q), equations.velocity(s.t, s.q, s.v), acceleration
+        at = equations.at(s.t, s.q)
+        return at.position(), at.velocity(s.v), at.jacobian @ s.vdot - at.gamma(s.v)
 
     return jax.vmap(one)(at)
 

@@ -22,9 +22,14 @@ class AbstractMarker(eqx.Module):
     def space(self) -> AbstractSpace:
         """The space that the marker lives in."""
 
+    @property
     @abc.abstractmethod
-    def frame(self, pose: Array) -> Any:
-        """The marker's frame in the world at the body's pose."""
+    def local(self) -> Any:
+        """The marker's frame in the frame of its body."""
+
+    def frame(self, body: Any) -> Any:
+        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, where its body has the given frame."""
+        return body.compose(self.local)
 
 
 class AbstractBody(eqx.Module):

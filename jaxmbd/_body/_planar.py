@@ -31,9 +31,9 @@ class Marker(AbstractMarker):
     def space(self) -> AbstractSpace:
         return PLANAR
 
-    def frame(self, pose: Float[Array, "3"]) -> Frame:
-        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, at the body's pose."""
-        return PLANAR.frame(pose, self.position, self.angle)
+    @property
+    def local(self) -> Frame:
+        return Frame(self.position, self.angle)
 
 
 def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:

@@ -37,9 +37,9 @@ class Marker(AbstractMarker):
     def space(self) -> AbstractSpace:
         return SPATIAL
 
-    def frame(self, pose: Float[Array, "7"]) -> SpatialFrame:
-        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, at the body's pose."""
-        return SPATIAL.frame(pose, self.position, self.rotation)
+    @property
+    def local(self) -> SpatialFrame:
+        return SpatialFrame(self.position, rot.matrix(self.rotation))
 
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:

@@ -1,3 +1,6 @@
 """From parts to equations."""
 
 from jaxmbd._equations._equations import Equations as Equations
+from jaxmbd._equations._equations import Position as Position
+from jaxmbd._equations._linear import spd_solver as spd_solver
+from jaxmbd._equations._parts import local_constraints as local_constraints

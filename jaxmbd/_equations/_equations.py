@@ -1,11 +1,11 @@
-"""The equations of a mechanism: `M v̇ + Cᵀ λ = F`, `Φ(q, t) = 0`, `C v̇ = γ`, all from the parts' local laws.
+"""The equations of a mechanism: `M v̇ + Cᵀ λ = F`, `Φ(q, t) = 0`, `C v̇ = γ`.
 
-Parts of one type are stacked and their law is mapped over the stack; each joint is differentiated on the two or
-three bodies it touches, and the blocks are placed by index tables that are known before tracing.
+The parts' laws are laws of bodies (`_parts`), the coordinates a change of variables (`_coordinates`, `_tree`); what is
+put together here is the same for all of them. Users' own functions of all coordinates are added here too.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from functools import cached_property
 
 import equinox as eqx
 import jax
@@ -14,14 +14,17 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd._body import AbstractMarker
-from jaxmbd._equations._groups import Group, group_parts
-from jaxmbd._equations._local import Near, Rows, efforts_along, taylor, taylor_pair, wrenches
+from jaxmbd._equations._coordinates import Absolute, AbstractCoordinates, Twists
+from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
+from jaxmbd._equations._local import Near, taylor, taylor_pair
+from jaxmbd._equations._parts import Bodies, Parts
 from jaxmbd._equations._schur import schur_complement
-from jaxmbd._equations._tables import gather_sum, gather_table
-from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
-from jaxmbd._joint import AbstractJoint, GlobalConstraint
+from jaxmbd._equations._tree import TreeCoordinates
+from jaxmbd._force import GeneralizedForce
+from jaxmbd._joint import GlobalConstraint
 from jaxmbd._maths import nearest_turn
-from jaxmbd._mechanism import CoordinateForce, Mechanism
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._space import about_point
 from jaxmbd._types import Scalar
 
 _SPARSE = 24  # rows from which on S is built from blocks: measured, 62 rows 5 µs against 15 µs
@@ -30,18 +33,15 @@ _SPARSE = 24  # rows from which on S is built from blocks: measured, 62 rows 5 �
 class Equations(eqx.Module):
     """Everything that the methods need of a mechanism, at a time `t`, coordinates `q` and speeds `v`.
 
-    Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the joints and then the drivers, `(m,)`. A row that
+    Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the constraints and then the drivers, `(m,)`. A row that
     constrains velocities alone is zero in `Φ`. `redundant`: whether rows may repeat one another, which the linear solve
     then allows for.
     """
 
     mechanism: Mechanism
-    inertia: Any
-    joints: tuple[Group, ...]
-    turning: tuple[Group, ...]
+    parts: Parts
+    coordinates: AbstractCoordinates
     globals: tuple[GlobalConstraint, ...]
-    forces: tuple[Group, ...]
-    coordinate_forces: tuple[Group, ...]
     redundant: Bool[Array, ""]
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
@@ -51,24 +51,16 @@ class Equations(eqx.Module):
         self.redundant = jnp.asarray(redundant)
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
+        self.parts = Parts(mechanism)
+        is_absolute = mechanism.coordinates == "absolute"
+        absolute = Absolute(mechanism.space, len(mechanism.bodies))
+        self.coordinates = absolute if is_absolute else TreeCoordinates(mechanism)
+        self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
         is_global = [isinstance(part, GlobalConstraint) for part in constraints]
         local = [i for i, apart in enumerate(is_global) if not apart]
-        self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
-        self.joints = group_parts([constraints[i] for i in local], mechanism)
-        placed = [local[i] for group in self.joints for i in group.members]
+        placed = [local[i] for group in self.parts.joints for i in group.members]
         placed += [i for i, apart in enumerate(is_global) if apart]
         self.order = _row_order(placed, self.sizes)
-        self.turning = group_parts(
-            [j for j in mechanism.joints if isinstance(j, AbstractJoint) and j.turning], mechanism
-        )
-        self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
-        along = [f for f in mechanism.forces if isinstance(f, AbstractAlong)]
-        self.coordinate_forces = group_parts(
-            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
-        )
-        bodies = mechanism.bodies
-        masses, tensors = jnp.stack([b.mass for b in bodies]), jnp.stack([b.inertia for b in bodies])
-        self.inertia = jax.vmap(mechanism.space.inertia)(masses, tensors)
 
     @property
     def m(self) -> int:
@@ -85,148 +77,76 @@ class Equations(eqx.Module):
 
     def rate(self, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """`q̇ = N(q) v`, with the rates of the carried joint angles."""
-        poses, _ = self.mechanism.split(q)
-        qdot = jax.vmap(self.mechanism.space.rate)(poses, self._twists(v)).reshape(-1)
-        if not self.turning:
-            return qdot
-        return jnp.concatenate([qdot, self._angles(q, v)[1]])
+        own, turns = self.split(q)
+        qdot = self.coordinates.rate(own, v)
+        return jnp.concatenate([qdot, self._angles(q, v)[1]]) if len(turns) else qdot
 
     def retract(self, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached from `q` along `step`, speeds times a time: exact to second order."""
-        poses, turns = self.mechanism.split(q)
-        moved = jax.vmap(self.mechanism.space.retract)(poses, self._twists(step))
-        return self.tidy(jnp.concatenate([moved.reshape(-1), turns]))
+        own, turns = self.split(q)
+        return self.tidy(jnp.concatenate([self.coordinates.retract(own, step), turns]))
 
     def tidy(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The same position, its redundant coordinates exact: quaternions of norm one, carried angles those of the
         joints, nearest to what they were."""
-        poses, turns = self.mechanism.split(q)
-        exact = jax.vmap(self.mechanism.space.tidy)(poses).reshape(-1)
-        if not self.turning:
+        own, turns = self.split(q)
+        exact = self.coordinates.tidy(own)
+        if not len(turns):
             return exact
         angles, _ = self._angles(q, jnp.zeros(self.mechanism.nv, q.dtype))
         return jnp.concatenate([exact, nearest_turn(angles, turns)])
 
+    def at(self, t: Scalar, q: Float[Array, " nq"]) -> "Position":
+        """The equations at one time and position: what several of them need is computed once."""
+        return Position(self, t, q)
+
     def coordinate(self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
-        coordinate = self.mechanism.coordinate_at(name, q)
-        frames, rates = self.at_markers(coordinate.markers, q, v)
-        return taylor_pair(lambda s: coordinate.value(_moved(frames, s * rates)), jnp.zeros((), q.dtype))
-
-    def at_markers(
-        self, markers: Sequence[AbstractMarker], q: Float[Array, " nq"], v: Float[Array, " nv"]
-    ) -> tuple[tuple[Any, ...], Float[Array, "markers twist"]]:
-        """The frames of markers, and their rates."""
-        near, twists = self.near(markers, q), self.on_markers(markers, v)
-        return near.frames, near.rates(twists)
-
-    def near(self, markers: Sequence[AbstractMarker], q: Float[Array, " nq"]) -> Near:
-        """Markers in the world."""
-        return Near(self.mechanism.space, markers, jnp.stack(self.mechanism.poses(markers, q)))
-
-    def on_markers(self, markers: Sequence[AbstractMarker], v: Float[Array, " nv"]) -> Float[Array, "markers twist"]:
-        """Twists of the bodies that carry the markers."""
-        index = {body.name: i for i, body in enumerate(self.mechanism.bodies)}
-        return self._at_bodies(v)[np.asarray([index.get(marker.body, len(index)) for marker in markers])]
-
-    def _angles(self, q: Array, v: Array) -> tuple[Array, Array]:
-        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
-        rates."""
-        found: dict[int, Array] = {}
-        for group in self.turning:
-
-            def angles(law: Any, poses: Array, twists: Array) -> Array:
-                near = Near(self.mechanism.space, law.markers, poses)
-                rates = near.rates(twists)
-
-                def turning(s: Scalar) -> Array:
-                    motion = law.motion(near.moved(s * rates))
-                    return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
-
-                return jnp.stack(taylor_pair(turning, jnp.zeros((), poses.dtype)))
-
-            found |= dict(zip(group.members, self._over(group, angles, q, v), strict=True))
-        values, rates = jnp.concatenate([found[i] for i in sorted(found)], axis=1)
-        return values, rates
-
-    # --- constraints ------------------------------------------------------------------------------------
+        return self.at(jnp.zeros((), q.dtype), q).coordinate(name, v)
 
     def position(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(q, t)`."""
-        local = self._local(t, lambda rows: rows.position(), q)
-        return self._rows(local + [part.residual(t, q) for part in self.globals])
+        return self.at(t, q).position()
 
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
         """`C = ∂Φ/∂v` along `retract`, dense."""
-        return self._placed(t, q, self.jacobian_blocks(t, q))
-
-    def jacobian_and_schur(self, t: Scalar, q: Float[Array, " nq"]) -> tuple[Array, Array]:
-        """`C`, and `S = C M⁻¹ Cᵀ`: by its blocks where the mechanism is large enough for that to pay."""
-        blocks = self.jacobian_blocks(t, q)
-        C = self._placed(t, q, blocks)
-        if self.m < _SPARSE or self.globals:
-            return C, jax.vmap(self.solve_mass)(C) @ C.T
-        accelerate = self.mechanism.space.acceleration
-        return C, schur_complement(self.joints, blocks, self.inertia, accelerate, np.asarray(self.order))
-
-    def _placed(self, t: Scalar, q: Array, blocks: Sequence[Array]) -> Array:
-        dense = self._dense(blocks)
-        if self.globals:
-            rows = [self._global_jacobian(part, t, q) for part in self.globals]
-            dense = jnp.concatenate([dense, *rows])
-        return dense if _is_identity(self.order) else dense[np.asarray(self.order)]
-
-    def jacobian_blocks(self, t: Scalar, q: Float[Array, " nq"]) -> list[Float[Array, "parts rows markers twist"]]:
-        """The non-zero blocks of `C`: for each group, `(parts, rows, markers, speeds of a body)`."""
-        return self._local(t, lambda rows: rows.jacobian(), q)
+        return self.at(t, q).jacobian
 
     def velocity(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""
-        local = self._local(t, lambda rows, twists: rows.velocity(twists), q, v)
-        return self._rows(local + [self._global_derivative(part, t, q, v, 1) for part in self.globals])
+        return self.at(t, q).velocity(v)
 
     def gamma(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v`."""
-        local = self._local(t, lambda rows, twists: rows.gamma(twists), q, v)
-        return self._rows(local + [-self._global_derivative(part, t, q, v, 2) for part in self.globals])
+        return self.at(t, q).gamma(v)
 
     def load_rate(
         self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"], eta: Float[Array, " m"]
     ) -> Float[Array, " nv"]:
         """`Ċᵀ η`: how the load `Cᵀ η` of constant multipliers changes along the motion."""
-        by_group, by_global = self._split(eta)
-        total, local = jnp.zeros_like(v), []
-        for group, mine in zip(self.joints, by_group, strict=True):
+        return self.at(t, q).load_rate(v, eta)
 
-            def rate(law: Any, poses: Array, twists: Array, mine: Array) -> Array:
-                return Rows(self.mechanism.space, law, t, poses).load_rate(twists, mine)
+    def mass(self, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
+        """`M`, dense; in absolute coordinates a block for each body."""
+        return self.at(jnp.zeros((), q.dtype), q).inertia.matrix()
 
-            local.append(self._over(group, rate, q, v, mine))
-        if local:
-            total = total + self._on_bodies(local, self.joints)
-        for part, mine in zip(self.globals, by_global, strict=True):
-            total = total + self._global_load_rate(part, t, q, v, mine)
-        return total
+    def force(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """The generalized forces `F(q, v, t)`: applied and gyroscopic ones, and those of velocity products."""
+        return self.at(t, q).force(v)
 
-    def _global_derivative(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, order: int) -> Array:
-        return taylor(lambda s: part.residual(t + s, self.retract(q, s * v)), t, order)
+    def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Scalar:
+        """`½ vᵀ M v` [J]."""
+        return self.at(jnp.zeros((), q.dtype), q).kinetic_energy(v)
 
-    def _global_jacobian(self, part: GlobalConstraint, t: Scalar, q: Array) -> Array:
-        return jax.jacfwd(lambda step: part.residual(t, self.retract(q, step)))(jnp.zeros(self.mechanism.nv, q.dtype))
+    def potential_energy(self, t: Scalar, q: Float[Array, " nq"]) -> Scalar:
+        """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
+        return self.at(t, q).potential_energy()
 
-    def _global_load_rate(self, part: GlobalConstraint, t: Scalar, q: Array, v: Array, eta: Array) -> Array:
-        def load(s: Array) -> Array:
-            moved = self.retract(q, s * v)
-            phi = lambda step: jnp.dot(eta, part.residual(t + s, self.retract(moved, step)))  # noqa: E731
-            return jax.grad(phi)(jnp.zeros_like(v))
-
-        return taylor(load, t, 1)
-
-    def _split(self, lam: Array) -> tuple[list[Array], list[Array]]:
+    def multipliers(self, lam: Float[Array, " m"]) -> tuple[list[Array], list[Array]]:
         """One number per row, `(m,)`, as `(parts, rows)` for each group and `(rows,)` for each global constraint."""
         is_global = [isinstance(part, GlobalConstraint) for part in self.mechanism.constraints()]
         local = [size for size, apart in zip(self.sizes, is_global, strict=True) if not apart]
-        counts = [(len(group.members), local[group.members[0]]) for group in self.joints]
+        counts = [(len(group.members), local[group.members[0]]) for group in self.parts.joints]
         sizes = [parts * rows for parts, rows in counts]
         sizes += [size for size, apart in zip(self.sizes, is_global, strict=True) if apart]
         flat = lam[np.argsort(np.asarray(self.order, dtype=int))]
@@ -234,141 +154,188 @@ class Equations(eqx.Module):
         groups = [piece.reshape(shape) for piece, shape in zip(pieces, counts, strict=False)]
         return groups, list(pieces[len(counts) :])
 
-    def _local(self, t: Scalar, of: Callable[..., Array], *values: Array) -> list[Array]:
-        """What a function of a joint's `Rows` (and the twists of its bodies) gives, for each group."""
+    def split(self, q: Float[Array, " nq"]) -> tuple[Array, Array]:
+        """The coordinates proper, and the carried joint angles."""
+        count = len(self.mechanism.tree.coordinates)
+        return q[:count], q[count:]
 
-        def one(law: Any, poses: Array, *twists: Array) -> Array:
-            return of(Rows(self.mechanism.space, law, t, poses), *twists)
-
-        return [self._over(group, one, *values) for group in self.joints]
-
-    def _rows(self, parts: Sequence[Array]) -> Array:
+    def in_order(self, parts: Sequence[Array]) -> Array:
+        """Values for the rows, as the groups and then the global constraints give them, in the mechanism's order."""
         if not parts:
             return jnp.zeros((0,))
-        flat = jnp.concatenate([part.reshape(-1) for part in parts])
+        flat = jnp.concatenate(parts)
         return flat if _is_identity(self.order) else flat[np.asarray(self.order)]
 
-    def _dense(self, blocks: Sequence[Array]) -> Array:
-        """Place the blocks of the local joints in a dense matrix (rows still in the groups' order)."""
-        nv, nb = self.mechanism.nv, len(self.mechanism.bodies)
-        if not blocks:
-            return jnp.zeros((0, nv))
-        targets, start = [], 0
-        for group, block in zip(self.joints, blocks, strict=True):
-            parts, rows, _, width = block.shape
-            row = start + np.arange(parts * rows).reshape(parts, rows, 1, 1)
-            column = group.incidence[:, None, :, None] * width + np.arange(width)
-            inside = np.broadcast_to(group.incidence[:, None, :, None] < nb, block.shape)
-            targets.append(np.where(inside, row * nv + column, -1).reshape(-1))
-            start += parts * rows
-        table = gather_table(np.concatenate(targets), start * nv)
-        return gather_sum(jnp.concatenate([b.reshape(-1) for b in blocks]), table).reshape(start, nv)
+    def _angles(self, q: Array, v: Array) -> tuple[Array, Array]:
+        at = self.at(jnp.zeros((), q.dtype), q)
+        return self.parts.angles(at.bodies, at.twists(v))
+
+
+class Position:
+    """The equations of a mechanism at a time `t` and coordinates `q`; see `Equations` for shapes and symbols."""
+
+    def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
+        self.equations, self.t, self.q = equations, t, q
+        self.mechanism, self.parts, self.space = equations.mechanism, equations.parts, equations.mechanism.space
+        self.placement = equations.coordinates.at(equations.split(q)[0])
+        self.bodies = Bodies(self.placement.frames, q)
+
+    # --- bodies and markers -----------------------------------------------------------------------------
+
+    def poses(self) -> Float[Array, "bodies pose"]:
+        """The poses of the bodies."""
+        return self.placement.poses()
+
+    def twists(self, v: Float[Array, " nv"]) -> Twists:
+        """The twists of the bodies, `V = J v`."""
+        return self.placement.twists(v)
+
+    def accelerations(self, v: Float[Array, " nv"], vdot: Float[Array, " nv"]) -> Twists:
+        """How the twists change, `V̇ = J v̇ + a`."""
+        drift = self.placement.drift(v)
+        return self.twists(vdot) if drift is None else self.twists(vdot) + drift
+
+    def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
+        """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
+        coordinate, names = self.mechanism.coordinate(name), self.mechanism.coordinate_names
+        if name in names:
+            coordinate = coordinate.by(self.q[names.index(name)])
+        near = self.near(coordinate.markers)
+        rates = near.rates(self.on_markers(coordinate.markers, self.twists(v)))
+        return taylor_pair(lambda s: coordinate.value(near.moved(s * rates)), jnp.zeros((), self.q.dtype))
+
+    def near(self, markers: Sequence[AbstractMarker]) -> Near:
+        """Markers in the world."""
+        bodies = jax.tree.map(lambda x: x[self._carriers(markers)], self.bodies.frames)
+        return Near(self.space, markers, bodies)
+
+    def on_markers(self, markers: Sequence[AbstractMarker], twists: Twists) -> Float[Array, "markers twist"]:
+        """Of values for the bodies, those of the bodies that carry the markers; zero for the ground."""
+        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[self._carriers(markers)]
+
+    def _carriers(self, markers: Sequence[AbstractMarker]) -> np.ndarray:
+        index = {body.name: i for i, body in enumerate(self.mechanism.bodies)}
+        return np.asarray([index.get(marker.body, len(index)) for marker in markers], dtype=int)
+
+    # --- constraints ------------------------------------------------------------------------------------
+
+    def position(self) -> Float[Array, " m"]:
+        """`Φ`."""
+        own = [part.residual(self.t, self.q) for part in self.equations.globals]
+        return self._rows(self.parts.position(self.t, self.bodies), own)
+
+    @cached_property
+    def blocks(self) -> list[Float[Array, "parts rows markers twist"]]:
+        """The non-zero blocks of `C_b`, by the bodies' twists."""
+        return self.parts.blocks(self.t, self.bodies)
+
+    @cached_property
+    def jacobian(self) -> Float[Array, "m nv"]:
+        """`C`."""
+        local = self.placement.rows(self.parts.joints, self.blocks)
+        return self.equations.in_order([local, *(self._global_jacobian(part) for part in self.equations.globals)])
+
+    def schur(self) -> Float[Array, "m m"]:
+        """`S = C M⁻¹ Cᵀ`: by its blocks where the mechanism is large enough for that to pay."""
+        equations, C = self.equations, self.jacobian
+        if equations.m < _SPARSE or equations.globals or not isinstance(self.inertia, BodyInertia):
+            return self.inertia.solve_rows(C) @ C.T
+        order = np.asarray(equations.order)
+        return schur_complement(self.parts.joints, self.blocks, self.parts.inertia, self.space.acceleration, order)
+
+    def velocity(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
+        """`Φ̇ = C v + Φ_t`."""
+        own = [self._global_derivative(part, v, 1) for part in self.equations.globals]
+        return self._rows(self.parts.velocity(self.t, self.bodies, self.twists(v)), own)
+
+    def gamma(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
+        """`γ`, with `C v̇ = γ`."""
+        local, drift = self.parts.gamma(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
+        if drift is not None:
+            pairs = zip(local, self.parts.along(self.blocks, drift), strict=True)
+            local = [gamma - change for gamma, change in pairs]
+        return self._rows(local, [-self._global_derivative(part, v, 2) for part in self.equations.globals])
+
+    def load_rate(self, v: Float[Array, " nv"], eta: Float[Array, " m"]) -> Float[Array, " nv"]:
+        """`Ċᵀ η`."""
+        by_group, by_global = self.equations.multipliers(eta)
+        total = self.placement.loads(self.parts.load_rate(self.t, self.bodies, self.twists(v), by_group))
+        total = total + self.placement.load_rate(v, self.parts.load(self.blocks, by_group))
+        for part, mine in zip(self.equations.globals, by_global, strict=True):
+            total = total + self._global_load_rate(part, v, mine)
+        return total
+
+    def _rows(self, local: Sequence[Array], own: Sequence[Array]) -> Array:
+        return self.equations.in_order([*(rows.reshape(-1) for rows in local), *own])
+
+    def _global_derivative(self, part: GlobalConstraint, v: Array, order: int) -> Array:
+        return taylor(lambda s: part.residual(self.t + s, self.equations.retract(self.q, s * v)), self.t, order)
+
+    def _global_jacobian(self, part: GlobalConstraint) -> Array:
+        still = jnp.zeros(self.mechanism.nv, self.q.dtype)
+        return jax.jacfwd(lambda step: part.residual(self.t, self.equations.retract(self.q, step)))(still)
+
+    def _global_load_rate(self, part: GlobalConstraint, v: Array, eta: Array) -> Array:
+        retract = self.equations.retract
+
+        def load(s: Array) -> Array:
+            moved = retract(self.q, s * v)
+            phi = lambda step: jnp.dot(eta, part.residual(self.t + s, retract(moved, step)))  # noqa: E731
+            return jax.grad(phi)(jnp.zeros_like(v))
+
+        return taylor(load, self.t, 1)
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
-    def mass(self) -> Float[Array, "nv nv"]:
-        """`M`, dense; a block for each body (absolute coordinates about the centres of mass)."""
-        return jax.vmap(self.momentum, out_axes=1)(jnp.eye(self.mechanism.nv))
+    @cached_property
+    def inertia(self) -> AbstractInertia:
+        """`M`, ready for products and solves."""
+        return self.placement.inertia(self.parts.inertia)
 
-    def mass_blocks(self) -> Float[Array, "bodies twist twist"]:
-        """The blocks of `M`."""
-        eye = jnp.eye(len(self.mechanism.space.speeds))
-        return jax.vmap(lambda inertia: jax.vmap(lambda e: self.mechanism.space.momentum(inertia, e))(eye))(
-            self.inertia
-        )
-
-    def momentum(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """`M v`."""
-        return jax.vmap(self.mechanism.space.momentum)(self.inertia, self._twists(v)).reshape(-1)
-
-    def solve_mass(self, f: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """`M⁻¹ f`."""
-        return jax.vmap(self.mechanism.space.acceleration)(self.inertia, self._twists(f)).reshape(-1)
-
-    def force(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """The generalized forces `F(q, v, t)`: applied and gyroscopic ones."""
-        space = self.mechanism.space
-        total = jax.vmap(space.gyroscopic)(self.inertia, self._twists(v)).reshape(-1)
-        local = [self._over(group, lambda *a: wrenches(space, t, *a), q, v) for group in self.forces]
-        local += [self._over(group, lambda *a: efforts_along(space, t, *a), q, v) for group in self.coordinate_forces]
-        if local:
-            total = total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
+    def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`F`."""
+        efforts, drift = self.parts.efforts(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
+        total = self.placement.loads(efforts if drift is None else efforts - self.parts.momenta(drift))
         for part in self.mechanism.forces:
-            if isinstance(part, Gravity):
-                total = total + jax.vmap(space.to_effort)(self._weight(part)).reshape(-1)
-            elif isinstance(part, GeneralizedForce):
-                total = total + part.generalized(t, q, v)
+            if isinstance(part, GeneralizedForce):
+                total = total + part.generalized(self.t, self.q, v)
         return total
-
-    def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Array:
-        """Sum what the parts of groups give for each of their bodies, `(parts, markers, twist)`, over the bodies."""
-        nb = len(self.mechanism.bodies)
-        bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
-        table = gather_table(np.where(bodies < nb, bodies, -1), nb)
-        flat = jnp.concatenate([wrench.reshape(-1, wrench.shape[-1]) for wrench in local])
-        return gather_sum(flat, table).reshape(-1)
-
-    def _weight(self, gravity: Gravity) -> Float[Array, "bodies dim"]:
-        masses = jnp.stack([body.mass for body in self.mechanism.bodies])
-        return masses[:, None] * gravity.vector(self.mechanism.space)[None, :]
-
-    def gravity(self) -> Float[Array, " dim"]:
-        """The field [m/s²] of all gravities together."""
-        space = self.mechanism.space
-        fields = [part.vector(space) for part in self.mechanism.forces if isinstance(part, Gravity)]
-        return sum(fields, jnp.zeros(space.dim))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
         """`½ vᵀ M v` [J]."""
-        return 0.5 * jnp.dot(self.momentum(v), v)
+        twists = self.twists(v)
+        return 0.5 * jnp.sum(self.parts.momenta(twists) * twists)
 
-    def potential_energy(self, t: Scalar, q: Float[Array, " nq"]) -> Scalar:
-        """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
-        energy = jnp.zeros(())
-        for group in self.forces:
-            energy = energy + jnp.sum(self._over(group, lambda law, p: law.potential(t, self._frames(law, p)), q))
-        for group in self.coordinate_forces:
-            stored = self._over(
-                group, lambda part, p: part.law.potential(part.coordinate.value(self._frames(part, p))), q
-            )
-            energy = energy + jnp.sum(stored)
-        poses, _ = self.mechanism.split(q)
-        for part in self.mechanism.forces:
-            if isinstance(part, Gravity):
-                energy = energy - jnp.sum(self._weight(part) * poses[:, : self.mechanism.space.dim])
-        return energy
+    def potential_energy(self) -> Scalar:
+        """Energy [J] of gravity, springs and contacts."""
+        return self.parts.potential(self.t, self.bodies)
 
-    def reactions(
-        self, t: Scalar, q: Float[Array, " nq"], lam: Float[Array, " m"]
-    ) -> list[Float[Array, "parts markers twist"]]:
+    # --- reactions --------------------------------------------------------------------------------------
+
+    def reactions(self, lam: Float[Array, " m"]) -> list[Float[Array, "parts markers twist"]]:
         """For each group, the wrench at each marker that multipliers put on its body: world axes."""
-        wrenches = self._local(t, lambda rows: rows.wrenches(), q)
-        return [-jnp.einsum("prks,pr->pks", w, mine) for w, mine in zip(wrenches, self._split(lam)[0], strict=True)]
+        wrenches, mine = self.parts.wrenches(self.t, self.bodies), self.equations.multipliers(lam)[0]
+        return [-jnp.einsum("prks,pr->pks", w, x) for w, x in zip(wrenches, mine, strict=True)]
 
-    def _frames(self, law: Any, poses: Array) -> tuple[Any, ...]:
-        return Near(self.mechanism.space, law.markers, poses).frames
+    def transmitted(self, v: Array, vdot: Array, lam: Float[Array, " m"]) -> Float[Array, "bodies twist"]:
+        """What the joint of the tree that carries each body does to it: a wrench about the world's origin.
 
-    def _over(self, group: Group, law: Callable[..., Array], q: Array, *values: Array) -> Array:
-        """Map a local law over the parts of a group, given the poses (and twists) of the bodies each one touches;
-        values that are no speeds are taken as they are, one for each part."""
-        poses, turns = self.mechanism.split(q)
-        rest = jnp.asarray(self.mechanism.space.rest, q.dtype)
-        near = [jnp.concatenate([poses, rest[None]])[group.incidence]]
-        for x in values:
-            near.append(self._at_bodies(x)[group.incidence] if x.ndim == 1 else x)
-        told = jnp.append(turns, 0.0)[group.turn_table]
-        return jax.vmap(lambda numbers, k, *local: law(group.law(numbers, k), *local))(group.stacked, told, *near)
+        Such a joint has no multipliers. It transmits what the body and all bodies beyond need, besides other forces
+        and constraints, to move as they do: `Σ (M_b V̇ − W + C_bᵀ λ)`.
+        """
+        missing = self.parts.momenta(self.accelerations(v, vdot))
+        missing = missing - self.parts.efforts(self.t, self.bodies, self.twists(v))
+        missing = missing + self.parts.load(self.blocks, self.equations.multipliers(lam)[0])
+        bodies = jax.tree.map(lambda x: x[:-1], self.bodies.frames)
+        wrenches = jax.vmap(lambda body, f: about_point(self.space.in_world(body, f), -body.position))(bodies, missing)
+        return self.placement.beyond(wrenches)
 
-    def _at_bodies(self, v: Array) -> Array:
-        twists = self._twists(v)
-        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])
-
-    def _twists(self, v: Array) -> Array:
-        return v.reshape(len(self.mechanism.bodies), -1)
-
-
-def _moved(frames: Sequence[Any], step: Array) -> list[Any]:
-    return [frame.moved(d) for frame, d in zip(frames, step, strict=True)]
+    def at_joint(self, name: str, transmitted: Float[Array, "bodies twist"]) -> Float[Array, "markers twist"]:
+        """The wrench at each marker of a joint of the tree, from what is `transmitted`: world axes."""
+        branch = next(branch for branch in self.mechanism.tree.branches if branch.joint == name)
+        points = self.near(self.mechanism[name].markers).stack.position
+        signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
+        return jnp.stack([s * about_point(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
 
 
 def _row_order(placed: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

@@ -32,18 +32,18 @@ class Group(eqx.Module):
 
     @property
     def turn_table(self) -> np.ndarray:
-        """Indices into the carried angles, shape `(parts, coordinates that need one)`."""
+        """Indices into `q` of the angles whose whole turns count, shape `(parts, coordinates that need one)`."""
         return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
 
     def law(self, numbers: Any, turns: Array) -> Any:
-        """The part again, from one slice of the stacked numbers and the carried angles it needs."""
+        """The part again, from one slice of the stacked numbers and the angles near its own."""
         return told(eqx.combine(numbers, self.static), turns)
 
 
 def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]:
     """Group parts whose law and shapes agree, each group in the order of first appearance."""
     body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
-    angles = mechanism.turns
+    names = mechanism.coordinate_names
     found: dict[Any, list[tuple[int, Any]]] = {}
     statics: dict[Any, Any] = {}
     for position, part in enumerate(parts):
@@ -56,7 +56,7 @@ def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]
         stacked = jax.tree.map(_stack, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
-        turns = tuple(tuple(angles.index(c.name) for c in counted(parts[p])) for p in positions)
+        turns = tuple(tuple(names.index(c.name) for c in counted(parts[p])) for p in positions)
         groups.append(Group(stacked, statics[key], positions, bodies, turns))
     return tuple(groups)
 

@@ -2,8 +2,8 @@
 
 A law sees the frames of its markers, so it is differentiated with respect to these alone: along a marker's *rate*, the
 velocity of its origin and the angular velocity in world axes. A gradient with respect to a rate is a wrench at the
-marker; `to_centre` makes it an effort on the body, as it does for forces. Shapes: `poses (markers, pose)`, `twists
-(markers, twist)`, wrenches and rates `(markers, twist)`.
+marker; `to_centre` makes it an effort on the body, as it does for forces. `bodies` are the frames of the bodies that
+carry the markers, stacked. Shapes: `twists (markers, twist)`, wrenches and rates `(markers, twist)`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,6 @@ from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
 
-Poses = Float[Array, "markers pose"]
 Twists = Float[Array, "markers twist"]
 
 
@@ -29,10 +28,10 @@ class Near:
     Markers are stacked, so that the compiler sees each operation once for all of them.
     """
 
-    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], poses: Poses) -> None:
-        self.space, self.poses = space, poses
+    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any) -> None:
+        self.space, self.bodies, self.count = space, bodies, len(markers)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
-        self.stack = jax.vmap(lambda marker, pose: marker.frame(pose))(stacked, poses)
+        self.stack = jax.vmap(lambda marker, body: marker.frame(body))(stacked, bodies)
 
     @property
     def frames(self) -> tuple[Any, ...]:
@@ -41,11 +40,11 @@ class Near:
 
     def rates(self, twists: Twists) -> Twists:
         """The markers' rates."""
-        return jax.vmap(self.space.marker_rate)(self.poses, twists, self.stack.position)
+        return jax.vmap(self.space.marker_rate)(self.bodies, twists, self.stack.position)
 
     def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
         """The markers' accelerations, linear and angular, in world axes."""
-        return jax.vmap(self.space.marker_acceleration)(self.poses, twists, vdot, self.stack.position)
+        return jax.vmap(self.space.marker_acceleration)(self.bodies, twists, vdot, self.stack.position)
 
     def moved(self, step: Twists) -> tuple[Any, ...]:
         """The frames moved by steps, rates times a time: exact to second order."""
@@ -53,19 +52,20 @@ class Near:
 
     def to_centre(self, wrenches: Twists) -> Twists:
         """The efforts of wrenches at the markers."""
-        return jax.vmap(self.space.to_centre)(self.poses, self.stack.position, wrenches)
+        return jax.vmap(self.space.to_centre)(self.bodies, self.stack.position, wrenches)
 
     def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
         """The rates of those efforts along the motion, where the wrenches have rates of their own."""
 
-        def one(pose: Array, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
-            changing = (self.space.rate(pose, twist), rate[: self.space.dim], change)
-            return jax.jvp(self.space.to_centre, (pose, point, wrench), changing)[1]
+        def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
+            own = self.space.marker_rate(body, twist, body.position)
+            moved = lambda s: (body.moved(s * own), point + s * rate[: self.space.dim], wrench + s * change)  # noqa: E731
+            return taylor(lambda s: self.space.to_centre(*moved(s)), point[0], 1)
 
-        return jax.vmap(one)(self.poses, self.stack.position, wrenches, twists, self.rates(twists), changes)
+        return jax.vmap(one)(self.bodies, self.stack.position, wrenches, twists, self.rates(twists), changes)
 
     def _each(self, stack: Any) -> tuple[Any, ...]:
-        return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(len(self.poses)))
+        return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
 
     def drifting(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
         """The frames a time `s` along the motion with constant `v`, exact to second order."""
@@ -76,11 +76,11 @@ class Near:
 class Rows:
     """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
 
-    def __init__(self, space: AbstractSpace, law: Any, t: Scalar, poses: Poses) -> None:
+    def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
         self.space, self.law, self.t = space, law, t
-        self.near = Near(space, law.markers, poses)
+        self.near = Near(space, law.markers, bodies)
         self.rolling = isinstance(law, AbstractNonholonomic)
-        self.still = jnp.zeros((poses.shape[0], len(space.speeds)), poses.dtype)
+        self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
 
     def position(self) -> Float[Array, " rows"]:
         """`Φ`, and zeros for the rows of `Ψ`."""
@@ -141,16 +141,16 @@ class Rows:
         return self.law.slip(t, frames, tuple(self.space.as_rate(rate) for rate in rates))
 
 
-def wrenches(space: AbstractSpace, t: Scalar, law: Any, poses: Poses, twists: Twists) -> Twists:
+def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    near = Near(space, law.markers, poses)
+    near = Near(space, law.markers, bodies)
     rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
     return near.to_centre(law.wrenches(t, near.frames, rates))
 
 
-def efforts_along(space: AbstractSpace, t: Scalar, part: Any, poses: Poses, twists: Twists) -> Twists:
+def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
-    near = Near(space, part.markers, poses)
+    near = Near(space, part.markers, bodies)
     value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
     return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
 

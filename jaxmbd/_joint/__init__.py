@@ -4,8 +4,10 @@
 """
 
 from jaxmbd._joint._base import AbstractJoint as AbstractJoint
+from jaxmbd._joint._base import AbstractMoving as AbstractMoving
 from jaxmbd._joint._base import AbstractNonholonomic as AbstractNonholonomic
-from jaxmbd._joint._base import no_motion as no_motion
+from jaxmbd._joint._base import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd._joint._base import no_rows as no_rows
 from jaxmbd._joint._coupling import AbstractCoupling as AbstractCoupling
+from jaxmbd._joint._shared import Free as Free
 from jaxmbd._joint._user import GlobalConstraint as GlobalConstraint

@@ -1,6 +1,7 @@
 """What a joint is: markers, and a residual of their frames that is zero when the joint is fitted.
 
-Nothing else has to be defined: the Jacobian `C` and the acceleration term `γ` follow by differentiation.
+Nothing else has to be defined: the Jacobian `C` and the acceleration term `γ` follow by differentiation. A joint that
+can carry coordinates of a spanning tree says besides where it places its second marker.
 """
 
 import abc
@@ -11,7 +12,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker
+from jaxmbd._body import AbstractMarker, check_markers
+from jaxmbd._space import NUMBERS, AbstractChart, AbstractSpace
 from jaxmbd._types import Scalar
 
 
@@ -19,14 +21,18 @@ class AbstractJoint(eqx.Module):
     """A constraint between the frames of two or more markers.
 
     `motions` names the joint's own coordinates (an angle, a displacement) that drivers, friction and sensors
-    refer to as `"joint.angle"`; `motion` gives their values. Those listed in `turning` are angles that `motion` knows
-    only up to whole turns: the mechanism then carries them among its coordinates, and counts.
+    refer to as `"joint.angle"`. Those listed in `turning` are angles that the frames tell only up to whole turns: the
+    mechanism then carries them among its coordinates, and counts.
+
+    `loads` names what the rows' multipliers are, force components (F, T along a rod) and moments (M), in the order of
+    the rows; where it is empty they are called `λ`. The first of them, where it is "T", times `length`.
     """
 
     name: eqx.AbstractVar[str]
     motions: ClassVar[tuple[str, ...]] = ()
     motion_units: ClassVar[tuple[str, ...]] = ()
     turning: ClassVar[tuple[str, ...]] = ()
+    loads: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abc.abstractmethod
@@ -37,16 +43,24 @@ class AbstractJoint(eqx.Module):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         """`Φ(q, t)` of this joint, zero when it is fitted."""
 
+
+class AbstractMoving(AbstractJoint):
+    """A joint with coordinates of its own."""
+
     @abc.abstractmethod
     def motion(self, frames: Sequence[Any]) -> Float[Array, " k"]:
         """The joint's own coordinates, one for each name in `motions`."""
 
 
 class AbstractPair(AbstractJoint):
-    """A joint between two markers."""
+    """A joint between two markers on different bodies, of `space` where that is given."""
 
     a: eqx.AbstractVar[AbstractMarker]
     b: eqx.AbstractVar[AbstractMarker]
+    space: ClassVar[AbstractSpace | None] = None
+
+    def __check_init__(self) -> None:
+        check_markers(type(self).__name__, self.name, self.a, self.b, space=self.space)
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
@@ -61,9 +75,53 @@ class AbstractNonholonomic(AbstractJoint):
         """Rows that are zero, affine in the rates of the frames; they come below the rows of `residual`."""
 
 
-def no_motion() -> Float[Array, "0"]:
-    """The coordinates of a joint that has none."""
-    return jnp.zeros((0,))
+class AbstractTreeJoint(AbstractPair):
+    """A pair that can carry coordinates of a spanning tree: numbers `c` tell every position that it leaves free.
+
+    The numbers are named by `free`, the speeds `w` that move them (as `chart` says) by `speeds`.
+
+    Source: the joint models of Featherstone, *Rigid Body Dynamics Algorithms* (2008), §4.4.
+    """
+
+    chart: ClassVar[AbstractChart] = NUMBERS
+
+    @property
+    @abc.abstractmethod
+    def free(self) -> dict[str, str]:
+        """Names and units of the coordinates."""
+
+    @property
+    @abc.abstractmethod
+    def speeds(self) -> dict[str, str]:
+        """Names and units of the speeds."""
+
+    @abc.abstractmethod
+    def mate(self, c: Float[Array, " k"]) -> Any:
+        """The placement of the second marker in the first one's frame."""
+
+    @abc.abstractmethod
+    def rate(self, c: Float[Array, " k"], w: Float[Array, " f"]) -> Float[Array, " twist"]:
+        """The velocity of the second marker's origin and its angular velocity, relative to the first marker and in
+        its axes."""
+
+    @abc.abstractmethod
+    def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
+        """The coordinates of frames that are placed as the joint asks; near those, where they are not."""
+
+
+class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractMoving):
+    """A pair that leaves free just its own coordinates `motions`, whose rates are the speeds."""
+
+    @property
+    def free(self) -> dict[str, str]:
+        return dict(zip(self.motions, self.motion_units, strict=True))
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        return {f"{name}_rate": f"{unit}/s" for name, unit in self.free.items()}
+
+    def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
+        return self.motion(frames)
 
 
 def no_rows() -> Float[Array, "0"]:

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker
-from jaxmbd._joint._base import no_motion
+from jaxmbd._joint._base import AbstractMoving
 from jaxmbd._joint._spatial import AbstractSpatialPair, across
 from jaxmbd._maths import dot
 from jaxmbd._space import SpatialFrame as Frame
 from jaxmbd._types import Scalar
 
 
-class PointOnLine(AbstractSpatialPair):
+class PointOnLine(AbstractSpatialPair, AbstractMoving):
     """The second marker's origin lies on the first one's z axis: `x_A · d = y_A · d = 0` (2 rows).
 
     Its coordinate `displacement` [m] is `z_A · d`.
@@ -26,6 +26,7 @@ class PointOnLine(AbstractSpatialPair):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -36,7 +37,7 @@ class PointOnLine(AbstractSpatialPair):
         return jnp.stack([dot(a.z, b.position - a.position)])
 
 
-class PointOnPlane(AbstractSpatialPair):
+class PointOnPlane(AbstractSpatialPair, AbstractMoving):
     """The second marker's origin lies in the first one's xy plane: `z_A · d = 0` (1 row).
 
     Coordinates: `x`, `y` [m] of that point in the plane.
@@ -47,6 +48,7 @@ class PointOnPlane(AbstractSpatialPair):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("x", "y")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "m")
+    loads: ClassVar[tuple[str, ...]] = ("Fz",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -63,13 +65,11 @@ class ParallelAxes(AbstractSpatialPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
         return across(a, b.z)
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()
 
 
 class PerpendicularAxes(AbstractSpatialPair):
@@ -78,10 +78,8 @@ class PerpendicularAxes(AbstractSpatialPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("M",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
         return jnp.stack([dot(a.z, b.z)])
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()

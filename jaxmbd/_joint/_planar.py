@@ -9,13 +9,23 @@ from jaxtyping import Array, Float
 
 from jaxmbd._body import GROUND, AbstractMarker, check_finite, check_markers
 from jaxmbd._body._planar import Marker
-from jaxmbd._joint._base import AbstractJoint, AbstractPair, no_motion
+from jaxmbd._joint._base import AbstractJoint, AbstractMovingTreeJoint, AbstractPair
 from jaxmbd._maths import dot
-from jaxmbd._space import PLANAR, Frame
+from jaxmbd._space import PLANAR, AbstractSpace, Frame
 from jaxmbd._types import Scalar, as_float
 
 
-class Revolute(AbstractPair):
+class AbstractPlanarPair(AbstractPair):
+    """A joint between two markers in the plane."""
+
+    space: ClassVar[AbstractSpace | None] = PLANAR
+
+
+class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractMovingTreeJoint):
+    """One that can carry its own coordinates."""
+
+
+class Revolute(AbstractPlanarTreeJoint):
     """A pin: the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
 
     Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
@@ -26,9 +36,7 @@ class Revolute(AbstractPair):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
-
-    def __check_init__(self) -> None:
-        check_markers("Revolute", self.name, self.a, self.b, space=PLANAR)
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -38,8 +46,14 @@ class Revolute(AbstractPair):
         a, b = frames
         return jnp.stack([b.angle - a.angle])
 
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(jnp.zeros(2, c.dtype), c[0])
 
-class Translational(AbstractPair):
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+        return jnp.append(jnp.zeros(2, w.dtype), w)
+
+
+class Translational(AbstractPlanarTreeJoint):
     """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
 
     `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
@@ -51,9 +65,7 @@ class Translational(AbstractPair):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
-
-    def __check_init__(self) -> None:
-        check_markers("Translational", self.name, self.a, self.b, space=PLANAR)
+    loads: ClassVar[tuple[str, ...]] = ("Fn", "M")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -63,8 +75,14 @@ class Translational(AbstractPair):
         a, b = frames
         return jnp.stack([dot(a.axis, b.position - a.position)])
 
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(jnp.append(c, 0.0), jnp.zeros_like(c[0]))
 
-class PinInSlot(AbstractPair):
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+        return jnp.append(w, jnp.zeros(2, w.dtype))
+
+
+class PinInSlot(AbstractPlanarTreeJoint):
     """A pin (second marker) in a straight slot along the first marker's x axis: `n_A · (p_B − p_A) = 0` (1 row).
 
     Coordinates: `displacement` [m] along the slot and `angle` [rad] of the pin's body relative to the slot's.
@@ -75,9 +93,7 @@ class PinInSlot(AbstractPair):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
-
-    def __check_init__(self) -> None:
-        check_markers("PinInSlot", self.name, self.a, self.b, space=PLANAR)
+    loads: ClassVar[tuple[str, ...]] = ("Fn",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -87,8 +103,14 @@ class PinInSlot(AbstractPair):
         a, b = frames
         return jnp.stack([dot(a.axis, b.position - a.position), b.angle - a.angle])
 
+    def mate(self, c: Float[Array, "2"]) -> Frame:
+        return Frame(jnp.append(c[:1], 0.0), c[1])
 
-class RelativeAngle(AbstractPair):
+    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "3"]:
+        return jnp.stack([w[0], jnp.zeros_like(w[0]), w[1]])
+
+
+class RelativeAngle(AbstractPlanarPair):
     """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
 
     **Arguments:** `angle` φ `[rad]`.
@@ -98,17 +120,14 @@ class RelativeAngle(AbstractPair):
     a: AbstractMarker
     b: AbstractMarker
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    loads: ClassVar[tuple[str, ...]] = ("M",)
 
     def __check_init__(self) -> None:
-        check_markers("RelativeAngle", self.name, self.a, self.b, space=PLANAR)
         check_finite(f"RelativeAngle {self.name!r}", "angle", self.angle)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
         return jnp.stack([b.angle - a.angle - self.angle])
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()
 
 
 class Gear(AbstractJoint):
@@ -124,6 +143,7 @@ class Gear(AbstractJoint):
     ratio: Scalar = eqx.field(converter=as_float)
     carrier: Marker = eqx.field(default_factory=lambda: Marker(GROUND, (0.0, 0.0)))
     phase: Scalar = eqx.field(converter=as_float, default=0.0)
+    loads: ClassVar[tuple[str, ...]] = ("M",)
 
     def __check_init__(self) -> None:
         check_markers("Gear", self.name, self.a, self.b, space=PLANAR)
@@ -137,6 +157,3 @@ class Gear(AbstractJoint):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b, carrier = (frame.angle for frame in frames)
         return jnp.stack([(b - carrier) - self.ratio * (a - carrier) - self.phase])
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()

@@ -6,17 +6,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import check_markers, check_number, check_shape
-from jaxmbd._body._spatial import Marker
-from jaxmbd._joint._base import AbstractNonholonomic, no_motion
-from jaxmbd._joint._spatial import across
+from jaxmbd._body import AbstractMarker, check_number, check_shape
+from jaxmbd._joint._base import AbstractNonholonomic
+from jaxmbd._joint._spatial import AbstractSpatialPair, across
 from jaxmbd._maths import cross, direction, dot
-from jaxmbd._space import SPATIAL, SpatialRate
 from jaxmbd._space import SpatialFrame as Frame
+from jaxmbd._space import SpatialRate
 from jaxmbd._types import Point, Scalar, as_float
 
 
-class RollingDisc(AbstractNonholonomic):
+class RollingDisc(AbstractSpatialPair, AbstractNonholonomic):
     """A thin disc that rolls on a plane without slip (1 row of positions, 2 of velocities).
 
     The plane is the first marker's xy plane; the disc's centre is the second marker's origin and its axis that
@@ -28,18 +27,13 @@ class RollingDisc(AbstractNonholonomic):
     """
 
     name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
+    a: AbstractMarker
+    b: AbstractMarker
     radius: Scalar = eqx.field(converter=as_float)
 
     def __check_init__(self) -> None:
-        check_markers("RollingDisc", self.name, self.a, self.b, space=SPATIAL)
         check_shape(f"RollingDisc {self.name!r}", "radius", self.radius, ())
         check_number(f"RollingDisc {self.name!r}", "radius", self.radius, "m")
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b)
 
     def arm(self, frames: Sequence[Frame]) -> Point:
         """`r e`, from the disc's centre to the contact point, in world axes."""
@@ -56,6 +50,3 @@ class RollingDisc(AbstractNonholonomic):
         of_disc = db.position + cross(db.angular, arm)
         of_plane = da.position + cross(da.angular, b.position + arm - a.position)
         return across(a, of_disc - of_plane)
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "0"]:
-        return no_motion()

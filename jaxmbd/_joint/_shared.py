@@ -7,15 +7,15 @@ Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* 
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker, check_markers, check_number, check_shape
+from jaxmbd._body import GROUND, AbstractBody, AbstractMarker, check_markers, check_number, check_shape
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractPair, no_motion
+from jaxmbd._joint._base import AbstractPair, AbstractTreeJoint, no_rows
 from jaxmbd._maths import dot
 from jaxmbd._types import Scalar, as_float
 
@@ -34,9 +34,9 @@ class Rod(AbstractPair):
     a: AbstractMarker
     b: AbstractMarker
     length: Scalar = eqx.field(converter=as_float)
+    loads: ClassVar[tuple[str, ...]] = ("T",)
 
     def __check_init__(self) -> None:
-        check_markers("Rod", self.name, self.a, self.b)
         check_shape(f"Rod {self.name!r}", "length", self.length, ())
         try:
             check_number(f"Rod {self.name!r}", "length", self.length, "m")
@@ -47,9 +47,6 @@ class Rod(AbstractPair):
         a, b = frames
         d = b.position - a.position
         return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
-
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
 
 
 class BallCut(AbstractPair):
@@ -64,7 +61,7 @@ class BallCut(AbstractPair):
     without: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
 
     def __check_init__(self) -> None:
-        check_markers("BallCut", self.name, self.a, self.b)
+        check_markers("BallCut", self.name, self.a, self.b)  # the check of pairs comes later, and space is asked here
         axes = "xyz"[: self.a.space.dim]
         for direction in self.without:
             if direction not in axes:
@@ -80,9 +77,6 @@ class BallCut(AbstractPair):
         kept = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
         return rows if len(kept) == rows.shape[0] else jnp.stack([rows[i] for i in kept])
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
-
 
 class SolidCut(AbstractPair):
     """The markers' frames coincide, along the first marker's axes (6 rows; 3 in the plane).
@@ -94,18 +88,12 @@ class SolidCut(AbstractPair):
     a: AbstractMarker
     b: AbstractMarker
 
-    def __check_init__(self) -> None:
-        check_markers("SolidCut", self.name, self.a, self.b)
-
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
 
-
-class Weld(AbstractPair):
+class Weld(AbstractTreeJoint):
     """The markers' frames coincide, along the world's axes (6 rows; 3 in the plane).
 
     `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
@@ -115,12 +103,62 @@ class Weld(AbstractPair):
     a: AbstractMarker
     b: AbstractMarker
 
-    def __check_init__(self) -> None:
-        check_markers("Weld", self.name, self.a, self.b)
-
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return jnp.append(a.position - b.position, a.misalignment(b))
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
+    @property
+    def free(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        return {}
+
+    def mate(self, c: Float[Array, "0"]) -> Any:
+        space = self.a.space
+        return space.place(jnp.asarray(space.rest, c.dtype))
+
+    def rate(self, c: Float[Array, "0"], w: Float[Array, "0"]) -> Float[Array, " twist"]:
+        return jnp.zeros(len(self.a.space.speeds), w.dtype)
+
+    def measure(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+
+class Free(AbstractTreeJoint):
+    """No constraint: what carries the coordinates of a body that no joint of the spanning tree reaches.
+
+    They are those of the body itself, with its name.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+
+    def __init__(self, body: AbstractBody) -> None:
+        self.name, self.b = body.name, body.at()
+        self.a = type(self.b)(GROUND, jnp.zeros_like(self.b.position))
+
+    @property
+    def free(self) -> dict[str, str]:
+        space = self.b.space
+        return dict(zip(space.coordinates, space.units, strict=True))
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        space = self.b.space
+        return {name: f"{unit}/s" for name, unit in zip(space.speeds, space.twist_units, strict=True)}
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def mate(self, c: Float[Array, " pose"]) -> Any:
+        return self.b.space.place(c)
+
+    def rate(self, c: Float[Array, " pose"], w: Float[Array, " twist"]) -> Float[Array, " twist"]:
+        body = self.mate(c)
+        return self.b.space.marker_rate(body, w, body.position)
+
+    def measure(self, frames: Sequence[Any]) -> Float[Array, " pose"]:
+        return self.b.space.pose(frames[1])

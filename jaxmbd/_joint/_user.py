@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
+from jaxmbd._body import AbstractMarker, check_callable, check_name
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractJoint, AbstractNonholonomic, no_motion, no_rows
+from jaxmbd._joint._base import AbstractNonholonomic, AbstractPair, no_rows
 from jaxmbd._types import Function, Scalar
 
 
-class Constraint(AbstractJoint):
+class Constraint(AbstractPair):
     """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
 
     **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
@@ -28,22 +28,14 @@ class Constraint(AbstractJoint):
     parameters: Any = None
 
     def __check_init__(self) -> None:
-        check_markers("Constraint", self.name, self.a, self.b)
         check_callable("Constraint", self.name, self.function)
-
-    @property
-    def markers(self) -> tuple[AbstractMarker, ...]:
-        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return check_rows("Constraint", self.name, self.function(t, a, b, self.parameters))
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
 
-
-class NonholonomicConstraint(AbstractNonholonomic):
+class NonholonomicConstraint(AbstractPair, AbstractNonholonomic):
     """A user's own constraint of velocities: `Ψ(t, frames, rates, parameters) = 0`, affine in the rates.
 
     **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
@@ -58,12 +50,7 @@ class NonholonomicConstraint(AbstractNonholonomic):
     parameters: Any = None
 
     def __check_init__(self) -> None:
-        check_markers("NonholonomicConstraint", self.name, self.a, self.b)
         check_callable("NonholonomicConstraint", self.name, self.function)
-
-    @property
-    def markers(self) -> tuple[AbstractMarker, ...]:
-        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_rows()
@@ -71,9 +58,6 @@ class NonholonomicConstraint(AbstractNonholonomic):
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
         value = self.function(t, tuple(frames), tuple(rates), self.parameters)
         return check_rows("NonholonomicConstraint", self.name, value)
-
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
 
 
 class GlobalConstraint(eqx.Module):

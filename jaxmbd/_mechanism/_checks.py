@@ -60,12 +60,23 @@ def check_references(mechanism: Any) -> None:
             if marker.body not in bodies:
                 error = unknown("body", marker.body, sorted(bodies))
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
-        named = (part.coordinate,) if isinstance(part, Driver | AbstractAlong) else ()
-        for name in (part.a, part.b) if isinstance(part, AbstractCoupling) else named:
+        for name in _named(part):
             try:
                 mechanism.coordinate(name)
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
+
+
+def _named(part: Any) -> tuple[str, ...]:
+    """The coordinates that a part refers to by name."""
+    if isinstance(part, AbstractCoupling):
+        return (part.a, part.b)
+    return (part.coordinate,) if isinstance(part, Driver | AbstractAlong) else ()
+
+
+def named_joints(mechanism: Any) -> set[str]:
+    """The joints (and bodies) whose coordinates drivers, couplings or forces refer to."""
+    return {name.split(".")[0] for part in mechanism.parts() for name in _named(part)}
 
 
 def check_functions(mechanism: Any) -> None:
@@ -89,7 +100,8 @@ def check_ground(mechanism: Any) -> None:
     if any(isinstance(joint, GlobalConstraint) for joint in mechanism.joints):
         return
     reached, joined = {GROUND}, set()
-    links = [part for part in (*mechanism.constraints(), *mechanism.forces) if _markers(part)]
+    parts = (*mechanism.joints, *mechanism.constraints(), *mechanism.forces)
+    links = [part for part in parts if _markers(part)]
     for joint in mechanism.joints:
         joined |= {marker.body for marker in _markers(joint)}
     driven = [link for link in links if isinstance(link, Drive | SpeedDrive) and len(link.markers) == 1]
@@ -123,7 +135,6 @@ def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
 def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Frames and rates of the right shapes for a part's markers."""
     space, dtype = mechanism.space, jnp.result_type(float)
-    rest = jax.eval_shape(part.markers[0].frame, jax.ShapeDtypeStruct((len(space.coordinates),), dtype))
-    frame = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), rest)
+    frame = space.place(jnp.asarray(space.rest, dtype))
     rate = space.as_rate(jnp.zeros(len(space.speeds), dtype))
     return (frame,) * len(part.markers), (rate,) * len(part.markers)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmbd._body import AbstractMarker
 from jaxmbd._driver import Driver
 from jaxmbd._force import AbstractAlong
-from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractNonholonomic, no_motion, no_rows
+from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractMoving, AbstractNonholonomic, no_rows
 from jaxmbd._maths import nearest_turn
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
@@ -24,7 +24,7 @@ class Coordinate(eqx.Module):
     """
 
     name: str = eqx.field(static=True)
-    joint: AbstractJoint | None
+    joint: AbstractMoving | None
     markers: tuple[AbstractMarker, ...]
     index: int = eqx.field(static=True)
     near: Scalar | None = None
@@ -67,9 +67,6 @@ class Drive(AbstractJoint):
         value = self.driver.value(t)
         return (self.coordinate.by(value).value(frames) - value)[None]
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
-
 
 class SpeedDrive(AbstractNonholonomic):
     """A driver together with the coordinate whose rate it prescribes: the constraint `ċ − f(t) = 0`."""
@@ -96,9 +93,6 @@ class SpeedDrive(AbstractNonholonomic):
         rate = jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
         return (rate - self.driver.value(t))[None]
 
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
-
 
 class Coupled(AbstractJoint):
     """A coupling together with the two coordinates it couples."""
@@ -116,9 +110,6 @@ class Coupled(AbstractJoint):
         a, b = self.coordinates
         count = len(a.markers)
         return self.law.couple(a.value(frames[:count]), b.value(frames[count:]))[None]
-
-    def motion(self, frames: Sequence[Any]) -> Float[Array, "0"]:
-        return no_motion()
 
 
 class CoordinateForce(eqx.Module):

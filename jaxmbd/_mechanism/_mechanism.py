@@ -5,17 +5,22 @@ reach all of them and never retrace.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import equinox as eqx
-import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractBody, AbstractMarker
+from jaxmbd._body import AbstractBody
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
-from jaxmbd._joint import AbstractCoupling, AbstractJoint, GlobalConstraint
+from jaxmbd._joint import (
+    AbstractCoupling,
+    AbstractJoint,
+    AbstractMoving,
+    AbstractTreeJoint,
+    Free,
+    GlobalConstraint,
+)
 from jaxmbd._mechanism._checks import (
     check_functions,
     check_ground,
@@ -23,11 +28,14 @@ from jaxmbd._mechanism._checks import (
     check_references,
     check_space,
     count_rows,
+    named_joints,
 )
 from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
+from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure
 from jaxmbd._space import AbstractSpace
 
+Coordinates: TypeAlias = Literal["absolute", "joint"]
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
@@ -38,7 +46,8 @@ class Mechanism(eqx.Module):
     """Bodies, joints, drivers, forces and sensors.
 
     **Arguments:** sequences of parts, each with a name of its own; `floating`, whether bodies that nothing
-    connects to the ground are meant.
+    connects to the ground are meant; `coordinates`, `"absolute"`, each body's own, or `"joint"`, those of a spanning
+    tree of joints; `cuts`, names of joints that are to be kept out of that tree, so that they are constraints.
 
     **Raises:** `MechanismError` if two parts have one name, a part refers to a body or coordinate that does not
     exist or that lives in another space, or a group of joined bodies does not reach the ground.
@@ -54,6 +63,9 @@ class Mechanism(eqx.Module):
     sensors: tuple[Sensor, ...]
     space: AbstractSpace
     floating: bool = eqx.field(static=True)
+    coordinates: Coordinates = eqx.field(static=True)
+    cuts: tuple[str, ...] = eqx.field(static=True)
+    tree: Tree = eqx.field(static=True)
 
     def __init__(
         self,
@@ -63,6 +75,8 @@ class Mechanism(eqx.Module):
         drivers: Iterable[Driver] = (),
         sensors: Iterable[Sensor] = (),
         floating: bool = False,
+        coordinates: Coordinates = "absolute",
+        cuts: Iterable[str] = (),
     ) -> None:
         self.bodies = _parts("bodies", bodies, AbstractBody)
         self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
@@ -73,11 +87,13 @@ class Mechanism(eqx.Module):
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
         self.floating = floating
-
-    def __check_init__(self) -> None:
+        self.coordinates, self.cuts = coordinates, _names("cuts", cuts)
         check_names(self)
         check_space(self)
         check_references(self)
+        self.tree = self._tree()
+
+    def __check_init__(self) -> None:
         check_functions(self)
         self.constraint_sizes()  # tries each joint's function on shapes
         if not self.floating:
@@ -95,57 +111,65 @@ class Mechanism(eqx.Module):
             if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
                 yield from group
 
+    def described(self, coordinates: Coordinates, cuts: Iterable[str] = ()) -> "Mechanism":
+        """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
+        parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
+        return Mechanism(*parts, self.floating, coordinates, cuts)
+
+    def _tree(self) -> Tree:
+        if self.coordinates == "absolute":
+            if self.cuts:
+                raise MechanismError(f"cuts={list(self.cuts)} only means something with coordinates='joint'.")
+            return absolute(self.bodies)
+        if self.coordinates != "joint":
+            raise MechanismError(f"coordinates must be 'absolute' or 'joint', got {self.coordinates!r}.")
+        check_cuts(self.joints, self.cuts)
+        return spanning(self.bodies, self.joints, named_joints(self), self.cuts)
+
     @property
     def nq(self) -> int:
         """Number of coordinates."""
-        return len(self.bodies) * len(self.space.coordinates) + len(self.turns)
+        return len(self.tree.coordinates) + len(self.turns)
 
     @property
     def nv(self) -> int:
         """Number of generalized speeds."""
-        return len(self.bodies) * len(self.space.speeds)
+        return len(self.tree.speeds)
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """The joint angles carried among the coordinates so that their whole turns count (none in the plane)."""
+        """The angles of cut joints that are carried among the coordinates so that their whole turns count (none in the
+        plane)."""
         joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint)]
-        return tuple(f"{joint.name}.{angle}" for joint in joints for angle in joint.turning)
+        cut = [joint for joint in joints if joint.turning and joint.name not in self.tree.joints]
+        return tuple(f"{joint.name}.{angle}" for joint in cut for angle in joint.turning)
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """Names of the entries of `q`: `"crank.x"`, `"crank.y"`, `"crank.theta"`, … and then `turns`."""
-        return tuple(f"{body.name}.{c}" for body in self.bodies for c in self.space.coordinates) + self.turns
+        """Names of the entries of `q`: `"crank.x"`, `"crank.y"`, `"crank.theta"`, … or `"O.angle"`, …, then `turns`."""
+        return self.tree.coordinates + self.turns
+
+    @property
+    def coordinate_units(self) -> tuple[str, ...]:
+        """Units of the entries of `q`."""
+        return self.tree.units + ("rad",) * len(self.turns)
 
     @property
     def speed_names(self) -> tuple[str, ...]:
-        """Names of the entries of `v`: `"crank.vx"`, `"crank.vy"`, `"crank.omega"`, …"""
-        return tuple(f"{body.name}.{c}" for body in self.bodies for c in self.space.speeds)
+        """Names of the entries of `v`: `"crank.vx"`, `"crank.vy"`, `"crank.omega"`, … or `"O.angle_rate"`, …"""
+        return self.tree.speeds
 
-    def split(self, q: Float[Array, " nq"]) -> tuple[Float[Array, "bodies pose"], Float[Array, " turns"]]:
-        """The bodies' poses, and the carried joint angles."""
-        count = len(self.bodies) * len(self.space.coordinates)
-        return q[:count].reshape(len(self.bodies), -1), q[count:]
-
-    def frames(self, markers: Iterable[AbstractMarker], q: Float[Array, " nq"]) -> tuple[Any, ...]:
-        """The world frames of markers at coordinates `q`."""
-        markers = tuple(markers)
-        return tuple(m.frame(pose) for m, pose in zip(markers, self.poses(markers, q), strict=True))
-
-    def poses(self, markers: Iterable[AbstractMarker], q: Float[Array, " nq"]) -> tuple[Array, ...]:
-        """The poses of the bodies that carry the markers."""
-        poses, _ = self.split(q)
-        index = {body.name: i for i, body in enumerate(self.bodies)}
-        rest = jnp.asarray(self.space.rest, q.dtype)
-        return tuple(poses[index[m.body]] if m.body in index else rest for m in markers)
-
-    def coordinate_at(self, name: str, q: Float[Array, " nq"]) -> Coordinate:
-        """The coordinate written `"joint.angle"` or `"body.x"`, its whole turns those at `q`."""
-        coordinate = self.coordinate(name)
-        return coordinate.by(self.split(q)[1][self.turns.index(name)]) if name in self.turns else coordinate
+    def links(self) -> tuple[AbstractTreeJoint, ...]:
+        """The joints that carry the coordinates, one for each branch of the tree."""
+        return tuple(
+            Free(self.bodies[branch.child]) if branch.is_free(self.bodies) else self[branch.joint]
+            for branch in self.tree.branches
+        )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Everything that gives rows of `Φ`, in their order: joints, then drivers."""
-        joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in self.joints)
+        """Everything that gives rows of `Φ`, in their order: joints that carry no coordinates, then drivers."""
+        cut = (joint for joint in self.joints if joint.name not in self.tree.joints)
+        joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
         return (*joints, *(self._driven(driver) for driver in self.drivers))
 
     def _coupled(self, law: AbstractCoupling) -> Coupled:
@@ -168,8 +192,8 @@ class Mechanism(eqx.Module):
         """The coordinate written `"joint.angle"` or `"body.x"`."""
         owner, _, component = name.partition(".")
         for joint in self.joints:
-            if joint.name == owner and isinstance(joint, AbstractJoint):
-                if component not in joint.motions:
+            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
+                if component not in joint.motions or not isinstance(joint, AbstractMoving):
                     raise unknown(f"coordinate of joint {owner!r}", component, joint.motions)
                 return Coordinate(name, joint, joint.markers, joint.motions.index(component))
         for body in self.bodies:
@@ -178,6 +202,12 @@ class Mechanism(eqx.Module):
                     raise unknown(f"coordinate of body {owner!r}", component, self.space.prescribable)
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
+
+
+def _names(kind: str, names: Iterable[str]) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise MechanismError(f"{kind} must be a sequence of names, such as [{names!r}], got {names!r}.")
+    return tuple(names)
 
 
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:

@@ -53,9 +53,9 @@ class Augmented(AbstractMethod):
     beta: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
-        system = SaddlePoint(equations, t, q)
-        drift = 2 * self.alpha * equations.velocity(t, q, v) + self.beta**2 * equations.position(t, q)
-        vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v) - drift)
+        at = equations.at(t, q)
+        drift = 2 * self.alpha * at.velocity(v) + self.beta**2 * at.position()
+        vdot, lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v) - drift)
         return Motion(equations.rate(q, v), vdot, v, vdot, lam)
 
 
@@ -81,13 +81,14 @@ class Stabilized(AbstractMethod):
     rate: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
-        system = SaddlePoint(equations, t, q)
-        violation = jnp.stack([equations.velocity(t, q, v), equations.position(t, q)], axis=1)
+        at = equations.at(t, q)
+        system = SaddlePoint(at)
+        violation = jnp.stack([at.velocity(v), at.position()], axis=1)
         eta, mu = system.impulses(violation).T
         v = v - system.change(eta)
-        vdot, lam = system.accelerations(equations.force(t, q, v), equations.gamma(t, q, v))
+        vdot, lam = system.accelerations(at.force(v), at.gamma(v))
         qdot = equations.rate(q, v - self.rate * system.change(mu))
-        carried = equations.solve_mass(equations.load_rate(t, q, v, eta))
+        carried = system.inertia.solve(at.load_rate(v, eta))
         return Motion(qdot, vdot + carried, v, vdot, lam)
 
 

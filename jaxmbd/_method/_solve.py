@@ -11,31 +11,24 @@ repeat, ε is zero: near a singular position the forces that even a small ε tak
 Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Equations
-from jaxmbd._types import Scalar
+from jaxmbd._equations import Position, spd_solver
 
-Solve = Callable[[Array], Array]
-
-_UNROLLED = 4  # rows up to which the factorisation is written out: a call to LAPACK costs more than its work there
 _PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
 
 
 class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
-    def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
-        self.equations = equations
-        self.C, S = equations.jacobian_and_schur(t, q)
+    def __init__(self, at: Position) -> None:
+        self.inertia, self.C, S = at.inertia, at.jacobian, at.schur()
         shift = _PROXIMAL * jnp.finfo(S.dtype).eps * jnp.max(jnp.diag(S), initial=0.0)
-        self.epsilon = jnp.where(equations.redundant, jax.lax.stop_gradient(shift), 0.0)
+        self.epsilon = jnp.where(at.equations.redundant, jax.lax.stop_gradient(shift), 0.0)
         shifted = S + self.epsilon * jnp.eye(S.shape[0], dtype=S.dtype)
-        self.solve = _spd_solver(shifted) if equations.m else (lambda b: b)
+        self.solve = spd_solver(shifted)
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
@@ -43,7 +36,7 @@ class SaddlePoint:
 
     def change(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`M⁻¹ Cᵀ η`."""
-        return self.equations.solve_mass(self.C.T @ eta)
+        return self.inertia.solve(self.C.T @ eta)
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; where constraints repeat one another, λ is the one of least norm.
@@ -51,7 +44,7 @@ class SaddlePoint:
         One step of iterative refinement follows the solve: near a singular position the noise of the solve alone
         grows with the inverse square of the smallest singular value, and step-size control would chase it.
         """
-        free = self.equations.solve_mass(F)
+        free = self.inertia.solve(F)
         lam = self.solve(self.C @ free - b)
         miss = self.C @ (free - self.change(lam)) - b
         lam = lam + self.solve(miss)
@@ -65,42 +58,3 @@ class SaddlePoint:
         for _ in range(2):
             lam = lam - self.epsilon * self.solve(self.epsilon * self.solve(lam))
         return lam
-
-
-def _spd_solver(S: Float[Array, "m m"]) -> Solve:
-    """The solution of `S x = b`, with derivatives that reuse the factor."""
-    fixed = jax.lax.stop_gradient(S)
-    apply = _unrolled(fixed) if S.shape[0] <= _UNROLLED else _factored(fixed)
-
-    def solve(b: Array) -> Array:
-        return jax.lax.custom_linear_solve(lambda x: S @ x, b, lambda _, b: apply(b), symmetric=True)
-
-    return solve
-
-
-def _factored(S: Array) -> Solve:
-    """By LAPACK's Cholesky factorisation."""
-    factor = jnp.linalg.cholesky(S)
-    return lambda b: jax.scipy.linalg.cho_solve((factor, True), b)
-
-
-def _unrolled(S: Array) -> Solve:
-    """By `S = L D Lᵀ` written out number by number."""
-    m = S.shape[0]
-    L: dict[tuple[int, int], Array] = {}
-    D: list[Array] = []
-    for j in range(m):
-        D.append(S[j, j] - sum(L[j, k] ** 2 * D[k] for k in range(j)))
-        for i in range(j + 1, m):
-            L[i, j] = (S[i, j] - sum(L[i, k] * L[j, k] * D[k] for k in range(j))) / D[j]
-
-    def solve(b: Array) -> Array:
-        x = [b[i] for i in range(m)]
-        for i in range(m):
-            x[i] = x[i] - sum(L[i, k] * x[k] for k in range(i))
-        x = [value / d for value, d in zip(x, D, strict=True)]
-        for i in reversed(range(m)):
-            x[i] = x[i] - sum(L[k, i] * x[k] for k in range(i + 1, m))
-        return jnp.stack(x) if m else b
-
-    return solve

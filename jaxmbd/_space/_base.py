@@ -1,8 +1,9 @@
 """What a space has to offer, so that everything above is written once.
 
-A *pose* holds the coordinates of one body, a *twist* its generalized speeds, an *effort* the generalized force that
-does work on the twist; a *wrench* is a force and a moment in world axes. `retract` moves a pose along a twist times a
-time, exactly to second order, so that derivatives of a law along `retract` are those along the motion.
+A *frame* is the placement of a body or a marker in the world. A *pose* holds the coordinates of one body, a *twist* its
+generalized speeds, an *effort* the generalized force that does work on the twist; a *wrench* is a force and a moment in
+world axes. `retract` moves a pose along a twist times a time, exactly to second order, so that derivatives of a law
+along `retract` are those along the motion.
 """
 
 import abc
@@ -11,11 +12,13 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from jaxmbd._space._chart import AbstractChart
 from jaxmbd._types import Point
 
 
 class AbstractFrame(eqx.Module):
-    """A marker in the world: what a joint or force law sees of a body. Laws for both spaces use only what is here."""
+    """A placement: of a body, or of a marker, which is what a joint or force law sees of its body. Laws for both spaces
+    use only what is here."""
 
     position: eqx.AbstractVar[Array]
 
@@ -28,6 +31,14 @@ class AbstractFrame(eqx.Module):
     @abc.abstractmethod
     def normal(self) -> Point:
         """Unit vector of the frame's last axis in the world: y in the plane, z in space."""
+
+    @abc.abstractmethod
+    def compose(self, inner: Any) -> Any:
+        """The placement in the world of a frame that is placed in this one."""
+
+    @abc.abstractmethod
+    def inverse(self) -> Any:
+        """The world's placement in this frame."""
 
     @abc.abstractmethod
     def to_world(self, vector: Point) -> Point:
@@ -54,8 +65,8 @@ class AbstractFrame(eqx.Module):
         """The angular velocity [rad/s] of the frame in its own axes, from its rate."""
 
 
-class AbstractSpace(eqx.Module):
-    """What a space has to offer: `Planar` and `Spatial`."""
+class AbstractSpace(AbstractChart):
+    """What a space has to offer: `Planar` and `Spatial`. As a chart, it moves poses with twists."""
 
     dim: eqx.AbstractVar[int]  # of a position
     coordinates: eqx.AbstractVar[tuple[str, ...]]  # of a pose
@@ -70,27 +81,28 @@ class AbstractSpace(eqx.Module):
     down: eqx.AbstractVar[tuple[float, ...]]  # where a gravity given as a number points
 
     @abc.abstractmethod
-    def retract(self, pose: Array, step: Array) -> Array:
-        """The pose reached from `pose` along `step`, a twist times a time."""
+    def place(self, pose: Array) -> Any:
+        """The frame of a body at a pose."""
 
     @abc.abstractmethod
-    def rate(self, pose: Array, twist: Array) -> Array:
-        """`q̇ = N(q) v`, with what keeps the pose's own constraint (a quaternion's norm)."""
+    def pose(self, frame: Any) -> Array:
+        """The pose of a body whose frame is given."""
 
     @abc.abstractmethod
-    def tidy(self, pose: Array) -> Array:
-        """The same pose with its own constraint satisfied exactly."""
+    def turned(self, frame: Any, rate: Array) -> Array:
+        """A rate given in the axes of a frame, in world axes."""
 
     @abc.abstractmethod
-    def frame(self, pose: Array, position: Array, orientation: Array) -> Any:
-        """The world frame of a marker with a position and orientation in the body's frame."""
+    def to_twist(self, body: Any, rate: Array) -> Array:
+        """The twist of a body from the rate of its centre of mass."""
 
     @abc.abstractmethod
-    def marker_rate(self, pose: Array, twist: Array, point: Array) -> Array:
-        """The velocity of a world point of a body, and the angular velocity in world axes: a marker's rate."""
+    def marker_rate(self, body: Any, twist: Array, point: Array) -> Array:
+        """The velocity of a world point of a body, and the angular velocity in world axes: a marker's rate. `body` is
+        the frame of the body, here and below."""
 
     @abc.abstractmethod
-    def marker_acceleration(self, pose: Array, twist: Array, vdot: Array, point: Array) -> Array:
+    def marker_acceleration(self, body: Any, twist: Array, vdot: Array, point: Array) -> Array:
         """The accelerations that belong to `marker_rate`."""
 
     @abc.abstractmethod
@@ -114,12 +126,16 @@ class AbstractSpace(eqx.Module):
         """The effort that speeds alone give: it belongs to `F`."""
 
     @abc.abstractmethod
-    def to_centre(self, pose: Array, point: Array, wrench: Array) -> Array:
+    def to_centre(self, body: Any, point: Array, wrench: Array) -> Array:
         """The effort of a wrench that acts at a world point of a body."""
 
     @abc.abstractmethod
-    def in_body(self, pose: Array, wrench: Array) -> Array:
-        """A wrench in world axes, in the axes of the body at `pose`."""
+    def in_body(self, body: Any, wrench: Array) -> Array:
+        """A wrench in world axes, in the axes of a body."""
+
+    @abc.abstractmethod
+    def in_world(self, body: Any, effort: Array) -> Array:
+        """An effort on a body as a wrench at its centre of mass, in world axes."""
 
     @abc.abstractmethod
     def moment(self, wrench: Array) -> Array:

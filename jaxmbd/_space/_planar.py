@@ -12,7 +12,7 @@ from jaxmbd._types import Scalar
 
 
 class Frame(AbstractFrame):
-    """Position [m] and angle [rad] of a marker in the world; as a rate, their time derivatives."""
+    """Position [m] and angle [rad] of a body or marker in the world; as a rate, their time derivatives."""
 
     position: Float[Array, "2"]
     angle: Scalar
@@ -31,6 +31,12 @@ class Frame(AbstractFrame):
     def normal(self) -> Float[Array, "2"]:
         """Unit vector of the frame's y axis in the world."""
         return jnp.stack([-jnp.sin(self.angle), jnp.cos(self.angle)])
+
+    def compose(self, inner: "Frame") -> "Frame":
+        return Frame(self.position + self.to_world(inner.position), self.angle + inner.angle)
+
+    def inverse(self) -> "Frame":
+        return Frame(-self.to_local(self.position), -self.angle)
 
     def to_world(self, vector: Float[Array, "2"]) -> Float[Array, "2"]:
         return vector[0] * self.axis + vector[1] * self.normal
@@ -66,30 +72,34 @@ class Planar(AbstractSpace):
     rest: tuple[float, ...] = eqx.field(default=(0.0, 0.0, 0.0), static=True)
     down: tuple[float, ...] = eqx.field(default=(0.0, -1.0), static=True)
 
-    def retract(self, pose: Float[Array, "3"], step: Float[Array, "3"]) -> Float[Array, "3"]:
-        return pose + step
+    def retract(self, q: Float[Array, "3"], step: Float[Array, "3"]) -> Float[Array, "3"]:
+        return q + step
 
-    def rate(self, pose: Float[Array, "3"], twist: Float[Array, "3"]) -> Float[Array, "3"]:
-        return twist
+    def rate(self, q: Float[Array, "3"], v: Float[Array, "3"]) -> Float[Array, "3"]:
+        return v
 
-    def tidy(self, pose: Float[Array, "3"]) -> Float[Array, "3"]:
-        return pose
+    def tidy(self, q: Float[Array, "3"]) -> Float[Array, "3"]:
+        return q
 
-    def frame(self, pose: Float[Array, "3"], position: Float[Array, "2"], orientation: Scalar) -> Frame:
-        c, s = jnp.cos(pose[2]), jnp.sin(pose[2])
-        x, y = position
-        offset = jnp.stack([c * x - s * y, s * x + c * y])
-        return Frame(pose[:2] + offset, pose[2] + orientation)
+    def place(self, pose: Float[Array, "3"]) -> Frame:
+        return Frame(pose[:2], pose[2])
 
-    def marker_rate(
-        self, pose: Float[Array, "3"], twist: Float[Array, "3"], point: Float[Array, "2"]
-    ) -> Float[Array, "3"]:
-        return jnp.append(twist[:2] + swept(twist[2], point - pose[:2]), twist[2])
+    def pose(self, frame: Frame) -> Float[Array, "3"]:
+        return jnp.append(frame.position, frame.angle)
+
+    def turned(self, frame: Frame, rate: Float[Array, "3"]) -> Float[Array, "3"]:
+        return jnp.append(frame.to_world(rate[:2]), rate[2])
+
+    def to_twist(self, body: Frame, rate: Float[Array, "3"]) -> Float[Array, "3"]:
+        return rate
+
+    def marker_rate(self, body: Frame, twist: Float[Array, "3"], point: Float[Array, "2"]) -> Float[Array, "3"]:
+        return jnp.append(twist[:2] + swept(twist[2], point - body.position), twist[2])
 
     def marker_acceleration(
-        self, pose: Float[Array, "3"], twist: Float[Array, "3"], vdot: Float[Array, "3"], point: Float[Array, "2"]
+        self, body: Frame, twist: Float[Array, "3"], vdot: Float[Array, "3"], point: Float[Array, "2"]
     ) -> Float[Array, "3"]:
-        arm = point - pose[:2]
+        arm = point - body.position
         return jnp.append(vdot[:2] + swept(vdot[2], arm) - twist[2] ** 2 * arm, vdot[2])
 
     def as_rate(self, rate: Float[Array, "3"]) -> Frame:
@@ -107,15 +117,15 @@ class Planar(AbstractSpace):
     def gyroscopic(self, inertia: Any, twist: Float[Array, "3"]) -> Float[Array, "3"]:
         return jnp.zeros_like(twist)
 
-    def to_centre(
-        self, pose: Float[Array, "3"], point: Float[Array, "2"], wrench: Float[Array, "3"]
-    ) -> Float[Array, "3"]:
-        moment = wrench[2] + cross(point - pose[:2], wrench[:2])
+    def to_centre(self, body: Frame, point: Float[Array, "2"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:
+        moment = wrench[2] + cross(point - body.position, wrench[:2])
         return jnp.stack([wrench[0], wrench[1], moment])
 
-    def in_body(self, pose: Float[Array, "3"], wrench: Float[Array, "3"]) -> Float[Array, "3"]:
-        c, s = jnp.cos(pose[2]), jnp.sin(pose[2])
-        return jnp.stack([c * wrench[0] + s * wrench[1], c * wrench[1] - s * wrench[0], wrench[2]])
+    def in_body(self, body: Frame, wrench: Float[Array, "3"]) -> Float[Array, "3"]:
+        return jnp.append(body.to_local(wrench[:2]), wrench[2])
+
+    def in_world(self, body: Frame, effort: Float[Array, "3"]) -> Float[Array, "3"]:
+        return effort
 
     def moment(self, wrench: Float[Array, "*batch 3"]) -> Float[Array, "*batch"]:
         return wrench[..., 2]

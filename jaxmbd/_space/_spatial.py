@@ -5,13 +5,10 @@ Pose `(x, y, z, e0, e1, e2, e3)`, the unit quaternion scalar first, from body to
 body axes, `q̇ = N(q) v` with `ė = ½ e ∘ (0, ω)`.
 
 Only the direction of the quaternion matters: rotation matrices divide by its square, so a norm that is not one does
-not scale anything. `rate` draws the norm to one, `tidy` sets it. `retract` goes along `e ∘ (1, ½ θ)`, a Cayley map: it
-agrees with the exponential to second order, which is all that `C`, `Φ̇` and `γ` ask for, and needs no root.
+not scale anything. How it moves with the angular velocity is in `_chart`.
 
 Source: Nikravesh, *Computer-Aided Analysis of Mechanical Systems* (1988), §6; Haug (1989), §9.
 """
-
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,14 +16,13 @@ from jaxtyping import Array, Float
 
 from jaxmbd._maths import cross, dot, skew, times
 from jaxmbd._space._base import AbstractFrame, AbstractSpace
+from jaxmbd._space._chart import TURNING
 from jaxmbd._types import Scalar
-from jaxmbd.rotation import from_matrix, matrix, multiply, vector
-
-NORM_RATE = 10.0  # [1/s], at which a quaternion's norm returns to one; the motion does not feel it
+from jaxmbd.rotation import from_matrix, matrix, vector
 
 
 class SpatialFrame(AbstractFrame):
-    """Position [m] and rotation matrix of a marker in the world; the columns of `rotation` are its axes."""
+    """Position [m] and rotation matrix of a body or marker in the world; the columns of `rotation` are its axes."""
 
     position: Float[Array, "3"]
     rotation: Float[Array, "3 3"]
@@ -53,6 +49,12 @@ class SpatialFrame(AbstractFrame):
     @property
     def normal(self) -> Float[Array, "3"]:
         return self.rotation[:, 2]
+
+    def compose(self, inner: "SpatialFrame") -> "SpatialFrame":
+        return SpatialFrame(self.position + self.to_world(inner.position), times(self.rotation, inner.rotation))
+
+    def inverse(self) -> "SpatialFrame":
+        return SpatialFrame(-self.to_local(self.position), self.rotation.T)
 
     def to_world(self, vector: Float[Array, "3"]) -> Float[Array, "3"]:
         return times(self.rotation, vector)
@@ -107,34 +109,36 @@ class Spatial(AbstractSpace):
     rest: tuple[float, ...] = eqx.field(default=(0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), static=True)
     down: tuple[float, ...] = eqx.field(default=(0.0, 0.0, -1.0), static=True)
 
-    def retract(self, pose: Float[Array, "7"], step: Float[Array, "6"]) -> Float[Array, "7"]:
-        turned = pose[3:] + _spun(pose[3:], step[3:])
-        return jnp.concatenate([pose[:3] + step[:3], turned])
+    def retract(self, q: Float[Array, "7"], step: Float[Array, "6"]) -> Float[Array, "7"]:
+        return jnp.concatenate([q[:3] + step[:3], TURNING.retract(q[3:], step[3:])])
 
-    def rate(self, pose: Float[Array, "7"], twist: Float[Array, "6"]) -> Float[Array, "7"]:
-        e = pose[3:]
-        restored = 0.5 * NORM_RATE * (1.0 - dot(e, e)) * e
-        return jnp.concatenate([twist[:3], _spun(e, twist[3:]) + restored])
+    def rate(self, q: Float[Array, "7"], v: Float[Array, "6"]) -> Float[Array, "7"]:
+        return jnp.concatenate([v[:3], TURNING.rate(q[3:], v[3:])])
 
-    def tidy(self, pose: Float[Array, "7"]) -> Float[Array, "7"]:
-        e = pose[3:]
-        return jnp.concatenate([pose[:3], e / jnp.sqrt(dot(e, e))])
+    def tidy(self, q: Float[Array, "7"]) -> Float[Array, "7"]:
+        return jnp.concatenate([q[:3], TURNING.tidy(q[3:])])
 
-    def frame(self, pose: Float[Array, "7"], position: Float[Array, "3"], orientation: Float[Array, "4"]) -> Any:
-        R = matrix(pose[3:])
-        return SpatialFrame(pose[:3] + times(R, position), times(R, matrix(orientation)))
+    def place(self, pose: Float[Array, "7"]) -> SpatialFrame:
+        return SpatialFrame(pose[:3], matrix(pose[3:]))
 
-    def marker_rate(
-        self, pose: Float[Array, "7"], twist: Float[Array, "6"], point: Float[Array, "3"]
-    ) -> Float[Array, "6"]:
-        omega = times(matrix(pose[3:]), twist[3:])
-        return jnp.concatenate([twist[:3] + cross(omega, point - pose[:3]), omega])
+    def pose(self, frame: SpatialFrame) -> Float[Array, "7"]:
+        return jnp.concatenate([frame.position, from_matrix(frame.rotation)])
+
+    def turned(self, frame: SpatialFrame, rate: Float[Array, "6"]) -> Float[Array, "6"]:
+        return jnp.concatenate([frame.to_world(rate[:3]), frame.to_world(rate[3:])])
+
+    def to_twist(self, body: SpatialFrame, rate: Float[Array, "6"]) -> Float[Array, "6"]:
+        return jnp.concatenate([rate[:3], body.to_local(rate[3:])])
+
+    def marker_rate(self, body: SpatialFrame, twist: Float[Array, "6"], point: Float[Array, "3"]) -> Float[Array, "6"]:
+        omega = body.to_world(twist[3:])
+        return jnp.concatenate([twist[:3] + cross(omega, point - body.position), omega])
 
     def marker_acceleration(
-        self, pose: Float[Array, "7"], twist: Float[Array, "6"], vdot: Float[Array, "6"], point: Float[Array, "3"]
+        self, body: SpatialFrame, twist: Float[Array, "6"], vdot: Float[Array, "6"], point: Float[Array, "3"]
     ) -> Float[Array, "6"]:
-        R, arm = matrix(pose[3:]), point - pose[:3]
-        omega, alpha = times(R, twist[3:]), times(R, vdot[3:])
+        arm = point - body.position
+        omega, alpha = body.to_world(twist[3:]), body.to_world(vdot[3:])
         return jnp.concatenate([vdot[:3] + cross(alpha, arm) + cross(omega, cross(omega, arm)), alpha])
 
     def as_rate(self, rate: Float[Array, "6"]) -> SpatialRate:
@@ -153,26 +157,21 @@ class Spatial(AbstractSpace):
         omega = twist[3:]
         return jnp.concatenate([jnp.zeros_like(omega), cross(times(inertia.tensor, omega), omega)])
 
-    def to_centre(
-        self, pose: Float[Array, "7"], point: Float[Array, "3"], wrench: Float[Array, "6"]
-    ) -> Float[Array, "6"]:
-        moment = wrench[3:] + cross(point - pose[:3], wrench[:3])
-        return jnp.concatenate([wrench[:3], times(matrix(pose[3:]).T, moment)])
+    def to_centre(self, body: SpatialFrame, point: Float[Array, "3"], wrench: Float[Array, "6"]) -> Float[Array, "6"]:
+        moment = wrench[3:] + cross(point - body.position, wrench[:3])
+        return jnp.concatenate([wrench[:3], body.to_local(moment)])
 
-    def in_body(self, pose: Float[Array, "7"], wrench: Float[Array, "6"]) -> Float[Array, "6"]:
-        R = matrix(pose[3:])
-        return jnp.concatenate([times(R.T, wrench[:3]), times(R.T, wrench[3:])])
+    def in_body(self, body: SpatialFrame, wrench: Float[Array, "6"]) -> Float[Array, "6"]:
+        return jnp.concatenate([body.to_local(wrench[:3]), body.to_local(wrench[3:])])
+
+    def in_world(self, body: SpatialFrame, effort: Float[Array, "6"]) -> Float[Array, "6"]:
+        return jnp.concatenate([effort[:3], body.to_world(effort[3:])])
 
     def moment(self, wrench: Float[Array, "*batch 6"]) -> Float[Array, "*batch 3"]:
         return wrench[..., 3:]
 
     def to_effort(self, force: Float[Array, "3"]) -> Float[Array, "6"]:
         return jnp.concatenate([force, jnp.zeros_like(force)])
-
-
-def _spun(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
-    """`½ e ∘ (0, θ)`, `θ` in body axes."""
-    return 0.5 * multiply(e, jnp.concatenate([jnp.zeros_like(turn[:1]), turn]))
 
 
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:

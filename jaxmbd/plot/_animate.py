@@ -17,9 +17,9 @@ from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._draw import check_no_view, key_point, with_headroom
 from jaxmbd.plot._forces import applied_forces, arrow_scale
 from jaxmbd.plot._frames import PATH_POINTS, as_names, digits_of, frame_times, interpolate, linear, traced_marker
-from jaxmbd.plot._parts import describe
+from jaxmbd.plot._parts import describe, poses_at
 from jaxmbd.plot._picture import Picture, axes_for, limits_of, longest_side
-from jaxmbd.plot._scene import Place, Scene, poses_of
+from jaxmbd.plot._scene import Place, Scene
 from jaxmbd.plot._space_film import SpaceFilm
 from jaxmbd.plot._style import REACTION, TEXT
 
@@ -77,7 +77,7 @@ class _Film:
         scene = Scene(mechanism, interpolate(times, ts, q, v))
         self.finer = math.ceil(PATH_POINTS / len(times))
         fine = np.linspace(times[0], times[-1], (len(times) - 1) * self.finer + 1)
-        path = poses_of(mechanism, interpolate(fine, ts, q, v))
+        path = poses_at(mechanism, interpolate(fine, ts, q, v))
         traced = [Place(mechanism, traced_marker(mechanism, name)) for name in trace]
         self.paths = [place.point(path) for place in traced]
         places = [arrows.acting(mechanism, name) for name in reactions]

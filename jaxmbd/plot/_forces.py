@@ -49,9 +49,10 @@ def applied_forces(
     space = mechanism.space
 
     def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        equations = Equations(mechanism)  # only here, where it is compiled: built number by number it takes seconds
-        frames, rates = equations.at_markers(force.markers, q, v)
-        return force.wrenches(t, frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
+        at = Equations(mechanism).at(t, q)  # only here, where it is compiled: built number by number it takes seconds
+        near = at.near(force.markers)
+        rates = near.rates(at.on_markers(force.markers, at.twists(v)))
+        return force.wrenches(t, near.frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
     found = {}
     for force in mechanism.forces:

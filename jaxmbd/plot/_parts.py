@@ -3,9 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from jaxmbd._body import GROUND, AbstractMarker
+from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism
@@ -30,6 +35,23 @@ def checked(mechanism: Mechanism, qs: Any) -> np.ndarray:
     if not np.isfinite(qs).all():
         raise MechanismError("q holds values that are not finite; there is nothing to draw.")
     return qs
+
+
+def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies pose"]:
+    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
+    qs, space = checked(mechanism, qs), mechanism.space
+    if mechanism.coordinates == "absolute":
+        found = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
+    else:
+        found = np.asarray(_compiled_poses(mechanism, jnp.asarray(qs)))
+    rest = np.broadcast_to(np.array(space.rest), (len(qs), 1, len(space.rest)))
+    return np.concatenate([found, rest], axis=1)
+
+
+@eqx.filter_jit
+def _compiled_poses(mechanism: Mechanism, qs: Array) -> Array:
+    equations = Equations(mechanism)
+    return jax.vmap(lambda q: equations.at(jnp.zeros((), q.dtype), q).poses())(qs)
 
 
 def body_index(mechanism: Mechanism, marker: AbstractMarker) -> int:
@@ -80,7 +102,9 @@ def symbol_size(extent: float, lengths: Sequence[float]) -> float:
 
 def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:
     """The marker where a joint or driver acts on its second body, on which reactions are counted."""
-    parts = {part.name: part for part in mechanism.constraints() if isinstance(part, AbstractJoint)}
+    parts = {
+        part.name: part for part in (*mechanism.joints, *mechanism.constraints()) if isinstance(part, AbstractJoint)
+    }
     if name not in parts:
         raise unknown("joint or driver", name, parts)
     markers = parts[name].markers

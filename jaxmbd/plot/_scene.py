@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from jaxmbd._mechanism import Mechanism
-from jaxmbd.plot._parts import body_colour, body_index, checked, drawn_parts, look_same, markers_of, symbol_size
+from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, markers_of, poses_at, symbol_size
 from jaxmbd.plot._shapes import Points, hull, turned
 
 Poses = Float[np.ndarray, "bodies_and_ground 3"]
@@ -40,7 +40,7 @@ class Scene:
 
     def __init__(self, mechanism: Mechanism, qs: np.ndarray) -> None:
         self.mechanism = mechanism
-        self.motion = poses_of(mechanism, qs)
+        self.motion = poses_at(mechanism, qs)
         self.corners = [_corners(self, i) for i in range(len(mechanism.bodies))]
         self.size = _symbol_size(self)
 
@@ -61,13 +61,6 @@ class Scene:
         axis = turned(np.array([1.0, 0.0]), a.turn(self.motion))
         along = np.sum(axis * (b.point(self.motion) - a.point(self.motion)), axis=-1)
         return float(along.min()), float(along.max())
-
-
-def poses_of(mechanism: Mechanism, qs: Any) -> Motion:
-    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
-    qs = checked(mechanism, qs)
-    poses = qs.reshape(len(qs), len(mechanism.bodies), 3)
-    return np.concatenate([poses, np.zeros((len(qs), 1, 3))], axis=1)
 
 
 def _corners(scene: Scene, body: int) -> Points:

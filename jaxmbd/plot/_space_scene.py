@@ -2,12 +2,16 @@
 
 from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
+from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd.plot._parts import body_colour, body_index, checked, drawn_parts, look_same, markers_of, symbol_size
+from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, markers_of, poses_at, symbol_size
 from jaxmbd.plot._space_solids import EquivalentSolid, Points, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
 
@@ -139,17 +143,16 @@ class SpaceScene:
 
 def poses_of(mechanism: Mechanism, qs: Any) -> Poses:
     """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
-    qs = checked(mechanism, qs)
-    found = qs[:, : 7 * len(mechanism.bodies)].reshape(len(qs), -1, 7)
+    found = poses_at(mechanism, qs)
     if not np.any(found[..., 3:], axis=-1).all():
         raise MechanismError("q holds Euler parameters that are all zero; (1, 0, 0, 0) is no rotation.")
-    rest = np.broadcast_to(np.array(mechanism.space.rest), (len(qs), 1, 7))
-    found = np.concatenate([found, rest], axis=1)
     return Poses(found[..., :3], matrices(found[..., 3:]))
 
 
 def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
     """`q̇ = N(q) v` of a motion: `(times, nq)`, zeros for carried angles, which no picture shows."""
+    if mechanism.coordinates != "absolute":
+        return np.asarray(_compiled_rates(mechanism, jnp.asarray(qs), jnp.asarray(vs)))
     count = len(mechanism.bodies)
     e = qs[:, : 7 * count].reshape(len(qs), count, 7)[..., 3:]
     twists = vs.reshape(len(vs), count, 6)
@@ -158,6 +161,11 @@ def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray
     vector = e[..., :1] * omega + np.cross(e[..., 1:], omega)
     rates = np.concatenate([twists[..., :3], 0.5 * scalar, 0.5 * vector], axis=-1)
     return np.concatenate([rates.reshape(len(qs), -1), np.zeros((len(qs), len(mechanism.turns)))], axis=1)
+
+
+@eqx.filter_jit
+def _compiled_rates(mechanism: Mechanism, qs: Array, vs: Array) -> Array:
+    return jax.vmap(Equations(mechanism).rate)(qs, vs)
 
 
 def matrices(e: np.ndarray) -> Float[np.ndarray, "*batch 3 3"]:

@@ -48,7 +48,7 @@ def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes
 def augmented_matrix(mechanism: Mechanism, state: State) -> Float[np.ndarray, "n n"]:
     """`[[M, Cᵀ], [C, 0]]` at a state, dense."""
     equations = Equations(mechanism)
-    M, C = np.asarray(equations.mass()), np.asarray(equations.jacobian(state.t, state.q))
+    M, C = np.asarray(equations.mass(state.q)), np.asarray(equations.jacobian(state.t, state.q))
     return np.block([[M, C.T], [C, np.zeros((len(C), len(C)))]])
 
 

@@ -1,0 +1,144 @@
+"""Coordinates as a change of variables: from `q` and `v` to the frames, twists and accelerations of the bodies.
+
+`V = J(q) v`, `V̇ = J v̇ + a(q, v)`, so that what the parts say of the bodies becomes `M = Jᵀ M_b J`,
+`F = Jᵀ (W − M_b a)`, `C = C_b J`, `γ = γ_b − C_b a`. In absolute coordinates `J` is the identity.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._equations._groups import Group
+from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
+from jaxmbd._equations._tables import gather_sum, gather_table
+from jaxmbd._space import AbstractChart, AbstractSpace
+
+Twists = Float[Array, "bodies twist"]
+
+
+class AbstractPlacement(abc.ABC):
+    """The bodies at one position. What several questions need is computed once."""
+
+    frames: Any  # of the bodies, and of the ground, stacked
+
+    @abc.abstractmethod
+    def poses(self) -> Float[Array, "bodies pose"]:
+        """The poses of the bodies."""
+
+    @abc.abstractmethod
+    def twists(self, v: Array) -> Twists:
+        """`V = J v`."""
+
+    @abc.abstractmethod
+    def drift(self, v: Array) -> Twists | None:
+        """`a`: the bodies' `V̇` at constant `v`; None where it is zero everywhere."""
+
+    @abc.abstractmethod
+    def loads(self, efforts: Twists) -> Array:
+        """`Jᵀ f`: the generalized forces of efforts on the bodies."""
+
+    @abc.abstractmethod
+    def load_rate(self, v: Array, efforts: Twists) -> Array:
+        """`J̇ᵀ f` along the motion."""
+
+    @abc.abstractmethod
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
+        """`C_b J`, dense, from the non-zero blocks of `C_b` that joints give."""
+
+    @abc.abstractmethod
+    def inertia(self, parts: Any) -> AbstractInertia:
+        """`M = Jᵀ M_b J`, `parts` being what the space keeps of each body."""
+
+    @abc.abstractmethod
+    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        """For the joint that carries each body, the sum of wrenches on the body and on all that hang on it; wrenches
+        about the world's origin."""
+
+
+class AbstractCoordinates(AbstractChart):
+    """How coordinates `q` (without carried angles) and speeds `v` describe the bodies."""
+
+    @abc.abstractmethod
+    def at(self, q: Array) -> AbstractPlacement:
+        """The bodies at `q`."""
+
+    @abc.abstractmethod
+    def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
+        """The coordinates of bodies at given poses; the nearest where joints are open."""
+
+
+class Absolute(AbstractCoordinates):
+    """The bodies' own poses and twists."""
+
+    space: AbstractSpace
+    bodies: int = eqx.field(static=True)
+
+    def at(self, q: Array) -> "AbsolutePlacement":
+        return AbsolutePlacement(self.space, self._poses(q))
+
+    def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
+        return poses.reshape(-1)
+
+    def rate(self, q: Array, v: Array) -> Array:
+        return jax.vmap(self.space.rate)(self._poses(q), v.reshape(self.bodies, -1)).reshape(-1)
+
+    def retract(self, q: Array, step: Array) -> Array:
+        return jax.vmap(self.space.retract)(self._poses(q), step.reshape(self.bodies, -1)).reshape(-1)
+
+    def tidy(self, q: Array) -> Array:
+        return jax.vmap(self.space.tidy)(self._poses(q)).reshape(-1)
+
+    def _poses(self, q: Array) -> Array:
+        return q.reshape(self.bodies, -1)
+
+
+class AbsolutePlacement(AbstractPlacement):
+    """The bodies at their own poses: `J` is the identity."""
+
+    def __init__(self, space: AbstractSpace, poses: Float[Array, "bodies pose"]) -> None:
+        self.space, self._poses = space, poses
+        rest = jnp.asarray(space.rest, poses.dtype)
+        self.frames = jax.vmap(space.place)(jnp.concatenate([poses, rest[None]]))
+
+    def poses(self) -> Float[Array, "bodies pose"]:
+        return self._poses
+
+    def twists(self, v: Array) -> Twists:
+        return v.reshape(len(self._poses), -1)
+
+    def drift(self, v: Array) -> None:
+        return None
+
+    def loads(self, efforts: Twists) -> Array:
+        return efforts.reshape(-1)
+
+    def load_rate(self, v: Array, efforts: Twists) -> Array:
+        return jnp.zeros_like(v)
+
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
+        bodies = len(self._poses)
+        nv = bodies * len(self.space.speeds)
+        if not blocks:
+            return jnp.zeros((0, nv))
+        targets, start = [], 0
+        for group, block in zip(groups, blocks, strict=True):
+            parts, rows, _, width = block.shape
+            row = start + np.arange(parts * rows).reshape(parts, rows, 1, 1)
+            column = group.incidence[:, None, :, None] * width + np.arange(width)
+            inside = np.broadcast_to(group.incidence[:, None, :, None] < bodies, block.shape)
+            targets.append(np.where(inside, row * nv + column, -1).reshape(-1))
+            start += parts * rows
+        table = gather_table(np.concatenate(targets), start * nv)
+        return gather_sum(jnp.concatenate([b.reshape(-1) for b in blocks]), table).reshape(start, nv)
+
+    def inertia(self, parts: Any) -> BodyInertia:
+        return BodyInertia(self.space, parts)
+
+    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        return wrenches

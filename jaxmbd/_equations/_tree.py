@@ -1,0 +1,260 @@
+"""Joint coordinates: the bodies hang on one another by the joints of a spanning tree.
+
+The joints' placements are computed side by side, whatever their order in the tree, and then composed along it by
+doubling: after `k` rounds each frame is known relative to its `2ᵏ`-th ancestor, so that a chain of a thousand bodies
+takes ten rounds. Motions are added as rates at the world's origin: that of a body is the sum over the joints on its
+path to the ground, `V = Σ S w`.
+
+Source: the path matrix is that of Wittenburg, *Dynamics of Multibody Systems* (2008), §5.3; joint axes `S`, and their
+rates, as in Featherstone, *Rigid Body Dynamics Algorithms* (2008), §2-4.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._equations._coordinates import AbstractCoordinates, AbstractPlacement, Twists
+from jaxmbd._equations._groups import Group, group_parts
+from jaxmbd._equations._inertia import DenseInertia
+from jaxmbd._equations._local import Near
+from jaxmbd._mechanism import Branch, Mechanism
+from jaxmbd._space import AbstractSpace, at_point, carried
+
+
+class Links(eqx.Module):
+    """Joints of the tree that share one law: `backward` ones have their first marker on the child."""
+
+    group: Group
+    branches: tuple[Branch, ...] = eqx.field(static=True)
+
+    @property
+    def sign(self) -> float:
+        """Of the child's motion relative to its parent, in that of the second marker relative to the first."""
+        return -1.0 if self.branches[0].backward else 1.0
+
+    def table(self, kind: str) -> np.ndarray:
+        """Where the joints' coordinates are in `q`, or their speeds in `v`: shape `(joints, numbers of one)`."""
+        return np.stack([np.arange(*getattr(branch, kind)) for branch in self.branches])
+
+    def over(self, law: Callable[..., Any], *values: Any) -> Any:
+        """Map a function of a joint, and of values with one slice for each, over the joints."""
+        none = jnp.zeros(0)
+        return jax.vmap(lambda numbers, *local: law(self.group.law(numbers, none), *local))(self.group.stacked, *values)
+
+
+class TreeCoordinates(AbstractCoordinates):
+    """Those of the joints of a spanning tree."""
+
+    space: AbstractSpace
+    links: tuple[Links, ...]
+    branches: tuple[Branch, ...] = eqx.field(static=True)
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.space, self.branches = mechanism.space, mechanism.tree.branches
+        joints, found = mechanism.links(), []
+        for backward in (False, True):
+            mine = [i for i, branch in enumerate(self.branches) if branch.backward == backward]
+            for group in group_parts([joints[i] for i in mine], mechanism):
+                found.append(Links(group, tuple(self.branches[mine[k]] for k in group.members)))
+        self.links = tuple(found)
+
+    @property
+    def bodies(self) -> int:
+        """Number of bodies."""
+        return len(self.branches)
+
+    @property
+    def parents(self) -> np.ndarray:
+        """The parent of each body; the ground is `bodies`."""
+        found = np.empty(self.bodies, dtype=int)
+        for branch in self.branches:
+            found[branch.child] = branch.parent
+        return found
+
+    @property
+    def path(self) -> np.ndarray:
+        """Whether the joint that carries a body is on the path of another one: `path[body, carried]`, 0 or 1."""
+        found = np.eye(self.bodies + 1)[:, : self.bodies]
+        ancestor = np.append(self.parents, self.bodies)
+        here = ancestor
+        while (here < self.bodies).any():
+            found[np.arange(self.bodies + 1), np.minimum(here, self.bodies - 1)] += here < self.bodies
+            here = ancestor[here]
+        return found[: self.bodies]
+
+    def by_child(self, values: Sequence[Any]) -> Any:
+        """What the groups of links give, each stacked, in the order of the bodies they carry."""
+        child = np.concatenate([[branch.child for branch in links.branches] for links in self.links])
+        return jax.tree.map(lambda *x: _arranged(x, child), *values)
+
+    def at(self, q: Array) -> "TreePlacement":
+        return TreePlacement(self, q)
+
+    def rate(self, q: Array, v: Array) -> Array:
+        return self._joined(lambda law, c, w: law.chart.rate(c, w), q, v)
+
+    def retract(self, q: Array, step: Array) -> Array:
+        return self._joined(lambda law, c, w: law.chart.retract(c, w), q, step)
+
+    def tidy(self, q: Array) -> Array:
+        return self._joined(lambda law, c: law.chart.tidy(c), q)
+
+    def _joined(self, law: Callable[..., Array], q: Array, *v: Array) -> Array:
+        """What a function of a joint gives for its coordinates, put together as `q` is."""
+        tables = [links.table("q") for links in self.links]
+        each = zip(self.links, tables, strict=True)
+        found = [links.over(law, q[table], *(x[links.table("v")] for x in v)) for links, table in each]
+        return _arranged([x.reshape(-1) for x in found], np.concatenate([table.reshape(-1) for table in tables]))
+
+    def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
+        rest = jnp.asarray(self.space.rest, poses.dtype)
+        frames = jax.vmap(self.space.place)(jnp.concatenate([poses, rest[None]]))
+
+        def measure(law: Any, pair: Any) -> Array:
+            return law.measure(Near(self.space, law.markers, pair).frames)
+
+        found = []
+        for links in self.links:
+            pairs = jax.tree.map(lambda x, k=links.group.incidence: x[k], frames)
+            found.append(links.over(measure, pairs).reshape(-1))
+        return _arranged(found, np.concatenate([links.table("q").reshape(-1) for links in self.links]))
+
+
+class TreePlacement(AbstractPlacement):
+    """The bodies at coordinates `q` of the joints."""
+
+    def __init__(self, tree: TreeCoordinates, q: Array) -> None:
+        self.tree, self.space, self.q = tree, tree.space, q
+        self.frames = self._composed()
+        self.moving = jax.tree.map(lambda x: x[: tree.bodies], self.frames)  # without the ground
+
+    def poses(self) -> Float[Array, "bodies pose"]:
+        return jax.vmap(self.space.pose)(self.moving)
+
+    def _composed(self) -> Any:
+        """The frames of the bodies and the ground."""
+        rest = jax.tree.map(lambda x: x[None], self.space.place(jnp.asarray(self.space.rest, self.q.dtype)))
+        frames, ancestor = self._relative(), self.tree.parents
+        while True:
+            extended = jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, rest)
+            if (ancestor == self.tree.bodies).all():
+                return extended
+            outer = jax.tree.map(lambda x, a=ancestor: x[a], extended)
+            frames = jax.vmap(lambda a, b: a.compose(b))(outer, frames)
+            ancestor = np.append(ancestor, self.tree.bodies)[ancestor]
+
+    def _relative(self) -> Any:
+        """The frame of each body in that of its parent."""
+        found = []
+        for links in self.tree.links:
+
+            def one(law: Any, c: Array, backward: bool = links.sign < 0) -> Any:
+                mated = law.mate(c)
+                first, second = law.a.local, law.b.local
+                if backward:
+                    return second.compose(mated.inverse()).compose(first.inverse())
+                return first.compose(mated).compose(second.inverse())
+
+            found.append(links.over(one, self.q[links.table("q")]))
+        return self.tree.by_child(found)
+
+    # --- speeds and accelerations -----------------------------------------------------------------------
+
+    @cached_property
+    def partial(self) -> Float[Array, "bodies twist nv"]:
+        """`J`: the bodies' twists by the speeds."""
+        owner = np.concatenate([np.full(branch.v[1] - branch.v[0], branch.child) for branch in self.tree.branches])
+        on_path = self.tree.path[:, owner.astype(int)]
+
+        def one(body: Any, path: Array) -> Array:
+            return jax.vmap(lambda s, p: p * self.space.to_twist(body, at_point(s, body.position)))(self.axes, path)
+
+        return jax.vmap(one)(self.moving, jnp.asarray(on_path, self.q.dtype)).transpose(0, 2, 1)
+
+    @cached_property
+    def axes(self) -> Float[Array, "nv twist"]:
+        """`S`: the rate at the world's origin that a unit of each speed adds to the bodies beyond its joint."""
+        width, found = len(self.space.speeds), []
+        for links in self.tree.links:
+
+            def one(law: Any, c: Array, first: Any, sign: float = links.sign) -> Array:
+                marker, mated = law.a.frame(first), law.mate(c)
+                point = marker.compose(mated).position
+                rates = jax.vmap(lambda w: law.rate(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
+                return sign * jax.vmap(lambda rate: at_point(self.space.turned(marker, rate), -point))(rates)
+
+            found.append(links.over(one, self.q[links.table("q")], self._first(links)).reshape(-1, width))
+        return _arranged(found, np.concatenate([links.table("v").reshape(-1) for links in self.tree.links]))
+
+    def _first(self, links: Links) -> Any:
+        """The frames of the bodies that carry the joints' first markers."""
+        return jax.tree.map(lambda x: x[links.group.incidence[:, 0]], self.frames)
+
+    def drift(self, v: Array) -> Twists:
+        relative = self.tree.by_child([self._sum(links, v) for links in self.tree.links])
+        path = jnp.asarray(self.tree.path, v.dtype)
+        rates = path @ relative
+        of_parents = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[self.tree.parents]
+        own = self.tree.by_child([self._own_drift(links, v) for links in self.tree.links])
+        changes = path @ (jax.vmap(carried)(of_parents, relative) + own)
+
+        def one(body: Any, rate: Array, change: Array) -> Array:
+            dim = self.space.dim
+            here, at_body = at_point(change, body.position), at_point(rate, body.position)
+            swept = carried(rate, jnp.concatenate([at_body[:dim], jnp.zeros_like(rate[dim:])]))  # ω × v
+            return self.space.to_twist(body, here + swept)
+
+        return jax.vmap(one)(self.moving, rates, changes)
+
+    def _sum(self, links: Links, v: Array) -> Array:
+        """The motion of each child relative to its parent, at the world's origin."""
+        table = links.table("v")
+        return jnp.sum(self.axes[table] * v[table][..., None], axis=1)
+
+    def _own_drift(self, links: Links, v: Array) -> Array:
+        """How that motion changes as seen from the parent: where a joint's axes turn with its coordinates."""
+
+        def one(law: Any, c: Array, w: Array, first: Any) -> Array:
+            marker = law.a.frame(first)
+            motion = lambda c: at_point(law.rate(c, w), -law.mate(c).position)  # noqa: E731
+            change = jax.jvp(motion, (c,), (law.chart.rate(c, w),))[1]
+            return links.sign * at_point(self.space.turned(marker, change), -marker.position)
+
+        return links.over(one, self.q[links.table("q")], v[links.table("v")], self._first(links))
+
+    def twists(self, v: Array) -> Twists:
+        return self.partial @ v
+
+    def loads(self, efforts: Twists) -> Array:
+        return jnp.tensordot(efforts, self.partial, 2)
+
+    def load_rate(self, v: Array, efforts: Twists) -> Array:
+        moving = self.tree.rate(self.q, v)
+        return jax.jvp(lambda q: self.tree.at(q).loads(efforts), (self.q,), (moving,))[1]
+
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
+        J = jnp.concatenate([self.partial, jnp.zeros_like(self.partial[:1])])
+        found = [
+            jnp.einsum("prmw,pmwv->prv", block, J[group.incidence]) for group, block in zip(groups, blocks, strict=True)
+        ]
+        return jnp.concatenate([jnp.zeros((0, J.shape[2]), J.dtype), *(x.reshape(-1, J.shape[2]) for x in found)])
+
+    def inertia(self, parts: Any) -> DenseInertia:
+        J = self.partial
+        momenta = jax.vmap(jax.vmap(self.space.momentum, (None, 1), 1))(parts, J)
+        return DenseInertia(jnp.tensordot(J, momenta, ((0, 1), (0, 1))))
+
+    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        return jnp.asarray(self.tree.path.T, wrenches.dtype) @ wrenches
+
+
+def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Array:
+    """Rows put where they belong: `places` holds the row of each."""
+    order, together = np.argsort(places), jnp.concatenate(values)
+    return together if (order == np.arange(len(order))).all() else together[order]
