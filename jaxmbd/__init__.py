@@ -7,12 +7,14 @@ from importlib.metadata import PackageNotFoundError, version
 
 from jaxmbd import planar as planar
 from jaxmbd import spatial as spatial
+from jaxmbd._analysis import Description as Description
 from jaxmbd._analysis import Reaction as Reaction
 from jaxmbd._analysis import Redundancy as Redundancy
 from jaxmbd._analysis import Solution as Solution
 from jaxmbd._analysis import State as State
 from jaxmbd._analysis import Violation as Violation
 from jaxmbd._analysis import assemble as assemble
+from jaxmbd._analysis import describe as describe
 from jaxmbd._analysis import redundancy as redundancy
 from jaxmbd._analysis import simulate as simulate
 from jaxmbd._equations import Equations as Equations
@@ -28,6 +30,9 @@ from jaxmbd._fit import Real as Real
 from jaxmbd._fit import fit as fit
 from jaxmbd._method import Augmented as Augmented
 from jaxmbd._method import Stabilized as Stabilized
+from jaxmbd.symbolic import SymbolicSystem as SymbolicSystem
+from jaxmbd.symbolic import System as System
+from jaxmbd.symbolic import export as export
 
 try:
     __version__ = version("jaxmbd")

@@ -31,6 +31,7 @@ from jaxmbd._joint._shared import Weld as Weld
 from jaxmbd._joint._user import Constraint as Constraint
 from jaxmbd._joint._user import GlobalConstraint as GlobalConstraint
 from jaxmbd._joint._user import NonholonomicConstraint as NonholonomicConstraint
+from jaxmbd._mechanism import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd._mechanism import Mechanism as Mechanism
 from jaxmbd._sensor import Accelerometer as Accelerometer
 from jaxmbd._sensor import Angle as Angle

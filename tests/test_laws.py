@@ -72,7 +72,7 @@ def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, la
             "reactions": equations.at(t, q).reactions(lam),
         }
     elif kind == "forces":
-        energy = lambda step: equations.potential_energy(t, equations.retract(q, step))  # noqa: E731
+        energy = lambda step: equations.potential_energy(t, equations.retract(t, q, step))  # noqa: E731
         potential, slope = jax.value_and_grad(energy)(jnp.zeros_like(v))
         found |= {"force": equations.force(t, q, v), "potential": potential, "slope": slope}
     else:
@@ -534,7 +534,7 @@ def test_fields_act_on_every_body(space: str) -> None:
         one = mbd.Equations(module.Mechanism(bodies, forces=[gravity]))
         two = mbd.Equations(module.Mechanism(bodies, forces=[gravity, stir]))
         t = jnp.asarray(T)
-        slope = jax.grad(lambda d: one.potential_energy(t, one.retract(q, d)))(still)
+        slope = jax.grad(lambda d: one.potential_energy(t, one.retract(t, q, d)))(still)
         return one.force(t, q, v), two.force(t, q, v), slope
 
     field = np.pad(np.asarray(gravity.acceleration), (0, width - gravity.acceleration.size))

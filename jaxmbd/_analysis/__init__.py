@@ -1,6 +1,9 @@
 """Analyses: one public function each."""
 
 from jaxmbd._analysis._assemble import assemble as assemble
+from jaxmbd._analysis._describe import Description as Description
+from jaxmbd._analysis._describe import describe as describe
+from jaxmbd._analysis._describe import load_names as load_names
 from jaxmbd._analysis._readings import Snapshot as Snapshot
 from jaxmbd._analysis._readings import channel_units as channel_units
 from jaxmbd._analysis._redundancy import Redundancy as Redundancy

@@ -76,7 +76,11 @@ def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array,
     """
     for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
         s = ahead * span
-        there = (jnp.asarray(t + s), Equations(mechanism).retract(q, s * v), v + s * jnp.nan_to_num(vdot))
+        there = (
+            jnp.asarray(t + s),
+            Equations(mechanism).retract(jnp.asarray(t), q, s * v),
+            v + s * jnp.nan_to_num(vdot),
+        )
         if np.isfinite(np.asarray(Equations(mechanism).force(*there))).all():
             continue
         names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]

@@ -53,7 +53,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     for part in mechanism.constraints():
         found[f"{part.name}.lambda"] = ""
     found |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
-    found |= dict(zip(mechanism.speed_names, mechanism.tree.speed_units, strict=True))
+    found |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
     for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractAlong))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
         found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"

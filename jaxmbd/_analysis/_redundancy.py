@@ -25,6 +25,14 @@ class Repeat:
     row: int
     of: tuple[str, ...]
 
+    def __str__(self) -> str:
+        if not self.of:
+            return f"row {self.row + 1} of {self.joint!r} constrains nothing"
+        if self.of == (self.joint,):
+            return f"row {self.row + 1} of {self.joint!r} repeats its other rows"
+        others = ", ".join(repr(name) for name in self.of if name != self.joint)
+        return f"row {self.row + 1} of {self.joint!r} repeats what {others} already enforce"
+
 
 @dataclass(frozen=True)
 class Redundancy:
@@ -49,7 +57,7 @@ class Redundancy:
         freedom = f"{self.degrees_of_freedom} degree{'s' * (self.degrees_of_freedom != 1)} of freedom"
         if not self.repeats:
             return f"{self.rows} constraint rows of rank {self.rank}, none redundant; {freedom}."
-        each = "; ".join(_sentence(repeat) for repeat in self.repeats[:4])
+        each = "; ".join(str(repeat) for repeat in self.repeats[:4])
         more = f"; and {len(self.repeats) - 4} more" if len(self.repeats) > 4 else ""
         return (
             f"{self.rows} constraint rows of rank {self.rank}, {self.rows - self.rank} redundant "
@@ -121,12 +129,3 @@ def _reduced(vectors: np.ndarray) -> list[np.ndarray]:
                 vectors[other] -= vectors[other, column] * vectors[done]
         done += 1
     return list(vectors[::-1])
-
-
-def _sentence(repeat: Repeat) -> str:
-    if not repeat.of:
-        return f"row {repeat.row + 1} of {repeat.joint!r} constrains nothing"
-    if repeat.of == (repeat.joint,):
-        return f"row {repeat.row + 1} of {repeat.joint!r} repeats its other rows"
-    others = ", ".join(repr(name) for name in repeat.of if name != repeat.joint)
-    return f"row {repeat.row + 1} of {repeat.joint!r} repeats what {others} already enforce"

@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 from jaxmbd._equations._groups import Group
 from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
 from jaxmbd._equations._tables import gather_sum, gather_table
-from jaxmbd._space import AbstractChart, AbstractSpace
+from jaxmbd._space import AbstractSpace
+from jaxmbd._types import Scalar
 
 Twists = Float[Array, "bodies twist"]
 
@@ -32,8 +33,24 @@ class AbstractPlacement(abc.ABC):
         """The poses of the bodies."""
 
     @abc.abstractmethod
+    def rate(self, v: Array) -> Array:
+        """`q̇`."""
+
+    @abc.abstractmethod
+    def moved(self, step: Array) -> Array:
+        """The coordinates reached along `step`, speeds times a time: exact to second order."""
+
+    @abc.abstractmethod
+    def along(self, v: Array, s: Scalar) -> Array:
+        """The coordinates a time `s` later, at constant `v`: exact to second order."""
+
+    @abc.abstractmethod
     def twists(self, v: Array) -> Twists:
         """`V = J v`."""
+
+    @abc.abstractmethod
+    def accelerations(self, v: Array, vdot: Array) -> Twists:
+        """`V̇ = J v̇ + a`."""
 
     @abc.abstractmethod
     def drift(self, v: Array) -> Twists | None:
@@ -61,12 +78,16 @@ class AbstractPlacement(abc.ABC):
         about the world's origin."""
 
 
-class AbstractCoordinates(AbstractChart):
+class AbstractCoordinates(eqx.Module):
     """How coordinates `q` (without carried angles) and speeds `v` describe the bodies."""
 
     @abc.abstractmethod
-    def at(self, q: Array) -> AbstractPlacement:
-        """The bodies at `q`."""
+    def at(self, t: Scalar, q: Array) -> AbstractPlacement:
+        """The bodies at a time and `q`."""
+
+    @abc.abstractmethod
+    def tidy(self, q: Array) -> Array:
+        """The same position with quaternions of norm one."""
 
     @abc.abstractmethod
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
@@ -79,23 +100,14 @@ class Absolute(AbstractCoordinates):
     space: AbstractSpace
     bodies: int = eqx.field(static=True)
 
-    def at(self, q: Array) -> "AbsolutePlacement":
-        return AbsolutePlacement(self.space, self._poses(q))
+    def at(self, t: Scalar, q: Array) -> "AbsolutePlacement":
+        return AbsolutePlacement(self.space, q.reshape(self.bodies, -1))
+
+    def tidy(self, q: Array) -> Array:
+        return jax.vmap(self.space.tidy)(q.reshape(self.bodies, -1)).reshape(-1)
 
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
         return poses.reshape(-1)
-
-    def rate(self, q: Array, v: Array) -> Array:
-        return jax.vmap(self.space.rate)(self._poses(q), v.reshape(self.bodies, -1)).reshape(-1)
-
-    def retract(self, q: Array, step: Array) -> Array:
-        return jax.vmap(self.space.retract)(self._poses(q), step.reshape(self.bodies, -1)).reshape(-1)
-
-    def tidy(self, q: Array) -> Array:
-        return jax.vmap(self.space.tidy)(self._poses(q)).reshape(-1)
-
-    def _poses(self, q: Array) -> Array:
-        return q.reshape(self.bodies, -1)
 
 
 class AbsolutePlacement(AbstractPlacement):
@@ -106,11 +118,23 @@ class AbsolutePlacement(AbstractPlacement):
         rest = jnp.asarray(space.rest, poses.dtype)
         self.frames = jax.vmap(space.place)(jnp.concatenate([poses, rest[None]]))
 
+    def rate(self, v: Array) -> Array:
+        return jax.vmap(self.space.rate)(self._poses, self.twists(v)).reshape(-1)
+
+    def moved(self, step: Array) -> Array:
+        return jax.vmap(self.space.retract)(self._poses, self.twists(step)).reshape(-1)
+
+    def along(self, v: Array, s: Scalar) -> Array:
+        return self.moved(s * v)
+
     def poses(self) -> Float[Array, "bodies pose"]:
         return self._poses
 
     def twists(self, v: Array) -> Twists:
         return v.reshape(len(self._poses), -1)
+
+    def accelerations(self, v: Array, vdot: Array) -> Twists:
+        return self.twists(vdot)
 
     def drift(self, v: Array) -> None:
         return None

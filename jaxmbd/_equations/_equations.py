@@ -19,6 +19,7 @@ from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
 from jaxmbd._equations._local import Near, taylor, taylor_pair
 from jaxmbd._equations._parts import Bodies, Parts
 from jaxmbd._equations._schur import schur_complement
+from jaxmbd._equations._speeds import ChosenSpeeds
 from jaxmbd._equations._tree import TreeCoordinates
 from jaxmbd._force import GeneralizedForce
 from jaxmbd._joint import GlobalConstraint
@@ -54,7 +55,8 @@ class Equations(eqx.Module):
         self.parts = Parts(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = Absolute(mechanism.space, len(mechanism.bodies))
-        self.coordinates = absolute if is_absolute else TreeCoordinates(mechanism)
+        own = absolute if is_absolute else TreeCoordinates(mechanism)
+        self.coordinates = own if mechanism.speeds is None else ChosenSpeeds(own, mechanism.speeds)
         self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
         is_global = [isinstance(part, GlobalConstraint) for part in constraints]
         local = [i for i, apart in enumerate(is_global) if not apart]
@@ -75,16 +77,13 @@ class Equations(eqx.Module):
 
     # --- coordinates ------------------------------------------------------------------------------------
 
-    def rate(self, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nq"]:
-        """`q̇ = N(q) v`, with the rates of the carried joint angles."""
-        own, turns = self.split(q)
-        qdot = self.coordinates.rate(own, v)
-        return jnp.concatenate([qdot, self._angles(q, v)[1]]) if len(turns) else qdot
+    def rate(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """`q̇ = h(v, q, t)`, with the rates of the carried joint angles."""
+        return self.at(t, q).rate(v)
 
-    def retract(self, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
+    def retract(self, t: Scalar, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached from `q` along `step`, speeds times a time: exact to second order."""
-        own, turns = self.split(q)
-        return self.tidy(jnp.concatenate([self.coordinates.retract(own, step), turns]))
+        return self.at(t, q).moved(step)
 
     def tidy(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The same position, its redundant coordinates exact: quaternions of norm one, carried angles those of the
@@ -93,7 +92,7 @@ class Equations(eqx.Module):
         exact = self.coordinates.tidy(own)
         if not len(turns):
             return exact
-        angles, _ = self._angles(q, jnp.zeros(self.mechanism.nv, q.dtype))
+        angles, _ = self.at(jnp.zeros((), q.dtype), q).angles(jnp.zeros(self.mechanism.nv, q.dtype))
         return jnp.concatenate([exact, nearest_turn(angles, turns)])
 
     def at(self, t: Scalar, q: Float[Array, " nq"]) -> "Position":
@@ -166,10 +165,6 @@ class Equations(eqx.Module):
         flat = jnp.concatenate(parts)
         return flat if _is_identity(self.order) else flat[np.asarray(self.order)]
 
-    def _angles(self, q: Array, v: Array) -> tuple[Array, Array]:
-        at = self.at(jnp.zeros((), q.dtype), q)
-        return self.parts.angles(at.bodies, at.twists(v))
-
 
 class Position:
     """The equations of a mechanism at a time `t` and coordinates `q`; see `Equations` for shapes and symbols."""
@@ -177,7 +172,7 @@ class Position:
     def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
         self.equations, self.t, self.q = equations, t, q
         self.mechanism, self.parts, self.space = equations.mechanism, equations.parts, equations.mechanism.space
-        self.placement = equations.coordinates.at(equations.split(q)[0])
+        self.placement = equations.coordinates.at(t, equations.split(q)[0])
         self.bodies = Bodies(self.placement.frames, q)
 
     # --- bodies and markers -----------------------------------------------------------------------------
@@ -192,8 +187,23 @@ class Position:
 
     def accelerations(self, v: Float[Array, " nv"], vdot: Float[Array, " nv"]) -> Twists:
         """How the twists change, `V̇ = J v̇ + a`."""
-        drift = self.placement.drift(v)
-        return self.twists(vdot) if drift is None else self.twists(vdot) + drift
+        return self.placement.accelerations(v, vdot)
+
+    def rate(self, v: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """`q̇`, with the rates of the carried joint angles."""
+        qdot = self.placement.rate(v)
+        return jnp.concatenate([qdot, self.angles(v)[1]]) if self.mechanism.turns else qdot
+
+    def moved(self, step: Float[Array, " nv"]) -> Float[Array, " nq"]:
+        """The coordinates reached along `step`."""
+        return self._with_turns(self.placement.moved(step))
+
+    def angles(self, v: Float[Array, " nv"]) -> tuple[Array, Array]:
+        """The carried joint angles, each up to whole turns, and their rates."""
+        return self.parts.angles(self.bodies, self.twists(v))
+
+    def _with_turns(self, own: Array) -> Array:
+        return self.equations.tidy(jnp.concatenate([own, self.equations.split(self.q)[1]]))
 
     def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
@@ -269,18 +279,17 @@ class Position:
         return self.equations.in_order([*(rows.reshape(-1) for rows in local), *own])
 
     def _global_derivative(self, part: GlobalConstraint, v: Array, order: int) -> Array:
-        return taylor(lambda s: part.residual(self.t + s, self.equations.retract(self.q, s * v)), self.t, order)
+        along = lambda s: self._with_turns(self.placement.along(v, s))  # noqa: E731
+        return taylor(lambda s: part.residual(self.t + s, along(s)), self.t, order)
 
     def _global_jacobian(self, part: GlobalConstraint) -> Array:
         still = jnp.zeros(self.mechanism.nv, self.q.dtype)
-        return jax.jacfwd(lambda step: part.residual(self.t, self.equations.retract(self.q, step)))(still)
+        return jax.jacfwd(lambda step: part.residual(self.t, self.moved(step)))(still)
 
     def _global_load_rate(self, part: GlobalConstraint, v: Array, eta: Array) -> Array:
-        retract = self.equations.retract
-
         def load(s: Array) -> Array:
-            moved = retract(self.q, s * v)
-            phi = lambda step: jnp.dot(eta, part.residual(self.t + s, retract(moved, step)))  # noqa: E731
+            there = self.equations.at(self.t + s, self._with_turns(self.placement.along(v, s)))
+            phi = lambda step: jnp.dot(eta, part.residual(there.t, there.moved(step)))  # noqa: E731
             return jax.grad(phi)(jnp.zeros_like(v))
 
         return taylor(load, self.t, 1)

@@ -25,6 +25,7 @@ from jaxmbd._equations._inertia import DenseInertia
 from jaxmbd._equations._local import Near
 from jaxmbd._mechanism import Branch, Mechanism
 from jaxmbd._space import AbstractSpace, at_point, carried
+from jaxmbd._types import Scalar
 
 
 class Links(eqx.Module):
@@ -93,19 +94,13 @@ class TreeCoordinates(AbstractCoordinates):
         child = np.concatenate([[branch.child for branch in links.branches] for links in self.links])
         return jax.tree.map(lambda *x: _arranged(x, child), *values)
 
-    def at(self, q: Array) -> "TreePlacement":
+    def at(self, t: Scalar, q: Array) -> "TreePlacement":
         return TreePlacement(self, q)
 
-    def rate(self, q: Array, v: Array) -> Array:
-        return self._joined(lambda law, c, w: law.chart.rate(c, w), q, v)
-
-    def retract(self, q: Array, step: Array) -> Array:
-        return self._joined(lambda law, c, w: law.chart.retract(c, w), q, step)
-
     def tidy(self, q: Array) -> Array:
-        return self._joined(lambda law, c: law.chart.tidy(c), q)
+        return self.joined(lambda law, c: law.chart.tidy(c), q)
 
-    def _joined(self, law: Callable[..., Array], q: Array, *v: Array) -> Array:
+    def joined(self, law: Callable[..., Array], q: Array, *v: Array) -> Array:
         """What a function of a joint gives for its coordinates, put together as `q` is."""
         tables = [links.table("q") for links in self.links]
         each = zip(self.links, tables, strict=True)
@@ -136,6 +131,15 @@ class TreePlacement(AbstractPlacement):
 
     def poses(self) -> Float[Array, "bodies pose"]:
         return jax.vmap(self.space.pose)(self.moving)
+
+    def rate(self, v: Array) -> Array:
+        return self.tree.joined(lambda law, c, w: law.chart.rate(c, w), self.q, v)
+
+    def moved(self, step: Array) -> Array:
+        return self.tree.joined(lambda law, c, w: law.chart.retract(c, w), self.q, step)
+
+    def along(self, v: Array, s: Scalar) -> Array:
+        return self.moved(s * v)
 
     def _composed(self) -> Any:
         """The frames of the bodies and the ground."""
@@ -196,6 +200,9 @@ class TreePlacement(AbstractPlacement):
         """The frames of the bodies that carry the joints' first markers."""
         return jax.tree.map(lambda x: x[links.group.incidence[:, 0]], self.frames)
 
+    def accelerations(self, v: Array, vdot: Array) -> Twists:
+        return self.twists(vdot) + self.drift(v)
+
     def drift(self, v: Array) -> Twists:
         relative = self.tree.by_child([self._sum(links, v) for links in self.tree.links])
         path = jnp.asarray(self.tree.path, v.dtype)
@@ -235,8 +242,7 @@ class TreePlacement(AbstractPlacement):
         return jnp.tensordot(efforts, self.partial, 2)
 
     def load_rate(self, v: Array, efforts: Twists) -> Array:
-        moving = self.tree.rate(self.q, v)
-        return jax.jvp(lambda q: self.tree.at(q).loads(efforts), (self.q,), (moving,))[1]
+        return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
 
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
         J = jnp.concatenate([self.partial, jnp.zeros_like(self.partial[:1])])

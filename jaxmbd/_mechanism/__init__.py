@@ -10,5 +10,6 @@ from jaxmbd._mechanism._coordinate import told as told
 from jaxmbd._mechanism._mechanism import Constraint as Constraint
 from jaxmbd._mechanism._mechanism import Mechanism as Mechanism
 from jaxmbd._mechanism._mechanism import Sensor as Sensor
+from jaxmbd._mechanism._speeds import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Branch as Branch
 from jaxmbd._mechanism._tree import Tree as Tree

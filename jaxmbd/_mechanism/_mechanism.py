@@ -31,6 +31,7 @@ from jaxmbd._mechanism._checks import (
     named_joints,
 )
 from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
+from jaxmbd._mechanism._speeds import GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure
 from jaxmbd._space import AbstractSpace
@@ -47,7 +48,8 @@ class Mechanism(eqx.Module):
 
     **Arguments:** sequences of parts, each with a name of its own; `floating`, whether bodies that nothing
     connects to the ground are meant; `coordinates`, `"absolute"`, each body's own, or `"joint"`, those of a spanning
-    tree of joints; `cuts`, names of joints that are to be kept out of that tree, so that they are constraints.
+    tree of joints; `cuts`, names of joints that are to be kept out of that tree, so that they are constraints;
+    `speeds`, `GeneralizedSpeeds` instead of the coordinates' own.
 
     **Raises:** `MechanismError` if two parts have one name, a part refers to a body or coordinate that does not
     exist or that lives in another space, or a group of joined bodies does not reach the ground.
@@ -65,6 +67,7 @@ class Mechanism(eqx.Module):
     floating: bool = eqx.field(static=True)
     coordinates: Coordinates = eqx.field(static=True)
     cuts: tuple[str, ...] = eqx.field(static=True)
+    speeds: GeneralizedSpeeds | None
     tree: Tree = eqx.field(static=True)
 
     def __init__(
@@ -77,6 +80,7 @@ class Mechanism(eqx.Module):
         floating: bool = False,
         coordinates: Coordinates = "absolute",
         cuts: Iterable[str] = (),
+        speeds: GeneralizedSpeeds | None = None,
     ) -> None:
         self.bodies = _parts("bodies", bodies, AbstractBody)
         self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
@@ -87,11 +91,13 @@ class Mechanism(eqx.Module):
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
         self.floating = floating
-        self.coordinates, self.cuts = coordinates, _names("cuts", cuts)
+        self.coordinates, self.cuts, self.speeds = coordinates, _names("cuts", cuts), speeds
         check_names(self)
         check_space(self)
         check_references(self)
         self.tree = self._tree()
+        if speeds is not None:
+            speeds.check(len(self.tree.coordinates), len(self.tree.speeds))
 
     def __check_init__(self) -> None:
         check_functions(self)
@@ -111,10 +117,12 @@ class Mechanism(eqx.Module):
             if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
                 yield from group
 
-    def described(self, coordinates: Coordinates, cuts: Iterable[str] = ()) -> "Mechanism":
+    def described(
+        self, coordinates: Coordinates, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
+    ) -> "Mechanism":
         """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
-        return Mechanism(*parts, self.floating, coordinates, cuts)
+        return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
@@ -157,7 +165,12 @@ class Mechanism(eqx.Module):
     @property
     def speed_names(self) -> tuple[str, ...]:
         """Names of the entries of `v`: `"crank.vx"`, `"crank.vy"`, `"crank.omega"`, … or `"O.angle_rate"`, …"""
-        return self.tree.speeds
+        return self.tree.speeds if self.speeds is None else self.speeds.names
+
+    @property
+    def speed_units(self) -> tuple[str, ...]:
+        """Units of the entries of `v`; those of chosen speeds are not known."""
+        return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)
 
     def links(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints that carry the coordinates, one for each branch of the tree."""

@@ -56,7 +56,7 @@ class Augmented(AbstractMethod):
         at = equations.at(t, q)
         drift = 2 * self.alpha * at.velocity(v) + self.beta**2 * at.position()
         vdot, lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v) - drift)
-        return Motion(equations.rate(q, v), vdot, v, vdot, lam)
+        return Motion(at.rate(v), vdot, v, vdot, lam)
 
 
 class Stabilized(AbstractMethod):
@@ -87,7 +87,7 @@ class Stabilized(AbstractMethod):
         eta, mu = system.impulses(violation).T
         v = v - system.change(eta)
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
-        qdot = equations.rate(q, v - self.rate * system.change(mu))
+        qdot = at.rate(v - self.rate * system.change(mu))
         carried = system.inertia.solve(at.load_rate(v, eta))
         return Motion(qdot, vdot + carried, v, vdot, lam)
 

@@ -165,7 +165,7 @@ def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray
 
 @eqx.filter_jit
 def _compiled_rates(mechanism: Mechanism, qs: Array, vs: Array) -> Array:
-    return jax.vmap(Equations(mechanism).rate)(qs, vs)
+    return jax.vmap(Equations(mechanism).rate, (None, 0, 0))(jnp.zeros((), qs.dtype), qs, vs)
 
 
 def matrices(e: np.ndarray) -> Float[np.ndarray, "*batch 3 3"]:

@@ -1,0 +1,164 @@
+"""The system report: degrees of freedom, coordinates, constraints and reactions, in words and as data."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxmbd._analysis._assemble import assemble
+from jaxmbd._analysis._redundancy import Repeat, redundancy
+from jaxmbd._analysis._state import State
+from jaxmbd._equations import Equations
+from jaxmbd._joint import AbstractJoint
+from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
+
+_PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long as its pivot is not smaller
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a mechanism is as a system of equations.
+
+    `freedom`: degrees of freedom that the joints leave; `coordinates`, `speeds`: the names of `q` and of `p`;
+    `constraints`: the name and kind of each constraint and its number of rows, drivers left out; `redundant`: rows that
+    repeat others; `independent`, `dependent`, `driven`: which variables can be chosen freely, which ones follow from
+    the constraints, and which ones drivers prescribe, at the state that was looked at; `reactions`: the loads in cut
+    joints that the equations have as unknowns; `tree`, joints that carry coordinates.
+    """
+
+    kind: str
+    freedom: int
+    coordinates: tuple[str, ...]
+    speeds: tuple[str, ...]
+    constraints: tuple[tuple[str, str, int], ...]
+    redundant: tuple[Repeat, ...]
+    independent: tuple[str, ...]
+    dependent: tuple[str, ...]
+    driven: tuple[str, ...]
+    reactions: tuple[str, ...]
+    tree: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of algebraic constraints, drivers left out."""
+        return sum(size for _, _, size in self.constraints)
+
+    def __str__(self) -> str:
+        lines = [self._headline()]
+        lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_listed(self.coordinates)}"]
+        lines += [f"Speeds p ({len(self.speeds)}): {_listed(self.speeds)}"]
+        rated = [_rated(name) for name in self.speeds]
+        lines += [f"Accelerations ṗ ({len(rated)}): {_listed(rated)}"]
+        if self.kind == "joint":
+            lines += [f"Joints that carry them: {_listed(self.tree)}"]
+        if self.constraints:
+            rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
+            lines += [f"Constraints: {_listed(rows)}", f"Reactions f: {_listed(self.reactions)}"]
+        lines += [f"Redundant: {repeat}." for repeat in self.redundant]
+        lines += [f"Independent variables ({len(self.independent)}): {_listed(self.independent)}"]
+        lines += [f"Dependent variables ({len(self.dependent)}): {_listed(self.dependent)}"]
+        lines += [f"Driven variables ({len(self.driven)}): {_listed(self.driven)}"]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        coordinates = f"{len(self.coordinates)} generalized coordinate{'s' * (len(self.coordinates) != 1)}"
+        coupled = f" coupled by {self.rows} algebraic constraint{'s' * (self.rows != 1)}" if self.rows else ""
+        repeated = f", {len(self.redundant)} of them redundant" if self.redundant else ""
+        return (
+            f"The system has {self.freedom} degree{'s' * (self.freedom != 1)} of freedom. It is modelled using "
+            f"{coordinates}{coupled}{repeated}."
+        )
+
+
+def describe(mechanism: Mechanism, state: State | None = None) -> Description:
+    """The system report of a mechanism.
+
+    **Arguments:** `state`, where ranks are counted and variables sorted; an assembled one unless given.
+
+    **Returns:** a `Description`: print it, or read its fields.
+
+        >>> print(describe(mechanism))
+        The system has 1 degree of freedom. It is modelled using 3 generalized coordinates coupled by 2 algebraic
+        constraints. ...
+    """
+    state = assemble(mechanism) if state is None else state
+    found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
+    pairs = list(zip(found, sizes, strict=True))
+    joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]
+    count = sum(size for _, size in joints)
+    C = np.asarray(Equations(mechanism).jacobian(jnp.asarray(state.t), state.q))[:count]
+    named = {driver.coordinate for driver in mechanism.drivers}
+    variables = [_variable(name, mechanism) for name in mechanism.speed_names]
+    driven = [i for i, name in enumerate(variables) if name in named]
+    dependent = _dependent(C, driven)
+    rest = [i for i in range(len(variables)) if i not in dependent and i not in driven]
+    repeats = redundancy(mechanism, state).repeats
+    return Description(
+        kind=mechanism.coordinates,
+        freedom=mechanism.nv - int(np.linalg.matrix_rank(C, tol=1e-9)) if count else mechanism.nv,
+        coordinates=mechanism.tree.coordinates,
+        speeds=mechanism.speed_names,
+        constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
+        redundant=repeats,
+        independent=tuple(variables[i] for i in rest),
+        dependent=tuple(variables[i] for i in dependent),
+        driven=tuple(variables[i] for i in driven),
+        reactions=load_names(mechanism),
+        tree=tuple(b.joint for b in mechanism.tree.branches if not b.is_free(mechanism.bodies)),
+    )
+
+
+def load_names(mechanism: Mechanism) -> tuple[str, ...]:
+    """What the rows of the constraints are as loads: `"B.Fx"`, …; of a driver its effort."""
+    names: list[str] = []
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        if isinstance(part, Drive | SpeedDrive):
+            names.append(f"{part.name}.effort")
+            continue
+        loads = part.loads if isinstance(part, AbstractJoint) else ()
+        own = loads[:size] if len(loads) >= size else tuple(f"lambda{k + 1}" for k in range(size))
+        names += [f"{part.name}.{load}" for load in own]
+    return tuple(names)
+
+
+def _dependent(C: Float[np.ndarray, "m nv"], driven: list[int]) -> list[int]:
+    """The columns of `C` that the others follow from: by elimination, later columns preferred while they are fit."""
+    rows, chosen = C.copy(), []
+    free = [i for i in range(C.shape[1]) if i not in driven]
+    scale = np.abs(C).max(initial=0.0)
+    for _ in range(len(C)):
+        left = [i for i in free if i not in chosen]
+        size = np.linalg.norm(rows[:, left], axis=0)
+        if size.max(initial=0.0) <= 1e-9 * scale:
+            break
+        column = [i for i, s in zip(left, size, strict=True) if s >= _PIVOT * size.max()][-1]
+        direction = rows[:, column] / np.linalg.norm(rows[:, column])
+        rows = rows - np.outer(direction, direction @ rows)
+        chosen.append(column)
+    return sorted(chosen)
+
+
+def _variable(speed: str, mechanism: Mechanism) -> str:
+    """The coordinate whose rate a speed is, or the speed itself where it is none's."""
+    if mechanism.speeds is not None:
+        return speed
+    index = mechanism.speed_names.index(speed)
+    branch = next(b for b in mechanism.tree.branches if b.v[0] <= index < b.v[1])
+    same = branch.v[1] - branch.v[0] == branch.q[1] - branch.q[0]
+    return mechanism.tree.coordinates[branch.q[0] + index - branch.v[0]] if same else speed
+
+
+def _kind(mechanism: Mechanism, name: str) -> str:
+    return type(mechanism[name]).__name__
+
+
+def _rated(speed: str) -> str:
+    owner, _, component = speed.rpartition(".")
+    return (
+        f"{owner}.{component.removesuffix('_rate')}_acceleration" if component.endswith("_rate") else f"d({speed})/dt"
+    )
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names) if names else "none"

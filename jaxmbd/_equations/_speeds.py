@@ -1,0 +1,96 @@
+"""Generalized speeds of a user's choice: one more change of variables, `v = A(q, t) p + b(q, t)`."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd._equations._coordinates import AbstractCoordinates, AbstractPlacement, Twists
+from jaxmbd._equations._groups import Group
+from jaxmbd._equations._inertia import DenseInertia
+from jaxmbd._mechanism import GeneralizedSpeeds
+from jaxmbd._types import Scalar
+
+
+class ChosenSpeeds(AbstractCoordinates):
+    """Other coordinates, with speeds of the user's choice."""
+
+    base: AbstractCoordinates
+    speeds: GeneralizedSpeeds
+
+    def at(self, t: Scalar, q: Array) -> "ChosenPlacement":
+        return ChosenPlacement(self, t, q)
+
+    def tidy(self, q: Array) -> Array:
+        return self.base.tidy(q)
+
+    def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
+        return self.base.measured(poses)
+
+
+class ChosenPlacement(AbstractPlacement):
+    """The bodies at one position."""
+
+    def __init__(self, coordinates: ChosenSpeeds, t: Scalar, q: Array) -> None:
+        self.base, self.coordinates = coordinates.base.at(t, q), coordinates
+        self.t, self.q, self.frames = t, q, self.base.frames
+
+    def given(self, p: Array) -> Array:
+        """`v = A p + b`."""
+        return self.coordinates.speeds.given(p, self.q, self.t)
+
+    @cached_property
+    def slope(self) -> Float[Array, "nv nv"]:
+        """`A`."""
+        return self._slope(self.q, self.t)
+
+    def _slope(self, q: Array, t: Scalar) -> Array:
+        zero = jnp.zeros(len(self.coordinates.speeds.names), self.q.dtype)
+        return jax.jacfwd(lambda p: self.coordinates.speeds.given(p, q, t))(zero)
+
+    def _changing(self, p: Array) -> Array:
+        """`v̇` at constant `p`."""
+        moving = (self.rate(p), jnp.ones_like(self.t))
+        given = self.coordinates.speeds.given
+        return jax.jvp(lambda q, t: given(p, q, t), (self.q, self.t), moving)[1]
+
+    def poses(self) -> Float[Array, "bodies pose"]:
+        return self.base.poses()
+
+    def rate(self, v: Array) -> Array:
+        return self.base.rate(self.given(v))
+
+    def moved(self, step: Array) -> Array:
+        return self.base.moved(self.slope @ step)
+
+    def along(self, v: Array, s: Scalar) -> Array:
+        return self.base.moved(s * self.given(v) + 0.5 * s * s * self._changing(v))
+
+    def twists(self, v: Array) -> Twists:
+        return self.base.twists(self.given(v))
+
+    def accelerations(self, v: Array, vdot: Array) -> Twists:
+        return self.base.accelerations(self.given(v), self.slope @ vdot + self._changing(v))
+
+    def drift(self, v: Array) -> Twists:
+        return self.accelerations(v, jnp.zeros_like(v))
+
+    def loads(self, efforts: Twists) -> Array:
+        return self.slope.T @ self.base.loads(efforts)
+
+    def load_rate(self, v: Array, efforts: Twists) -> Array:
+        moving = (self.rate(v), jnp.ones_like(self.t))
+        turning = jax.jvp(self._slope, (self.q, self.t), moving)[1]
+        return self.slope.T @ self.base.load_rate(self.given(v), efforts) + turning.T @ self.base.loads(efforts)
+
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
+        return self.base.rows(groups, blocks) @ self.slope
+
+    def inertia(self, parts: Any) -> DenseInertia:
+        return DenseInertia(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope)
+
+    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        return self.base.beyond(wrenches)

@@ -1,0 +1,60 @@
+"""Symbols for the coordinates, speeds and loads of a mechanism.
+
+`"O.angle"` becomes `theta_O`, its rate `thetadot_O` (SymPy prints a dot), its acceleration `thetaddot_O`. A user's own
+symbol for a coordinate carries over to its rates: `theta3`, `thetadot3`, `thetaddot3`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+
+from jaxmbd._errors import MechanismError, unknown
+
+_SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
+
+
+def symbol_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
+    """A symbol for each name, those that the user gives where there is one."""
+    return [given.get(name) or _symbol(name) for name in names]
+
+
+def speed_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
+    """Symbols for speeds: those of rates are their coordinates' with a dot."""
+    found = []
+    for name in names:
+        rated = name.removesuffix("_rate")
+        symbol = given.get(name) or (dotted(given.get(rated) or _symbol(rated)) if rated != name else _symbol(name))
+        found.append(symbol)
+    return found
+
+
+def dotted(symbol: str, dots: str = "dot") -> str:
+    """The symbol with a dot above: before its index, as SymPy's printers read it."""
+    stem = re.split(r"_|\d+$", symbol)[0]
+    index = symbol.removeprefix(stem)
+    return f"{stem}{dots}{index}"
+
+
+def accelerated(symbol: str) -> str:
+    """The symbol of a speed's rate: a second dot where it has one."""
+    return symbol.replace("dot", "ddot", 1) if "dot" in symbol else dotted(symbol)
+
+
+def check_given(given: Mapping[str, str], known: Iterable[str], used: Iterable[str]) -> None:
+    """Raise unless the user's symbols are for names that exist, and all symbols differ."""
+    names = list(known)
+    for name, symbol in given.items():
+        if name not in names:
+            raise unknown("coordinate, speed or load", name, names)
+        if not isinstance(symbol, str) or not symbol.isidentifier():
+            raise MechanismError(f"The symbol for {name!r} must be a word such as 'theta3', got {symbol!r}.")
+    seen: set[str] = set()
+    for symbol in used:
+        if symbol in seen:
+            raise MechanismError(f"Two symbols are called {symbol!r}; name one of them otherwise with symbols={{...}}.")
+        seen.add(symbol)
+
+
+def _symbol(name: str) -> str:
+    owner, _, component = name.partition(".")
+    clean = re.sub(r"\W", "", owner)
+    return f"{_SHORT.get(component, component)}_{clean}"

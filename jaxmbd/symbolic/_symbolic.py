@@ -1,0 +1,259 @@
+"""The equations of a mechanism as formulas: the JAX code that runs, traced into scalar expressions."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, Literal
+
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._graph import Graph, Traced, trace
+from jaxmbd.symbolic._names import accelerated, check_given, dotted, speed_names, symbol_names
+from jaxmbd.symbolic._source import to_c, to_numpy
+from jaxmbd.symbolic._sympy import to_sympy
+from jaxmbd.symbolic._system import Form, System, Where
+
+_READABLE = 400  # operations of an entry up to which SymPy is asked for a shorter form; beyond, it takes too long
+
+Language = Literal["numpy", "c"]
+
+
+class SymbolicSystem:
+    """The equations of a mechanism in symbols; see `System` for what the pieces are.
+
+    **Arguments:** `system`; `symbols`, names of symbols for coordinates, speeds and loads,
+    `{"O.angle": "theta1", "B.Fx": "Fx"}`, others are called `theta_O`, …; `parameters`, numbers of the mechanism that
+    are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`; `simplify`, whether entries are brought to a
+    form that can be read (long ones are left as they come).
+
+    Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, and the columns
+    of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
+    """
+
+    def __init__(
+        self,
+        system: System,
+        symbols: Mapping[str, str] | None = None,
+        parameters: Mapping[str, Where] | None = None,
+        simplify: bool = True,
+    ) -> None:
+        given, self.system, self.simplify = dict(symbols or {}), system, simplify
+        self.parameters = dict(parameters or {})
+        self._q = symbol_names(system.coordinates, given)
+        self._p = speed_names(system.speeds, given)
+        self._f = symbol_names(system.reactions, given)
+        self._lambda = symbol_names(system.multipliers, given)
+        names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
+        check_given(given, names, ("t", *self._q, *self._p, *self.parameters))
+        self._graph = Graph()
+        self._traced: dict[str, Traced] = {}
+
+    # --- the pieces -------------------------------------------------------------------------------------
+
+    @cached_property
+    def xM(self) -> Any:
+        """`M`."""
+        return self._written("xM")
+
+    @cached_property
+    def vF(self) -> Any:
+        """`F`."""
+        return self._written("vF")
+
+    @cached_property
+    def xC(self) -> Any:
+        """`C`, with `M ṗ + Cᵀ f = F`."""
+        return self._written("xC")
+
+    @cached_property
+    def Psi_p(self) -> Any:
+        """`Ψ_p`, with `M ṗ + Ψ_pᵀ λ = F`."""
+        return self._written("Psi_p")
+
+    @cached_property
+    def Phi(self) -> Any:
+        """`Φ`."""
+        return self._written("Phi")
+
+    @cached_property
+    def Phi_dot(self) -> Any:
+        """`Φ̇`."""
+        return self._written("Phi_dot")
+
+    @cached_property
+    def gamma(self) -> Any:
+        """`γ`, with `Ψ_p ṗ = γ`."""
+        return self._written("gamma")
+
+    @cached_property
+    def epsilon(self) -> Any:
+        """`ε = γ − 2α Φ̇ − β² Φ`."""
+        return self._written("epsilon")
+
+    @cached_property
+    def h(self) -> Any:
+        """`q̇ = h(p, q, t)`."""
+        return self._written("h")
+
+    @property
+    def vQ(self) -> Any:
+        """The coordinates `q`."""
+        return _column(self._q)
+
+    @property
+    def vP(self) -> Any:
+        """The speeds `p`."""
+        return _column(self._p)
+
+    @property
+    def vPdot(self) -> Any:
+        """`ṗ`."""
+        return _column([accelerated(name) for name in self._p])
+
+    @property
+    def vXdot(self) -> Any:
+        """`[ṗ; q̇]`."""
+        return self.vPdot.col_join(self.vQdot)
+
+    @property
+    def vQdot(self) -> Any:
+        """`q̇`, as symbols of its own; a rate that is a speed is the same symbol."""
+        return _column([dotted(name) for name in self._q])
+
+    @property
+    def vReactions(self) -> Any:
+        """The forces and moments `f` in the cut joints."""
+        return _column(self._f)
+
+    @property
+    def vLambda(self) -> Any:
+        """The multipliers `λ`."""
+        return _column(self._lambda)
+
+    # --- sets of equations ------------------------------------------------------------------------------
+
+    def dynamics(self, form: Form = "reactions") -> list[Any]:
+        """`M ṗ + Cᵀ f = F`, or with multipliers `M ṗ + Ψ_pᵀ λ = F`, row by row."""
+        loads = self._loads(form)
+        left = self.xM * self.vPdot + (loads[0].T * loads[1] if self._lambda else 0 * self.vPdot)
+        return _equal(left, self.vF)
+
+    def dae(self, form: Form = "reactions") -> list[Any]:
+        """The differential-algebraic set, `2n + m` equations: the dynamics, `q̇ = h` and `Φ = 0`."""
+        return [*self.dynamics(form), *_equal(self.vQdot, self.h), *_equal(self.Phi, 0 * self.Phi)]
+
+    def ode(self, form: Form = "reactions") -> tuple[Any, Any, Any]:
+        """The matrices `A`, `Y`, `B` of the differential set `A Y = B`: `2n` rows, `2n + m` with constraints."""
+        import sympy
+
+        loads, symbols = self._loads(form)
+        m, nq = len(self._lambda), len(self._q)
+        left = sympy.diag(self.xM, sympy.eye(nq))
+        A = left.row_join(sympy.zeros(left.rows, m)).col_join(sympy.zeros(m, left.cols + m))
+        A[: self.xM.rows, left.cols :] = loads.T
+        A[left.rows :, : self.xM.cols] = self.Psi_p
+        return A, self.vXdot.col_join(symbols), self.vF.col_join(self.h).col_join(self.epsilon)
+
+    def explicit(self, form: Form = "reactions") -> tuple[Any, Any]:
+        """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
+
+        The formulas of a mechanism of more than a few bodies fill pages.
+        """
+        A, _, B = self.ode(form)
+        found = A.LUsolve(B)
+        count = len(self._p) + len(self._q)
+        return found[:count, :], found[count:, :]
+
+    def _loads(self, form: Form) -> tuple[Any, Any]:
+        if form not in ("reactions", "multipliers"):
+            raise MechanismError(f"form must be 'reactions' or 'multipliers', got {form!r}.")
+        return (self.xC, self.vReactions) if form == "reactions" else (self.Psi_p, self.vLambda)
+
+    # --- text -------------------------------------------------------------------------------------------
+
+    def latex(self, form: Form = "reactions") -> str:
+        """The dynamics and the constraints in LaTeX, matrices written out."""
+        import sympy
+
+        write = lambda matrix: sympy.latex(matrix, mat_delim="[")  # noqa: E731
+        text = rf"{write(self.xM)} {write(self.vPdot)}"
+        if not self._lambda:
+            return rf"{text} = {write(self.vF)}"
+        loads, symbols = self._loads(form)
+        text = rf"{text} + {write(loads.T)} {write(symbols)} = {write(self.vF)}"
+        return rf"{text}, \qquad {write(self.Phi)} = 0"
+
+    def _repr_latex_(self) -> str:
+        return rf"$\displaystyle {self.latex()}$"
+
+    def source(
+        self, language: Language = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations"
+    ) -> str:
+        """Source text of a function of `(t, q, p, …)`, `…` the parameters, that computes pieces: for NumPy, or C.
+
+        `vPdot`, `vLambda`, `vReactions` and `vXdot` can be had too, as long as the system is small.
+        """
+        write = {"numpy": to_numpy, "c": to_c}.get(language)
+        if write is None:
+            raise unknown("language", language, ("numpy", "c"))
+        outputs = {piece: self._trace(piece).result for piece in pieces}
+        inputs = self._trace(pieces[0]).inputs
+        arguments = dict(zip(("t", "q", "p", *self.parameters), inputs, strict=True))
+        doc = f"{', '.join(pieces)} of a mechanism with q = ({', '.join(self.system.coordinates)})."
+        return write(name, arguments, outputs, doc)
+
+    # --- tracing ----------------------------------------------------------------------------------------
+
+    def _trace(self, piece: str) -> Traced:
+        if piece not in self._traced:
+            where = list(self.parameters.values())
+
+            def function(t: Any, q: Any, p: Any, *values: Any) -> Any:
+                return self.system.with_parameters(where, values).piece(piece)(t, q, p)
+
+            title = f"The piece {piece!r} of the mechanism"
+            self._traced[piece] = trace(
+                function, "t", self._q, self._p, *self.parameters, graph=self._graph, title=title
+            )
+        return self._traced[piece]
+
+    def _written(self, piece: str) -> Any:
+        nodes = self._trace(piece).result
+        found = to_sympy(nodes, _real(("t", *self._q, *self._p, *self.parameters)))
+        return found.applyfunc(self._readable) if self.simplify else found
+
+    def _readable(self, entry: Any) -> Any:
+        import sympy
+
+        for square in self._norms:
+            entry = entry.subs(square, 1)
+        if entry.is_Atom or sympy.count_ops(entry) > _READABLE:
+            return entry
+        shorter: Any = sympy.trigsimp(sympy.expand(entry))
+        return min((shorter, entry), key=sympy.count_ops)
+
+    @cached_property
+    def _norms(self) -> list[Any]:
+        """The squared norms of Euler parameters, which are one."""
+        found = []
+        for i, name in enumerate(self.system.coordinates):
+            if name.endswith(".e0"):
+                symbols = _real(self._q[i : i + 4])
+                found.append(sum(symbols[symbol] ** 2 for symbol in self._q[i : i + 4]))
+        return found
+
+
+def _real(names: Sequence[str]) -> dict[str, Any]:
+    import sympy
+
+    return {name: sympy.Symbol(name, real=True) for name in names}
+
+
+def _column(names: Sequence[str]) -> Any:
+    import sympy
+
+    return sympy.Matrix(len(names), 1, list(_real(names).values()))
+
+
+def _equal(left: Any, right: Any) -> list[Any]:
+    import sympy
+
+    return [sympy.Eq(a, b, evaluate=False) for a, b in zip(left, right, strict=True)]

@@ -1,0 +1,204 @@
+"""The equations of a mechanism as the programs for symbolic multibody systems export them, piece by piece.
+
+    M ṗ = F,                 q̇ = h(p, q, t)                   without constraints
+    M ṗ + Cᵀ f = F,          Φ(q, t) = 0                      with the reactions f in the cut joints
+    M ṗ + Ψ_pᵀ λ = F,        Φ(q, t) = 0                      with multipliers
+
+and, with `ε = γ − 2α Φ̇ − β² Φ`, as differential equations alone, `A Y = B`:
+
+    [[M, 0, Cᵀ], [0, 1, 0], [Ψ_p, 0, 0]] [ṗ; q̇; f] = [F; h; ε]
+
+Names as in MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`, `vXdot` (that
+is, `[ṗ; q̇]`). Each piece is a function of `(t, q, p)`, written once, that JAX traces: into numbers, into
+symbols and into source text.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis import State, load_names
+from jaxmbd._equations import Equations, Position
+from jaxmbd._errors import unknown
+from jaxmbd._joint import AbstractJoint
+from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
+from jaxmbd._method import SaddlePoint
+from jaxmbd._types import Number, Scalar, as_float
+
+Form: TypeAlias = Literal["reactions", "multipliers"]
+Where: TypeAlias = Callable[[Mechanism], Any]
+
+
+class Instant:
+    """A mechanism's equations at `(t, q, p)`, from which each piece is taken."""
+
+    def __init__(self, equations: Equations, alpha: Scalar, beta: Scalar, t: Scalar, q: Array, p: Array) -> None:
+        self.at: Position = equations.at(t, q)
+        self.p, self.alpha, self.beta = p, alpha, beta
+
+    def xM(self) -> Float[Array, "nv nv"]:
+        """`M`."""
+        return self.at.inertia.matrix()
+
+    def vF(self) -> Float[Array, " nv"]:
+        """`F`."""
+        return self.at.force(self.p)
+
+    def Psi_p(self) -> Float[Array, "m nv"]:
+        """`Ψ_p`, the Jacobian of the constraints by the speeds."""
+        return self.at.jacobian
+
+    def xC(self) -> Float[Array, "m nv"]:
+        """`C`, with `Cᵀ f = Ψ_pᵀ λ`."""
+        return self.at.jacobian / load_scale(self.at.mechanism)[:, None]
+
+    def Phi(self) -> Float[Array, " m"]:
+        """`Φ`."""
+        return self.at.position()
+
+    def Phi_dot(self) -> Float[Array, " m"]:
+        """`Φ̇`."""
+        return self.at.velocity(self.p)
+
+    def gamma(self) -> Float[Array, " m"]:
+        """`γ`, with `Ψ_p ṗ = γ`."""
+        return self.at.gamma(self.p)
+
+    def epsilon(self) -> Float[Array, " m"]:
+        """`ε = γ − 2α Φ̇ − β² Φ`."""
+        return self.gamma() - 2 * self.alpha * self.Phi_dot() - self.beta**2 * self.Phi()
+
+    def h(self) -> Float[Array, " nq"]:
+        """`q̇`; of Euler parameters without what keeps their norm in a simulation."""
+        step = lambda s: self.at.placement.moved(s)  # noqa: E731
+        qdot = jax.jvp(step, (jnp.zeros_like(self.p),), (self.p,))[1]
+        return jnp.concatenate([qdot, self.at.angles(self.p)[1]]) if self.at.mechanism.turns else qdot
+
+    def A(self, form: Form) -> Float[Array, "n n"]:
+        """The matrix of `A Y = B`."""
+        psi, loads = self.Psi_p(), self.xC() if form == "reactions" else self.Psi_p()
+        m, nv, nq = len(psi), len(self.p), len(self.at.q)
+        zeros = lambda *shape: jnp.zeros(shape, psi.dtype)  # noqa: E731
+        rows = [
+            [self.xM(), zeros(nv, nq), loads.T],
+            [zeros(nq, nv), jnp.eye(nq, dtype=psi.dtype), zeros(nq, m)],
+            [psi, zeros(m, nq), zeros(m, m)],
+        ]
+        return jnp.concatenate([jnp.concatenate(row, axis=1) for row in rows])
+
+    def B(self) -> Float[Array, " n"]:
+        """The right-hand side of `A Y = B`."""
+        return jnp.concatenate([self.vF(), self.h(), self.epsilon()])
+
+    def solved(self) -> tuple[Array, Array]:
+        """`ṗ` and `λ`."""
+        return SaddlePoint(self.at).accelerations(self.vF(), self.epsilon())
+
+
+PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "gamma", "epsilon", "h")
+
+
+class System(eqx.Module):
+    """The equations of a mechanism, to be evaluated, written as formulas or as source text.
+
+    `coordinates`, `speeds`, `reactions`, `multipliers`: the names of the entries of `q`, `p`, `f` and `λ`.
+    `alpha`, `beta` `[1/s]`: Baumgarte's, zero unless set.
+    """
+
+    mechanism: Mechanism
+    alpha: Scalar = eqx.field(converter=as_float, default=0.0)
+    beta: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    @property
+    def coordinates(self) -> tuple[str, ...]:
+        """Names of the entries of `q`."""
+        return self.mechanism.coordinate_names
+
+    @property
+    def speeds(self) -> tuple[str, ...]:
+        """Names of the entries of `p`."""
+        return self.mechanism.speed_names
+
+    @property
+    def reactions(self) -> tuple[str, ...]:
+        """Names of the entries of `f`: `"B.Fx"`, …; of a driver its effort."""
+        return load_names(self.mechanism)
+
+    @property
+    def multipliers(self) -> tuple[str, ...]:
+        """Names of the entries of `λ`: `"B.lambda1"`, …"""
+        return tuple(f"{name}.lambda{row + 1}" for name, row in self.mechanism.row_labels())
+
+    def piece(self, name: str) -> Callable[[Scalar, Array, Array], Array]:
+        """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, `A`, `B`, `vPdot`,
+        `vLambda`, `vReactions`, `vXdot` as a function of `(t, q, p)` that JAX can trace, compile and differentiate."""
+        read = _READ.get(name)
+        if read is None:
+            raise unknown("piece", name, _READ)
+        return lambda t, q, p: read(self.instant(t, q, p))
+
+    def instant(self, t: Scalar, q: Array, p: Array) -> Instant:
+        """All pieces at one instant."""
+        return Instant(Equations(self.mechanism), self.alpha, self.beta, t, q, p)
+
+    def at(self, state: State) -> dict[str, np.ndarray]:
+        """Every piece at a state, `vQ` and `vP` among them, as arrays."""
+        found = _all(self, jnp.asarray(state.t), state.q, state.v)
+        return {name: np.asarray(value) for name, value in found.items()}
+
+    def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
+        """The same system with other numbers in some places of its mechanism."""
+        places = lambda mechanism: [place(mechanism) for place in where]  # noqa: E731
+        mechanism = eqx.tree_at(places, self.mechanism, list(values)) if where else self.mechanism
+        return System(mechanism, self.alpha, self.beta)
+
+
+_READ: Mapping[str, Callable[[Instant], Array]] = {
+    **{name: (lambda of, name=name: getattr(of, name)()) for name in PIECES},
+    "A": lambda of: of.A("reactions"),
+    "B": lambda of: of.B(),
+    "vPdot": lambda of: of.solved()[0],
+    "vLambda": lambda of: of.solved()[1],
+    "vReactions": lambda of: of.solved()[1] * load_scale(of.at.mechanism),
+    "vXdot": lambda of: jnp.concatenate([of.solved()[0], of.h()]),
+}
+
+
+@eqx.filter_jit
+def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
+    of = system.instant(t, q, p)
+    return {"vQ": q, "vP": p, **{name: read(of) for name, read in _READ.items()}}
+
+
+def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
+    """The reactions in units of the multipliers: a rod's tension is `λ l`, a driver's effort `−λ`."""
+    found = [jnp.ones(0)]
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        ones = jnp.ones(size)
+        if isinstance(part, Drive | SpeedDrive):
+            ones = -ones
+        elif isinstance(part, AbstractJoint) and part.loads[:1] == ("T",):
+            ones = ones.at[0].set(part.length)  # pyright: ignore[reportAttributeAccessIssue]
+        found.append(ones)
+    return jnp.concatenate(found)
+
+
+def export(mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0) -> System:
+    """The equations of a mechanism, piece by piece.
+
+    **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.described("joint")`);
+    `alpha`, `beta` `[1/s]`, Baumgarte's.
+
+    **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces,
+    `system.symbolic()` formulas, `system.source("c")` source text.
+
+        >>> system = export(mechanism)
+        >>> system.at(state)["xM"].shape
+        (3, 3)
+    """
+    return System(mechanism, alpha, beta)
