@@ -83,7 +83,10 @@ class AbstractTreeJoint(AbstractPair):
     Source: the joint models of Featherstone, *Rigid Body Dynamics Algorithms* (2008), §4.4.
     """
 
-    chart: ClassVar[AbstractChart] = NUMBERS
+    @property
+    @abc.abstractmethod
+    def chart(self) -> AbstractChart:
+        """How the coordinates move with the speeds."""
 
     @property
     @abc.abstractmethod
@@ -111,6 +114,10 @@ class AbstractTreeJoint(AbstractPair):
 
 class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractMoving):
     """A pair that leaves free just its own coordinates `motions`, whose rates are the speeds."""
+
+    @property
+    def chart(self) -> AbstractChart:
+        return NUMBERS
 
     @property
     def free(self) -> dict[str, str]:

@@ -17,6 +17,7 @@ from jaxmbd._body import GROUND, AbstractBody, AbstractMarker, check_markers, ch
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractPair, AbstractTreeJoint, no_rows
 from jaxmbd._maths import dot
+from jaxmbd._space import NUMBERS, AbstractChart
 from jaxmbd._types import Scalar, as_float
 
 
@@ -108,6 +109,10 @@ class Weld(AbstractTreeJoint):
         return jnp.append(a.position - b.position, a.misalignment(b))
 
     @property
+    def chart(self) -> AbstractChart:
+        return NUMBERS
+
+    @property
     def free(self) -> dict[str, str]:
         return {}
 
@@ -139,6 +144,10 @@ class Free(AbstractTreeJoint):
     def __init__(self, body: AbstractBody) -> None:
         self.name, self.b = body.name, body.at()
         self.a = type(self.b)(GROUND, jnp.zeros_like(self.b.position))
+
+    @property
+    def chart(self) -> AbstractChart:
+        return self.b.space
 
     @property
     def free(self) -> dict[str, str]:

@@ -15,7 +15,7 @@ from jaxmbd._body import AbstractMarker, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractMoving, AbstractMovingTreeJoint, AbstractPair, AbstractTreeJoint
 from jaxmbd._maths import dot, nearest_turn, times
-from jaxmbd._space import SPATIAL, TURNING, AbstractChart, AbstractSpace
+from jaxmbd._space import NUMBERS, SPATIAL, TURNING, AbstractChart, AbstractSpace
 from jaxmbd._space import SpatialFrame as Frame
 from jaxmbd._types import Point, Scalar, as_float
 from jaxmbd.rotation import from_matrix, matrix
@@ -41,12 +41,15 @@ class Spherical(AbstractSpatialPair, AbstractTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    chart: ClassVar[AbstractChart] = TURNING
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
         return a.position - b.position
+
+    @property
+    def chart(self) -> AbstractChart:
+        return TURNING
 
     @property
     def free(self) -> dict[str, str]:
@@ -186,6 +189,10 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
         a, b = frames
         displacement = dot(a.z, b.position - a.position)
         return jnp.stack([displacement, nearest_turn(angle_about_z(a, b), 2 * jnp.pi * displacement / self.lead)])
+
+    @property
+    def chart(self) -> AbstractChart:
+        return NUMBERS
 
     @property
     def free(self) -> dict[str, str]:

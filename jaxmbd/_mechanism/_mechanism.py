@@ -5,7 +5,7 @@ reach all of them and never retrace.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import equinox as eqx
 
@@ -36,7 +36,6 @@ from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure
 from jaxmbd._space import AbstractSpace
 
-Coordinates: TypeAlias = Literal["absolute", "joint"]
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
@@ -65,7 +64,7 @@ class Mechanism(eqx.Module):
     sensors: tuple[Sensor, ...]
     space: AbstractSpace
     floating: bool = eqx.field(static=True)
-    coordinates: Coordinates = eqx.field(static=True)
+    coordinates: str = eqx.field(static=True)
     cuts: tuple[str, ...] = eqx.field(static=True)
     speeds: GeneralizedSpeeds | None
     tree: Tree = eqx.field(static=True)
@@ -78,7 +77,7 @@ class Mechanism(eqx.Module):
         drivers: Iterable[Driver] = (),
         sensors: Iterable[Sensor] = (),
         floating: bool = False,
-        coordinates: Coordinates = "absolute",
+        coordinates: str = "absolute",
         cuts: Iterable[str] = (),
         speeds: GeneralizedSpeeds | None = None,
     ) -> None:
@@ -118,7 +117,7 @@ class Mechanism(eqx.Module):
                 yield from group
 
     def described(
-        self, coordinates: Coordinates, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
+        self, coordinates: str, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
     ) -> "Mechanism":
         """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors

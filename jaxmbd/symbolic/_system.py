@@ -194,8 +194,8 @@ def export(mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0) -> 
     **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.described("joint")`);
     `alpha`, `beta` `[1/s]`, Baumgarte's.
 
-    **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces,
-    `system.symbolic()` formulas, `system.source("c")` source text.
+    **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces;
+    `SymbolicSystem(system)` has formulas and source text.
 
         >>> system = export(mechanism)
         >>> system.at(state)["xM"].shape

@@ -1,0 +1,96 @@
+"""Rules for the primitives that hold other jaxprs: calls, branches and loops."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxmbd._graph import _choice
+from jaxmbd._graph._elementwise import elementwise
+from jaxmbd._graph._step import Arrays, Step, array
+
+_LAPS = 10_000  # of a loop that is written out
+
+
+def _call(step: Step, *operands: np.ndarray) -> Arrays:
+    inner = step.params.get("jaxpr") or step.params.get("call_jaxpr") or step.params.get("fun_jaxpr")
+    return step.walk(inner, list(operands))
+
+
+def _cond(step: Step, index: np.ndarray, *operands: np.ndarray) -> Arrays:
+    """The branch that a constant names; else both, with a choice between their results."""
+    branches = step.params["branches"]
+    if index.item().is_constant:
+        chosen = min(max(int(index.item().value), 0), len(branches) - 1)
+        return step.walk(branches[chosen], list(operands))
+    results = step.walk(branches[0], list(operands))
+    for k, branch in enumerate(branches[1:], start=1):
+        beyond = elementwise(lambda node, k=k: _choice.compare("ge", node, step.constant(k)), index)
+        others = step.walk(branch, list(operands))
+        results = [elementwise(_choice.select, beyond, yes, no) for yes, no in zip(others, results, strict=True)]
+    return results
+
+
+def _scan(step: Step, *operands: np.ndarray) -> Arrays:
+    """The loop written out."""
+    params = step.params
+    laps = params["length"]
+    n_fixed, n_carried = _scan_counts(params)
+    if laps > _LAPS:
+        raise step.unsupported(f" with {laps} laps")
+    fixed, carried = list(operands[:n_fixed]), list(operands[n_fixed : n_fixed + n_carried])
+    sequences = operands[n_fixed + n_carried :]
+    outputs = [var.aval.shape for var in step.equation.outvars[n_carried:]]
+    stacked = [np.empty(shape, dtype=object) for shape in outputs]
+    for lap in reversed(range(laps)) if params["reverse"] else range(laps):
+        results = step.walk(params["jaxpr"], fixed + carried + [array(x[lap]) for x in sequences])
+        carried = results[:n_carried]
+        for output, value in zip(stacked, results[n_carried:], strict=True):
+            output[lap, ...] = value
+    return carried + stacked
+
+
+def _scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """How many operands stay fixed, and how many are carried from lap to lap."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    fixed, carried, _ = params["ft_in"].unpack()  # since jax 0.11
+    return len(fixed), len(carried)
+
+
+def _while(step: Step, *operands: np.ndarray) -> Arrays:
+    """The loop written out, as long as whether it goes on is a constant."""
+    params = step.params
+    n_condition, n_body = params["cond_nconsts"], params["body_nconsts"]
+    condition_fixed, body_fixed = list(operands[:n_condition]), list(operands[n_condition : n_condition + n_body])
+    carried = list(operands[n_condition + n_body :])
+    for _ in range(_LAPS):
+        (goes_on,) = step.walk(params["cond_jaxpr"], condition_fixed + carried)
+        if not goes_on.item().is_constant:
+            raise step.unsupported(" with an end that depends on the inputs")
+        if not goes_on.item().value:
+            return carried
+        carried = step.walk(params["body_jaxpr"], body_fixed + carried)
+    raise step.unsupported(f" with more than {_LAPS} laps")
+
+
+def _linear_solve(step: Step, *operands: np.ndarray) -> Arrays:
+    """What the solve does, without what its derivatives would use."""
+    lengths, jaxprs = step.params["const_lengths"], step.params["jaxprs"]
+    before = lengths.matvec + lengths.vecmat
+    everything = sum(lengths)
+    return step.walk(jaxprs.solve, list(operands[before : before + lengths.solve] + operands[everything:]))
+
+
+_NAMES = (
+    *("jit", "pjit", "closed_call", "core_call", "core_closed_call", "custom_jvp_call", "custom_vjp_call"),
+    *("custom_jvp_call_jaxpr", "custom_vjp_call_jaxpr", "remat", "remat2", "remat_opt", "checkpoint", "composite"),
+)
+
+RULES: dict[str, Callable[..., Any]] = {
+    **dict.fromkeys(_NAMES, _call),
+    "cond": _cond,
+    "scan": _scan,
+    "while": _while,
+    "custom_linear_solve": _linear_solve,
+}

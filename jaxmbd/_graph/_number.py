@@ -1,0 +1,196 @@
+"""The constants of a graph: exact rational numbers as far as they go, floats beyond.
+
+A float is what a person wrote, as far as that can be told: 0.0665 is 133/2000, and 0.0665 + 0.0625 is 129/1000. A
+float with more digits than a decimal can carry through a float (the result of a sine, π) stays a float, unless it is
+the float nearest to a fraction of small numbers, such as 1/3.
+"""
+
+import math
+import operator
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+Number: TypeAlias = Fraction | float | bool
+
+_DIGITS = {8: 15, 4: 6, 2: 3}  # by bytes: decimals with so many digits come back unchanged from a float
+_FEW = 12  # decimals that do not come close to a multiple of π by chance
+_DENOMINATOR = {8: 1000, 4: 32, 2: 1}  # by bytes: so small that no float is such a fraction by chance
+_BITS = 512  # of a numerator or denominator: repeated exact products would grow without bound
+_ULPS = 4  # of rounding within which a float is taken for the multiple of π that it stands for
+_TURNS = 2**20  # multiples of π/12 beyond which floats lie too close to them by chance
+
+_SINES = {0: Fraction(0), 2: Fraction(1, 2), 6: Fraction(1), 10: Fraction(1, 2), 12: Fraction(0)}
+_SINES |= {k + 12: -value for k, value in _SINES.items() if k < 12}
+_TANGENTS = {0: Fraction(0), 3: Fraction(1), 9: Fraction(-1)}
+
+
+def number(value: Any) -> Number:
+    """The constant for a Python or NumPy number, by its shortest decimal."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, Fraction):
+        return _bounded(value)
+    if isinstance(value, int | np.integer):
+        return _bounded(Fraction(int(value)))
+    return _bounded(_from_float(value))
+
+
+def _bounded(value: Fraction | float) -> Fraction | float:
+    if isinstance(value, Fraction) and max(value.numerator.bit_length(), value.denominator.bit_length()) > _BITS:
+        return to_float(value)
+    return value
+
+
+def _from_float(value: Any) -> Fraction | float:
+    if not np.isfinite(value):
+        return float(value)
+    size = value.dtype.itemsize if isinstance(value, np.floating) else 8
+    decimal = Decimal(str(value))  # the shortest that gives the same float, of whichever precision
+    digits = len(decimal.normalize().as_tuple().digits)
+    # 3π/2 is as short as what a person may write, by chance; nobody writes so many digits of anything else near it.
+    is_pi = size == 8 and digits > _FEW and twelfths_of_pi(float(value)) is not None
+    if digits <= _DIGITS[size] and not is_pi:
+        return Fraction(decimal)
+    near = Fraction(float(value)).limit_denominator(_DENOMINATOR[size])
+    if near and type(value)(float(near)) == value:
+        return near
+    if size == 8:
+        return float(value)
+    multiple = round(float(value) / (math.pi / 12))
+    if 0 < abs(multiple) <= 48 and type(value)(multiple * math.pi / 12) == value:
+        return multiple * math.pi / 12
+    return Fraction(decimal)
+
+
+def to_float(value: Number) -> float:
+    """The nearest float; infinite beyond the largest."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+
+
+def twelfths_of_pi(value: Number) -> int | None:
+    """`k` where the value is `k π/12` to a few units of rounding, else None."""
+    x = to_float(value)
+    if not abs(x) < _TURNS * math.pi / 12:
+        return None
+    k = round(x / (math.pi / 12))
+    return k if abs(x - k * math.pi / 12) <= _ULPS * math.ulp(x) and (k or not x) else None
+
+
+def fold(function: Callable[..., Any], *values: Number) -> Number:
+    """`function` of constants: exact where all are, else in floats, with NaN and infinity where NumPy has them."""
+    try:
+        return number(function(*values))
+    except (ArithmeticError, ValueError):
+        with np.errstate(all="ignore"):
+            return number(float(function(*(np.float64(to_float(value)) for value in values))))
+
+
+def divide(a: Number, b: Number) -> Number:
+    return fold(operator.truediv, a, b)
+
+
+def _sin(x: Number) -> Number:
+    k = twelfths_of_pi(x)
+    exact = _SINES.get(k % 24) if k is not None else None
+    return math.sin(x) if exact is None else exact
+
+
+def _cos(x: Number) -> Number:
+    k = twelfths_of_pi(x)
+    exact = _SINES.get((k + 6) % 24) if k is not None else None
+    return math.cos(x) if exact is None else exact
+
+
+def _tan(x: Number) -> Number:
+    k = twelfths_of_pi(x)
+    exact = _TANGENTS.get(k % 12) if k is not None else None
+    return math.tan(x) if exact is None else exact
+
+
+def _root(value: int, degree: int) -> int | None:
+    """The whole root of a whole number, or None."""
+    if value.bit_length() > 2 * _BITS:
+        return None
+    near = math.isqrt(value) if degree == 2 else round(math.cbrt(value))
+    return near if near**degree == value else None
+
+
+def _sqrt(x: Number) -> Number:
+    if isinstance(x, Fraction) and x >= 0:
+        above, below = _root(x.numerator, 2), _root(x.denominator, 2)
+        if above is not None and below is not None:
+            return Fraction(above, below)
+    return math.sqrt(x)
+
+
+def _cbrt(x: Number) -> Number:
+    if isinstance(x, Fraction):
+        above, below = _root(x.numerator, 3), _root(x.denominator, 3)
+        if above is not None and below is not None:
+            return Fraction(above, below)
+    return math.cbrt(x)
+
+
+def _sign(x: Number) -> Number:
+    return x if math.isnan(x) else Fraction((x > 0) - (x < 0))
+
+
+# What each function of one argument gives for a constant; the arithmetic ones keep fractions exact.
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "sin": _sin,
+    "cos": _cos,
+    "tan": _tan,
+    "sqrt": _sqrt,
+    "cbrt": _cbrt,
+    "sign": _sign,
+    "abs": abs,
+    "round": round,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "erf": math.erf,
+    "asin": math.asin,
+    "acos": math.acos,
+    "atan": math.atan,
+    "sinh": math.sinh,
+    "cosh": math.cosh,
+    "tanh": math.tanh,
+    "asinh": math.asinh,
+    "acosh": math.acosh,
+    "atanh": math.atanh,
+    "exp": math.exp,
+    "expm1": math.expm1,
+    "log": math.log,
+    "log1p": math.log1p,
+}
+
+
+def apply(name: str, value: Number) -> Number:
+    """A function of one argument at a constant; NaN outside its domain, infinite where it overflows."""
+    try:
+        return number(FUNCTIONS[name](value))
+    except OverflowError:
+        # exp, expm1, cosh and sinh overflow; floor, ceil and round refuse infinity, which keeps its sign.
+        return math.copysign(math.inf, value)
+    except (ValueError, ZeroDivisionError):
+        return -math.inf if _is_pole(name, value) else math.nan
+
+
+def _is_pole(name: str, value: Number) -> bool:
+    return (name == "log" and value == 0) or (name == "log1p" and value == -1)
+
+
+def raised(base: Number, exponent: Number) -> Number:
+    """`base ** exponent`, exact for a whole exponent; NaN where there is no real power."""
+    if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
+        size = max(base.numerator.bit_length(), base.denominator.bit_length())
+        if size * abs(exponent.numerator) <= _BITS and (base or exponent > 0):
+            return number(base**exponent.numerator)
+    with np.errstate(all="ignore"):
+        return number(float(np.power(to_float(base), to_float(exponent))))

@@ -1,0 +1,98 @@
+"""A graph of scalar expressions as SymPy expressions."""
+
+import functools
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from jaxmbd._errors import MechanismError
+from jaxmbd._graph import Node, in_order, twelfths_of_pi
+
+
+def to_sympy(nodes: np.ndarray, symbols: Mapping[str, Any] | None = None) -> Any:
+    """Nodes of a graph as SymPy expressions, with exact numbers where the graph has them.
+
+    Rounding is written `⌊x + 1/2⌋`, which differs from rounding to even at the halves themselves.
+
+    **Arguments:**
+
+    - `nodes`: the array to convert.
+    - `symbols`: what to write for the symbols of the graph, by name. Default: a real symbol of that name.
+
+    **Returns:** an expression for an array without axes, a column `Matrix` for one axis, a `Matrix` for two.
+    """
+    if nodes.ndim > 2:
+        raise MechanismError(f"A SymPy matrix has two axes at most; given is an array of shape {nodes.shape}.")
+    import sympy
+
+    expressions = _convert(in_order(nodes.flat), symbols or {})
+    flat = [expressions[node] for node in nodes.flat]
+    if nodes.ndim == 0:
+        return flat[0]
+    return sympy.Matrix(nodes.shape[0], nodes.shape[1] if nodes.ndim == 2 else 1, flat)
+
+
+def _convert(order: list[Node], symbols: Mapping[str, Any]) -> dict[Node, Any]:
+    import sympy
+
+    rules = _rules()
+    expressions: dict[Node, Any] = {}
+    for node in order:
+        if node.op == "symbol":
+            assert node.name is not None
+            given = symbols.get(node.name)
+            expressions[node] = sympy.Symbol(node.name, real=True) if given is None else given
+        elif node.op == "const":
+            expressions[node] = _constant(node.value)
+        else:
+            expressions[node] = rules[node.op](*(expressions[argument] for argument in node.args))
+    return expressions
+
+
+def _constant(value: Fraction | float | bool) -> Any:
+    import sympy
+
+    if isinstance(value, bool):
+        return sympy.true if value else sympy.false
+    if isinstance(value, Fraction):
+        return sympy.Rational(value.numerator, value.denominator)
+    twelfths = twelfths_of_pi(value)
+    return sympy.Float(value) if twelfths is None else sympy.Rational(twelfths, 12) * sympy.pi
+
+
+@functools.cache
+def _rules() -> dict[str, Callable[..., Any]]:
+    """SymPy's function for each operation of the graph."""
+    import sympy
+
+    one, half = sympy.Integer(1), sympy.Rational(1, 2)
+    same = "sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh exp log sqrt erf atan2 sign floor"
+    return {
+        **{name: getattr(sympy, name) for name in same.split()},
+        "add": lambda a, b: a + b,
+        "sub": lambda a, b: a - b,
+        "mul": lambda a, b: a * b,
+        "div": lambda a, b: a / b,
+        "neg": lambda a: -a,
+        "pow": lambda a, b: a**b,
+        "abs": sympy.Abs,
+        "ceil": sympy.ceiling,
+        "round": lambda a: sympy.floor(a + half),
+        "cbrt": lambda a: sympy.sign(a) * sympy.Abs(a) ** sympy.Rational(1, 3),
+        "expm1": lambda a: sympy.exp(a) - one,
+        "log1p": lambda a: sympy.log(one + a),
+        "max": sympy.Max,
+        "min": sympy.Min,
+        "eq": sympy.Eq,
+        "ne": sympy.Ne,
+        "lt": sympy.Lt,
+        "le": sympy.Le,
+        "gt": sympy.Gt,
+        "ge": sympy.Ge,
+        "and": sympy.And,
+        "or": sympy.Or,
+        "not": sympy.Not,
+        "select": lambda condition, yes, no: sympy.Piecewise((yes, condition), (no, True)),
+    }

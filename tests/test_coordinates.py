@@ -1,0 +1,557 @@
+"""Joint coordinates: the same mechanisms as in absolute ones, described by a spanning tree of their joints."""
+
+import math
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import spatial_examples
+from examples import ALL, Example, rod
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import rotation as rot
+from jaxmbd import spatial as sp
+from jaxmbd._analysis._readings import Snapshot, read
+from jaxmbd._joint import AbstractTreeJoint
+
+# Compiled once and run a few times: what the compiler spends on speed is lost.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+SAME = 1e-7  # relative, what both coordinates may differ by
+T = 0.3  # [s]
+
+SPATIAL: dict[str, Any] = {
+    "heavy_top": spatial_examples.heavy_top,
+    "modelica_spatial_four_bar": spatial_examples.modelica_spatial_four_bar,
+    "bricard": spatial_examples.bricard,
+    "governor": spatial_examples.governor,
+    **{case: partial(spatial_examples.adams, case) for case in spatial_examples.ADAMS},
+}
+
+
+@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+def instant(static: Any, arrays: Any, q: Array, v: Array, step: Array) -> dict[str, Any]:
+    """All that can be read of a mechanism at one instant, and what is needed to get to a consistent one."""
+    mechanism = eqx.combine(arrays, static)
+    t = jnp.asarray(T)
+    equations = mbd.Equations(mechanism)
+    at = equations.at(t, q)
+    motion = mbd.Augmented(0, 0).motion(equations, t, q, v)
+    names = [name for name in mbd_names(mechanism) if not name.endswith("lambda")]
+    return {
+        "start": equations.coordinates.measured(jnp.stack([body.pose for body in mechanism.bodies])),
+        "phi": at.position(),
+        "C": at.jacobian,
+        "phi_dot": at.velocity(v),
+        "moved": at.moved(step),
+        "poses": at.poses(),
+        "twists": at.twists(v),
+        "readings": read(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam)),
+    }
+
+
+def mbd_names(mechanism: Any) -> tuple[str, ...]:
+    """Everything that can be read from a motion of the mechanism."""
+    return tuple(mbd._analysis.channel_units(mechanism))
+
+
+class Bench:
+    """A mechanism whose equations are evaluated at given states."""
+
+    def __init__(self, mechanism: Any) -> None:
+        self.mechanism = mechanism
+        self.arrays, self.static = eqx.partition(mechanism, eqx.is_array)
+
+    def __call__(self, q: Any, v: Any = None, step: Any = None) -> dict[str, Any]:
+        zero = np.zeros(self.mechanism.nv)
+        found = instant(
+            self.static, self.arrays, np.asarray(q), zero if v is None else v, zero if step is None else step
+        )
+        return jax.tree.map(np.asarray, found)
+
+    def consistent(self, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+        """A position near that of the bodies' poses, and random speeds, both without violation."""
+        turns = np.zeros(len(self.mechanism.turns))
+        rest = np.asarray([0.5] * (self.mechanism.nq - len(turns)))
+        q = np.append(self(np.append(rest, turns))["start"], turns)
+        for _ in range(6):
+            now = self(q)
+            q = self(q, step=-np.linalg.pinv(now["C"], rcond=1e-9) @ now["phi"])["moved"]
+        v = rng.normal(size=self.mechanism.nv)
+        now = self(q, v)
+        assert np.abs(now["phi"]).max(initial=0) < 1e-12
+        return q, v - np.linalg.pinv(now["C"], rcond=1e-9) @ now["phi_dot"]
+
+
+def example_of(name: str) -> Any:
+    found = {**ALL, **SPATIAL}[name]()
+    return found if isinstance(found, sp.Mechanism) else found.mechanism
+
+
+@pytest.mark.parametrize("name", [*ALL, *SPATIAL])
+def test_both_coordinates_say_the_same_of_one_state(name: str, rng: np.random.Generator) -> None:
+    """Positions, velocities, accelerations, reactions, sensors, energies: everything that can be read by name."""
+    mechanism = example_of(name)
+    joint, absolute = Bench(mechanism.described("joint")), Bench(mechanism)
+    assert joint.mechanism.nv <= absolute.mechanism.nv
+    q, v = joint.consistent(rng)
+    mine = joint(q, v)
+    turns = [mine["readings"][angle] for angle in absolute.mechanism.turns]
+    theirs = absolute(np.append(mine["poses"].reshape(-1), turns), mine["twists"].reshape(-1))
+    assert np.abs(theirs["phi"]).max(initial=0) < 1e-11
+    assert np.abs(theirs["phi_dot"]).max(initial=0) < 1e-10
+    shared = [n for n in theirs["readings"] if n in mine["readings"] and not _indeterminate(name, n)]
+    assert len(shared) > 10
+    for reading in shared:
+        a, b = mine["readings"][reading], theirs["readings"][reading]
+        scale = max(np.abs(b).max(), _scale(theirs["readings"], reading))
+        np.testing.assert_allclose(a, b, atol=SAME * scale, rtol=SAME, err_msg=reading)
+
+
+def _indeterminate(example: str, reading: str) -> bool:
+    """Bricard's joints repeat one constraint: their reactions are a choice, and that of least norm is another one."""
+    return example == "bricard" and reading.split(".")[-1] in ("fx", "fy", "fz", "mx", "my", "mz")
+
+
+def _scale(readings: dict[str, np.ndarray], reading: str) -> float:
+    """The largest reading of the same kind: what rounding errors are measured by."""
+    kind = reading.split(".")[-1]
+    return max(1.0, *(float(np.abs(value).max()) for name, value in readings.items() if name.split(".")[-1] == kind))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["four_bar_with_springs", "heavy_top"])
+def test_both_coordinates_move_alike(name: str) -> None:
+    found = {**ALL, **SPATIAL}[name]()
+    ts = np.linspace(0, 0.2, 5)
+    joint = eqx.tree_at(lambda e: e.mechanism, found, found.mechanism.described("joint"))
+    a, b = (example.simulate(ts, accuracy="high") for example in (found, joint))
+    body = found.mechanism.bodies[-1].name
+    effort = "fx"
+    names = [f"{body}.{c}" for c in (*_coordinates(found), *found.mechanism.space.accelerations)] + [
+        f"O.{effort}",
+        "energy",
+    ]
+    for reading, value in a.read(names).items():
+        np.testing.assert_allclose(
+            b[reading], value, rtol=SAME, atol=SAME * float(np.abs(value).max() + 1), err_msg=reading
+        )
+
+
+def _coordinates(example: Example) -> tuple[str, ...]:
+    """Those of a body that are unique: Euler parameters have a sign."""
+    return tuple(c for c in example.mechanism.space.coordinates if not c.startswith("e"))
+
+
+# --- the joints' models ---------------------------------------------------------------------------
+
+
+def _tree_joints() -> dict[str, AbstractTreeJoint]:
+    a, b = pl.ground.at(0.1, 0.2, 0.3), pl.Body("b", 1, 1).at(0.3, -0.1, 0.5)
+    planar = [pl.Revolute("Revolute", a, b), pl.Translational("Translational", a, b), pl.PinInSlot("PinInSlot", a, b)]
+    first = sp.ground.at(0.1, 0.2, 0.3, axis=(1, 2, 3))
+    second = sp.Body("b", 1, (1, 1, 1)).at(0.3, -0.1, 0.2, axis=(1, -2, 0.5))
+    kinds = (sp.Revolute, sp.Prismatic, sp.Cylindrical, sp.Planar, sp.Universal, sp.Spherical, sp.Weld)
+    spatial = [kind(kind.__name__, first, second) for kind in kinds] + [sp.Screw("Screw", first, second, 0.1)]
+    return {**{f"planar {j.name}": j for j in [*planar, pl.Weld("Weld", a, b)]}, **{j.name: j for j in spatial}}
+
+
+TREE_JOINTS = _tree_joints()
+
+
+@pytest.mark.parametrize("name", TREE_JOINTS)
+def test_a_joint_of_the_tree_places_its_marker_as_it_asks(name: str, rng: np.random.Generator) -> None:
+    """The placement is fitted, its coordinates are measured back, and its rate is its derivative."""
+    joint = TREE_JOINTS[name]
+    space = joint.a.space
+    c = jnp.asarray(rng.uniform(0.2, 1.2, len(joint.free)))
+    c = joint.chart.tidy(c)
+    w = jnp.asarray(rng.normal(size=len(joint.speeds)))
+    first = joint.a.frame(space.place(jnp.asarray(space.rest)))
+    frames = (first, first.compose(joint.mate(c)))
+    np.testing.assert_allclose(joint.residual(jnp.asarray(0.0), frames), 0, atol=1e-14)
+    np.testing.assert_allclose(joint.measure(frames), c, atol=1e-13)
+    here, change = jax.jvp(joint.mate, (c,), (joint.chart.rate(c, w),))
+    rate = joint.rate(c, w)
+    np.testing.assert_allclose(rate[: space.dim], change.position, atol=1e-14)
+    if space.dim == 2:
+        np.testing.assert_allclose(rate[2], change.angle, atol=1e-14)
+    else:
+        spun = jnp.cross(rate[3:], here.rotation.T).T  # ω × each axis
+        np.testing.assert_allclose(change.rotation, spun, atol=1e-14)
+
+
+# --- the tree -------------------------------------------------------------------------------------
+
+
+def suspension() -> pl.Mechanism:
+    """Two superimposed arms that carry an upright, and a wheel: five joints, a loop closed by the pin `B`.
+
+    Arms 0.4 m and 0.35 m long, hinged to the chassis at (0, 0.3) and (0, 0); the chassis slides up and down.
+    """
+    chassis = pl.Body("chassis", 250.0, 10.0)
+    lower, upper = rod("lower", 3.0, 0.4, (0.0, 0.0), 0.1), rod("upper", 2.0, 0.35, (0.0, 0.3), 0.05)
+    upright = pl.Body("upright", 20.0, 0.3, (0.4, 0.17, 0.05))
+    wheel = pl.Body("wheel", 15.0, 0.8, (0.45, 0.17, 0.0))
+    return pl.Mechanism(
+        bodies=[chassis, lower, upper, upright, wheel],
+        joints=[
+            pl.Translational("heave", pl.ground.at(0, 0, math.pi / 2), chassis.at(0, 0, math.pi / 2)),
+            pl.Revolute("L", chassis.at(0.0, 0.0), lower.at(-0.2, 0.0)),
+            pl.Revolute("U", chassis.at(0.0, 0.3), upper.at(-0.175, 0.0)),
+            pl.Revolute("A", lower.at(0.2, 0.0), upright.at(0.0, -0.14)),
+            pl.Revolute("axle", upright.at(0.05, 0.0), wheel.at()),
+            pl.Revolute("B", upper.at(0.175, 0.0), upright.at(-0.05, 0.16)),
+        ],
+        forces=[
+            pl.Gravity(9.81),
+            pl.SpringDamper("strut", chassis.at(0.0, 0.45), lower.at(0.05, 0.0), 3e4, 0.55, damping=2e3),
+        ],
+        coordinates="joint",
+        cuts=["B"],
+    )
+
+
+def test_suspension_with_superimposed_arms() -> None:
+    mechanism = suspension()
+    report = mbd.describe(mechanism)
+    assert report.coordinates == ("heave.displacement", "L.angle", "U.angle", "A.angle", "axle.angle")
+    assert report.rows == 2
+    assert report.reactions == ("B.Fx", "B.Fy")
+    assert len(report.dependent) == 2
+    assert len(report.independent) == report.freedom == 3
+    assert str(report).startswith(
+        "The system has 3 degrees of freedom. It is modelled using 5 generalized coordinates coupled by 2 algebraic "
+        "constraints."
+    )
+    state = mbd.assemble(mechanism)
+    points = [mechanism["B"].a, mechanism["B"].b]
+    near = mbd.Equations(mechanism).at(state.t, state.q).near(points)
+    np.testing.assert_allclose(near.stack.position[0], near.stack.position[1], atol=1e-10)
+
+
+def test_the_tree_prefers_few_coordinates_and_named_joints() -> None:
+    """A weld before a pin before a pin in a slot; a driven pin before one that comes first; the rest is cut."""
+    crank, coupler, rocker, cap = (pl.Body(n, 1, 1, (x, 0, 0)) for n, x in zip("abcd", range(4), strict=True))
+    joints = [
+        pl.PinInSlot("slot", pl.ground.at(), rocker.at(1)),
+        pl.Revolute("A", pl.ground.at(), crank.at(-1)),
+        pl.Revolute("B", crank.at(1), coupler.at(-1)),
+        pl.Revolute("C", coupler.at(1), rocker.at(-1)),
+        pl.Revolute("D", rocker.at(0.5), pl.ground.at(4)),
+        pl.Revolute("E", coupler.at(), cap.at(1)),
+        pl.Weld("W", coupler.at(), cap.at()),
+    ]
+    build = partial(pl.Mechanism, [crank, coupler, rocker, cap], joints, coordinates="joint")
+    assert build().tree.joints == ("A", "B", "C", "W")
+    assert build(drivers=[pl.Driver("m", "D.angle", 0.1)]).tree.joints == ("A", "B", "D", "W")
+    assert build(cuts=["B"]).tree.joints == ("A", "C", "D", "W")
+    assert build(cuts=["A", "D"]).tree.coordinates == (
+        "slot.displacement", "slot.angle", "B.angle", "C.angle",
+    )  # fmt: skip
+    assert [part.name for part in build(cuts=["B"]).constraints()] == ["slot", "B", "E"]
+
+
+def test_what_no_joint_carries_floats() -> None:
+    """A body on a rod alone keeps its own coordinates; so does the first body of a chain that floats."""
+    a, b = pl.Body("a", 1, 1), pl.Body("b", 1, 1, (1, 0, 0))
+    pin = pl.Revolute("P", a.at(0.5), b.at(-0.5))
+    mechanism = pl.Mechanism([a, b], [pl.Rod("rod", pl.ground.at(), b.at(0.5), 2.0), pin], coordinates="joint")
+    assert mechanism.tree.coordinates == ("a.x", "a.y", "a.theta", "P.angle")
+    assert mbd.describe(mechanism).freedom == 3
+    ball = sp.Body("ball", 1, (1, 1, 1))
+    free = sp.Mechanism([ball], floating=True, coordinates="joint")
+    assert free.nq == 7
+    assert free.nv == 6
+
+
+BAD = {
+    "coordinates": (
+        lambda: pl.Mechanism([pl.Body("a", 1, 1)], floating=True, coordinates="relative"),
+        "coordinates must be 'absolute' or 'joint', got 'relative'",
+    ),
+    "cut, unknown": (lambda: suspension().described("joint", cuts=["b"]), "no joint to cut named 'b'.*'B'"),
+    "cut, as a string": (lambda: suspension().described("joint", cuts="B"), r"such as \['B'\]"),
+    "cut, of a constraint": (
+        lambda: pl.Mechanism(
+            [b := pl.Body("b", 1, 1)], [pl.Rod("R", pl.ground.at(), b.at(), 1.0)], coordinates="joint", cuts=["R"]
+        ),
+        "Joint 'R', a Rod, is a constraint in any coordinates",
+    ),
+    "cut, in absolute coordinates": (
+        lambda: suspension().described("absolute", cuts=["B"]),
+        "only means something with coordinates='joint'",
+    ),
+    "speeds, too few": (
+        lambda: suspension().described("joint", ["B"], pl.GeneralizedSpeeds(["u"], lambda p, q, t, _: p)),
+        r"5 speeds are needed, got 1 names",
+    ),
+    "speeds, wrong shape": (
+        lambda: suspension().described("joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda p, q, t, _: p[:2])),
+        r"must return shape \(5,\), got \(2,\)",
+    ),
+    "guess of a cut joint": (
+        lambda: mbd.assemble(suspension(), guess={"B.angle": 0.1}),
+        "'B.angle' is one of a cut joint",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_descriptions_that_cannot_be_right(case: str) -> None:
+    build, message = BAD[case]
+    with pytest.raises(mbd.MechanismError, match=message):
+        build()
+
+
+# --- pendulum, spring and four-bar ----------------------------------------------------------------
+
+BAR = 0.5  # [m], crank and rod
+
+
+def pendulum_with_four_bar(**forces: Any) -> pl.Mechanism:
+    """A pendulum (5 kg) that carries a slider on a spring-damper; a crank and a rod close a loop to its end.
+
+    The pendulum hangs on the origin, its centre of mass 0.5 m below, and the loop's pin at 0.4 m. `q1` is its angle
+    from the vertical, `q2` the slider's distance from the origin, along it. The crank turns about (0.6, 0); crank and
+    rod are 0.5 m long.
+    """
+    pendulum = pl.Body("pendulum", 5.0, 0.1)
+    slider = pl.Body("slider", 2.0, 0.01)
+    crank, bar = pl.Body("crank", 2.0, 0.1), pl.Body("rod", 2.0, 0.1)
+    down = -math.pi / 2
+    return pl.Mechanism(
+        bodies=[pendulum, slider, crank, bar],
+        joints=[
+            pl.Revolute("q1", pl.ground.at(0, 0, down), pendulum.at(-0.5, 0.0)),
+            pl.Translational("q2", pendulum.at(-0.5, 0.0), slider.at()),
+            pl.Revolute("crank pin", pl.ground.at(0.6, 0.0), crank.at(-BAR / 2, 0.0)),
+            pl.Revolute("rod pin", crank.at(BAR / 2, 0.0), bar.at(-BAR / 2, 0.0)),
+            pl.BallCut("cut", bar.at(BAR / 2, 0.0), pendulum.at(-0.1, 0.0)),
+        ],
+        forces=[
+            pl.Gravity(9.81),
+            pl.JointSpringDamper("spring", "q2.displacement", 100.0, 0.1, 2.0),
+        ],
+        coordinates="joint",
+    )
+
+
+def test_pendulum_spring_with_a_four_bar_reaches_both_closures() -> None:
+    mechanism = pendulum_with_four_bar()
+    start = {"q1.angle": 1.0, "q2.displacement": 0.2}
+    states = [
+        mbd.assemble(mechanism, start, guess={"crank pin.angle": crank, "rod pin.angle": bar})
+        for crank, bar in ((-1.0, -2.0), (-4.0, 2.0))
+    ]
+    report = mbd.describe(mechanism, states[0])
+    assert report.coordinates == ("q1.angle", "q2.displacement", "crank pin.angle", "rod pin.angle")
+    assert report.dependent == ("crank pin.angle", "rod pin.angle")
+    assert report.independent == ("q1.angle", "q2.displacement")
+    bends = [math.remainder(float(state["rod pin.angle"]), 2 * math.pi) for state in states]
+    assert bends[0] * bends[1] < 0
+    assert abs(bends[0] + bends[1]) < 1e-9  # the mirror image about the line from the crank's pivot to the pin
+    ts = np.linspace(0, 1, 11)
+    motions = [mbd.simulate(mechanism, state, ts) for state in states]
+    q1, q2 = (np.asarray(motions[0][name]) for name in ("q1.angle", "q2.displacement"))
+    absolute = mechanism.described("absolute")
+    twin = mbd.simulate(absolute, _same_place(absolute, mechanism, states[0]), ts)
+    np.testing.assert_allclose(twin["q1.angle"], q1, atol=SAME)
+    np.testing.assert_allclose(twin["q2.displacement"], q2, atol=SAME)
+    assert np.abs(np.asarray(motions[1]["q1.angle"]) - q1).max() > 1e-2  # two mechanisms, as it were
+
+
+def _same_place(absolute: pl.Mechanism, joint: pl.Mechanism, state: mbd.State) -> mbd.State:
+    poses = mbd.Equations(joint).at(state.t, state.q).poses()
+    guess = dict(zip(absolute.coordinate_names, poses.reshape(-1), strict=True))
+    fixed = {name: state[name] for name in ("q1.angle", "q2.displacement")}
+    return mbd.assemble(absolute, fixed, guess=guess)
+
+
+# --- an open chain against a recursive Newton-Euler -----------------------------------------------
+
+
+def chain(count: int) -> sp.Mechanism:
+    """A chain of hinges about random axes, of bodies with random inertia."""
+    rng = np.random.default_rng(3)
+    bodies, joints, last = [], [], sp.ground.at(axis=rng.normal(size=3))
+    for i in range(count):
+        shape = rng.normal(size=(3, 3))
+        second = shape @ shape.T  # second moments of mass
+        body = sp.Body(f"b{i}", rng.uniform(0.5, 2), np.trace(second) * np.eye(3) - second)
+        joints.append(sp.Revolute(f"j{i}", last, body.at(*rng.normal(size=3), axis=rng.normal(size=3))))
+        last = body.at(*rng.normal(size=3), axis=rng.normal(size=3))
+        bodies.append(body)
+    return sp.Mechanism(bodies, joints, [sp.Gravity((1.0, -2.0, -9.81))], coordinates="joint")
+
+
+def newton_euler(mechanism: sp.Mechanism, q: np.ndarray, v: np.ndarray, a: np.ndarray, g: np.ndarray) -> np.ndarray:
+    """Joint torques of an open chain by the recursive Newton-Euler algorithm (Luh, Walker and Paul, 1980).
+
+    World axes throughout: outward positions, velocities and accelerations, inward forces and moments.
+    """
+    R, p, omega, alpha, point = np.eye(3), np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(3)
+    linear, found = -g, []  # gravity as an acceleration of the ground
+    for i, joint in enumerate(mechanism.joints):
+        near, far = joint.a, joint.b  # pyright: ignore[reportAttributeAccessIssue]
+        arm = R @ np.asarray(near.position)
+        linear = linear + np.cross(alpha, arm) + np.cross(omega, np.cross(omega, arm))
+        point, frame = p + arm, R @ np.asarray(rot.matrix(near.rotation))
+        axis = frame[:, 2]
+        alpha = alpha + a[i] * axis + np.cross(omega, v[i] * axis)
+        omega = omega + v[i] * axis
+        R = frame @ np.asarray(rot.matrix(rot.about("z", q[i]))) @ np.asarray(rot.matrix(far.rotation)).T
+        out = -R @ np.asarray(far.position)
+        linear = linear + np.cross(alpha, out) + np.cross(omega, np.cross(omega, out))
+        p, body = point + out, mechanism.bodies[i]
+        J = R @ np.asarray(body.inertia) @ R.T
+        found.append((axis, point, p, float(body.mass) * linear, J @ alpha + np.cross(omega, J @ omega)))
+    torques, force, moment = np.zeros(len(q)), np.zeros(3), np.zeros(3)
+    beyond = np.zeros(3)  # where `force` and `moment` are taken about
+    for i in reversed(range(len(q))):
+        axis, hinge, centre, f, n = found[i]
+        moment = moment + np.cross(beyond - hinge, force) + n + np.cross(centre - hinge, f)
+        force, beyond = force + f, hinge
+        torques[i] = axis @ moment
+    return torques
+
+
+def test_a_chain_of_twenty_links_agrees_with_newton_euler(rng: np.random.Generator) -> None:
+    mechanism, n = chain(20), 20
+    q, v = rng.normal(size=n), rng.normal(size=n)
+    system = mbd.export(mechanism)
+    pieces = lambda t, q, p: (system.piece("xM")(t, q, p), system.piece("vF")(t, q, p))  # noqa: E731
+    M, F = jax.jit(pieces, compiler_options=QUICK)(jnp.asarray(0.0), q, v)
+    gravity, still = np.array([1.0, -2.0, -9.81]), np.zeros(n)
+    columns = [newton_euler(mechanism, q, still, e, np.zeros(3)) for e in np.eye(n)]
+    expected = -newton_euler(mechanism, q, v, still, gravity)
+    np.testing.assert_allclose(M, np.stack(columns, axis=1), rtol=1e-11, atol=1e-11 * np.abs(M).max())
+    np.testing.assert_allclose(F, expected, rtol=1e-11, atol=1e-11 * np.abs(F).max())
+
+
+# --- generalized speeds ---------------------------------------------------------------------------
+
+
+def double_pendulum(speeds: pl.GeneralizedSpeeds | None = None) -> pl.Mechanism:
+    upper, lower = rod("upper", 1.0, 1.0, (0, 0), -1.0), rod("lower", 0.5, 0.8, (0, 0), -0.5)
+    return pl.Mechanism(
+        [upper, lower],
+        [pl.Revolute("O", pl.ground.at(), upper.at(-0.5)), pl.Revolute("A", upper.at(0.5), lower.at(-0.4))],
+        [pl.Gravity(9.81), pl.JointFriction("friction", "A.angle", viscous=0.1)],
+        coordinates="joint",
+        speeds=speeds,
+    )
+
+
+def absolute_speeds(p: Array, q: Array, t: Array, _: Any) -> Array:
+    """Joint rates from the bodies' angular velocities."""
+    return jnp.stack([p[0], p[1] - p[0]])
+
+
+def odd_speeds(p: Array, q: Array, t: Array, scale: Any) -> Array:
+    """Speeds that turn with the position and are affine, with a part that depends on time."""
+    mixed = jnp.stack([jnp.cos(q[1]) + 2, jnp.sin(q[0]), t, 3 + scale * q[0] ** 2]).reshape(2, 2)
+    return mixed @ p + jnp.stack([jnp.sin(t), q[1] * t])
+
+
+CHOICES = {
+    "absolute": pl.GeneralizedSpeeds(["u1", "u2"], absolute_speeds),
+    "odd": pl.GeneralizedSpeeds(["u1", "u2"], odd_speeds, jnp.asarray(0.3)),
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_chosen_speeds_give_the_same_motion(choice: str) -> None:
+    """The motion, its accelerations and reactions; and `M`, `F` as `v = A p + b` asks."""
+    plain, other = double_pendulum(), double_pendulum(CHOICES[choice])
+    start, rates = {"O.angle": 0.3, "A.angle": -0.8}, {"O.angle": 1.0, "A.angle": 2.0}
+    states = [mbd.assemble(mechanism, start, speeds=rates) for mechanism in (plain, other)]
+    ts = np.linspace(0, 0.5, 6)
+    mine, theirs = (
+        mbd.simulate(mechanism, state, ts, accuracy="high")
+        for mechanism, state in zip((other, plain), reversed(states), strict=True)
+    )
+    names = ["O.angle", "A.angle", "A.angle_rate", "lower.alpha", "A.fx", "O.fy"]
+    for name, value in theirs.read(names).items():
+        np.testing.assert_allclose(mine[name], value, atol=1e-9, err_msg=name)
+    system, own = mbd.export(other), mbd.export(plain)
+    state, speeds = states[1], other.speeds
+    assert speeds is not None
+    found, base = system.at(state), own.at(states[0])
+    A = np.asarray(jax.jacfwd(lambda p: speeds.given(p, state.q, state.t))(state.v))
+    np.testing.assert_allclose(found["xM"], A.T @ base["xM"] @ A, atol=1e-12)
+    np.testing.assert_allclose(found["h"], base["h"], atol=1e-12)
+    assert mine.names[: len(plain.bodies)] == theirs.names[: len(plain.bodies)]
+
+
+def test_user_functions_of_all_coordinates_work_with_joint_coordinates_and_chosen_speeds(
+    rng: np.random.Generator,
+) -> None:
+    """A global constraint and a generalized force: `C`, `Φ̇`, `γ` and `Ċᵀ η` against differences along the motion."""
+    constraint = pl.GlobalConstraint("g", lambda t, q, _: q[0] ** 2 * q[1] + jnp.sin(t) * q[1])
+    mechanism = double_pendulum(CHOICES["odd"])
+    mechanism = pl.Mechanism(
+        mechanism.bodies, [*mechanism.joints, constraint], mechanism.forces, coordinates="joint", speeds=CHOICES["odd"]
+    )
+    equations = mbd.Equations(mechanism)
+    q, v, eta = jnp.asarray(rng.normal(size=2)), jnp.asarray(rng.normal(size=2)), jnp.asarray([1.3])
+
+    def along(s: Array) -> tuple[Array, Array]:
+        """Time and position along the motion of constant `v`, by a few small steps of Runge and Kutta."""
+        rate = lambda t, q: equations.rate(t, q, v)  # noqa: E731
+        t, h = jnp.asarray(T), s / 4
+        here = q
+        for _ in range(4):
+            k1 = rate(t, here)
+            k2 = rate(t + h / 2, here + h / 2 * k1)
+            k3 = rate(t + h / 2, here + h / 2 * k2)
+            k4 = rate(t + h, here + h * k3)
+            t, here = t + h, here + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return t, here
+
+    phi = jax.jit(lambda s: equations.position(*along(s)))
+    load = jax.jit(lambda s: equations.jacobian(*along(s)).T @ eta)
+    at = jax.jit(lambda: (equations.velocity(jnp.asarray(T), q, v), equations.gamma(jnp.asarray(T), q, v)))
+    h = 1e-3
+    first = (phi(h) - phi(-h)) / (2 * h)
+    second = (phi(h) - 2 * phi(0.0) + phi(-h)) / h**2
+    velocity, gamma = at()
+    np.testing.assert_allclose(velocity, first, rtol=1e-5)
+    np.testing.assert_allclose(-gamma, second, rtol=1e-5)
+    rate = jax.jit(lambda: equations.load_rate(jnp.asarray(T), q, v, eta))()
+    np.testing.assert_allclose(rate, (load(h) - load(-h)) / (2 * h), rtol=1e-5)
+
+
+# --- derivatives ----------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_gradients_in_joint_coordinates_are_those_in_absolute_ones() -> None:
+    """Of a position, an acceleration and two reactions after a while, one of a tree joint, by masses and lengths."""
+    base = ALL["four_bar_with_springs"]()
+    ts = np.linspace(0, 0.1, 2)
+
+    def seen(numbers: Array, mechanism: pl.Mechanism) -> Array:
+        where = lambda m: (m["coupler"].mass, m["A"].a.position, m["spring"].stiffness)  # noqa: E731
+        new = eqx.tree_at(where, mechanism, (numbers[0], numbers[1:3], numbers[3]))
+        state = mbd.assemble(new, base.fixed, speeds=base.speeds)
+        last = mbd.simulate(new, state, ts, rtol=1e-10, atol=1e-12).read(["coupler.x", "crank.alpha", "A.fx", "C.fy"])
+        return jnp.stack([value[-1] for value in last.values()])
+
+    numbers = jnp.asarray([0.5, 0.06, 0.0, 60.0])
+    mechanisms = base.mechanism, base.mechanism.described("joint")
+    absolute, joint = (np.asarray(jax.jit(jax.jacrev(seen), static_argnums=())(numbers, m)) for m in mechanisms)
+    np.testing.assert_allclose(joint, absolute, rtol=1e-5, atol=1e-6 * np.abs(absolute).max(axis=1, keepdims=True))
+    step = 1e-5 * np.maximum(np.abs(numbers), 0.1)
+    evaluate = eqx.filter_jit(seen)
+    ahead, behind = (
+        np.stack([evaluate(numbers + sign * step[i] * jnp.eye(4)[i], mechanisms[1]) for i in range(4)], axis=1)
+        for sign in (1, -1)
+    )
+    slopes = (ahead - behind) / (2 * step)
+    np.testing.assert_allclose(joint, slopes, rtol=1e-4, atol=1e-5 * np.abs(slopes).max(axis=1, keepdims=True))
