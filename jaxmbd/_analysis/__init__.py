@@ -4,6 +4,7 @@ from jaxmbd._analysis._assemble import assemble as assemble
 from jaxmbd._analysis._describe import Description as Description
 from jaxmbd._analysis._describe import describe as describe
 from jaxmbd._analysis._describe import load_names as load_names
+from jaxmbd._analysis._describe import signed_loads as signed_loads
 from jaxmbd._analysis._readings import Snapshot as Snapshot
 from jaxmbd._analysis._readings import channel_units as channel_units
 from jaxmbd._analysis._redundancy import Redundancy as Redundancy

@@ -171,7 +171,7 @@ def _rate(at: Position, name: str, v: Array) -> Scalar:
     bodies, (owner, _, component) = [body.name for body in mechanism.bodies], name.partition(".")
     if owner in bodies and component in mechanism.space.speeds:
         return at.twists(v)[bodies.index(owner), mechanism.space.speeds.index(component)]
-    return at.coordinate(name, v)[1]
+    return at.coordinate(name.removesuffix("_rate"), v)[1]
 
 
 def _missed(at: Position, name: str, value: Array) -> Scalar:
@@ -187,7 +187,7 @@ def _speed_row(mechanism: Mechanism, name: str) -> None:
     bodies = [f"{body.name}.{speed}" for body in mechanism.bodies for speed in mechanism.space.speeds]
     if name not in (*mechanism.speed_names, *bodies):
         try:
-            mechanism.coordinate(name)
+            mechanism.coordinate(name.removesuffix("_rate"))
         except MechanismError:
             joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
             raise unknown("speed", name, dict.fromkeys((*mechanism.speed_names, *bodies, *joints))) from None

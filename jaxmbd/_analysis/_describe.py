@@ -10,7 +10,7 @@ from jaxmbd._analysis._assemble import assemble
 from jaxmbd._analysis._redundancy import Repeat, redundancy
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
-from jaxmbd._joint import AbstractJoint
+from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 
 _PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long as its pivot is not smaller
@@ -52,6 +52,11 @@ class Description:
         lines += [f"Accelerations ṗ ({len(rated)}): {_listed(rated)}"]
         if self.kind == "joint":
             lines += [f"Joints that carry them: {_listed(self.tree)}"]
+        turned = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
+        if turned:
+            lines += [
+                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_listed(turned)}"
+            ]
         if self.constraints:
             rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
             lines += [f"Constraints: {_listed(rows)}", f"Reactions f: {_listed(self.reactions)}"]
@@ -111,15 +116,23 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
 
 def load_names(mechanism: Mechanism) -> tuple[str, ...]:
     """What the rows of the constraints are as loads: `"B.Fx"`, …; of a driver its effort."""
-    names: list[str] = []
+    each = zip(mechanism.row_labels(), signed_loads(mechanism), strict=True)
+    return tuple(f"{name}.{load.removeprefix('-') or f'lambda{row + 1}'}" for (name, row), load in each)
+
+
+def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
+    """For each row the load that its multiplier is, with a "-" where the load is minus the multiplier; "" if none."""
+    found: list[str] = []
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        loads: tuple[str, ...] = ()
         if isinstance(part, Drive | SpeedDrive):
-            names.append(f"{part.name}.effort")
-            continue
-        loads = part.loads if isinstance(part, AbstractJoint) else ()
-        own = loads[:size] if len(loads) >= size else tuple(f"lambda{k + 1}" for k in range(size))
-        names += [f"{part.name}.{load}" for load in own]
-    return tuple(names)
+            loads = ("-effort",)
+        elif isinstance(part, AbstractJoint):
+            loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
+            without = part.without if isinstance(part, BallCut) else ()
+            loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
+        found += loads if len(loads) == size else ("",) * size
+    return tuple(found)
 
 
 def _dependent(C: Float[np.ndarray, "m nv"], driven: list[int]) -> list[int]:

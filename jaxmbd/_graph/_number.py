@@ -2,7 +2,7 @@
 
 A float is what a person wrote, as far as that can be told: 0.0665 is 133/2000, and 0.0665 + 0.0625 is 129/1000. A
 float with more digits than a decimal can carry through a float (the result of a sine, π) stays a float, unless it is
-the float nearest to a fraction of small numbers, such as 1/3.
+but for rounding a fraction of small numbers, such as 1/3, or a decimal of few digits, as 0.1 + 0.2 is.
 """
 
 import math
@@ -56,14 +56,19 @@ def _from_float(value: Any) -> Fraction | float:
     if digits <= _DIGITS[size] and not is_pi:
         return Fraction(decimal)
     near = Fraction(float(value)).limit_denominator(_DENOMINATOR[size])
+    if size == 8:
+        short = Fraction(Decimal(f"{float(value):.{_FEW}g}"))
+        return next((x for x in (near, short) if _stands_for(float(value), x) and not is_pi), float(value))
     if near and type(value)(float(near)) == value:
         return near
-    if size == 8:
-        return float(value)
     multiple = round(float(value) / (math.pi / 12))
     if 0 < abs(multiple) <= 48 and type(value)(multiple * math.pi / 12) == value:
         return multiple * math.pi / 12
     return Fraction(decimal)
+
+
+def _stands_for(value: float, exact: Fraction) -> bool:
+    return exact != 0 and abs(value - float(exact)) <= _ULPS * math.ulp(value)
 
 
 def to_float(value: Number) -> float:

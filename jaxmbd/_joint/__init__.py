@@ -9,5 +9,6 @@ from jaxmbd._joint._base import AbstractNonholonomic as AbstractNonholonomic
 from jaxmbd._joint._base import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd._joint._base import no_rows as no_rows
 from jaxmbd._joint._coupling import AbstractCoupling as AbstractCoupling
+from jaxmbd._joint._shared import BallCut as BallCut
 from jaxmbd._joint._shared import Free as Free
 from jaxmbd._joint._user import GlobalConstraint as GlobalConstraint

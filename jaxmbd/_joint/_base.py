@@ -24,8 +24,10 @@ class AbstractJoint(eqx.Module):
     refer to as `"joint.angle"`. Those listed in `turning` are angles that the frames tell only up to whole turns: the
     mechanism then carries them among its coordinates, and counts.
 
-    `loads` names what the rows' multipliers are, force components (F, T along a rod) and moments (M), in the order of
-    the rows; where it is empty they are called `λ`. The first of them, where it is "T", times `length`.
+    `loads` names what the rows' multipliers are as loads on the last marker's body, in the order of the rows: force
+    components F and moments M about axes of the first marker (forces of points that coincide: world axes), or the
+    tension T of a rod, which is `λ length`. A "-" says that the load is `−λ`. Where it is empty, or says "lambda",
+    they are multipliers and no more. `plane_loads`: the same for a joint of both spaces, in the plane.
     """
 
     name: eqx.AbstractVar[str]
@@ -33,6 +35,7 @@ class AbstractJoint(eqx.Module):
     motion_units: ClassVar[tuple[str, ...]] = ()
     turning: ClassVar[tuple[str, ...]] = ()
     loads: ClassVar[tuple[str, ...]] = ()
+    plane_loads: ClassVar[tuple[str, ...]] = ()
 
     @property
     @abc.abstractmethod

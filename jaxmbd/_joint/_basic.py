@@ -26,7 +26,7 @@ class PointOnLine(AbstractSpatialPair, AbstractMoving):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -48,7 +48,7 @@ class PointOnPlane(AbstractSpatialPair, AbstractMoving):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("x", "y")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "m")
-    loads: ClassVar[tuple[str, ...]] = ("Fz",)
+    loads: ClassVar[tuple[str, ...]] = ("-Fz",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -65,7 +65,7 @@ class ParallelAxes(AbstractSpatialPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    loads: ClassVar[tuple[str, ...]] = ("My", "Mx")
+    loads: ClassVar[tuple[str, ...]] = ("-My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames

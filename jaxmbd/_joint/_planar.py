@@ -65,7 +65,7 @@ class Translational(AbstractPlanarTreeJoint):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
-    loads: ClassVar[tuple[str, ...]] = ("Fn", "M")
+    loads: ClassVar[tuple[str, ...]] = ("-Fn", "-M")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
         a, b = frames
@@ -93,7 +93,7 @@ class PinInSlot(AbstractPlanarTreeJoint):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
-    loads: ClassVar[tuple[str, ...]] = ("Fn",)
+    loads: ClassVar[tuple[str, ...]] = ("-Fn",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
@@ -120,7 +120,7 @@ class RelativeAngle(AbstractPlanarPair):
     a: AbstractMarker
     b: AbstractMarker
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
-    loads: ClassVar[tuple[str, ...]] = ("M",)
+    loads: ClassVar[tuple[str, ...]] = ("-M",)
 
     def __check_init__(self) -> None:
         check_finite(f"RelativeAngle {self.name!r}", "angle", self.angle)
@@ -143,7 +143,7 @@ class Gear(AbstractJoint):
     ratio: Scalar = eqx.field(converter=as_float)
     carrier: Marker = eqx.field(default_factory=lambda: Marker(GROUND, (0.0, 0.0)))
     phase: Scalar = eqx.field(converter=as_float, default=0.0)
-    loads: ClassVar[tuple[str, ...]] = ("M",)
+    loads: ClassVar[tuple[str, ...]] = ("-M",)
 
     def __check_init__(self) -> None:
         check_markers("Gear", self.name, self.a, self.b, space=PLANAR)

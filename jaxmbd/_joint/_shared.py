@@ -60,6 +60,8 @@ class BallCut(AbstractPair):
     a: AbstractMarker
     b: AbstractMarker
     without: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
 
     def __check_init__(self) -> None:
         check_markers("BallCut", self.name, self.a, self.b)  # the check of pairs comes later, and space is asked here
@@ -88,6 +90,8 @@ class SolidCut(AbstractPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz", "Mx", "My", "Mz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-M")
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
@@ -103,6 +107,8 @@ class Weld(AbstractTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "Mx", "My", "Mz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "-M")
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames

@@ -82,7 +82,7 @@ class Revolute(AbstractSpatialTreeJoint):
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
     turning: ClassVar[tuple[str, ...]] = ("angle",)
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "My", "Mx")
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "-My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
@@ -109,7 +109,7 @@ class Prismatic(AbstractSpatialTreeJoint):
     b: AbstractMarker
     motions: ClassVar[tuple[str, ...]] = ("displacement",)
     motion_units: ClassVar[tuple[str, ...]] = ("m",)
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Mx", "My", "Mz")
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "Mx", "My", "Mz")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
         a, b = frames
@@ -138,7 +138,7 @@ class Cylindrical(AbstractSpatialTreeJoint):
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "My", "Mx")
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
@@ -170,7 +170,7 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
     lead: Scalar = eqx.field(converter=as_float)
     motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "My", "Mx", "Fz")
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx", "-Fz")
 
     def __check_init__(self) -> None:
         check_shape(f"Screw {self.name!r}", "lead", self.lead, ())
@@ -224,7 +224,7 @@ class Planar(AbstractSpatialTreeJoint):
     motions: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
     motion_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
-    loads: ClassVar[tuple[str, ...]] = ("My", "Mx", "Fz")
+    loads: ClassVar[tuple[str, ...]] = ("-My", "Mx", "-Fz")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
         a, b = frames
@@ -286,7 +286,7 @@ class ConstantVelocity(AbstractSpatialPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "M")
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "lambda")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
         a, b = frames
@@ -308,7 +308,7 @@ class RevoluteSpherical(AbstractSpatialPair, AbstractMoving):
     motions: ClassVar[tuple[str, ...]] = ("angle",)
     motion_units: ClassVar[tuple[str, ...]] = ("rad",)
     turning: ClassVar[tuple[str, ...]] = ("angle",)
-    loads: ClassVar[tuple[str, ...]] = ("T", "Fz")
+    loads: ClassVar[tuple[str, ...]] = ("T", "-Fz")
 
     def __check_init__(self) -> None:
         check_shape(f"RevoluteSpherical {self.name!r}", "length", self.length, ())

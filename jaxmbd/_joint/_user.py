@@ -7,13 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker, check_callable, check_name
+from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint._base import AbstractNonholonomic, AbstractPair, no_rows
+from jaxmbd._joint._base import AbstractJoint, AbstractNonholonomic, no_rows
 from jaxmbd._types import Function, Scalar
 
 
-class Constraint(AbstractPair):
+class Constraint(AbstractJoint):
     """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
 
     **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
@@ -28,14 +28,19 @@ class Constraint(AbstractPair):
     parameters: Any = None
 
     def __check_init__(self) -> None:
+        check_markers("Constraint", self.name, self.a, self.b)
         check_callable("Constraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         return check_rows("Constraint", self.name, self.function(t, a, b, self.parameters))
 
 
-class NonholonomicConstraint(AbstractPair, AbstractNonholonomic):
+class NonholonomicConstraint(AbstractNonholonomic):
     """A user's own constraint of velocities: `Ψ(t, frames, rates, parameters) = 0`, affine in the rates.
 
     **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
@@ -50,7 +55,12 @@ class NonholonomicConstraint(AbstractPair, AbstractNonholonomic):
     parameters: Any = None
 
     def __check_init__(self) -> None:
+        check_markers("NonholonomicConstraint", self.name, self.a, self.b)
         check_callable("NonholonomicConstraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_rows()

@@ -34,8 +34,8 @@ class GeneralizedSpeeds(eqx.Module):
         if len(set(self.names)) < len(self.names):
             raise MechanismError(f"GeneralizedSpeeds: two of the names {self.names} are the same.")
 
-    def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Float[Array, " nv"]:
-        """The coordinates' own speeds `v`."""
+    def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
+        """The coordinates' own speeds `v (nv,)`."""
         return jnp.asarray(self.function(p, q, t, self.parameters))
 
     def check(self, nq: int, nv: int) -> None:

@@ -20,7 +20,8 @@ _LOW, _HIGH = 3.2, 7.0  # of the matrix [in]
 def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes:
     """Show which entries of the augmented matrix `[[M, Cᵀ], [C, 0]]` are not zero at a state.
 
-    Lines part the blocks of bodies and of joints, whose names stand beside them. Blocks in which entries are
+    Lines part the blocks of bodies (in joint coordinates, of the joints that carry them) and of constraints, whose
+    names stand beside them. Blocks in which entries are
     possible are pale; the entries that are not zero at this state are dark.
 
     **Arguments:** `state`, of which the time and the coordinates count; `axes`, where to draw.
@@ -58,28 +59,38 @@ def _filled(matrix: np.ndarray) -> np.ndarray:
 
 
 def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
-    """0 outside all blocks, 1 in the bodies' blocks of `M`, 2 in the joints' blocks of `C`."""
-    width = mechanism.nv // len(mechanism.bodies)
-    names = [body.name for body in mechanism.bodies]
-    kinds = np.zeros(matrix.shape, dtype=int)
+    """0 outside all blocks, 1 in the blocks of `M`, 2 in those of `C`: where entries are possible."""
+    tree, nv, names = mechanism.tree, mechanism.nv, [body.name for body in mechanism.bodies]
+    moved = np.zeros((len(names), nv), dtype=bool)  # whether a body is moved by a speed
     for i in range(len(names)):
-        kinds[i * width : (i + 1) * width, i * width : (i + 1) * width] = 1
-    row = mechanism.nv
+        on_path = {branch.child: branch for branch in tree.branches}
+        here = i
+        while here in on_path:
+            moved[i, slice(*on_path[here].v)] = True
+            here = on_path[here].parent
+    if mechanism.speeds is not None:
+        moved[:] = True
+    kinds = np.zeros(matrix.shape, dtype=int)
+    kinds[:nv, :nv] = moved.T.astype(int) @ moved.astype(int) > 0
+    row = nv
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
         is_local = isinstance(part, AbstractJoint | Drive)
         touched = [marker.body for marker in part.markers] if is_local else names
-        for i in (names.index(name) for name in touched if name in names):
-            kinds[row : row + size, i * width : (i + 1) * width] = 2
-            kinds[i * width : (i + 1) * width, row : row + size] = 2
+        columns = np.flatnonzero(moved[[names.index(name) for name in touched if name in names]].any(axis=0))
+        kinds[row : row + size, columns] = 2
+        kinds[columns, row : row + size] = 2
         row += size
     return kinds
 
 
 def _labels(mechanism: Mechanism) -> tuple[list[str], list[int]]:
-    """Names and sizes of the blocks: bodies, then joints and drivers."""
-    width = mechanism.nv // len(mechanism.bodies)
-    labels = [*(body.name for body in mechanism.bodies), *(part.name for part in mechanism.constraints())]
-    return labels, [width] * len(mechanism.bodies) + list(mechanism.constraint_sizes())
+    """Names and sizes of the blocks: bodies, or joints that carry coordinates, then constraints and drivers."""
+    branches = [(branch.joint, branch.v[1] - branch.v[0]) for branch in mechanism.tree.branches]
+    if mechanism.speeds is not None:
+        branches = [(name, 1) for name in mechanism.speed_names]
+    branches = [(name, size) for name, size in branches if size]
+    labels = [*(name for name, _ in branches), *(part.name for part in mechanism.constraints())]
+    return labels, [size for _, size in branches] + list(mechanism.constraint_sizes())
 
 
 def _lines(axes: Axes, sizes: list[int], nv: int) -> None:

@@ -57,4 +57,6 @@ def check_given(given: Mapping[str, str], known: Iterable[str], used: Iterable[s
 def _symbol(name: str) -> str:
     owner, _, component = name.partition(".")
     clean = re.sub(r"\W", "", owner)
+    if not component:
+        return clean
     return f"{_SHORT.get(component, component)}_{clean}"

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
+
+import jax.numpy as jnp
 
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._graph import Graph, Traced, trace
+from jaxmbd._graph import Graph, Node, Traced, trace
 from jaxmbd.symbolic._names import accelerated, check_given, dotted, speed_names, symbol_names
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
-from jaxmbd.symbolic._system import Form, System, Where
+from jaxmbd.symbolic._system import System, Where
 
 _READABLE = 400  # operations of an entry up to which SymPy is asked for a shorter form; beyond, it takes too long
-
-Language = Literal["numpy", "c"]
 
 
 class SymbolicSystem:
@@ -21,7 +21,8 @@ class SymbolicSystem:
 
     **Arguments:** `system`; `symbols`, names of symbols for coordinates, speeds and loads,
     `{"O.angle": "theta1", "B.Fx": "Fx"}`, others are called `theta_O`, …; `parameters`, numbers of the mechanism that
-    are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`; `simplify`, whether entries are brought to a
+    are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, with an index those of vectors,
+    `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, whether entries are brought to a
     form that can be read (long ones are left as they come).
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, and the columns
@@ -42,7 +43,7 @@ class SymbolicSystem:
         self._f = symbol_names(system.reactions, given)
         self._lambda = symbol_names(system.multipliers, given)
         names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
-        check_given(given, names, ("t", *self._q, *self._p, *self.parameters))
+        check_given(given, names, self._inputs)
         self._graph = Graph()
         self._traced: dict[str, Traced] = {}
 
@@ -130,17 +131,17 @@ class SymbolicSystem:
 
     # --- sets of equations ------------------------------------------------------------------------------
 
-    def dynamics(self, form: Form = "reactions") -> list[Any]:
+    def dynamics(self, form: str = "reactions") -> list[Any]:
         """`M ṗ + Cᵀ f = F`, or with multipliers `M ṗ + Ψ_pᵀ λ = F`, row by row."""
         loads = self._loads(form)
         left = self.xM * self.vPdot + (loads[0].T * loads[1] if self._lambda else 0 * self.vPdot)
         return _equal(left, self.vF)
 
-    def dae(self, form: Form = "reactions") -> list[Any]:
+    def dae(self, form: str = "reactions") -> list[Any]:
         """The differential-algebraic set, `2n + m` equations: the dynamics, `q̇ = h` and `Φ = 0`."""
         return [*self.dynamics(form), *_equal(self.vQdot, self.h), *_equal(self.Phi, 0 * self.Phi)]
 
-    def ode(self, form: Form = "reactions") -> tuple[Any, Any, Any]:
+    def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
         """The matrices `A`, `Y`, `B` of the differential set `A Y = B`: `2n` rows, `2n + m` with constraints."""
         import sympy
 
@@ -152,7 +153,7 @@ class SymbolicSystem:
         A[left.rows :, : self.xM.cols] = self.Psi_p
         return A, self.vXdot.col_join(symbols), self.vF.col_join(self.h).col_join(self.epsilon)
 
-    def explicit(self, form: Form = "reactions") -> tuple[Any, Any]:
+    def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
         """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
 
         The formulas of a mechanism of more than a few bodies fill pages.
@@ -162,14 +163,14 @@ class SymbolicSystem:
         count = len(self._p) + len(self._q)
         return found[:count, :], found[count:, :]
 
-    def _loads(self, form: Form) -> tuple[Any, Any]:
+    def _loads(self, form: str) -> tuple[Any, Any]:
         if form not in ("reactions", "multipliers"):
             raise MechanismError(f"form must be 'reactions' or 'multipliers', got {form!r}.")
         return (self.xC, self.vReactions) if form == "reactions" else (self.Psi_p, self.vLambda)
 
     # --- text -------------------------------------------------------------------------------------------
 
-    def latex(self, form: Form = "reactions") -> str:
+    def latex(self, form: str = "reactions") -> str:
         """The dynamics and the constraints in LaTeX, matrices written out."""
         import sympy
 
@@ -184,9 +185,7 @@ class SymbolicSystem:
     def _repr_latex_(self) -> str:
         return rf"$\displaystyle {self.latex()}$"
 
-    def source(
-        self, language: Language = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations"
-    ) -> str:
+    def source(self, language: str = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations") -> str:
         """Source text of a function of `(t, q, p, …)`, `…` the parameters, that computes pieces: for NumPy, or C.
 
         `vPdot`, `vLambda`, `vReactions` and `vXdot` can be had too, as long as the system is small.
@@ -216,29 +215,29 @@ class SymbolicSystem:
         return self._traced[piece]
 
     def _written(self, piece: str) -> Any:
-        nodes = self._trace(piece).result
-        found = to_sympy(nodes, _real(("t", *self._q, *self._p, *self.parameters)))
-        return found.applyfunc(self._readable) if self.simplify else found
+        found = to_sympy(self._trace(piece).result, _real(self._inputs), dict.fromkeys(self._norms, 1))
+        return found.applyfunc(_readable) if self.simplify else found
 
-    def _readable(self, entry: Any) -> Any:
-        import sympy
-
-        for square in self._norms:
-            entry = entry.subs(square, 1)
-        if entry.is_Atom or sympy.count_ops(entry) > _READABLE:
-            return entry
-        shorter: Any = sympy.trigsimp(sympy.expand(entry))
-        return min((shorter, entry), key=sympy.count_ops)
+    @property
+    def _inputs(self) -> tuple[str, ...]:
+        return ("t", *self._q, *self._p, *self.parameters)
 
     @cached_property
-    def _norms(self) -> list[Any]:
-        """The squared norms of Euler parameters, which are one."""
-        found = []
-        for i, name in enumerate(self.system.coordinates):
-            if name.endswith(".e0"):
-                symbols = _real(self._q[i : i + 4])
-                found.append(sum(symbols[symbol] ** 2 for symbol in self._q[i : i + 4]))
-        return found
+    def _norms(self) -> list[Node]:
+        """The squared norms of Euler parameters, as the equations compute them: they are one."""
+        starts = [i for i, name in enumerate(self.system.coordinates) if name.endswith(".e0")]
+        square = lambda e: jnp.sum(e * e)  # noqa: E731
+        return [trace(square, self._q[i : i + 4], graph=self._graph).result.item() for i in starts]
+
+
+def _readable(entry: Any) -> Any:
+    """A shorter form of an entry, where SymPy finds one in a moment."""
+    import sympy
+
+    if entry.is_Atom or sympy.count_ops(entry) > _READABLE:
+        return entry
+    shorter: Any = sympy.trigsimp(sympy.expand(entry))
+    return min((shorter, entry), key=sympy.count_ops)
 
 
 def _real(names: Sequence[str]) -> dict[str, Any]:

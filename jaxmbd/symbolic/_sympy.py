@@ -11,15 +11,19 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._graph import Node, in_order, twelfths_of_pi
 
 
-def to_sympy(nodes: np.ndarray, symbols: Mapping[str, Any] | None = None) -> Any:
+def to_sympy(
+    nodes: np.ndarray, symbols: Mapping[str, Any] | None = None, known: Mapping[Node, Any] | None = None
+) -> Any:
     """Nodes of a graph as SymPy expressions, with exact numbers where the graph has them.
 
-    Rounding is written `⌊x + 1/2⌋`, which differs from rounding to even at the halves themselves.
+    Rounding is written `⌊x + 1/2⌋`, which differs from rounding to even at the halves themselves. Where a choice keeps
+    a root away from zero (a spring of no length), the formula is the one for other values.
 
     **Arguments:**
 
     - `nodes`: the array to convert.
     - `symbols`: what to write for the symbols of the graph, by name. Default: a real symbol of that name.
+    - `known`: expressions of the graph for which something simpler may be written.
 
     **Returns:** an expression for an array without axes, a column `Matrix` for one axis, a `Matrix` for two.
     """
@@ -27,28 +31,48 @@ def to_sympy(nodes: np.ndarray, symbols: Mapping[str, Any] | None = None) -> Any
         raise MechanismError(f"A SymPy matrix has two axes at most; given is an array of shape {nodes.shape}.")
     import sympy
 
-    expressions = _convert(in_order(nodes.flat), symbols or {})
+    expressions = _convert(in_order(nodes.flat), symbols or {}, known or {})
     flat = [expressions[node] for node in nodes.flat]
     if nodes.ndim == 0:
         return flat[0]
     return sympy.Matrix(nodes.shape[0], nodes.shape[1] if nodes.ndim == 2 else 1, flat)
 
 
-def _convert(order: list[Node], symbols: Mapping[str, Any]) -> dict[Node, Any]:
+def _convert(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node, Any]) -> dict[Node, Any]:
     import sympy
 
     rules = _rules()
     expressions: dict[Node, Any] = {}
     for node in order:
-        if node.op == "symbol":
+        if node in known:
+            expressions[node] = known[node]
+        elif node.op == "symbol":
             assert node.name is not None
             given = symbols.get(node.name)
             expressions[node] = sympy.Symbol(node.name, real=True) if given is None else given
         elif node.op == "const":
             expressions[node] = _constant(node.value)
+        elif node.op == "select" and _is_length(node.args[0]):
+            expressions[node] = expressions[node.args[1]]
         else:
             expressions[node] = rules[node.op](*(expressions[argument] for argument in node.args))
     return expressions
+
+
+def _is_length(condition: Node) -> bool:
+    """Whether a condition asks that a sum of squares is not zero, as the laws do before they take its root."""
+    positive = {"gt": 0, "lt": 1, "ne": 0}.get(condition.op)
+    if positive is None:
+        return False
+    square, zero = condition.args[positive], condition.args[1 - positive]
+    return zero.op == "const" and zero.value == 0 and _is_square(square)
+
+
+def _is_square(node: Node) -> bool:
+    if node.op == "add":
+        return all(_is_square(argument) for argument in node.args)
+    exponent = node.args[1] if node.op == "pow" else None
+    return exponent is not None and exponent.value is not None and exponent.value % 2 == 0
 
 
 def _constant(value: Fraction | float | bool) -> Any:

@@ -14,7 +14,7 @@ symbols and into source text.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -22,16 +22,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis import State, load_names
+from jaxmbd._analysis import State, load_names, signed_loads
 from jaxmbd._equations import Equations, Position
-from jaxmbd._errors import unknown
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import SaddlePoint
 from jaxmbd._types import Number, Scalar, as_float
 
-Form: TypeAlias = Literal["reactions", "multipliers"]
-Where: TypeAlias = Callable[[Mechanism], Any]
+Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
 
 
 class Instant:
@@ -79,9 +77,9 @@ class Instant:
         qdot = jax.jvp(step, (jnp.zeros_like(self.p),), (self.p,))[1]
         return jnp.concatenate([qdot, self.at.angles(self.p)[1]]) if self.at.mechanism.turns else qdot
 
-    def A(self, form: Form) -> Float[Array, "n n"]:
-        """The matrix of `A Y = B`."""
-        psi, loads = self.Psi_p(), self.xC() if form == "reactions" else self.Psi_p()
+    def A(self) -> Float[Array, "n n"]:
+        """The matrix of `A Y = B`, with reactions."""
+        psi, loads = self.Psi_p(), self.xC()
         m, nv, nq = len(psi), len(self.p), len(self.at.q)
         zeros = lambda *shape: jnp.zeros(shape, psi.dtype)  # noqa: E731
         rows = [
@@ -152,15 +150,35 @@ class System(eqx.Module):
         return {name: np.asarray(value) for name, value in found.items()}
 
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
-        """The same system with other numbers in some places of its mechanism."""
-        places = lambda mechanism: [place(mechanism) for place in where]  # noqa: E731
-        mechanism = eqx.tree_at(places, self.mechanism, list(values)) if where else self.mechanism
+        """The same system with other numbers in some places of its mechanism.
+
+        **Arguments:** `where`, for each value the number it replaces, `lambda mechanism: mechanism["rod"].mass`, or an
+        array of numbers and an index, `(lambda mechanism: mechanism["B"].a.position, 0)`.
+
+        **Raises:** `MechanismError` where a place is not one number.
+        """
+        mechanism = self.mechanism
+        for place, value in zip(where, values, strict=True):
+            mechanism = _replaced(mechanism, place, value)
         return System(mechanism, self.alpha, self.beta)
+
+
+def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
+    place, index = where if isinstance(where, tuple) else (where, None)
+    leaf = jnp.asarray(place(mechanism))
+    if index is not None and leaf.ndim == 1 and index < leaf.shape[0]:
+        return eqx.tree_at(place, mechanism, leaf.at[index].set(value))
+    if index is not None or leaf.ndim:
+        raise MechanismError(
+            f"A parameter must be one number, and this place has shape {leaf.shape}. Of a vector give the place and an "
+            'index: (lambda mechanism: mechanism["B"].a.position, 0).'
+        )
+    return eqx.tree_at(place, mechanism, jnp.asarray(value))
 
 
 _READ: Mapping[str, Callable[[Instant], Array]] = {
     **{name: (lambda of, name=name: getattr(of, name)()) for name in PIECES},
-    "A": lambda of: of.A("reactions"),
+    "A": lambda of: of.A(),
     "B": lambda of: of.B(),
     "vPdot": lambda of: of.solved()[0],
     "vLambda": lambda of: of.solved()[1],
@@ -176,16 +194,11 @@ def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
-    """The reactions in units of the multipliers: a rod's tension is `λ l`, a driver's effort `−λ`."""
-    found = [jnp.ones(0)]
-    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
-        ones = jnp.ones(size)
-        if isinstance(part, Drive | SpeedDrive):
-            ones = -ones
-        elif isinstance(part, AbstractJoint) and part.loads[:1] == ("T",):
-            ones = ones.at[0].set(part.length)  # pyright: ignore[reportAttributeAccessIssue]
-        found.append(ones)
-    return jnp.concatenate(found)
+    """The reactions in units of the multipliers: minus one, or a rod's length, where a load is not its multiplier."""
+    factors = []
+    for (name, _), load in zip(mechanism.row_labels(), signed_loads(mechanism), strict=True):
+        factors.append(mechanism[name].length if load == "T" else jnp.asarray(-1.0 if load.startswith("-") else 1.0))
+    return jnp.stack(factors) if factors else jnp.ones(0)
 
 
 def export(mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0) -> System:
