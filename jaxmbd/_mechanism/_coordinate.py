@@ -20,13 +20,16 @@ from jaxmbd._types import Scalar
 class Coordinate(eqx.Module):
     """One coordinate, of a joint or of a body, as a function of the frames of its markers.
 
-    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn.
+    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn. One
+    that is `carried`, an entry of `q` in joint coordinates, has the value `near` itself; only its derivatives are those
+    by the frames.
     """
 
     name: str = eqx.field(static=True)
     joint: AbstractMoving | None
     markers: tuple[AbstractMarker, ...]
     index: int = eqx.field(static=True)
+    carried: bool = eqx.field(static=True, default=False)
     near: Scalar | None = None
 
     @property
@@ -38,13 +41,17 @@ class Coordinate(eqx.Module):
         """The coordinate's value [m or rad]."""
         if self.joint is not None:
             value = self.joint.motion(frames)[self.index]
+            if self.carried and self.near is not None:
+                return jax.lax.stop_gradient(self.near) + (value - jax.lax.stop_gradient(value))
             return nearest_turn(value, self.near) if self.turning and self.near is not None else value
         (frame,) = frames
         return frame.position[self.index] if self.index < frame.position.shape[0] else frame.angle
 
     def by(self, near: Scalar) -> "Coordinate":
-        """The same coordinate, its whole turns counted so that it is nearest to a value."""
-        return Coordinate(self.name, self.joint, self.markers, self.index, near) if self.turning else self
+        """The same coordinate, its whole turns counted so that it is nearest to a value; one that is carried has it."""
+        if not self.turning and not self.carried:
+            return self
+        return Coordinate(self.name, self.joint, self.markers, self.index, self.carried, near)
 
     def unit(self, space: AbstractSpace) -> str:
         """The coordinate's unit, m or rad."""
@@ -65,7 +72,8 @@ class Drive(AbstractJoint):
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
         value = self.driver.value(t)
-        return (self.coordinate.by(value).value(frames) - value)[None]
+        coordinate = self.coordinate if self.coordinate.carried else self.coordinate.by(value)
+        return (coordinate.value(frames) - value)[None]
 
 
 class SpeedDrive(AbstractNonholonomic):
@@ -126,12 +134,12 @@ class CoordinateForce(eqx.Module):
 
 
 def counted(part: Any) -> tuple[Coordinate, ...]:
-    """The coordinates of a part whose whole turns it has to be told."""
+    """The coordinates of a part that it has to be told: whole turns, or the value."""
     if isinstance(part, Coupled):
-        found = part.coordinates
-    else:
-        found = (part.coordinate,) if isinstance(part, CoordinateForce) else ()
-    return tuple(coordinate for coordinate in found if coordinate.turning)
+        return tuple(c for c in part.coordinates if c.turning or c.carried)
+    if isinstance(part, CoordinateForce):
+        return (part.coordinate,) if part.coordinate.turning or part.coordinate.carried else ()
+    return (part.coordinate,) if isinstance(part, Drive) and part.coordinate.carried else ()
 
 
 def told(part: Any, near: Float[Array, " k"]) -> Any:
@@ -141,5 +149,7 @@ def told(part: Any, near: Float[Array, " k"]) -> Any:
     values = iter(near)
     if isinstance(part, CoordinateForce):
         return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
-    first, second = (c.by(next(values)) if c.turning else c for c in part.coordinates)
+    if isinstance(part, Drive):
+        return Drive(part.name, part.coordinate.by(next(values)), part.driver)
+    first, second = (c.by(next(values)) if c.turning or c.carried else c for c in part.coordinates)
     return Coupled(part.name, (first, second), part.law)

@@ -93,6 +93,7 @@ class Mechanism(eqx.Module):
         self.coordinates, self.cuts, self.speeds = coordinates, _names("cuts", cuts), speeds
         check_names(self)
         check_space(self)
+        self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
         check_references(self)
         self.tree = self._tree()
         if speeds is not None:
@@ -207,7 +208,8 @@ class Mechanism(eqx.Module):
             if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
                 if component not in joint.motions or not isinstance(joint, AbstractMoving):
                     raise unknown(f"coordinate of joint {owner!r}", component, joint.motions)
-                return Coordinate(name, joint, joint.markers, joint.motions.index(component))
+                carried = name in self.tree.coordinates
+                return Coordinate(name, joint, joint.markers, joint.motions.index(component), carried)
         for body in self.bodies:
             if body.name == owner:
                 if component not in self.space.prescribable:
