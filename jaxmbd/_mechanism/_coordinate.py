@@ -20,9 +20,9 @@ from jaxmbd._types import Scalar
 class Coordinate(eqx.Module):
     """One coordinate, of a joint or of a body, as a function of the frames of its markers.
 
-    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn. One
-    that is `carried`, an entry of `q` in joint coordinates, has the value `near` itself; only its derivatives are those
-    by the frames.
+    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn.
+    One that is `carried`, an entry of `q` in joint coordinates, has the value `near` itself; only its derivatives are
+    those by the frames.
     """
 
     name: str = eqx.field(static=True)

@@ -9,11 +9,10 @@ import jax.numpy as jnp
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._graph import Graph, Node, Traced, trace
 from jaxmbd.symbolic._names import accelerated, check_given, dotted, speed_names, symbol_names
+from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
 from jaxmbd.symbolic._system import System, Where
-
-_READABLE = 400  # operations of an entry up to which SymPy is asked for a shorter form; beyond, it takes too long
 
 
 class SymbolicSystem:
@@ -23,7 +22,7 @@ class SymbolicSystem:
     `{"O.angle": "theta1", "B.Fx": "Fx"}`, others are called `theta_O`, …; `parameters`, numbers of the mechanism that
     are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, with an index those of vectors,
     `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, whether entries are brought to a
-    form that can be read (long ones are left as they come).
+    normal form, in which what cancels is gone (very long ones are left as they come).
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, and the columns
     of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
@@ -215,29 +214,29 @@ class SymbolicSystem:
         return self._traced[piece]
 
     def _written(self, piece: str) -> Any:
-        found = to_sympy(self._trace(piece).result, _real(self._inputs), dict.fromkeys(self._norms, 1))
-        return found.applyfunc(_readable) if self.simplify else found
+        nodes, symbols = self._trace(piece).result, _real(self._inputs)
+        plain = to_sympy(nodes, symbols, dict.fromkeys(self._norms, 1))
+        if not self.simplify:
+            return plain
+        forms = normal_forms(nodes, symbols, self._units)
+        entries = [entry if form is None else form for entry, form in zip(plain, forms, strict=True)]
+        return type(plain)(*plain.shape, entries)
 
     @property
     def _inputs(self) -> tuple[str, ...]:
         return ("t", *self._q, *self._p, *self.parameters)
 
+    @property
+    def _units(self) -> list[list[str]]:
+        """The symbols of Euler parameters, in fours."""
+        starts = [i for i, name in enumerate(self.system.coordinates) if name.endswith(".e0")]
+        return [self._q[i : i + 4] for i in starts]
+
     @cached_property
     def _norms(self) -> list[Node]:
-        """The squared norms of Euler parameters, as the equations compute them: they are one."""
-        starts = [i for i, name in enumerate(self.system.coordinates) if name.endswith(".e0")]
+        """Their squared norms, as the equations compute them: they are one."""
         square = lambda e: jnp.sum(e * e)  # noqa: E731
-        return [trace(square, self._q[i : i + 4], graph=self._graph).result.item() for i in starts]
-
-
-def _readable(entry: Any) -> Any:
-    """A shorter form of an entry, where SymPy finds one in a moment."""
-    import sympy
-
-    if entry.is_Atom or sympy.count_ops(entry) > _READABLE:
-        return entry
-    shorter: Any = sympy.trigsimp(sympy.expand(entry))
-    return min((shorter, entry), key=sympy.count_ops)
+        return [trace(square, names, graph=self._graph).result.item() for names in self._units]
 
 
 def _real(names: Sequence[str]) -> dict[str, Any]:

@@ -1,0 +1,485 @@
+"""Normal forms: expressions of a graph as polynomials, in which what is equal looks equal.
+
+Node by node, so that what cancels never grows; then each polynomial is written in the shortest of a few ways. The
+generators are the symbols, a sine and a cosine for each angle, and whatever is no polynomial, as a whole. Sines of sums
+are expanded, and one square each of `sin² + cos² = 1` and `e0² + e1² + e2² + e3² = 1` is replaced.
+
+Coefficients are fractions, or floats where the graph has floats; what is left of floats that cancel up to their
+rounding is zero.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+from functools import reduce
+from itertools import pairwise
+from math import gcd, isfinite, lcm
+from operator import and_
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from jaxmbd._graph import Node, in_order, twelfths_of_pi
+from jaxmbd._graph._node import COMPARISONS
+from jaxmbd._graph._number import FUNCTIONS, apply, number
+from jaxmbd.symbolic._sympy import _constant, _convert, _rules
+
+Monomial: TypeAlias = tuple[int, ...]  # the numbers of its generators in turn, that of a square twice
+Polynomial: TypeAlias = dict[Monomial, Any]
+Turns: TypeAlias = tuple[tuple[int, int], ...]  # angles, by their numbers, and how many times each
+
+_TERMS = 1000  # of a polynomial, beyond which it is given up
+_WORK = 1_000_000  # products of terms, beyond which all further products are given up: some seconds
+_READABLE = 200  # terms that are written; more are for nobody to read
+_ANGLES = 4  # in a sum of which the sine is expanded; as many multiples of one
+_POWER = 16  # exponents up to which a power is multiplied out
+_DEGREE = 6  # in sines and cosines, up to which a product is written as a sum
+_NOISE = 2.0**-49  # of a sum of floats, relative to its parts: rounding
+_SMALL = 10  # whole numbers in a sum that are worth a factor before it
+_SIMPLE = 1000  # denominators that are worth a fraction in place of a float
+_ONE = Fraction(1)
+
+
+def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[Sequence[str]] = ()) -> list[Any]:
+    """The nodes as SymPy expressions in normal form, in the order of `nodes.flat`; None where that is too long.
+
+    **Arguments:** `nodes`; `symbols`, what to write for each symbol of the graph, by name; `units`, groups of symbols
+    whose squares add up to one, as those of Euler parameters do.
+    """
+    forms = _Forms(in_order(nodes.flat), symbols, units)
+    return [forms.written(node) for node in nodes.flat]
+
+
+class _TooLong(Exception):  # noqa: N818
+    """A polynomial is given up."""
+
+
+class _Ring:
+    """Polynomials in generators some of whose squares are polynomials in the others."""
+
+    def __init__(self) -> None:
+        self.expressions: list[Any] = []  # what is written for each generator
+        self.groups: list[Monomial] = []  # generators whose squares add up to one
+        self.bounded: set[int] = set()  # sines, cosines and Euler parameters
+        self._numbers: dict[Any, int] = {}
+        self._squares: dict[int, Polynomial] = {}
+        self._reciprocals: dict[int, int] = {}
+        self._reduced: dict[Monomial, Polynomial] = {}
+        self._work = 0
+
+    def generator(self, key: Any, write: Callable[[], Any]) -> int:
+        """The number of the generator known by `key`."""
+        if key not in self._numbers:
+            self.expressions.append(write())
+            self._numbers[key] = len(self.expressions) - 1
+        return self._numbers[key]
+
+    def group(self, members: Monomial) -> None:
+        """The squares of the members add up to one; that of the first is replaced."""
+        if members not in self.groups:
+            self.groups.append(members)
+            self.bounded |= set(members)
+            self._squares |= _replacement(members, members[0])
+
+    def reciprocal(self, generator: int) -> int:
+        """The generator that is one over another."""
+        if generator not in self._reciprocals:
+            found = self.generator(("over", generator), lambda: 1 / self.expressions[generator])
+            self._reciprocals |= {generator: found, found: generator}
+        return self._reciprocals[generator]
+
+    def multiply(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """`a b`."""
+        self._work += len(a) * len(b)
+        if self._work > _WORK:
+            raise _TooLong
+        return _total((m, c * d * f) for k, c in a.items() for n, d in b.items() for m, f in self._reduce(k, n).items())
+
+    def _reduce(self, m: Monomial, n: Monomial) -> Polynomial:
+        monomial = tuple(sorted(m + n))
+        if monomial not in self._reduced:
+            pair = next(((g, h) for g in monomial if (h := self._reciprocals.get(g)) in monomial), None)
+            short = _reduced(monomial, self._squares) if pair is None else self._reduce(_without(monomial, *pair), ())
+            self._reduced[monomial] = short
+        return self._reduced[monomial]
+
+
+def _total(terms: Any) -> Polynomial:
+    """The polynomial of terms that may meet."""
+    total: Polynomial = {}
+    for monomial, c in terms:
+        before = total.get(monomial, 0)
+        after = before + c
+        if after == 0 or (isinstance(after, float) and abs(after) <= _NOISE * abs(before)):
+            total.pop(monomial, None)
+        else:
+            total[monomial] = after
+    if len(total) > _TERMS:
+        raise _TooLong
+    return total
+
+
+def _without(monomial: Monomial, *factors: int) -> Monomial:
+    rest = list(monomial)
+    for factor in factors:
+        rest.remove(factor)
+    return tuple(rest)
+
+
+def _replacement(members: Monomial, member: int) -> dict[int, Polynomial]:
+    """What the square of one member of a group is."""
+    return {member: {(): _ONE, **{(g, g): -_ONE for g in members if g != member}}}
+
+
+def _reduced(monomial: Monomial, squares: Mapping[int, Polynomial]) -> Polynomial:
+    """A monomial with those squares replaced."""
+    square = next((g for g, h in pairwise(monomial) if g == h and g in squares), None)
+    if square is None:
+        return {monomial: _ONE}
+    rest = _without(monomial, square, square)
+    return _total(
+        (n, c * d)
+        for m, c in squares[square].items()
+        for n, d in _reduced(tuple(sorted(rest + m)), squares).items()
+    )  # fmt: skip
+
+
+class _Forms:
+    """The polynomial of each node, None where it is given up, and how to write it."""
+
+    def __init__(self, order: list[Node], symbols: Mapping[str, Any], units: Sequence[Sequence[str]]) -> None:
+        self._symbols, self._ring = symbols, _Ring()
+        self._polynomials: dict[Node, Polynomial | None] = {}
+        self._sizes: dict[Node, int] = {}
+        self._memo: dict[Any, Any] = {}
+        self._atoms: dict[tuple[Any, ...], Any] = {}  # symbols that stand for what is no polynomial
+        self._inside: dict[Any, tuple[str, tuple[Any, ...]]] = {}  # the operation and its arguments
+        self._angles: list[Any] = []
+        self._waves: dict[int, tuple[str, int]] = {}  # which sine or cosine of which angle a generator is
+        self._cluster: dict[int, int] = {}  # of each angle: one of those that it was met in a sum with
+        for names in units:
+            self._ring.group(tuple(self._symbol(name) for name in names))
+        for node in order:
+            self._sizes[node] = 1 + sum(self._sizes[argument] for argument in node.args)
+            try:
+                self._polynomials[node] = None if node.is_boolean else self._polynomial(node)
+            except _TooLong:
+                self._polynomials[node] = None
+
+    def written(self, node: Node) -> Any | None:
+        """The shortest expression found for a node."""
+        import sympy
+
+        if not self._is_readable(node):
+            return None
+        if self._sizes[node] < _length(self._polynomials[node] or {}):
+            return self._unsimplified(node)  # a product of sums, which is longer multiplied out
+        form = self._full(self._short(node))
+        if self._sizes[node] > 2 * sympy.count_ops(form) + 20:
+            return form
+        return min((form, self._unsimplified(node)), key=sympy.count_ops)
+
+    def _is_readable(self, node: Node) -> bool:
+        polynomial = self._polynomials[node]
+        return polynomial is not None and len(polynomial) <= _READABLE
+
+    def _unsimplified(self, node: Node) -> Any:
+        return _convert(in_order([node]), self._symbols, {})[node]
+
+    # --- from nodes to polynomials ----------------------------------------------------------------------
+
+    def _symbol(self, name: str) -> int:
+        import sympy
+
+        return self._ring.generator(("symbol", name), lambda: self._symbols.get(name) or sympy.Symbol(name, real=True))
+
+    def _polynomial(self, node: Node) -> Polynomial | None:
+        ring, args = self._ring, [self._polynomials[argument] for argument in node.args]
+        if node.op == "symbol":
+            assert node.name is not None
+            return {(self._symbol(node.name),): _ONE}
+        if node.op == "const" and isfinite(node.value):
+            return {(): node.value} if node.value else {}
+        known = [a for a in args if a is not None]
+        if len(known) < len(args):
+            return None if node.op in ("add", "sub", "mul", "neg") else self._opaque(node, args)
+        match node.op:
+            case "add":
+                return _total(term for a in known for term in a.items())
+            case "sub" | "neg":
+                return _total([*(known[0].items() if known[1:] else ()), *((m, -c) for m, c in known[-1].items())])
+            case "mul":
+                return ring.multiply(*known)
+            case "div" if known[1]:
+                return self._quotient(known[0], known[1], node.args[1])
+            case "pow" if node.args[1].value in range(1, _POWER + 1):
+                return self._power(known[0], int(node.args[1].value))
+            case "sin" | "cos" if len(known[0]) <= _ANGLES:
+                return self._sine_and_cosine(known[0])[node.op == "cos"]
+        return self._opaque(node, args)
+
+    def _opaque(self, node: Node, args: list[Polynomial | None]) -> Polynomial | None:
+        """Whatever is no polynomial, as a generator of its own; as its value, where that is a fraction."""
+        import sympy
+
+        if node.op in FUNCTIONS and args[0] is not None and not any(args[0]):
+            value = apply(node.op, args[0].get((), Fraction(0)))
+            if isinstance(value, Fraction):
+                return {(): value} if value else {}
+        inside = [self._argument(argument) for argument in node.args]
+        if node.op == "select" and inside[0] in (sympy.true, sympy.false):
+            return args[1 if inside[0] == sympy.true else 2]
+        atom = _constant(node.value) if node.is_constant else self._atom(node.op, *inside)
+        return {(self._ring.generator(atom, lambda: atom),): _ONE}
+
+    def _argument(self, node: Node) -> Any:
+        import sympy
+
+        if isinstance(node.value, bool):
+            return sympy.true if node.value else sympy.false
+        if self._is_readable(node):
+            return self._short(node)
+        if not node.is_boolean:
+            return self._unsimplified(node)
+        inside = [self._argument(argument) for argument in node.args]
+        known = all(e.is_number or e in (sympy.true, sympy.false) for e in inside)
+        return _rules()[node.op](*inside) if known else self._atom(node.op, *inside)
+
+    def _quotient(self, a: Polynomial, b: Polynomial, below: Node) -> Polynomial:
+        import sympy
+
+        ratio = next(a.get(monomial, 0) / c for monomial, c in b.items())
+        if a.keys() == b.keys() and all(a[monomial] == ratio * c for monomial, c in b.items()):
+            return {(): ratio}
+        if len(b) == 1:
+            ((monomial, c),) = b.items()
+            return self._ring.multiply(a, {tuple(sorted(map(self._ring.reciprocal, monomial))): 1 / c})
+        over = self._ring.generator(
+            ("over", frozenset(b.items())), lambda: self._atom("div", sympy.Integer(1), self._argument(below))
+        )
+        return self._ring.multiply(a, {(over,): _ONE})
+
+    def _power(self, a: Polynomial, n: int) -> Polynomial:
+        return a if n == 1 else self._ring.multiply(self._power(a, n - 1), a)
+
+    # --- atoms: symbols for what is no polynomial, of which SymPy would go on changing conditions -------------
+
+    def _atom(self, op: str, *inside: Any) -> Any:
+        """The symbol for an operation on expressions."""
+        import sympy
+
+        if op == "select":
+            condition, yes, no = inside
+            inside = (condition, self._given(yes, condition, 1), self._given(no, condition, 2))
+        if (op, *inside) not in self._atoms:
+            self._atoms[op, *inside] = atom = sympy.Dummy(real=True)
+            self._inside[atom] = (op, inside)
+            root, below = self._inside.get(inside[1], ("", ())) if op == "select" and inside[2] == 0 else ("", ())
+            if root == "sqrt" and inside[0] == self._atoms.get(("gt", *below, 0)):
+                self._atoms["gt", atom, sympy.Integer(0)] = inside[0]  # a length is positive where its square is
+        return self._atoms[op, *inside]
+
+    def _given(self, expression: Any, condition: Any, branch: int) -> Any:
+        """An expression where it is known which branch all that depends on a condition takes."""
+        key = ("given", expression, condition, branch)
+        if key not in self._memo:
+            changes = {}
+            for atom in expression.free_symbols & self._inside.keys():
+                op, inside = self._inside[atom]
+                known = tuple(self._given(e, condition, branch) for e in inside)
+                taken = op == "select" and inside[0] == condition
+                changes[atom] = known[branch] if taken else atom if known == inside else self._atom(op, *known)
+            self._memo[key] = expression.xreplace(changes)
+        return self._memo[key]
+
+    def _full(self, expression: Any) -> Any:
+        """An expression with what its atoms stand for."""
+        changes = {}
+        for atom in expression.free_symbols & self._inside.keys():
+            if ("full", atom) not in self._memo:
+                op, inside = self._inside[atom]
+                self._memo["full", atom] = _applied(op, [self._full(e) for e in inside])
+            changes[atom] = self._memo["full", atom]
+        return expression.xreplace(changes)
+
+    # --- sines and cosines ------------------------------------------------------------------------------
+
+    def _sine_and_cosine(self, argument: Polynomial) -> tuple[Polynomial, Polynomial]:
+        """Of a sum, in those of its terms."""
+        multiply = self._ring.multiply
+        sine, cosine, met = {}, {(): _ONE}, []
+        for monomial, c in argument.items():
+            times = int(abs(c)) if monomial and abs(c) in range(1, _ANGLES + 1) else 1
+            twelfths = None if monomial else twelfths_of_pi(c)
+            if twelfths is not None and twelfths % 6 == 0:
+                quarter = twelfths // 6 % 4
+                s, d = ({(): Fraction(2 - quarter)}, {}) if quarter % 2 else ({}, {(): Fraction(1 - quarter)})
+            else:
+                angle = self._angle({monomial: abs(c) / times})
+                met.append(angle)
+                s = {(self._wave("sin", ((angle, 1),)),): _ONE if c > 0 else -_ONE}
+                d = {(self._wave("cos", ((angle, 1),)),): _ONE}
+            for _ in range(times):
+                sine, cosine = (
+                    _total([*multiply(sine, d).items(), *multiply(cosine, s).items()]),
+                    _total([*multiply(cosine, d).items(), *((m, -f) for m, f in multiply(sine, s).items())]),
+                )
+        labels = {self._cluster[angle] for angle in met}
+        self._cluster |= {angle: min(labels) for angle, label in self._cluster.items() if label in labels}
+        return sine, cosine
+
+    def _angle(self, angle: Polynomial) -> int:
+        """The number of an angle whose sine and cosine are generators."""
+        written = self._terms(angle)
+        if written not in self._angles:
+            self._angles.append(written)
+            new = len(self._cluster)
+            self._cluster[new] = new
+            cosine, sine = (self._wave(name, ((new, 1),)) for name in ("cos", "sin"))
+            self._waves |= {cosine: ("cos", new), sine: ("sin", new)}
+            self._ring.group((cosine, sine))
+        return self._angles.index(written)
+
+    def _wave(self, name: str, turns: Turns) -> int:
+        """The generator that is the sine or cosine of a sum of angles."""
+        import sympy
+
+        argument = lambda: sum(times * self._angles[angle] for angle, times in turns)  # noqa: E731
+        found = self._ring.generator((name, turns), lambda: getattr(sympy, name)(argument()))
+        self._ring.bounded.add(found)
+        return found
+
+    def _merged(self, factors: Sequence[tuple[str, int]]) -> Polynomial:
+        """A product of sines and cosines as a sum of sines and cosines of sums."""
+        waves: dict[tuple[str, Turns], Fraction] = {("cos", ()): _ONE}
+        for name, angle in factors:
+            halves: dict[tuple[str, Turns], Fraction] = defaultdict(Fraction)
+            for (kind, turns), f in waves.items():
+                for sign in (1, -1):
+                    times = dict(turns) | {angle: dict(turns).get(angle, 0) + sign}
+                    found = tuple(sorted((a, k) for a, k in times.items() if k))
+                    flipped = bool(found) and found[0][1] < 0
+                    other = kind if name == "cos" else {"sin": "cos", "cos": "sin"}[kind]
+                    half = f / 2 if name == "cos" else f / 2 * sign * (1 if kind == "cos" else -1)
+                    key = (other, tuple((a, -k) for a, k in found) if flipped else found)
+                    halves[key] += -half if flipped and other == "sin" else half
+            waves = halves
+        there = {key: f for key, f in waves.items() if key != ("sin", ())}
+        return _total(((self._wave(name, turns),) if turns else (), f) for (name, turns), f in there.items())
+
+    # --- from polynomials to expressions ----------------------------------------------------------------
+
+    def _short(self, node: Node) -> Any:
+        """The shortest of a few ways to write a polynomial."""
+        import sympy
+
+        a, bounded = self._polynomials[node] or {}, self._ring.bounded
+        key = frozenset(a.items())
+        if key not in self._memo:
+            best = self._rewritten(a)
+            # First by what is no polynomial, since that may be long.
+            free = {g for g, e in enumerate(self._ring.expressions) if not e.free_symbols & self._inside.keys()}
+            groups = _grouped(best, free | bounded).items()
+            ways = [sympy.Add(*(self._terms({m: _ONE}) * self._sum(b) for m, b in groups))]
+            if self._sizes[node] <= _length(best) and not (raw := self._unsimplified(node)).has(sympy.Piecewise):
+                ways.append(raw)
+            self._memo[key] = min(ways, key=sympy.count_ops)
+        return self._memo[key]
+
+    def _sum(self, a: Polynomial) -> Any:
+        """Common factors before, then multiplied out or grouped."""
+        import sympy
+
+        factor, rest = _factored(a)
+        outer = set(range(len(self._ring.expressions))) - self._ring.bounded
+        ways = [self._terms(rest), self._collected(rest, self._ring.bounded), self._collected(rest, outer)]
+        return min((self._terms(factor) * way for way in ways), key=sympy.count_ops)
+
+    def _rewritten(self, a: Polynomial) -> Polynomial:
+        """Each factor of the generators that are not bounded in a shorter form, where there is one."""
+        parts = _grouped(a, self._ring.bounded)
+        try:
+            return _total((tuple(sorted(m + n)), c) for m, b in parts.items() for n, c in self._shorter(b).items())
+        except _TooLong:
+            return a
+
+    def _shorter(self, a: Polynomial) -> Polynomial:
+        """Other squares replaced, or products of sines and cosines as sums."""
+        best = a
+        for members in self._ring.groups:
+            for member in members if any(g in members for m in a for g in m) else ():
+                squares = _replacement(members, member)
+                other = _total((n, c * f) for m, c in best.items() for n, f in _reduced(m, squares).items())
+                best = min(best, other, key=_length)
+        return min(best, self._as_waves(a, self._cluster), self._as_waves(a, {}), key=_length)
+
+    def _as_waves(self, a: Polynomial, cluster: Mapping[int, int]) -> Polynomial:
+        """With products merged of the sines and cosines of one cluster."""
+        terms = []
+        for monomial, c in a.items():
+            parts: dict[int | None, list[tuple[str, int]]] = defaultdict(list)
+            for name, angle in (self._waves[g] for g in monomial if g in self._waves):
+                parts[cluster.get(angle)].append((name, angle))
+            product = {tuple(g for g in monomial if g not in self._waves): c}
+            if sum(map(len, parts.values())) > _DEGREE:
+                return a
+            for part in parts.values():
+                merged = self._merged(part).items()
+                product = {tuple(sorted(m + n)): c * d for m, c in product.items() for n, d in merged}
+            terms += product.items()
+        return _total(terms)
+
+    def _collected(self, a: Polynomial, inside: set[int]) -> Any:
+        """Grouped by the generators that are not `inside`."""
+        import sympy
+
+        terms = []
+        for monomial, group in _grouped(a, inside).items():
+            factor, rest = _factored(group)
+            terms.append(self._terms({monomial: _ONE}) * self._terms(factor) * self._terms(rest))
+        return sympy.Add(*terms)
+
+    def _terms(self, a: Polynomial) -> Any:
+        """Multiplied out."""
+        import sympy
+
+        write = self._ring.expressions
+        return sympy.Add(*(sympy.Mul(_written(c), *(write[g] for g in monomial)) for monomial, c in a.items()))
+
+
+def _written(c: Fraction | float) -> Any:
+    """A coefficient: a float that comes from a computation as a fraction only where that is a simple one."""
+    exact = number(c)
+    is_simple = isinstance(c, Fraction) or (isinstance(exact, Fraction) and exact.denominator <= _SIMPLE)
+    return _constant(exact if is_simple else float(c))
+
+
+def _grouped(a: Polynomial, inside: set[int]) -> dict[Monomial, Polynomial]:
+    groups: dict[Monomial, Polynomial] = defaultdict(dict)
+    for monomial, c in a.items():
+        groups[tuple(g for g in monomial if g not in inside)][tuple(g for g in monomial if g in inside)] = c
+    return groups
+
+
+def _factored(a: Polynomial) -> tuple[Polynomial, Polynomial]:
+    """What all terms have in common, of their coefficients only what leaves small whole numbers; and the rest."""
+    shared = tuple((reduce(and_, map(Counter, a)) if a else Counter()).elements())
+    c, exact = _ONE, [c for c in a.values() if isinstance(c, Fraction)]
+    if exact and len(exact) == len(a):
+        common = Fraction(gcd(*(c.numerator for c in exact)), lcm(*(c.denominator for c in exact)))
+        c = common if max(map(abs, exact)) <= _SMALL * common else _ONE
+    if all(d < 0 for d in a.values()):
+        c = -c
+    return {shared: c}, {_without(monomial, *shared): d / c for monomial, d in a.items()}
+
+
+def _length(a: Polynomial) -> int:
+    return sum(1 + len(monomial) for monomial in a)
+
+
+def _applied(op: str, inside: list[Any]) -> Any:
+    import sympy
+
+    if op == "select":
+        return sympy.Piecewise((inside[1], inside[0]), (inside[2], True), evaluate=False)
+    return _rules()[op](*inside, **({"evaluate": False} if op in COMPARISONS else {}))
