@@ -105,6 +105,24 @@ def test_both_forms_and_the_sets_of_equations() -> None:
         system.ode("forces")
 
 
+def test_explicit_equations_are_those_with_the_loads_eliminated() -> None:
+    """`2n` formulas, at numbers against the solve; the loads in both forms; a pendulum's known equation."""
+    system, mechanism = written(), slider_crank()
+    state = mbd.assemble(mechanism, {"O.angle": 1.0}, speeds={"O.angle": 3.0})
+    rates, loads = system.explicit()
+    evaluate = sympy.lambdify([*system.vQ, *system.vP], [rates, loads], cse=True)
+    found = evaluate(*np.asarray(state.q), *np.asarray(state.v))
+    pieces = mbd.export(mechanism).at(state)
+    np.testing.assert_allclose(np.ravel(found[0]), pieces["vXdot"], atol=1e-10)
+    np.testing.assert_allclose(np.ravel(found[1]), pieces["vReactions"], atol=1e-10)
+    bob = pl.Body("bob", 2.0, 0.5)
+    pin = pl.Revolute("O", pl.ground.at(), bob.at(-0.5))
+    pendulum = pl.Mechanism([bob], [pin], [pl.Gravity(10.0)], coordinates="joint")
+    rates, loads = mbd.SymbolicSystem(mbd.export(pendulum), {"O.angle": "theta1"}).explicit()
+    assert rates == sympy.Matrix([-10 * cos(theta1), theta1d])
+    assert loads.shape == (0, 1)
+
+
 def test_numbers_at_a_state_solve_the_equations() -> None:
     """`A Y = B` at a state against the integrator's accelerations, with Baumgarte's terms, and off the constraints."""
     mechanism = slider_crank()

@@ -155,12 +155,15 @@ class SymbolicSystem:
     def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
         """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
 
-        The formulas of a mechanism of more than a few bodies fill pages.
+        `(Ψ_p M⁻¹ Cᵀ) f = Ψ_p M⁻¹ F − ε`, `ṗ = M⁻¹ (F − Cᵀ f)`. For small systems: those of more than a few bodies fill
+        pages.
         """
-        A, _, B = self.ode(form)
-        found = A.LUsolve(B)
-        count = len(self._p) + len(self._q)
-        return found[:count, :], found[count:, :]
+        free = self.xM.LUsolve(self.vF)
+        if not self._lambda:
+            return free.col_join(self.h), _column([])
+        change = self.xM.LUsolve(self._loads(form)[0].T)
+        loads = (self.Psi_p * change).LUsolve(self.Psi_p * free - self.epsilon)
+        return (free - change * loads).col_join(self.h), loads
 
     def _loads(self, form: str) -> tuple[Any, Any]:
         if form not in ("reactions", "multipliers"):
@@ -192,6 +195,8 @@ class SymbolicSystem:
         write = {"numpy": to_numpy, "c": to_c}.get(language)
         if write is None:
             raise unknown("language", language, ("numpy", "c"))
+        if not pieces:
+            raise MechanismError("source needs the name of one piece at least, such as pieces=['xM'].")
         outputs = {piece: self._trace(piece).result for piece in pieces}
         inputs = self._trace(pieces[0]).inputs
         arguments = dict(zip(("t", "q", "p", *self.parameters), inputs, strict=True))
