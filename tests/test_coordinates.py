@@ -19,6 +19,8 @@ from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
 from jaxmbd._analysis._readings import Snapshot, channel_units, read
 from jaxmbd._joint import AbstractTreeJoint
+from jaxmbd.plot._parts import poses_at
+from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
 
 # Compiled once and run a few times: what the compiler spends on speed is lost.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -338,6 +340,25 @@ def test_descriptions_that_cannot_be_right(case: str) -> None:
     build, message = BAD[case]
     with pytest.raises(mbd.MechanismError, match=message):
         build()
+
+
+def test_pictures_of_joint_coordinates() -> None:
+    """The same poses as in absolute coordinates; and no entry of the augmented matrix where `spy` says none can be."""
+    found = ALL["slider_crank"]()
+    joint = found.mechanism.described("joint")
+    state = mbd.assemble(joint, found.fixed, speeds=found.speeds)
+    poses = poses_at(joint, np.asarray(state.q)[None])
+    np.testing.assert_allclose(poses[0, :-1].reshape(-1), found.state().q, atol=1e-9)
+    for mechanism, here in ((joint, state), (found.mechanism, found.state())):
+        matrix = augmented_matrix(mechanism, here)
+        kinds = _kinds(mechanism, matrix)
+        assert not np.any((kinds == 0) & (np.abs(matrix) > 1e-12))
+        assert np.array_equal(kinds, kinds.T)
+        assert np.any(kinds == 0)
+        labels, sizes = _labels(mechanism)
+        assert sum(sizes) == len(matrix)
+        assert len(labels) == len(sizes)
+    assert _labels(joint)[0] == ["O", "B", "C", "rail"]
 
 
 # --- pendulum, spring and four-bar ----------------------------------------------------------------

@@ -2,14 +2,12 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from jaxmbd._analysis._assemble import assemble
-from jaxmbd._analysis._redundancy import Repeat, redundancy
+from jaxmbd._analysis._redundancy import Repeat, jacobian, redundancy
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations
 from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 
@@ -92,7 +90,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     pairs = list(zip(found, sizes, strict=True))
     joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]
     count = sum(size for _, size in joints)
-    C = np.asarray(Equations(mechanism).jacobian(jnp.asarray(state.t), state.q))[:count]
+    C = jacobian(mechanism, state.t, state.q)[:count]
     named = {driver.coordinate for driver in mechanism.drivers}
     variables = [_variable(name, mechanism) for name in mechanism.speed_names]
     driven = [i for i, name in enumerate(variables) if name in named]

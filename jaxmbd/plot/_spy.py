@@ -1,7 +1,9 @@
 """Where the augmented matrix has entries."""
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
@@ -48,9 +50,14 @@ def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes
 
 def augmented_matrix(mechanism: Mechanism, state: State) -> Float[np.ndarray, "n n"]:
     """`[[M, Cᵀ], [C, 0]]` at a state, dense."""
-    equations = Equations(mechanism)
-    M, C = np.asarray(equations.mass(state.q)), np.asarray(equations.jacobian(state.t, state.q))
+    M, C = (np.asarray(x) for x in _matrices(mechanism, jnp.asarray(state.t), state.q))
     return np.block([[M, C.T], [C, np.zeros((len(C), len(C)))]])
+
+
+@eqx.filter_jit
+def _matrices(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
+    at = Equations(mechanism).at(t, q)
+    return at.inertia.matrix(), at.jacobian
 
 
 def _filled(matrix: np.ndarray) -> np.ndarray:

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._graph import Graph, Node, Traced, trace
@@ -220,12 +221,16 @@ class SymbolicSystem:
 
     def _written(self, piece: str) -> Any:
         nodes, symbols = self._trace(piece).result, _real(self._inputs)
-        plain = to_sympy(nodes, symbols, dict.fromkeys(self._norms, 1))
+        norms = dict.fromkeys(self._norms, 1)
         if not self.simplify:
-            return plain
+            return to_sympy(nodes, symbols, norms)
+        import sympy
+
         forms = normal_forms(nodes, symbols, self._units)
-        entries = [entry if form is None else form for entry, form in zip(plain, forms, strict=True)]
-        return type(plain)(*plain.shape, entries)
+        long = np.array([node for node, form in zip(nodes.flat, forms, strict=True) if form is None], dtype=object)
+        rest = iter(to_sympy(long, symbols, norms) if long.size else ())
+        entries = [next(rest) if form is None else form for form in forms]
+        return sympy.Matrix(nodes.shape[0], nodes.shape[1] if nodes.ndim == 2 else 1, entries)
 
     @property
     def _inputs(self) -> tuple[str, ...]:
