@@ -22,8 +22,6 @@ from jaxmbd._joint import AbstractTreeJoint
 from jaxmbd.plot._parts import poses_at
 from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
 
-# Compiled once and run a few times: what the compiler spends on speed is lost.
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 SAME = 1e-7  # relative, what both coordinates may differ by
 T = 0.3  # [s]
 
@@ -36,7 +34,7 @@ SPATIAL: dict[str, Any] = {
 }
 
 
-@partial(jax.jit, static_argnums=0, compiler_options=QUICK)
+@partial(jax.jit, static_argnums=0)
 def instant(static: Any, arrays: Any, q: Array, v: Array, step: Array) -> dict[str, Any]:
     """All that can be read of a mechanism at one instant, and what is needed to get to a consistent one."""
     mechanism = eqx.combine(arrays, static)
@@ -126,7 +124,7 @@ def _scale(readings: dict[str, np.ndarray], reading: str) -> float:
     return max(1.0, *(float(np.abs(value).max()) for name, value in readings.items() if name.split(".")[-1] == kind))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["four_bar_with_springs", "heavy_top"])
 def test_both_coordinates_move_alike(name: str) -> None:
     found = {**ALL, **SPATIAL}[name]()
@@ -478,7 +476,7 @@ def test_a_chain_of_twenty_links_agrees_with_newton_euler(rng: np.random.Generat
     q, v = rng.normal(size=n), rng.normal(size=n)
     system = mbd.export(mechanism)
     pieces = lambda t, q, p: (system.piece("xM")(t, q, p), system.piece("vF")(t, q, p))  # noqa: E731
-    M, F = jax.jit(pieces, compiler_options=QUICK)(jnp.asarray(0.0), q, v)
+    M, F = jax.jit(pieces)(jnp.asarray(0.0), q, v)
     gravity, still = np.array([1.0, -2.0, -9.81]), np.zeros(n)
     columns = [newton_euler(mechanism, q, still, e, np.zeros(3)) for e in np.eye(n)]
     expected = -newton_euler(mechanism, q, v, still, gravity)

@@ -26,8 +26,6 @@ from jaxmbd._joint import AbstractNonholonomic
 
 SPACES = {"planar": laws_planar.LAWS, "spatial": laws_spatial.LAWS}
 KINDS = ("joints", "forces", "sensors")
-# Each bench is compiled once and run a few hundred times at most: what the compiler spends on speed is lost.
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 EXACT = 1e-12  # the same sum in another order
 DIFFERENCE = 2e-7  # central differences, relative to numbers of size 1 to 100
@@ -106,7 +104,7 @@ class Bench:
             return values(kind, eqx.combine(arrays, static), t, q, v, a, jnp.asarray(self.lam))
 
         self.function = of
-        self.compiled = jax.jit(of, compiler_options=QUICK)
+        self.compiled = jax.jit(of)
         self.at = self(T, self.q, self.v)
 
     def __call__(self, t: float, q: np.ndarray, v: np.ndarray, arrays: Any = None) -> dict[str, Any]:
@@ -654,7 +652,7 @@ def slopes(space: str, kind: str) -> Slopes:
                 np.add.at(total, share[key], weight * found[key])
         return total
 
-    reverse = jax.jit(jax.grad(number), compiler_options=QUICK)(b.arrays)
+    reverse = jax.jit(jax.grad(number))(b.arrays)
     # The leaves of each unit; the k-th number of all of them is changed at once, since no unit feels another.
     index = {id(part): laws.unit(part.name) for part in b.mechanism.parts()}
     paths, tree = jax.tree_util.tree_flatten_with_path(b.arrays)
@@ -739,7 +737,7 @@ def test_vmap_equals_a_loop(space: str, kind: str) -> None:
     def some(arrays: Any, t: Array, q: Array, v: Array, a: Array) -> dict[str, Any]:
         return {key: value for key, value in b.function(arrays, t, q, v, a).items() if key in kept}
 
-    of = jax.jit(jax.vmap(some, (0, 0, 0, 0, None)), compiler_options=QUICK)
+    of = jax.jit(jax.vmap(some, (0, 0, 0, 0, None)))
     mapped = jax.tree.map(np.asarray, of(*stacked, b.a))
     for k, (arrays, *state) in enumerate(batch):
         t, q, v = state

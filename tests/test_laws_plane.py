@@ -17,7 +17,6 @@ from jaxmbd._analysis._readings import Snapshot, read
 T = 0.37  # [s]
 INSIDE = [0, 1, 5]  # of a twist or wrench in space: those in the plane
 TOLERANCE = 1e-9
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 MOTIONS = ["O.angle", "B.angle_rate", "slide.displacement", "slide.displacement_rate", "rack slide.displacement"]
 EFFORTS = ["motor.effort", "winder.effort", "stop.effort", "friction.effort", "spring.tension", "spring.length"]
 SENSORS = ["point", "velocity", "acceleration", "omega", "alpha", "accelerometer", "gyroscope", "distance", "slope"]
@@ -218,7 +217,7 @@ def found(space: str) -> Found:
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
         return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)
 
-    motion, groups, readings = jax.jit(everything, compiler_options=QUICK)(q, v)
+    motion, groups, readings = jax.jit(everything)(q, v)
     equations = mbd.Equations(mechanism)
     names = [part.name for part in mechanism.constraints()]
     pairs = zip(equations.parts.joints, groups, strict=True)

@@ -27,7 +27,6 @@ SPATIAL: dict[str, Any] = {
     "bricard": spatial_examples.bricard,
     "governor": spatial_examples.governor,
 }
-QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "gamma", "epsilon", "h")
 NAMES = {"rail.displacement": "s", "O.angle": "theta1", "C.angle": "theta3", "B.Fx": "Fx", "B.Fy": "Fy"}
 s, theta1, theta3, Fx, Fy = sympy.symbols("s theta1 theta3 Fx Fy", real=True)
@@ -169,7 +168,7 @@ def test_symbols_and_source_agree_with_numbers(name: str, coordinates: str, rng:
     for i, coordinate in enumerate(system.coordinates):
         if coordinate.endswith(".e0"):
             q[i : i + 4] /= np.linalg.norm(q[i : i + 4])  # formulas are those for a norm of one
-    evaluate = jax.jit(lambda t, q, p: {n: system.piece(n)(t, q, p) for n in PIECES}, compiler_options=QUICK)
+    evaluate = jax.jit(lambda t, q, p: {n: system.piece(n)(t, q, p) for n in PIECES})
     numbers = evaluate(0.3, q, p)
     symbolic = mbd.SymbolicSystem(system, simplify=False)
     namespace: dict[str, Any] = {}

@@ -9,10 +9,9 @@ rounding is zero.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from itertools import pairwise
 from math import gcd, isfinite, lcm
 from operator import and_
 from typing import Any, TypeAlias
@@ -22,22 +21,17 @@ import numpy as np
 from jaxmbd._graph import Node, in_order, twelfths_of_pi
 from jaxmbd._graph._node import COMPARISONS
 from jaxmbd._graph._number import FUNCTIONS, apply, number
-from jaxmbd.symbolic._sympy import _constant, _convert, _rules
+from jaxmbd.symbolic._ring import ONE, Monomial, Polynomial, Ring, TooLong, reduced, replacement, total_of, without
+from jaxmbd.symbolic._sympy import constant, converted, is_length, rules
 
-Monomial: TypeAlias = tuple[int, ...]  # the numbers of its generators in turn, that of a square twice
-Polynomial: TypeAlias = dict[Monomial, Any]
 Turns: TypeAlias = tuple[tuple[int, int], ...]  # angles, by their numbers, and how many times each
 
-_TERMS = 1000  # of a polynomial, beyond which it is given up
-_WORK = 1_000_000  # products of terms, beyond which all further products are given up: some seconds
 _READABLE = 200  # terms that are written; more are for nobody to read
 _ANGLES = 4  # in a sum of which the sine is expanded; as many multiples of one
 _POWER = 16  # exponents up to which a power is multiplied out
 _DEGREE = 6  # in sines and cosines, up to which a product is written as a sum
-_NOISE = 2.0**-49  # of a sum of floats, relative to its parts: rounding
 _SMALL = 10  # whole numbers in a sum that are worth a factor before it
 _SIMPLE = 1000  # denominators that are worth a fraction in place of a float
-_ONE = Fraction(1)
 
 
 def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[Sequence[str]] = ()) -> list[Any]:
@@ -50,105 +44,11 @@ def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[
     return [forms.written(node) for node in nodes.flat]
 
 
-class _TooLong(Exception):  # noqa: N818
-    """A polynomial is given up."""
-
-
-class _Ring:
-    """Polynomials in generators some of whose squares are polynomials in the others."""
-
-    def __init__(self) -> None:
-        self.expressions: list[Any] = []  # what is written for each generator
-        self.groups: list[Monomial] = []  # generators whose squares add up to one
-        self.bounded: set[int] = set()  # sines, cosines and Euler parameters
-        self._numbers: dict[Any, int] = {}
-        self._squares: dict[int, Polynomial] = {}
-        self._reciprocals: dict[int, int] = {}
-        self._reduced: dict[Monomial, Polynomial] = {}
-        self._work = 0
-
-    def generator(self, key: Any, write: Callable[[], Any]) -> int:
-        """The number of the generator known by `key`."""
-        if key not in self._numbers:
-            self.expressions.append(write())
-            self._numbers[key] = len(self.expressions) - 1
-        return self._numbers[key]
-
-    def group(self, members: Monomial) -> None:
-        """The squares of the members add up to one; that of the first is replaced."""
-        if members not in self.groups:
-            self.groups.append(members)
-            self.bounded |= set(members)
-            self._squares |= _replacement(members, members[0])
-
-    def reciprocal(self, generator: int) -> int:
-        """The generator that is one over another."""
-        if generator not in self._reciprocals:
-            found = self.generator(("over", generator), lambda: 1 / self.expressions[generator])
-            self._reciprocals |= {generator: found, found: generator}
-        return self._reciprocals[generator]
-
-    def multiply(self, a: Polynomial, b: Polynomial) -> Polynomial:
-        """`a b`."""
-        self._work += len(a) * len(b)
-        if self._work > _WORK:
-            raise _TooLong
-        return _total((m, c * d * f) for k, c in a.items() for n, d in b.items() for m, f in self._reduce(k, n).items())
-
-    def _reduce(self, m: Monomial, n: Monomial) -> Polynomial:
-        monomial = tuple(sorted(m + n))
-        if monomial not in self._reduced:
-            pair = next(((g, h) for g in monomial if (h := self._reciprocals.get(g)) in monomial), None)
-            short = _reduced(monomial, self._squares) if pair is None else self._reduce(_without(monomial, *pair), ())
-            self._reduced[monomial] = short
-        return self._reduced[monomial]
-
-
-def _total(terms: Any) -> Polynomial:
-    """The polynomial of terms that may meet."""
-    total: Polynomial = {}
-    for monomial, c in terms:
-        before = total.get(monomial, 0)
-        after = before + c
-        if after == 0 or (isinstance(after, float) and abs(after) <= _NOISE * abs(before)):
-            total.pop(monomial, None)
-        else:
-            total[monomial] = after
-    if len(total) > _TERMS:
-        raise _TooLong
-    return total
-
-
-def _without(monomial: Monomial, *factors: int) -> Monomial:
-    rest = list(monomial)
-    for factor in factors:
-        rest.remove(factor)
-    return tuple(rest)
-
-
-def _replacement(members: Monomial, member: int) -> dict[int, Polynomial]:
-    """What the square of one member of a group is."""
-    return {member: {(): _ONE, **{(g, g): -_ONE for g in members if g != member}}}
-
-
-def _reduced(monomial: Monomial, squares: Mapping[int, Polynomial]) -> Polynomial:
-    """A monomial with those squares replaced."""
-    square = next((g for g, h in pairwise(monomial) if g == h and g in squares), None)
-    if square is None:
-        return {monomial: _ONE}
-    rest = _without(monomial, square, square)
-    return _total(
-        (n, c * d)
-        for m, c in squares[square].items()
-        for n, d in _reduced(tuple(sorted(rest + m)), squares).items()
-    )  # fmt: skip
-
-
 class _Forms:
     """The polynomial of each node, None where it is given up, and how to write it."""
 
     def __init__(self, order: list[Node], symbols: Mapping[str, Any], units: Sequence[Sequence[str]]) -> None:
-        self._symbols, self._ring = symbols, _Ring()
+        self._symbols, self._ring = symbols, Ring()
         self._polynomials: dict[Node, Polynomial | None] = {}
         self._sizes: dict[Node, int] = {}
         self._memo: dict[Any, Any] = {}
@@ -163,7 +63,7 @@ class _Forms:
             self._sizes[node] = 1 + sum(self._sizes[argument] for argument in node.args)
             try:
                 self._polynomials[node] = None if node.is_boolean else self._polynomial(node)
-            except _TooLong:
+            except TooLong:
                 self._polynomials[node] = None
 
     def written(self, node: Node) -> Any | None:
@@ -184,7 +84,7 @@ class _Forms:
         return polynomial is not None and len(polynomial) <= _READABLE
 
     def _unsimplified(self, node: Node) -> Any:
-        return _convert(in_order([node]), self._symbols, {})[node]
+        return converted(in_order([node]), self._symbols, {})[node]
 
     # --- from nodes to polynomials ----------------------------------------------------------------------
 
@@ -197,17 +97,19 @@ class _Forms:
         ring, args = self._ring, [self._polynomials[argument] for argument in node.args]
         if node.op == "symbol":
             assert node.name is not None
-            return {(self._symbol(node.name),): _ONE}
+            return {(self._symbol(node.name),): ONE}
         if node.op == "const" and isfinite(node.value):
             return {(): node.value} if node.value else {}
+        if node.op == "select" and is_length(node.args[0]):
+            return args[1]
         known = [a for a in args if a is not None]
         if len(known) < len(args):
             return None if node.op in ("add", "sub", "mul", "neg") else self._opaque(node, args)
         match node.op:
             case "add":
-                return _total(term for a in known for term in a.items())
+                return total_of(term for a in known for term in a.items())
             case "sub" | "neg":
-                return _total([*(known[0].items() if known[1:] else ()), *((m, -c) for m, c in known[-1].items())])
+                return total_of([*(known[0].items() if known[1:] else ()), *((m, -c) for m, c in known[-1].items())])
             case "mul":
                 return ring.multiply(*known)
             case "div" if known[1]:
@@ -229,8 +131,8 @@ class _Forms:
         inside = [self._argument(argument) for argument in node.args]
         if node.op == "select" and inside[0] in (sympy.true, sympy.false):
             return args[1 if inside[0] == sympy.true else 2]
-        atom = _constant(node.value) if node.is_constant else self._atom(node.op, *inside)
-        return {(self._ring.generator(atom, lambda: atom),): _ONE}
+        atom = constant(node.value) if node.is_constant else self._atom(node.op, *inside)
+        return {(self._ring.generator(atom, lambda: atom),): ONE}
 
     def _argument(self, node: Node) -> Any:
         import sympy
@@ -243,7 +145,7 @@ class _Forms:
             return self._unsimplified(node)
         inside = [self._argument(argument) for argument in node.args]
         known = all(e.is_number or e in (sympy.true, sympy.false) for e in inside)
-        return _rules()[node.op](*inside) if known else self._atom(node.op, *inside)
+        return rules()[node.op](*inside) if known else self._atom(node.op, *inside)
 
     def _quotient(self, a: Polynomial, b: Polynomial, below: Node) -> Polynomial:
         import sympy
@@ -257,7 +159,7 @@ class _Forms:
         over = self._ring.generator(
             ("over", frozenset(b.items())), lambda: self._atom("div", sympy.Integer(1), self._argument(below))
         )
-        return self._ring.multiply(a, {(over,): _ONE})
+        return self._ring.multiply(a, {(over,): ONE})
 
     def _power(self, a: Polynomial, n: int) -> Polynomial:
         return a if n == 1 else self._ring.multiply(self._power(a, n - 1), a)
@@ -307,7 +209,7 @@ class _Forms:
     def _sine_and_cosine(self, argument: Polynomial) -> tuple[Polynomial, Polynomial]:
         """Of a sum, in those of its terms."""
         multiply = self._ring.multiply
-        sine, cosine, met = {}, {(): _ONE}, []
+        sine, cosine, met = {}, {(): ONE}, []
         for monomial, c in argument.items():
             times = int(abs(c)) if monomial and abs(c) in range(1, _ANGLES + 1) else 1
             twelfths = None if monomial else twelfths_of_pi(c)
@@ -317,12 +219,12 @@ class _Forms:
             else:
                 angle = self._angle({monomial: abs(c) / times})
                 met.append(angle)
-                s = {(self._wave("sin", ((angle, 1),)),): _ONE if c > 0 else -_ONE}
-                d = {(self._wave("cos", ((angle, 1),)),): _ONE}
+                s = {(self._wave("sin", ((angle, 1),)),): ONE if c > 0 else -ONE}
+                d = {(self._wave("cos", ((angle, 1),)),): ONE}
             for _ in range(times):
                 sine, cosine = (
-                    _total([*multiply(sine, d).items(), *multiply(cosine, s).items()]),
-                    _total([*multiply(cosine, d).items(), *((m, -f) for m, f in multiply(sine, s).items())]),
+                    total_of([*multiply(sine, d).items(), *multiply(cosine, s).items()]),
+                    total_of([*multiply(cosine, d).items(), *((m, -f) for m, f in multiply(sine, s).items())]),
                 )
         labels = {self._cluster[angle] for angle in met}
         self._cluster |= {angle: min(labels) for angle, label in self._cluster.items() if label in labels}
@@ -351,7 +253,7 @@ class _Forms:
 
     def _merged(self, factors: Sequence[tuple[str, int]]) -> Polynomial:
         """A product of sines and cosines as a sum of sines and cosines of sums."""
-        waves: dict[tuple[str, Turns], Fraction] = {("cos", ()): _ONE}
+        waves: dict[tuple[str, Turns], Fraction] = {("cos", ()): ONE}
         for name, angle in factors:
             halves: dict[tuple[str, Turns], Fraction] = defaultdict(Fraction)
             for (kind, turns), f in waves.items():
@@ -365,7 +267,7 @@ class _Forms:
                     halves[key] += -half if flipped and other == "sin" else half
             waves = halves
         there = {key: f for key, f in waves.items() if key != ("sin", ())}
-        return _total(((self._wave(name, turns),) if turns else (), f) for (name, turns), f in there.items())
+        return total_of(((self._wave(name, turns),) if turns else (), f) for (name, turns), f in there.items())
 
     # --- from polynomials to expressions ----------------------------------------------------------------
 
@@ -380,7 +282,7 @@ class _Forms:
             # First by what is no polynomial, since that may be long.
             free = {g for g, e in enumerate(self._ring.expressions) if not e.free_symbols & self._inside.keys()}
             groups = _grouped(best, free | bounded).items()
-            ways = [sympy.Add(*(self._terms({m: _ONE}) * self._sum(b) for m, b in groups))]
+            ways = [sympy.Add(*(self._terms({m: ONE}) * self._sum(b) for m, b in groups))]
             if self._sizes[node] <= _length(best) and not (raw := self._unsimplified(node)).has(sympy.Piecewise):
                 ways.append(raw)
             self._memo[key] = min(ways, key=sympy.count_ops)
@@ -399,8 +301,8 @@ class _Forms:
         """Each factor of the generators that are not bounded in a shorter form, where there is one."""
         parts = _grouped(a, self._ring.bounded)
         try:
-            return _total((tuple(sorted(m + n)), c) for m, b in parts.items() for n, c in self._shorter(b).items())
-        except _TooLong:
+            return total_of((tuple(sorted(m + n)), c) for m, b in parts.items() for n, c in self._shorter(b).items())
+        except TooLong:
             return a
 
     def _shorter(self, a: Polynomial) -> Polynomial:
@@ -408,8 +310,8 @@ class _Forms:
         best = a
         for members in self._ring.groups:
             for member in members if any(g in members for m in a for g in m) else ():
-                squares = _replacement(members, member)
-                other = _total((n, c * f) for m, c in best.items() for n, f in _reduced(m, squares).items())
+                squares = replacement(members, member)
+                other = total_of((n, c * f) for m, c in best.items() for n, f in reduced(m, squares).items())
                 best = min(best, other, key=_length)
         return min(best, self._as_waves(a, self._cluster), self._as_waves(a, {}), key=_length)
 
@@ -427,7 +329,7 @@ class _Forms:
                 merged = self._merged(part).items()
                 product = {tuple(sorted(m + n)): c * d for m, c in product.items() for n, d in merged}
             terms += product.items()
-        return _total(terms)
+        return total_of(terms)
 
     def _collected(self, a: Polynomial, inside: set[int]) -> Any:
         """Grouped by the generators that are not `inside`."""
@@ -436,7 +338,7 @@ class _Forms:
         terms = []
         for monomial, group in _grouped(a, inside).items():
             factor, rest = _factored(group)
-            terms.append(self._terms({monomial: _ONE}) * self._terms(factor) * self._terms(rest))
+            terms.append(self._terms({monomial: ONE}) * self._terms(factor) * self._terms(rest))
         return sympy.Add(*terms)
 
     def _terms(self, a: Polynomial) -> Any:
@@ -451,7 +353,7 @@ def _written(c: Fraction | float) -> Any:
     """A coefficient: a float that comes from a computation as a fraction only where that is a simple one."""
     exact = number(c)
     is_simple = isinstance(c, Fraction) or (isinstance(exact, Fraction) and exact.denominator <= _SIMPLE)
-    return _constant(exact if is_simple else float(c))
+    return constant(exact if is_simple else float(c))
 
 
 def _grouped(a: Polynomial, inside: set[int]) -> dict[Monomial, Polynomial]:
@@ -464,13 +366,13 @@ def _grouped(a: Polynomial, inside: set[int]) -> dict[Monomial, Polynomial]:
 def _factored(a: Polynomial) -> tuple[Polynomial, Polynomial]:
     """What all terms have in common, of their coefficients only what leaves small whole numbers; and the rest."""
     shared = tuple((reduce(and_, map(Counter, a)) if a else Counter()).elements())
-    c, exact = _ONE, [c for c in a.values() if isinstance(c, Fraction)]
+    c, exact = ONE, [c for c in a.values() if isinstance(c, Fraction)]
     if exact and len(exact) == len(a):
         common = Fraction(gcd(*(c.numerator for c in exact)), lcm(*(c.denominator for c in exact)))
-        c = common if max(map(abs, exact)) <= _SMALL * common else _ONE
+        c = common if max(map(abs, exact)) <= _SMALL * common else ONE
     if all(d < 0 for d in a.values()):
         c = -c
-    return {shared: c}, {_without(monomial, *shared): d / c for monomial, d in a.items()}
+    return {shared: c}, {without(monomial, *shared): d / c for monomial, d in a.items()}
 
 
 def _length(a: Polynomial) -> int:
@@ -482,4 +384,4 @@ def _applied(op: str, inside: list[Any]) -> Any:
 
     if op == "select":
         return sympy.Piecewise((inside[1], inside[0]), (inside[2], True), evaluate=False)
-    return _rules()[op](*inside, **({"evaluate": False} if op in COMPARISONS else {}))
+    return rules()[op](*inside, **({"evaluate": False} if op in COMPARISONS else {}))

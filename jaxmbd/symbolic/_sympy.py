@@ -31,17 +31,18 @@ def to_sympy(
         raise MechanismError(f"A SymPy matrix has two axes at most; given is an array of shape {nodes.shape}.")
     import sympy
 
-    expressions = _convert(in_order(nodes.flat), symbols or {}, known or {})
+    expressions = converted(in_order(nodes.flat), symbols or {}, known or {})
     flat = [expressions[node] for node in nodes.flat]
     if nodes.ndim == 0:
         return flat[0]
     return sympy.Matrix(nodes.shape[0], nodes.shape[1] if nodes.ndim == 2 else 1, flat)
 
 
-def _convert(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node, Any]) -> dict[Node, Any]:
+def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node, Any]) -> dict[Node, Any]:
+    """The expression of each node; arguments come before what uses them."""
     import sympy
 
-    rules = _rules()
+    write = rules()
     expressions: dict[Node, Any] = {}
     for node in order:
         if node in known:
@@ -51,16 +52,16 @@ def _convert(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node,
             given = symbols.get(node.name)
             expressions[node] = sympy.Symbol(node.name, real=True) if given is None else given
         elif node.op == "const":
-            expressions[node] = _constant(node.value)
-        elif node.op == "select" and _is_length(node.args[0]):
+            expressions[node] = constant(node.value)
+        elif node.op == "select" and is_length(node.args[0]):
             expressions[node] = expressions[node.args[1]]
         else:
-            expressions[node] = rules[node.op](*(expressions[argument] for argument in node.args))
+            expressions[node] = write[node.op](*(expressions[argument] for argument in node.args))
     return expressions
 
 
-def _is_length(condition: Node) -> bool:
-    """Whether a condition asks that a sum of squares is not zero, as the laws do before they take its root."""
+def is_length(condition: Node) -> bool:
+    """Whether a condition asks that a length is not zero, as the laws do before they divide by it."""
     positive = {"gt": 0, "lt": 1, "ne": 0}.get(condition.op)
     if positive is None:
         return False
@@ -69,13 +70,17 @@ def _is_length(condition: Node) -> bool:
 
 
 def _is_square(node: Node) -> bool:
-    if node.op == "add":
-        return all(_is_square(argument) for argument in node.args)
+    """Whether an expression is a sum of squares, or the length that is its root."""
+    if node.op in ("add", "sqrt"):
+        return node.op == "sqrt" or all(_is_square(argument) for argument in node.args)
+    if node.op == "select":
+        return is_length(node.args[0]) and _is_square(node.args[1])
     exponent = node.args[1] if node.op == "pow" else None
     return exponent is not None and exponent.value is not None and exponent.value % 2 == 0
 
 
-def _constant(value: Fraction | float | bool) -> Any:
+def constant(value: Fraction | float | bool) -> Any:
+    """A constant of a graph: exact where it is, multiples of π as such."""
     import sympy
 
     if isinstance(value, bool):
@@ -87,7 +92,7 @@ def _constant(value: Fraction | float | bool) -> Any:
 
 
 @functools.cache
-def _rules() -> dict[str, Callable[..., Any]]:
+def rules() -> dict[str, Callable[..., Any]]:
     """SymPy's function for each operation of the graph."""
     import sympy
 

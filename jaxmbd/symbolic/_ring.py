@@ -1,0 +1,114 @@
+"""Sparse polynomials in generators some of whose squares are polynomials in the others.
+
+A polynomial maps monomials to coefficients: fractions, or floats. What is left of floats that cancel up to their
+rounding is zero. Products are reduced at once, so that what cancels never grows.
+"""
+
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, TypeAlias
+
+Monomial: TypeAlias = tuple[int, ...]  # the numbers of its generators in turn, that of a square twice
+Polynomial: TypeAlias = dict[Monomial, Any]
+
+_TERMS = 1000  # of a polynomial, beyond which it is given up
+_WORK = 1_000_000  # products of terms, beyond which all further products are given up: some seconds
+_NOISE = 2.0**-49  # of a sum of floats, relative to its parts: rounding
+ONE = Fraction(1)
+
+
+class TooLong(Exception):  # noqa: N818
+    """A polynomial is given up."""
+
+
+class Ring:
+    """Polynomials in generators some of whose squares are polynomials in the others."""
+
+    def __init__(self) -> None:
+        self.expressions: list[Any] = []  # what is written for each generator
+        self.groups: list[Monomial] = []  # generators whose squares add up to one
+        self.bounded: set[int] = set()  # sines, cosines and Euler parameters
+        self._numbers: dict[Any, int] = {}
+        self._squares: dict[int, Polynomial] = {}
+        self._reciprocals: dict[int, int] = {}
+        self._reduced: dict[Monomial, Polynomial] = {}
+        self._work = 0
+
+    def generator(self, key: Any, write: Callable[[], Any]) -> int:
+        """The number of the generator known by `key`."""
+        if key not in self._numbers:
+            self.expressions.append(write())
+            self._numbers[key] = len(self.expressions) - 1
+        return self._numbers[key]
+
+    def group(self, members: Monomial) -> None:
+        """The squares of the members add up to one; that of the first is replaced."""
+        if members not in self.groups:
+            self.groups.append(members)
+            self.bounded |= set(members)
+            self._squares |= replacement(members, members[0])
+
+    def reciprocal(self, generator: int) -> int:
+        """The generator that is one over another."""
+        if generator not in self._reciprocals:
+            found = self.generator(("over", generator), lambda: 1 / self.expressions[generator])
+            self._reciprocals |= {generator: found, found: generator}
+        return self._reciprocals[generator]
+
+    def multiply(self, a: Polynomial, b: Polynomial) -> Polynomial:
+        """`a b`."""
+        self._work += len(a) * len(b)
+        if self._work > _WORK:
+            raise TooLong
+        return total_of(
+            (m, c * d * f) for k, c in a.items() for n, d in b.items() for m, f in self._reduce(k, n).items()
+        )
+
+    def _reduce(self, m: Monomial, n: Monomial) -> Polynomial:
+        monomial = tuple(sorted(m + n))
+        if monomial not in self._reduced:
+            pair = next(((g, h) for g in monomial if (h := self._reciprocals.get(g)) in monomial), None)
+            short = reduced(monomial, self._squares) if pair is None else self._reduce(without(monomial, *pair), ())
+            self._reduced[monomial] = short
+        return self._reduced[monomial]
+
+
+def total_of(terms: Any) -> Polynomial:
+    """The polynomial of terms that may meet."""
+    total: Polynomial = {}
+    for monomial, c in terms:
+        before = total.get(monomial, 0)
+        after = before + c
+        if after == 0 or (isinstance(after, float) and abs(after) <= _NOISE * abs(before)):
+            total.pop(monomial, None)
+        else:
+            total[monomial] = after
+    if len(total) > _TERMS:
+        raise TooLong
+    return total
+
+
+def without(monomial: Monomial, *factors: int) -> Monomial:
+    rest = list(monomial)
+    for factor in factors:
+        rest.remove(factor)
+    return tuple(rest)
+
+
+def replacement(members: Monomial, member: int) -> dict[int, Polynomial]:
+    """What the square of one member of a group is."""
+    return {member: {(): ONE, **{(g, g): -ONE for g in members if g != member}}}
+
+
+def reduced(monomial: Monomial, squares: Mapping[int, Polynomial]) -> Polynomial:
+    """A monomial with those squares replaced."""
+    square = next((g for g, h in pairwise(monomial) if g == h and g in squares), None)
+    if square is None:
+        return {monomial: ONE}
+    rest = without(monomial, square, square)
+    return total_of(
+        (n, c * d)
+        for m, c in squares[square].items()
+        for n, d in reduced(tuple(sorted(rest + m)), squares).items()
+    )  # fmt: skip
