@@ -7,10 +7,12 @@ There is no compilation cache on disk. JAX does not store a computation that cal
 `diffrax` solve and every `eqx.error_if` does: tried on a forward and a reverse solve, it stored nothing.
 """
 
+import gc
 import os
 import random
 import sys
 import zlib
+from collections.abc import Iterator
 
 # One thread per worker. With JAX's default of one per core, two workers on two cores took twice as long to
 # compile a reverse solve (10 s against 5 s).
@@ -59,3 +61,12 @@ def _fixed_global_seeds(seed: int) -> None:
     """Seeds the global generators too, for code that draws from them unasked."""
     random.seed(seed)
     np.random.seed(seed)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _frees_compiled_programs() -> Iterator[None]:
+    """Each compiled program keeps some dozen memory maps. With those of all modules together a worker ran into the
+    system's limit (65,530 maps), where the compiler ends with a segmentation fault."""
+    yield
+    jax.clear_caches()
+    gc.collect()
