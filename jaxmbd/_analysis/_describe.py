@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from jaxmbd._analysis._assemble import assemble
-from jaxmbd._analysis._redundancy import Repeat, jacobian, redundancy
+from jaxmbd._analysis._redundancy import Repeat, jacobian, rank_of, redundancy
 from jaxmbd._analysis._state import State
 from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
@@ -99,7 +100,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     repeats = redundancy(mechanism, state).repeats
     return Description(
         kind=mechanism.coordinates,
-        freedom=mechanism.nv - int(np.linalg.matrix_rank(C, tol=1e-9)) if count else mechanism.nv,
+        freedom=mechanism.nv - int(rank_of(jnp.asarray(C))),
         coordinates=mechanism.tree.coordinates,
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
@@ -108,7 +109,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         dependent=tuple(variables[i] for i in dependent),
         driven=tuple(variables[i] for i in driven),
         reactions=load_names(mechanism),
-        tree=tuple(b.joint for b in mechanism.tree.branches if not b.is_free(mechanism.bodies)),
+        tree=mechanism.tree.joints,
     )
 
 

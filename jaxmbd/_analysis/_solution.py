@@ -14,9 +14,8 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._equations import Equations, local_constraints
+from jaxmbd._equations import Equations
 from jaxmbd._errors import unknown
-from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of
 
@@ -108,8 +107,7 @@ class Solution(eqx.Module):
         **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
         `"body"` axes. The moment is about the joint's marker on that body.
         """
-        parts = {p.name: p for p in (*self.mechanism.joints, *local_constraints(self.mechanism))}
-        parts = {p.name: p for p in parts.values() if isinstance(p, AbstractJoint)}
+        parts = self.mechanism.with_reactions()
         if name not in parts:
             raise unknown("joint or driver", name, parts)
         bodies = [marker.body for marker in parts[name].markers]
@@ -191,9 +189,8 @@ def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snap
         wrench = reader.reaction(name)[place]
         if frame == "world":
             return wrench
-        parts = (*mechanism.joints, *local_constraints(mechanism))
-        markers = next(p for p in parts if p.name == name and isinstance(p, AbstractJoint)).markers
-        body = jax.tree.map(lambda x: x[place], reader.position.near(markers).bodies)
+        near = reader.position.near(mechanism.with_reactions()[name].markers)
+        body = jax.tree.map(lambda x: x[place], near.bodies)
         return mechanism.space.in_body(body, wrench)
 
     return jax.vmap(one)(at)

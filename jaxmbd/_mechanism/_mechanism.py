@@ -175,8 +175,7 @@ class Mechanism(eqx.Module):
     def links(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints that carry the coordinates, one for each branch of the tree."""
         return tuple(
-            Free(self.bodies[branch.child]) if branch.is_free(self.bodies) else self[branch.joint]
-            for branch in self.tree.branches
+            Free(self.bodies[branch.child]) if branch.floating else self[branch.joint] for branch in self.tree.branches
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
@@ -191,6 +190,10 @@ class Mechanism(eqx.Module):
     def _driven(self, driver: Driver) -> Drive | SpeedDrive:
         kind = Drive if driver.of == "position" else SpeedDrive
         return kind(driver.name, self.coordinate(driver.coordinate), driver)
+
+    def with_reactions(self) -> dict[str, AbstractJoint]:
+        """The joints and drivers that put loads on bodies at markers, by name."""
+        return {part.name: part for part in (*self.joints, *self.constraints()) if isinstance(part, AbstractJoint)}
 
     def constraint_sizes(self) -> tuple[int, ...]:
         """The number of rows of each of `constraints()`."""

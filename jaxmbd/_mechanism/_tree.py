@@ -21,18 +21,16 @@ from jaxmbd._joint import AbstractTreeJoint, Free
 @dataclass(frozen=True)
 class Branch:
     """One joint of the tree, the bodies it connects (by number; the ground's is the number of bodies), and where its
-    coordinates and speeds are in `q` and `v`. `backward`: the joint's first marker is on the child."""
+    coordinates and speeds are in `q` and `v`. `backward`: the joint's first marker is on the child. `floating`: the
+    joint is none of the mechanism's, its body is free."""
 
     joint: str
     parent: int
     child: int
     backward: bool
+    floating: bool
     q: tuple[int, int]
     v: tuple[int, int]
-
-    def is_free(self, bodies: Sequence[AbstractBody]) -> bool:
-        """Whether the joint is none of the mechanism's: its body floats."""
-        return self.joint == bodies[self.child].name
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Tree:
     @property
     def joints(self) -> tuple[str, ...]:
         """Names of the joints in the tree, those of floating bodies left out."""
-        return tuple(branch.joint for branch in self.branches)
+        return tuple(branch.joint for branch in self.branches if not branch.floating)
 
 
 Hung = tuple[AbstractTreeJoint, int, int, bool]  # a joint, its parent and child, and whether it is backward
@@ -124,5 +122,6 @@ def _arranged(found: Sequence[Hung]) -> Tree:
         q, v = len(coordinates), len(speeds)
         coordinates |= {f"{joint.name}.{name}": unit for name, unit in joint.free.items()}
         speeds |= {f"{joint.name}.{name}": unit for name, unit in joint.speeds.items()}
-        branches.append(Branch(joint.name, parent, child, backward, (q, len(coordinates)), (v, len(speeds))))
+        places = (q, len(coordinates)), (v, len(speeds))
+        branches.append(Branch(joint.name, parent, child, backward, isinstance(joint, Free), *places))
     return Tree(tuple(branches), tuple(coordinates), tuple(coordinates.values()), tuple(speeds), tuple(speeds.values()))

@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from jaxmbd._body import GROUND, AbstractMarker
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._sensor import Point
 from jaxmbd.planar import Gear, Torque
@@ -102,9 +101,7 @@ def symbol_size(extent: float, lengths: Sequence[float]) -> float:
 
 def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:
     """The marker where a joint or driver acts on its second body, on which reactions are counted."""
-    parts = {
-        part.name: part for part in (*mechanism.joints, *mechanism.constraints()) if isinstance(part, AbstractJoint)
-    }
+    parts = mechanism.with_reactions()
     if name not in parts:
         raise unknown("joint or driver", name, parts)
     markers = parts[name].markers
