@@ -32,3 +32,8 @@ def as_float(value: Any) -> Any:
 def is_concrete(*values: Any) -> bool:
     """True when no leaf is being traced, so that its numbers can be looked at from Python."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def without_gradient(tree: Any) -> Any:
+    """The same tree, its arrays constants to derivatives."""
+    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)

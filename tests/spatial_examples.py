@@ -1,31 +1,32 @@
-"""Example mechanisms in space that the tests share: reference problems of others.
+"""The examples in space that the tests share: those of `jaxmbd.examples`, and the cases of MSC ADAMS.
 
-Beside `tests/examples.py`, whose `Example` serves here too. A body's frame has its origin at the centre of mass.
-Units are SI.
+A body's frame has its origin at the centre of mass. Units are SI.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
-from tests.examples import MODELICA_GRAVITY, Example
+from jaxmbd.examples import bricard as bricard
+from jaxmbd.examples import governor as governor
+from jaxmbd.examples import heavy_top as heavy_top
+from jaxmbd.examples import spatial_four_bar
 
 Point: TypeAlias = tuple[float, float, float]
 Turn: TypeAlias = tuple[str, float]  # an axis and an angle [°]
+
+modelica_spatial_four_bar = spatial_four_bar
 
 ADAMS_GRAVITY = 9.80665  # [m/s²]
 ORIGIN: Point = (0, 0, 0)
 AWAY: Point = (1, 2, 3)  # [m]
 SLENDER: Point = (0.04, 0.1, 0.1)  # [kg m²]
-HEAVY_TOP_SPIN = (0.0, 150.0, -4.61538)  # [rad/s]
 
 # --- 18 bodies of one joint or force, computed by MSC ADAMS for Project Chrono --------------------
 
@@ -137,106 +138,3 @@ ADAMS: dict[str, Callable[[], sp.Mechanism]] = {
     "rotspring_1": lambda: _hung(sp.Revolute, turn=("x", -90), laws=(_DOOR,)),
     "linactuator_1": lambda: _hung(sp.Prismatic, arm=ORIGIN, inertia=(1, 1, 1), drivers=(_MOTOR,)),
 }
-
-
-# --- heavy top ------------------------------------------------------------------------------------
-
-
-def heavy_top() -> Example:
-    """A fast symmetric top on a ball at the origin (Brüls, Cardona, Arnold, 2012)."""
-    top = sp.Body("top", mass=15.0, inertia=(0.234375, 0.46875, 0.234375), pose=(0.0, 1.0, 0.0))
-    mechanism = sp.Mechanism(
-        bodies=[top],
-        joints=[sp.Spherical("O", sp.ground.at(), top.at(0, -1, 0))],
-        forces=[sp.Gravity(9.81)],
-    )
-    spin = {f"top.omega_{axis}": speed for axis, speed in zip("xyz", HEAVY_TOP_SPIN, strict=True)}
-    return Example(mechanism, speeds=spin)
-
-
-# --- Modelica Standard Library --------------------------------------------------------------------
-
-
-def modelica_spatial_four_bar() -> Example:
-    """Modelica's Fourbar1: a crank, a coupler and a slider, the coupler between a ball and a universal joint."""
-    crank, slider = _cylinder("b1", (0, 0, 0), (0, 0.5, 0.1)), _cylinder("b2", (1, 0, 0), (0, 0.2, 0))
-    coupler = _cylinder("b3", (1, 0.2, 0), (-1, 0.3, 0.1))
-    # Axes of the cross: y, the first marker's x, fixed in b2; z, the second marker's y, fixed in b3.
-    first = np.array([(0, 0, 1), (1, 0, 0), (0, 1, 0)], dtype=float)  # x, y, z axes: y, z, x
-    second = first
-    mechanism = sp.Mechanism(
-        bodies=[crank, slider, coupler],
-        joints=[
-            sp.Revolute("j1", sp.ground.at(axis=(1, 0, 0)), crank.at_world(0, 0, 0, axis=(1, 0, 0))),
-            sp.Prismatic("j2", sp.ground.at(1.2, 0, 0, axis=(1, 0, 0)), slider.at_world(1, 0, 0, axis=(1, 0, 0))),
-            sp.Universal(
-                "rev", slider.at_world(1, 0.2, 0, rotation=first), coupler.at_world(1, 0.2, 0, rotation=second)
-            ),
-            sp.Spherical("j3", crank.at_world(0, 0.5, 0.1), coupler.at_world(0, 0.5, 0.1)),
-        ],
-        forces=[sp.Gravity((0.0, -MODELICA_GRAVITY, 0.0))],
-    )
-    return Example(mechanism, speeds={"j1.angle": 5.235987755982989})
-
-
-def _cylinder(name: str, start: Point, r: Point) -> sp.Body:
-    """A steel cylinder of 0.05 m diameter from `start` along `r`; the body's axes are the world's."""
-    d, length = 0.05, math.hypot(*r)
-    mass = 7700 * math.pi / 4 * d**2 * length
-    along, across = mass * d**2 / 8, mass * (length**2 + 0.75 * d**2) / 12
-    u = np.array(r) / length
-    inertia = across * np.eye(3) + (along - across) * np.outer(u, u)
-    return sp.Body(name, mass=mass, inertia=inertia, pose=tuple(np.array(start) + np.array(r) / 2))
-
-
-# --- IFToMM library -------------------------------------------------------------------------------
-
-AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
-
-
-def bricard() -> Example:
-    """IFToMM A04: five bars of 1 m, 1 kg and a square section of .1 m, joined to a ring by six hinges.
-
-    Thirty rows on thirty speeds, and yet it moves. Sensor `corner`: the hinge P3.
-    """
-    points = np.array([(0, 0, 0), (1, 0, 0), (1, -1, 0), (1, -1, 1), (0, -1, 1), (0, 0, 1)], dtype=float)
-    along, across = 0.1**2 / 6, (1 + 0.1**2) / 12
-    bodies = []
-    for i, (p, q) in enumerate(itertools.pairwise(points), 1):
-        moments = np.where(np.abs(q - p) > 0.5, along, across)
-        bodies.append(sp.Body(f"rod{i}", 1.0, moments, (p + q) / 2))
-    chain = [sp.ground, *bodies, sp.ground]
-    joints = []
-    for i, axis in enumerate("yzxyzx"):
-        here = [body.at_world(*points[i], axis=AXES[axis]) for body in chain[i : i + 2]]
-        joints.append(sp.Revolute(f"P{i + 1}", *here))
-    sensors = [sp.Point("corner", at=bodies[1].at_world(*points[2]))]
-    return Example(sp.Mechanism(bodies, joints, [sp.Gravity((0.0, -9.81, 0.0))], sensors=sensors))
-
-
-def governor() -> Example:
-    """IFToMM A05: a flyball governor with very stiff springs, spinning at 2π rad/s.
-
-    `slide.displacement` is the slider's height above its start, .5 m.
-    """
-    solids = [sp.box(3000.0, 0.01, 0.01, 1.0), sp.box(3000.0, 0.1, 0.1, 0.1)]
-    shaft, slider = (
-        sp.Body(n, s.mass, s.inertia, (0, 0, 0.5)) for n, s in zip(("shaft", "slider"), solids, strict=True)
-    )
-    rod = sp.box(3000.0, 1.0, 0.01, 0.01).moved(0.5) + sp.point(5.0).moved(1.0)
-    bodies, forces = [shaft, slider], []
-    joints = [
-        sp.Revolute("spin", sp.ground.at(), shaft.at_world(0, 0, 0)),
-        sp.Prismatic("slide", shaft.at_world(0, 0, 0.5), slider.at_world(0, 0, 0.5)),
-    ]
-    for name, side, angle in (("right", 1, math.radians(30)), ("left", -1, math.radians(150))):
-        turn, hinge = rot.about("y", angle), np.array([0.05 * side, 0.0, 1.0])
-        x, y, z = hinge + rot.rotate(turn, rod.centre)
-        ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(x, y, z, turn))
-        middle = hinge + np.asarray(rot.rotate(turn, (0.5, 0.0, 0.0)))
-        ends = [body.at_world(*hinge, axis=AXES["y"]) for body in (shaft, ball)]
-        joints.append(sp.Revolute(f"hinge {name}", *ends))
-        bodies.append(ball)
-        forces.append(sp.SpringDamper(f"spring {name}", slider.at(0.05 * side), ball.at_world(*middle), 8e5, 0.5, 4e4))
-    speeds = {"spin.angle": 2 * math.pi, "hinge right.angle": 0.0, "hinge left.angle": 0.0, "slide.displacement": 0.0}
-    return Example(sp.Mechanism(bodies, joints, [sp.Gravity(9.81), *forces]), speeds=speeds)

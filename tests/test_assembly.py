@@ -1,6 +1,7 @@
 """Assembly: what is prescribed holds, the rest changes little, speeds are consistent, and all of it has derivatives."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -8,9 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
+from scipy.optimize import brentq, minimize_scalar
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd import rotation as rot
+from jaxmbd import spatial as sp
+from jaxmbd._analysis._starts import start_of
 
 CLOSED = 1e-10  # [m or rad]
 CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9  # lengths [m] of a crank-rocker
@@ -168,3 +173,166 @@ def test_an_assembly_that_fails_raises_inside_jit() -> None:
         jax.block_until_ready(
             eqx.filter_jit(lambda p: mbd.assemble(four_bar(p)).q)(NUMBERS[:4] + jnp.array([0, 0, 0, 3.0]))
         )
+
+
+# --- the nearest position ------------------------------------------------------------------------------------------
+
+
+def nearest_pendulum(p: Array) -> Array:
+    """The pendulum's coordinates nearest to the guess `p[:3]` by the weights `p[3:6]`, its arm `p[6]` long."""
+    body = pl.Body("rod", 1.5, 0.2, p[:3])
+    mechanism = pl.Mechanism([body], [pl.Revolute("O", pl.ground.at(), body.at(-p[6]))])
+    weights = {name: p[3 + i] for i, name in enumerate(("rod.x", "rod.y", "rod.theta"))}
+    return mbd.assemble(mechanism, weights=weights, check=False).q
+
+
+def least_angle(p: Array) -> float:
+    """The angle of the least weighted change: where its derivative over the angle vanishes."""
+    x, y, angle, *weights, arm = map(float, p)
+
+    def slope(theta: float) -> float:
+        c, s = math.cos(theta), math.sin(theta)
+        return float(np.dot(weights, [(arm * c - x) * -arm * s, (arm * s - y) * arm * c, theta - angle]))
+
+    found: Any = brentq(slope, angle - 0.5, angle + 0.9, xtol=1e-14)
+    return float(found)
+
+
+WEIGHTED = jnp.asarray([0.45, 0.3, 0.4, 1.0, 4.0, 0.2, 0.5])
+
+
+def test_weights_give_the_nearest_position_and_its_derivatives() -> None:
+    """The stationary point, by the guess, the weights and the length, under vmap, forward and reverse."""
+    rows = WEIGHTED[None] + 0.05 * jnp.outer(jnp.arange(3.0), jnp.arange(7.0))
+    h = 1e-5
+    steps = jnp.concatenate([rows, WEIGHTED[None] + h * jnp.eye(7), WEIGHTED[None] - h * jnp.eye(7)])
+    found = jax.jit(jax.vmap(nearest_pendulum))(steps)
+    np.testing.assert_allclose(found[:3, 2], [least_angle(p) for p in rows], atol=1e-11)
+    assert abs(least_angle(WEIGHTED.at[3:6].set(1.0)) - least_angle(WEIGHTED)) > 0.05  # the weights matter
+    expected = ((found[3:10] - found[10:]) / (2 * h)).T
+    assert np.abs(expected).max(axis=0).min() > 0.005
+    _, along = jax.linearize(jax.jit(nearest_pendulum), WEIGHTED)
+    np.testing.assert_allclose(jax.vmap(along)(jnp.eye(7)).T, expected, atol=1e-8)
+    (reverse,) = jax.vmap(jax.linear_transpose(along, WEIGHTED))(jnp.eye(3))
+    np.testing.assert_allclose(reverse, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+def test_weights_on_a_loop(coordinates: str) -> None:
+    """Of all positions of the four-bar, the one with the least weighted change of its coordinates."""
+    mechanism = four_bar().described(coordinates)
+    start = np.asarray(start_of(mechanism))
+    weights = {"rocker": 3.0, "rocker.theta": 50.0} if coordinates == "absolute" else {"B.angle": 50.0, "A": 3.0}
+    given = {"rocker.x": 3.0, "rocker.y": 3.0, "rocker.theta": 50.0, "B.angle": 50.0, "A.angle": 3.0}
+    W = np.asarray([given.get(name, 1.0) for name in mechanism.coordinate_names])
+
+    def change(crank: float) -> float:
+        rocker = rocker_angle(crank)
+        pin = CRANK * np.array([math.cos(crank), math.sin(crank)])
+        end = np.array([BASE, 0]) + ROCKER * np.array([math.cos(rocker), math.sin(rocker)])
+        coupler = math.atan2(*(end - pin)[::-1])
+        poses = [*pin / 2, crank, *(pin + end) / 2, coupler, *(end + np.array([BASE, 0])) / 2, rocker]
+        q = poses if coordinates == "absolute" else [crank, coupler - crank, rocker - coupler]
+        return float(W @ np.square(q - start))
+
+    best: Any = minimize_scalar(change, bracket=(0.8, 1.2), tol=1e-12)
+    state = mbd.assemble(mechanism, weights=weights)
+    assert abs(float(state["crank.theta" if coordinates == "absolute" else "O.angle"]) - best.x) < 1e-6
+    assert abs(float(W @ np.square(state.q - start)) - best.fun) < 1e-10
+
+
+@pytest.mark.slow
+def test_weights_in_space() -> None:
+    """A body on a ball: no position turned a little from the found one is nearer to the guess."""
+    guess = jnp.asarray([0.2, 1.1, 0.1, 1.0, 0.3, 0.2, -0.4])
+    body = sp.Body("top", 15.0, (0.2, 0.4, 0.2), guess)
+    mechanism = sp.Mechanism([body], [sp.Spherical("O", sp.ground.at(), body.at(0, -1, 0))])
+    found = np.asarray(mbd.assemble(mechanism, weights={"top": 0.5, "top.x": 2.0}).q)
+    W, guess = np.asarray([2.0, 0.5, 0.5]), np.asarray(mechanism["top"].pose)
+
+    def change(e: np.ndarray) -> float:
+        """Of the position, and of the quaternion up to its length."""
+        u, away = e / np.linalg.norm(e), np.asarray(rot.rotate(e, (0.0, 1.0, 0.0))) - guess[:3]
+        return float(W @ away**2 + 0.5 * (guess[3:] @ guess[3:] - (u @ guess[3:]) ** 2))
+
+    np.testing.assert_allclose(found[:3], rot.rotate(found[3:], (0.0, 1.0, 0.0)), atol=CLOSED)
+    ahead = [change(found[3:] + 1e-5 * d) for d in np.eye(4)]
+    behind = [change(found[3:] - 1e-5 * d) for d in np.eye(4)]
+    assert min(*ahead, *behind) >= change(found[3:])
+    np.testing.assert_allclose(np.subtract(ahead, behind) / 2e-5, 0.0, atol=1e-9)
+
+
+# --- locked --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
+    """The crank keeps its guessed angle; the cart as a whole its guessed pose, which the rails would leave free."""
+    guess = {"crank.theta": 1.3}
+    state = mbd.assemble(four_bar().described(coordinates), guess=guess, locked=("crank.theta",))
+    angle = state["crank.theta"] if coordinates == "absolute" else state["O.angle"]
+    assert abs(float(angle) - 1.3) < CLOSED
+    cart, rod = pl.Body("cart", 1.0, 0.1, (0.7, 0.0, 0.0)), pl.Body("rod", 1.0, 0.1, (0.9, 0.6, 0.2))
+    joints = [pl.Translational("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))]
+    mechanism = pl.Mechanism([cart, rod], joints).described(coordinates, cuts=["O"] if coordinates == "joint" else ())
+    held = mbd.assemble(mechanism, locked=["cart"])
+    place = held["cart.x"] if coordinates == "absolute" else held["rail.displacement"]
+    assert abs(float(place) - 0.7) < CLOSED
+    free = mbd.assemble(mechanism)
+    assert abs(float(free["cart.x" if coordinates == "absolute" else "rail.displacement"]) - 0.7) > 0.01
+
+
+@pytest.mark.slow
+def test_a_locked_body_in_space_and_its_derivative() -> None:
+    """The rod's end follows the body that is locked at its guess; by that guess, against differences."""
+
+    def place(p: Array) -> Array:
+        base = sp.Body("base", 1.0, (1.0, 1.0, 1.0), sp.pose(p[0], 0.1, 0.2, rot.about("z", p[1])))
+        arm = sp.Body("arm", 1.0, (1.0, 1.0, 1.0), sp.pose(0.5, 0.5, 0.5, rot.about("x", 0.3)))
+        mechanism = sp.Mechanism([base, arm], [sp.Weld("W", base.at(0.5, 0, 0), arm.at(0, -0.5, 0))], floating=True)
+        return mbd.assemble(mechanism, locked=["base"], check=False).q
+
+    p, h = jnp.asarray([0.3, 0.4]), 1e-6
+    found = jax.jit(jax.vmap(place))(p[None] + h * jnp.asarray([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1]]))
+    np.testing.assert_allclose(found[0, :7], sp.pose(0.3, 0.1, 0.2, rot.about("z", 0.4)), atol=CLOSED)
+    end = jnp.asarray([0.3, 0.1, 0.2]) + rot.rotate(rot.about("z", 0.4), (0.5, 0.5, 0.0))
+    np.testing.assert_allclose(found[0, 7:10], end, atol=CLOSED)
+    expected = np.stack([found[1] - found[2], found[3] - found[4]], axis=1) / (2 * h)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(place))(p), expected, atol=1e-7)
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "weight of nothing": ({"weights": {"rod.thet": 1.0}}, "no coordinate of q.*Did you mean 'rod.theta'"),
+    "weight of zero": ({"weights": {"rod": 0.0}}, "weights: 'rod' must be positive"),
+    "one name": ({"locked": "rod.theta"}, r"locked must be a sequence of names, such as \['rod.theta'\]"),
+    "locked nothing": ({"locked": ["rodd"]}, "no joint or body named 'rodd'"),
+    "fixed and locked": ({"fixed": {"rod.theta": 0.1}, "locked": ["rod.theta"]}, "is fixed and locked"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_weights_and_locks_that_are_none(case: str) -> None:
+    options, text = WRONG[case]
+    with pytest.raises(mbd.MechanismError, match=text):
+        mbd.assemble(pendulum((0.5, 0.0, 0.0)), **options)
+
+
+def test_a_state_is_a_guess() -> None:
+    """Changed lengths are closed from a state of the other branch; a state of another mechanism is refused."""
+    below = {"coupler.y": -0.3, "coupler.theta": -0.8, "rocker.y": -0.3, "rocker.theta": -2.0, "rocker.x": 0.8}
+    state = mbd.assemble(four_bar(), {"crank.theta": 1.1}, guess=below)
+    longer = mbd.assemble(four_bar(NUMBERS[:4] + 0.01), {"crank.theta": 1.1}, guess=state)
+    assert 1e-3 < abs(float(longer["rocker.theta"] - state["rocker.theta"])) < 0.1
+    with pytest.raises(mbd.MechanismError, match="guess is a State of another mechanism"):
+        mbd.assemble(pendulum((0.5, 0.0, 0.0)), guess=state)
+
+
+def test_over_constrained() -> None:
+    """A driver and a fixed value that contradict, on one degree of freedom: both are named and counted."""
+    driven = pendulum((0.5, 0.0, 0.0), pl.Driver("motor", "O.angle", lambda t: 0.3 + t))
+    with pytest.raises(mbd.AssemblyError) as error:
+        mbd.assemble(driven, {"rod.theta": 0.5})
+    text = (
+        "Over-constrained: 1 driver ('motor') and 1 fixed value on a mechanism whose joints leave 1 degree of freedom."
+    )
+    assert text in str(error.value)

@@ -14,6 +14,7 @@ from examples import ALL, Example, rod
 from jaxtyping import Array
 
 import jaxmbd as mbd
+from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
@@ -221,31 +222,7 @@ def test_loads_are_what_their_names_say(name: str, rng: np.random.Generator) -> 
 
 
 def suspension() -> pl.Mechanism:
-    """Two superimposed arms that carry an upright, and a wheel: five joints, a loop closed by the pin `B`.
-
-    Arms 0.4 m and 0.35 m long, hinged to the chassis at (0, 0.3) and (0, 0); the chassis slides up and down.
-    """
-    chassis = pl.Body("chassis", 250.0, 10.0)
-    lower, upper = rod("lower", 3.0, 0.4, (0.0, 0.0), 0.1), rod("upper", 2.0, 0.35, (0.0, 0.3), 0.05)
-    upright = pl.Body("upright", 20.0, 0.3, (0.4, 0.17, 0.05))
-    wheel = pl.Body("wheel", 15.0, 0.8, (0.45, 0.17, 0.0))
-    return pl.Mechanism(
-        bodies=[chassis, lower, upper, upright, wheel],
-        joints=[
-            pl.Translational("heave", pl.ground.at(0, 0, math.pi / 2), chassis.at(0, 0, math.pi / 2)),
-            pl.Revolute("L", chassis.at(0.0, 0.0), lower.at(-0.2, 0.0)),
-            pl.Revolute("U", chassis.at(0.0, 0.3), upper.at(-0.175, 0.0)),
-            pl.Revolute("A", lower.at(0.2, 0.0), upright.at(0.0, -0.14)),
-            pl.Revolute("axle", upright.at(0.05, 0.0), wheel.at()),
-            pl.Revolute("B", upper.at(0.175, 0.0), upright.at(-0.05, 0.16)),
-        ],
-        forces=[
-            pl.Gravity(9.81),
-            pl.SpringDamper("strut", chassis.at(0.0, 0.45), lower.at(0.05, 0.0), 3e4, 0.55, damping=2e3),
-        ],
-        coordinates="joint",
-        cuts=["B"],
-    )
+    return examples.suspension().mechanism
 
 
 def test_suspension_with_superimposed_arms() -> None:
@@ -361,39 +338,9 @@ def test_pictures_of_joint_coordinates() -> None:
 
 # --- pendulum, spring and four-bar ----------------------------------------------------------------
 
-BAR = 0.5  # [m], crank and rod
-
-
-def pendulum_with_four_bar(**forces: Any) -> pl.Mechanism:
-    """A pendulum (5 kg) that carries a slider on a spring-damper; a crank and a rod close a loop to its end.
-
-    The pendulum hangs on the origin, its centre of mass 0.5 m below, and the loop's pin at 0.4 m. `q1` is its angle
-    from the vertical, `q2` the slider's distance from the origin, along it. The crank turns about (0.6, 0); crank and
-    rod are 0.5 m long.
-    """
-    pendulum = pl.Body("pendulum", 5.0, 0.1)
-    slider = pl.Body("slider", 2.0, 0.01)
-    crank, bar = pl.Body("crank", 2.0, 0.1), pl.Body("rod", 2.0, 0.1)
-    down = -math.pi / 2
-    return pl.Mechanism(
-        bodies=[pendulum, slider, crank, bar],
-        joints=[
-            pl.Revolute("q1", pl.ground.at(0, 0, down), pendulum.at(-0.5, 0.0)),
-            pl.Translational("q2", pendulum.at(-0.5, 0.0), slider.at()),
-            pl.Revolute("crank pin", pl.ground.at(0.6, 0.0), crank.at(-BAR / 2, 0.0)),
-            pl.Revolute("rod pin", crank.at(BAR / 2, 0.0), bar.at(-BAR / 2, 0.0)),
-            pl.BallCut("cut", bar.at(BAR / 2, 0.0), pendulum.at(-0.1, 0.0)),
-        ],
-        forces=[
-            pl.Gravity(9.81),
-            pl.JointSpringDamper("spring", "q2.displacement", 100.0, 0.1, 2.0),
-        ],
-        coordinates="joint",
-    )
-
 
 def test_pendulum_spring_with_a_four_bar_reaches_both_closures() -> None:
-    mechanism = pendulum_with_four_bar()
+    mechanism = examples.pendulum_with_four_bar().mechanism
     start = {"q1.angle": 1.0, "q2.displacement": 0.2}
     states = [
         mbd.assemble(mechanism, start, guess={"crank pin.angle": crank, "rod pin.angle": bar})

@@ -1,10 +1,29 @@
 """Analyses: one public function each."""
 
 from jaxmbd._analysis._assemble import assemble as assemble
+from jaxmbd._analysis._balance import Rotation as Rotation
+from jaxmbd._analysis._closures import Closures as Closures
+from jaxmbd._analysis._closures import closures as closures
 from jaxmbd._analysis._describe import Description as Description
 from jaxmbd._analysis._describe import describe as describe
 from jaxmbd._analysis._describe import load_names as load_names
 from jaxmbd._analysis._describe import signed_loads as signed_loads
+from jaxmbd._analysis._equilibrium import Equilibrium as Equilibrium
+from jaxmbd._analysis._equilibrium import equilibrium as equilibrium
+from jaxmbd._analysis._equilibrium_path import EquilibriumPath as EquilibriumPath
+from jaxmbd._analysis._equilibrium_path import equilibrium_path as equilibrium_path
+from jaxmbd._analysis._events import Bounce as Bounce
+from jaxmbd._analysis._events import Event as Event
+from jaxmbd._analysis._events import Latch as Latch
+from jaxmbd._analysis._events import Record as Record
+from jaxmbd._analysis._events import Release as Release
+from jaxmbd._analysis._events import Stop as Stop
+from jaxmbd._analysis._happened import Events as Events
+from jaxmbd._analysis._inverse import inverse_dynamics as inverse_dynamics
+from jaxmbd._analysis._kinematics import kinematics as kinematics
+from jaxmbd._analysis._linear_system import LinearSystem as LinearSystem
+from jaxmbd._analysis._linearize import linearize as linearize
+from jaxmbd._analysis._natural import Modes as Modes
 from jaxmbd._analysis._readings import Snapshot as Snapshot
 from jaxmbd._analysis._readings import channel_units as channel_units
 from jaxmbd._analysis._redundancy import Redundancy as Redundancy
@@ -16,3 +35,5 @@ from jaxmbd._analysis._solution import Reaction as Reaction
 from jaxmbd._analysis._solution import Solution as Solution
 from jaxmbd._analysis._solution import Violation as Violation
 from jaxmbd._analysis._state import State as State
+from jaxmbd._analysis._stiffness import Stiffness as Stiffness
+from jaxmbd._analysis._stiffness import stiffness as stiffness

@@ -1,10 +1,9 @@
 """Assembly: positions and speeds that satisfy the constraints, from guesses and prescribed values.
 
-Positions come from a damped least-squares search (Levenberg-Marquardt) that starts at the guess. The derivative of the
-assembled position is that of the implicit function theorem: of all changes that keep the joints closed, the least.
+Positions come from the search in `_closing`, speeds from a linear solve: those of least kinetic energy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -12,28 +11,31 @@ import jax
 import jax.numpy as jnp
 import lineax as lx
 import numpy as np
-import optimistix as optx
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._redundancy import RANK, jacobian, rank_of
+from jaxmbd._analysis._closing import SINGULAR, closed, closure, held, nearest
+from jaxmbd._analysis._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
+from jaxmbd._analysis._misfit import open_rows as open_rows
+from jaxmbd._analysis._readings import Reader, Snapshot
+from jaxmbd._analysis._redundancy import rank_of
+from jaxmbd._analysis._starts import guessed, turned
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_finite
+from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations, Position
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
-
-_STEPS = 256
-_SINGULAR = lx.SVD(rcond=RANK)  # what repeats is left out, not divided by its rounding errors
 
 
 def assemble(
     mechanism: Mechanism,
     fixed: Mapping[str, Number] | None = None,
     *,
-    guess: Mapping[str, Number] | None = None,
+    guess: Mapping[str, Number] | State | None = None,
     speeds: Mapping[str, Number] | None = None,
     t: Number = 0.0,
+    weights: Mapping[str, Number] | None = None,
+    locked: Iterable[str] = (),
     check: bool = True,
 ) -> State:
     """Find positions with `Φ(q, t) = 0` and speeds with `C v = −Φ_t`.
@@ -42,155 +44,135 @@ def assemble(
     speeds that are not given are those of least kinetic energy. Differentiable, implicitly, with respect to the
     mechanism and all given values.
 
+    With `weights` the position is the nearest to the guess `q₀`, a minimum of `½ (q − q₀)ᵀ W (q − q₀)` over the closed
+    positions, sought from the one found without; its derivative is exact, also by the guess and the weights. Without
+    them a closed position near the guess is enough, which costs less. Its derivative is that of least norm among those
+    that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
+
     **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
-    `guess`, starting values of body coordinates; `speeds`, values of named speeds, `{"crank.omega": 2.0}`, or of
-    the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time `[s]`; `check=False` leaves
-    out the test of the result.
+    `guess`, starting values of body coordinates, or a `State`; `speeds`, values of named speeds,
+    `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time
+    `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
+    `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
+    `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`; `check=False`
+    leaves out the test of the result.
 
     **Returns:** a `State`.
 
-    **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss), or if the speeds
-    contradict the constraints; `MechanismError` for names that do not exist.
+    **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss, and says whether another guess
+    would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
-    start = _guessed(mechanism, _numbers("guess", guess))
+    start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
     positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
-    for name in positions:
-        mechanism.coordinate(name)
+    start, time = turned(mechanism, start, positions), jnp.asarray(t, dtype=start.dtype)
+    prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
-        _speed_row(mechanism, name)
-    time = jnp.asarray(t, dtype=start.dtype)
-    q, v, rank, position_miss, speed_miss = _assemble(mechanism, start, positions, rates, time)
+        _rate_name(mechanism, name)
+    costs = None if weights is None else _costs(mechanism, _numbers("weights", weights)).astype(start.dtype)
+    q, v, rank, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
     if check:
-        q = _check_positions(mechanism, q, position_miss, positions)
-        v = _check_speeds(mechanism, v, speed_miss, rates)
+        q = _check_positions(mechanism, start, q, misses, prescribed, time)
+        v = _check_speeds(mechanism, v, misses["speed"], rates)
     return state_of(mechanism, time, q, v, rank)
 
 
 @eqx.filter_jit
 def _assemble(
-    mechanism: Mechanism, start: Array, fixed: dict[str, Array], speeds: dict[str, Array], t: Scalar
-) -> tuple[Array, Array, Array, Array, Array]:
+    mechanism: Mechanism,
+    start: Array,
+    prescribed: dict[str, Array],
+    speeds: dict[str, Array],
+    t: Scalar,
+    costs: Array | None,
+) -> tuple[Array, Array, Array, dict[str, Array]]:
+    """Coordinates, speeds, the rank of the rows, and what positions, a least change and speeds miss."""
     equations = Equations(mechanism)
-    for name in set(fixed) & set(mechanism.turns):
-        start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
-    q = equations.tidy(_positions((equations, fixed, t), start))
-    rows = _rate_matrix(equations, q, speeds, t)
-    at_rest = _rate_rows(equations, q, speeds, t, jnp.zeros(mechanism.nv, q.dtype))
-    v = _speeds(equations, t, q, rows, -at_rest)
-    return q, v, rank_of(rows[: equations.m]), _closure(q, (equations, fixed, t)), rows @ v + at_rest
+    closing = (equations, prescribed, t)
+    q, slope = closed(closing, start), jnp.zeros((), start.dtype)
+    if costs is not None:
+        q, slope = nearest(closing, costs, start, q)
+    q = equations.tidy(q)
+    at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
+    given = lambda v: _given(at, tuple(speeds), v)  # noqa: E731
+    rows = jnp.concatenate([at.jacobian, jax.jacfwd(given)(still)])
+    wanted = jnp.stack([*speeds.values()]) if speeds else still[:0]
+    at_rest = jnp.concatenate([at.velocity(still), given(still) - wanted])
+    v = _speeds(at, rows, -at_rest)
+    misses = {"position": closure(q, closing), "slope": slope, "speed": rows @ v + at_rest}
+    return q, v, rank_of(rows[: equations.m]), misses
 
 
-def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
-    """The coordinates that the bodies' own poses give; joint angles that count turns start at zero turns."""
-    return _start(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
+@eqx.filter_jit
+def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
+    return held(Equations(mechanism), t, start, names)
 
 
-def _start(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
-    own = Equations(mechanism).coordinates.measured(poses)
-    return jnp.append(own, jnp.zeros(len(mechanism.turns), poses.dtype))
+def prescribed_at(
+    mechanism: Mechanism, start: Array, fixed: Mapping[str, Number] | None, locked: Iterable[str], t: Scalar
+) -> dict[str, Array]:
+    """Fixed values, and those that locked coordinates and bodies have at a start."""
+    positions = _numbers("fixed", fixed)
+    kept = _locked_names(mechanism, positions, locked)
+    return {**positions, **(_held(mechanism, start, kept, t) if kept else {})}
 
 
-def _guessed(mechanism: Mechanism, guess: dict[str, Array]) -> Float[Array, " nq"]:
-    """The start of the search: the bodies' poses, with guessed values in them, then guessed coordinates."""
-    poses, bodies = jnp.stack([body.pose for body in mechanism.bodies]), [body.name for body in mechanism.bodies]
-    names, space = mechanism.coordinate_names, mechanism.space
-    for name, value in guess.items():
-        body, _, component = name.partition(".")
-        if body in bodies and component in space.coordinates:
-            poses = poses.at[bodies.index(body), space.coordinates.index(component)].set(value)
-        elif name not in names:
-            mechanism.coordinate(name)
-            raise MechanismError(
-                f"guess takes coordinates of bodies or of q, such as {names[0]!r}, and {name!r} is one of a cut joint. "
-                f"Guess the bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
-            )
-    start = _start(mechanism, poses)
-    for name in set(guess) & set(names):
-        start = start.at[names.index(name)].set(guess[name])
-    return start
+def _given(at: Position, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
+    """The values of named speeds at `v`."""
+    nothing = jnp.zeros(at.equations.m, v.dtype)
+    reader = Reader(at.equations, Snapshot(at.t, at.q, v, jnp.zeros_like(v), nothing))
+    return jnp.stack([reader.read(_rate_name(at.mechanism, name)) for name in names]) if names else v[:0]
 
 
-def _closure(q: Array, args: Any) -> Array:
-    """`Φ(q, t)` and, below it, what the fixed coordinates miss."""
-    equations, fixed, t = args
-    at = equations.at(t, q)
-    extra = [_missed(at, name, value) for name, value in fixed.items()]
-    return jnp.concatenate([at.position(), jnp.stack(extra) if extra else jnp.zeros((0,))])
-
-
-@eqx.filter_custom_jvp
-def _positions(args: Any, start: Array) -> Array:
-    """A position without miss, near `start`. Its derivative is the least change that keeps it without miss."""
-    tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
-    search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=_SINGULAR)
-    return optx.least_squares(_closure, search, start, args=args, max_steps=_STEPS, throw=False).value
-
-
-@_positions.def_jvp
-def _positions_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
-    """By the implicit function theorem: `A δq = −∂Φ/∂p δp`, the solution of least norm."""
-    (args, start), (changes, _) = primals, tangents
-    q = _positions(args, start)
-    _, miss = eqx.filter_jvp(lambda a: _closure(q, a), (args,), (changes,))
-    return q, jnp.zeros_like(q) if miss is None else -_least_change(q, args, miss)
-
-
-def _least_change(q: Array, args: Any, miss: Array) -> Array:
-    """The change of `q` of least norm that changes what it misses by `miss`."""
-    slope = lx.MatrixLinearOperator(jax.jacfwd(_closure)(q, args))
-    return lx.linear_solve(slope, miss, _SINGULAR, throw=False).value
-
-
-def _speeds(equations: Equations, t: Scalar, q: Array, rows: Array, rates: Array) -> Array:
+def _speeds(at: Position, rows: Array, rates: Array) -> Array:
     """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`."""
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1])
-    inertia = equations.at(t, q).inertia
-    scaled = lx.MatrixLinearOperator(inertia.whiten(rows))
-    return inertia.unwhiten(lx.linear_solve(scaled, rates, _SINGULAR, throw=False).value)
+    scaled = lx.MatrixLinearOperator(at.inertia.whiten(rows))
+    return at.inertia.unwhiten(lx.linear_solve(scaled, rates, SINGULAR, throw=False).value)
 
 
-def _rate_rows(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar, v: Array) -> Array:
-    """`Φ̇` and, below it, what the given speeds miss."""
-    at = equations.at(t, q)
-    extra = [_rate(at, name, v) - value for name, value in speeds.items()]
-    return jnp.concatenate([at.velocity(v), jnp.stack(extra) if extra else jnp.zeros((0,))])
+def _rate_name(mechanism: Mechanism, name: str) -> str:
+    """What a given speed is called among the readings: where a coordinate is named, its rate."""
+    space = mechanism.space
+    bodies = {body.name: [f"{body.name}.{speed}" for speed in space.speeds] for body in mechanism.bodies}
+    known = [*mechanism.speed_names, *(speed for speeds in bodies.values() for speed in speeds)]
+    if name in known:
+        return name
+    owner, _, component = name.removesuffix("_rate").partition(".")
+    try:
+        mechanism.coordinate(f"{owner}.{component}")
+    except MechanismError:
+        joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
+        raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
+    # A coordinate of a body that can be named here stands at the place of its rate: x and vx.
+    return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"
 
 
-def _rate_matrix(equations: Equations, q: Array, speeds: dict[str, Array], t: Scalar) -> Array:
-    at, still = equations.at(t, q), jnp.zeros(equations.mechanism.nv, q.dtype)
-    extra = [jax.grad(lambda v, n=name: _rate(at, n, v))(still)[None] for name in speeds]
-    return jnp.concatenate([at.jacobian, *extra])
+def _costs(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq"]:
+    """The weight of each coordinate; a name of one goes before that of its body or joint."""
+    names = mechanism.coordinate_names
+    owners = [name.partition(".")[0] for name in names]
+    found = jnp.ones(len(names), jnp.result_type(float, *weights.values()))
+    for name, value in sorted(weights.items(), key=lambda item: "." in item[0]):
+        check_number("weights", repr(name), value, "per unit of change squared")
+        places = [i for i, pair in enumerate(zip(names, owners, strict=True)) if name in pair]
+        if not places:
+            raise unknown("coordinate of q, or body or joint that has some,", name, dict.fromkeys((*names, *owners)))
+        found = found.at[np.asarray(places)].set(value)
+    return found
 
 
-def _rate(at: Position, name: str, v: Array) -> Scalar:
-    """A speed, of the coordinates or of a body, or the rate of a joint's coordinate."""
-    mechanism = at.mechanism
-    if name in mechanism.speed_names:
-        return v[mechanism.speed_names.index(name)]
-    bodies, (owner, _, component) = [body.name for body in mechanism.bodies], name.partition(".")
-    if owner in bodies and component in mechanism.space.speeds:
-        return at.twists(v)[bodies.index(owner), mechanism.space.speeds.index(component)]
-    return at.coordinate(name.removesuffix("_rate"), v)[1]
-
-
-def _missed(at: Position, name: str, value: Array) -> Scalar:
-    """How far a named coordinate is from a value; an angle of whole turns from the nearest one."""
-    mechanism = at.mechanism
-    if name in mechanism.tree.coordinates:
-        return at.q[mechanism.tree.coordinates.index(name)] - value
-    coordinate = mechanism.coordinate(name).by(value)
-    return coordinate.value(at.near(coordinate.markers).frames) - value
-
-
-def _speed_row(mechanism: Mechanism, name: str) -> None:
-    bodies = [f"{body.name}.{speed}" for body in mechanism.bodies for speed in mechanism.space.speeds]
-    if name not in (*mechanism.speed_names, *bodies):
-        try:
-            mechanism.coordinate(name.removesuffix("_rate"))
-        except MechanismError:
-            joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
-            raise unknown("speed", name, dict.fromkeys((*mechanism.speed_names, *bodies, *joints))) from None
+def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterable[str]) -> tuple[str, ...]:
+    """The names of locked coordinates and bodies; raise unless these, and those of fixed coordinates, exist."""
+    if isinstance(locked, str):
+        raise MechanismError(f"locked must be a sequence of names, such as [{locked!r}], got {locked!r}.")
+    kept, bodies = tuple(locked), {body.name for body in mechanism.bodies}
+    for name in (*fixed, *(name for name in kept if name not in bodies)):
+        mechanism.coordinate(name)
+    for name in kept:
+        if name in fixed:
+            raise MechanismError(f"{name!r} is fixed and locked: fix it at a value, or lock it where it is guessed.")
+    return kept
 
 
 def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
@@ -201,19 +183,26 @@ def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
     return found
 
 
-def tolerance_of(q: Array) -> float:
-    """The largest violation that counts as closed: 1e-8 m or rad in double, 1e-4 in single precision."""
-    return 1e-8 if q.dtype == jnp.float64 else 1e-4
-
-
-def _check_positions(mechanism: Mechanism, q: Array, miss: Array, fixed: Mapping[str, Any]) -> Array:
-    if not is_concrete(miss):
-        text = "Assembly failed: the joints cannot be closed at these values."
-        return eqx.error_if(q, _worst(miss) > tolerance_of(q), text)
-    if not float(_worst(miss)) <= tolerance_of(q):
-        text = closure_text(mechanism, np.asarray(miss), tuple(fixed), tolerance_of(q))
-        raise AssemblyError(text + _too_many(mechanism, q, len(fixed)))
+def _check_positions(
+    mechanism: Mechanism, start: Array, q: Array, misses: dict[str, Array], prescribed: dict[str, Array], t: Scalar
+) -> Array:
+    miss, slope = misses["position"], misses["slope"]
+    is_open, is_steep = ~(_worst(miss) <= tolerance_of(q)), ~(slope <= tolerance_of(q))
+    if not is_concrete(miss, slope):
+        q = eqx.error_if(q, is_open, "Assembly failed: the joints cannot be closed at these values.")
+        return eqx.error_if(q, is_steep, f"Assembly failed: {_STEEP}.")
+    if bool(is_open):
+        text = closure_text(mechanism, start, np.asarray(miss), prescribed, t)
+        raise AssemblyError(text + over_constrained_text(mechanism, q, len(prescribed)))
+    if bool(is_steep):
+        raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {float(slope):.3g}).")
     return q
+
+
+_STEEP = (
+    "the closed position nearest to the guess was not found. Start from a better guess, use weights that differ less, "
+    "or leave them out"
+)
 
 
 def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[str, Any]) -> Array:
@@ -221,54 +210,13 @@ def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[s
     if not is_concrete(miss, v):
         return eqx.error_if(v, _worst(miss) > limit, "Assembly failed: the speeds contradict the constraints.")
     if not float(_worst(miss)) <= float(limit):
-        rows = _named_rows(mechanism, np.asarray(miss), tuple(speeds))
+        rows = named_rows(mechanism, np.asarray(miss), tuple(speeds))
         missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= float(limit))
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
             "Give at most as many speeds as there are degrees of freedom, and none that a driver prescribes."
         )
     return v
-
-
-def closure_text(
-    mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float
-) -> str:
-    """The message for a mechanism that does not close: which joints miss, and by how much."""
-    return (
-        f"The mechanism cannot be assembled: {open_rows(mechanism, miss, fixed, tolerance)} (m or rad; m² for a Rod). "
-        "Either the lengths do not reach, the fixed values contradict each other, or the guess is too far off: check "
-        "the markers of these joints, fix fewer coordinates, or start from a better guess."
-    )
-
-
-def _too_many(mechanism: Mechanism, q: Array, fixed: int) -> str:
-    """What to add to that message where more is prescribed than can move."""
-    drivers = [driver.name for driver in mechanism.drivers]
-    joints = sum(mechanism.constraint_sizes()) - len(drivers)
-    freedom = mechanism.nv - int(np.linalg.matrix_rank(jacobian(mechanism, jnp.zeros(()), q)[:joints], tol=1e-6))
-    if len(drivers) + fixed <= freedom:
-        return ""
-    named = f" ({', '.join(map(repr, drivers))})" if drivers else ""
-    return (
-        f" Over-constrained: {len(drivers)} driver{'s' * (len(drivers) != 1)}{named} and {fixed} fixed "
-        f"value{'s' * (fixed != 1)} on a mechanism whose joints leave {freedom} "
-        f"degree{'s' * (freedom != 1)} of freedom."
-    )
-
-
-def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
-    """The parts whose rows miss by more than a tolerance, worst first."""
-    rows = [(name, value) for name, value in _named_rows(mechanism, miss, fixed) if not value <= tolerance]
-    more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
-    return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
-
-
-def _named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
-    labels = [name for name, _ in mechanism.row_labels()]
-    worst: dict[str, float] = {}
-    for label, value in zip((*labels, *extra), np.abs(miss), strict=True):
-        worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")
-    return sorted(worst.items(), key=lambda item: -item[1])
 
 
 def _worst(miss: Array) -> Array:

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from jaxmbd._analysis._assemble import assemble
 from jaxmbd._analysis._redundancy import Repeat, jacobian, rank_of, redundancy
 from jaxmbd._analysis._state import State
+from jaxmbd._equations import eliminated
 from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 
@@ -93,9 +93,10 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     count = sum(size for _, size in joints)
     C = jacobian(mechanism, state.t, state.q)[:count]
     named = {driver.coordinate for driver in mechanism.drivers}
-    variables = [_variable(name, mechanism) for name in mechanism.speed_names]
+    variables = mechanism.variables
     driven = [i for i, name in enumerate(variables) if name in named]
-    dependent = _dependent(C, driven)
+    chosen = eliminated(jnp.asarray(C).at[:, np.asarray(driven, int)].set(0.0), _PIVOT)
+    dependent = list(np.flatnonzero(chosen))
     rest = [i for i in range(len(variables)) if i not in dependent and i not in driven]
     repeats = redundancy(mechanism, state).repeats
     return Description(
@@ -132,33 +133,6 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
             loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
         found += loads if len(loads) == size else ("",) * size
     return tuple(found)
-
-
-def _dependent(C: Float[np.ndarray, "m nv"], driven: list[int]) -> list[int]:
-    """The columns of `C` that the others follow from: by elimination, later columns preferred while they are fit."""
-    rows, chosen = C.copy(), []
-    free = [i for i in range(C.shape[1]) if i not in driven]
-    scale = np.abs(C).max(initial=0.0)
-    for _ in range(len(C)):
-        left = [i for i in free if i not in chosen]
-        size = np.linalg.norm(rows[:, left], axis=0)
-        if size.max(initial=0.0) <= 1e-9 * scale:
-            break
-        column = [i for i, s in zip(left, size, strict=True) if s >= _PIVOT * size.max()][-1]
-        direction = rows[:, column] / np.linalg.norm(rows[:, column])
-        rows = rows - np.outer(direction, direction @ rows)
-        chosen.append(column)
-    return sorted(chosen)
-
-
-def _variable(speed: str, mechanism: Mechanism) -> str:
-    """The coordinate whose rate a speed is, or the speed itself where it is none's."""
-    if mechanism.speeds is not None:
-        return speed
-    index = mechanism.speed_names.index(speed)
-    branch = next(b for b in mechanism.tree.branches if b.v[0] <= index < b.v[1])
-    same = branch.v[1] - branch.v[0] == branch.q[1] - branch.q[0]
-    return mechanism.tree.coordinates[branch.q[0] + index - branch.v[0]] if same else speed
 
 
 def _kind(mechanism: Mechanism, name: str) -> str:

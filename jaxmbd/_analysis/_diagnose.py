@@ -10,12 +10,14 @@ from jaxtyping import Array
 
 from jaxmbd._analysis._redundancy import counted, jacobian
 from jaxmbd._analysis._solution import Solution
+from jaxmbd._analysis._stiffness import stiffness_at
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import motion_of
 
 _NEARLY = 1e-2  # of the start's distance from a singular position: nearer counts as singular
 _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
+_GRINDS = 0.1  # of the step that an explicit solver can take: steps beyond it are held down by stiffness
 # A motion runs away if the speeds would change completely in 1e-9 of the run, other than at its very start.
 _INSTANT, _LATE = 1e-9, 1e-6
 
@@ -61,10 +63,14 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
             "or stiffness, a torque that rises with speed."
         )
     if solution.result == dfx.RESULTS.max_steps_reached:
+        average = (float(t) - start) / max(steps, 1)
+        head = f"{head} (max_steps reached), on average {average:.3g} s each."
+        stiff = stiffness_at(mechanism, t, q, v)
+        if _GRINDS * stiff.step < average:
+            return f"{head} The motion is too stiff for this solver. {stiff} Or raise max_steps."
         return (
-            f"{head} (max_steps reached), on average {(float(t) - start) / max(steps, 1):.3g} s each. The "
-            "motion may be too stiff for an explicit solver (try diffrax.Kvaerno5()), pass near a singular position, "
-            "or need more steps: raise max_steps, or loosen rtol and atol."
+            f"{head} The motion may pass near a singular position, have kinks, or need more steps: raise max_steps, or "
+            "loosen rtol and atol."
         )
     return f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'}"
 

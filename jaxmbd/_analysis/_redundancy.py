@@ -15,6 +15,7 @@ from jaxmbd._mechanism import Mechanism
 
 RANK = 1e-10  # singular values of C below this share of the largest count as zero
 _TAKES_PART = 1e-6  # of the largest number in a dependence
+_PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Redundancy:
     """The rank of the constraint rows at a position, `repr` as a sentence.
 
     `rows`, `rank` and `tolerance` (the share of the largest singular value below which one counts as zero);
-    `degrees_of_freedom`, those of speeds; `repeats`, one for each redundant row, the last of each dependence.
+    `degrees_of_freedom`, those of speeds; `repeats`, one for each redundant row, the last of each dependence whose part
+    in it is not small; `kept`, the other rows, by number: an independent set that allows the same motions.
     """
 
     rows: int
@@ -47,6 +49,7 @@ class Redundancy:
     tolerance: float
     degrees_of_freedom: int
     repeats: tuple[Repeat, ...]
+    kept: tuple[int, ...]
 
     @property
     def joints(self) -> tuple[str, ...]:
@@ -70,20 +73,23 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     """Find constraints that repeat one another at a state.
 
     `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a dependence between
-    rows; they are reduced so that each names one redundant row and the rows it repeats.
+    rows; they are reduced, with pivots, so that each names one redundant row and the rows it repeats. Without those the
+    rows are independent: `C[list(found.kept)]` has the rank and the null space of `C`, and
+    `mechanism.row_labels()[k]` is the joint and the number of row `k`.
 
         >>> print(redundancy(mechanism, state))
         30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
     """
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
-    rank, labels, repeats = int(np.sum(counted(values))), mechanism.row_labels(), []
-    for vector in _reduced(left[:, rank:].T):
+    rank, labels, repeats = int(np.sum(counted(values))), mechanism.row_labels(), {}
+    for out, vector in _reduced(left[:, rank:].T).items():
         part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
-        names = tuple(dict.fromkeys(labels[k][0] for k in part[:-1]))
-        joint, row = labels[part[-1]]
-        repeats.append(Repeat(joint, row, names))
-    return Redundancy(len(labels), rank, tolerance_of_rank(values.dtype), mechanism.nv - rank, tuple(repeats))
+        names = tuple(dict.fromkeys(labels[k][0] for k in part if k != out))
+        repeats[out] = Repeat(*labels[out], names)
+    kept = tuple(k for k in range(len(labels)) if k not in repeats)
+    tolerance = tolerance_of_rank(values.dtype)
+    return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), kept)
 
 
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
@@ -111,21 +117,18 @@ def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
     return Equations(mechanism).jacobian(t, q)
 
 
-def _reduced(vectors: np.ndarray) -> list[np.ndarray]:
-    """A basis of the same space, each vector the only one with a number in its last column (the first row comes
-    first)."""
-    vectors, done = vectors.copy(), 0
-    for column in reversed(range(vectors.shape[1] if len(vectors) else 0)):
-        if done == len(vectors):
-            break
+def _reduced(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, " m"]]:
+    """A basis of the same space by columns, in their order: each vector is the only one with a number in its column,
+    the last column in which what is left of the vectors is not small."""
+    vectors, columns = vectors.copy(), []
+    for done in range(len(vectors)):
+        size = np.abs(vectors[done:]).max(axis=0)
+        column = int(np.flatnonzero(size >= _PIVOT * size.max())[-1])
         pivot = done + int(np.argmax(np.abs(vectors[done:, column])))
-        if abs(vectors[pivot, column]) < _TAKES_PART:
-            vectors[done:, column] = 0.0
-            continue
         vectors[[done, pivot]] = vectors[[pivot, done]]
         vectors[done] /= vectors[done, column]
         for other in range(len(vectors)):
             if other != done:
                 vectors[other] -= vectors[other, column] * vectors[done]
-        done += 1
-    return list(vectors[::-1])
+        columns.append(column)
+    return {columns[k]: vectors[k] for k in np.argsort(columns)}

@@ -1,5 +1,6 @@
 """Dynamic analysis: the motion from an initial state, integrated by diffrax."""
 
+import dataclasses
 from collections.abc import Iterable
 from typing import Any, Literal
 
@@ -11,15 +12,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assemble import open_rows, tolerance_of
+from jaxmbd._analysis._checks import check_state, check_times
 from jaxmbd._analysis._diagnose import failure_text, torn_text
+from jaxmbd._analysis._events import Event, check_events
+from jaxmbd._analysis._happened import halted, raise_if_halted
 from jaxmbd._analysis._readings import Snapshot, read
-from jaxmbd._analysis._redundancy import rank_of
+from jaxmbd._analysis._redundancy import jacobian, rank_of
+from jaxmbd._analysis._segments import run_with_events
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, Stabilized, motion_of
+from jaxmbd._method import AbstractMethod, AbstractSettling, Settled, Stabilized, motion_of
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -51,6 +56,8 @@ def simulate(
     control_speeds: bool = False,
     derivative: Derivative = "reverse",
     integrals: Iterable[str] = (),
+    events: Iterable[Event] = (),
+    max_events: int = 32,
     dt0: float | int | None = None,
     max_steps: int = 2**16,
     progress: bool = False,
@@ -62,7 +69,8 @@ def simulate(
 
     - `mechanism`, and a `state` from `assemble`;
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
-    - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`;
+    - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
+      `CoordinatePartitioning()`, `Projection()`;
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
@@ -73,6 +81,9 @@ def simulate(
     - `derivative`: `"reverse"` (`jax.grad`, `jax.vjp`), `"forward"` (`jax.jvp`, `jax.jacfwd`), or a diffrax adjoint;
     - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
       motion: `solution.integrals["kinetic_energy"]`;
+    - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
+      `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
+      longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
     - `dt0`: the first step `[s]`; `max_steps`; `progress` (a progress bar); `throw`.
 
     **Returns:** a `Solution`.
@@ -81,19 +92,26 @@ def simulate(
     not satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where
     values are not known, `throw=True` raises when the compiled program runs.
     """
-    _check_state(mechanism, state)
-    ts = _check_times(ts, state)
+    check_state(mechanism, state)
+    ts = check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = dfx.Dopri8() if solver is None else solver
-    controller = default_controller(ts, accuracy, rtol, atol, control_speeds) if controller is None else controller
-    known = is_concrete(mechanism, state, ts, method)
+    events = check_events(mechanism, events, max_events)
+    if controller is None:
+        controller = default_controller(ts, accuracy, rtol, atol, control_speeds)
+        if events:  # only the ends of steps are looked at
+            longest = (ts[-1] - ts[0]) / (len(ts) - 1)
+            controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
+    known = is_concrete(mechanism, state, ts, method, events)
+    if known and isinstance(method, AbstractSettling):
+        method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
     if progress and known:
         print("compiling ...", flush=True)
     meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
     raised = throw and not known
     solution, check = _integrate(
         mechanism, method, state.q, state.v, ts,
-        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised,
+        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, events, max_events,
     )  # fmt: skip
     if throw and known:
         _raise_if_failed(solution, state, check)
@@ -117,22 +135,40 @@ def _integrate(
     mechanism: Mechanism, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
+    events: tuple[Event, ...], max_events: int,
 ) -> tuple[Solution, _Check]:  # fmt: skip
     equations = Equations(mechanism)
     redundant = rank_of(equations.jacobian(jnp.asarray(ts[0]), q)) < equations.m
     equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
-    saveat = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)])
-    run = dfx.diffeqsolve(
-        dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
-        solver, ts[0], ts[-1], (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else dt0,
-        (q, v, jnp.zeros(len(integrals), q.dtype)), args=(equations, method),
-        saveat=saveat, stepsize_controller=controller, adjoint=adjoint,
-        max_steps=max_steps, progress_meter=meter, throw=throw,
-    )  # fmt: skip
+
+    def solve(
+        method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
+    ) -> dfx.Solution:
+        settling = isinstance(method, AbstractSettling)
+        start = method.begin(equations, jnp.asarray(t0), y[0]) if settling else method
+        return dfx.diffeqsolve(
+            dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
+            Settled(solver) if settling else solver, t0, t1, first, y, args=(equations, start),
+            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
+            adjoint=adjoint, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
+        )  # fmt: skip
+
+    first, log = (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else dt0, None
+    y = q, v, jnp.zeros(len(integrals), q.dtype)
+    if events:
+        run, method, log = run_with_events(solve, equations, method, y, ts, events, max_events)
+        ts = run.ts[0]
+    else:
+        run = solve(method, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     integrated = dict(zip(integrals, zs.T, strict=True))
+    if isinstance(method, AbstractSettling):  # between steps the solver interpolates
+        qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     qs = jax.vmap(equations.tidy)(qs)
-    solution = Solution(mechanism, method, ts, qs, vs, integrated, equations.redundant, dict(run.stats), run.result)
+    qs = qs if log is None or not throw else halted(log, qs)
+    solution = Solution(
+        mechanism, method, ts, qs, vs, integrated, equations.redundant, dict(run.stats), run.result, log
+    )
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
     start, end = jax.vmap(equations.position)(jnp.stack([ts[0], t1[0]]), jnp.stack([q, q1[0]]))
     check = _Check(start, equations.velocity(ts[0], q, v), end, reached, t1[0], q1[0], v1[0])
@@ -187,44 +223,6 @@ def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
-def _check_times(ts: Any, state: State) -> Array | np.ndarray:
-    ts = np.asarray(ts, dtype=state.q.dtype) if is_concrete(ts) else jnp.asarray(ts, dtype=state.q.dtype)
-    if ts.ndim != 1 or ts.shape[0] < 2:
-        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
-    if isinstance(ts, np.ndarray):
-        values = ts
-        if not np.isfinite(values).all():
-            k = int(np.argmin(np.isfinite(values)))
-            raise MechanismError(f"ts must be finite times [s]: ts[{k}] = {values[k]}.")
-        steps = np.diff(values)
-        if (steps <= 0).any():
-            k = int(np.argmax(steps <= 0))
-            raise MechanismError(
-                f"ts must increase: ts[{k + 1}] = {values[k + 1]:g} s does not come after ts[{k}] = {values[k]:g} s."
-            )
-        if is_concrete(state.t) and abs(values[0] - float(state.t)) > 1e-6 * (values[-1] - values[0]):
-            raise MechanismError(
-                f"ts must start at the time of the state, {float(state.t):g} s, got ts[0] = {values[0]:g} s. Assemble "
-                "the state at that time: assemble(mechanism, ..., t=...)."
-            )
-    return ts
-
-
-def _check_state(mechanism: Mechanism, state: State) -> None:
-    if not isinstance(state, State):
-        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
-    if state.coordinate_names != mechanism.coordinate_names:
-        raise MechanismError(
-            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
-            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
-            "jaxmbd.assemble(mechanism, ...)."
-        )
-
-
-def _shortened(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")
-
-
 def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
     mechanism, tolerance = solution.mechanism, 1e2 * tolerance_of(solution.q)
     for miss, level, unit in ((check.position, "positions", "m or rad"), (check.velocity, "speeds", "m/s or rad/s")):
@@ -235,6 +233,8 @@ def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
                 f"The initial state is not assembled: its {level} violate the constraints, {rows} ({unit}). "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."
             )
+    if solution.events is not None:
+        raise_if_halted(solution.events, check.t)
     if bool(check.reached):
         miss = np.asarray(check.end)
         if np.abs(miss).max(initial=0.0) > _TORN:

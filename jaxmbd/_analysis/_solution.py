@@ -11,6 +11,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
+from jaxmbd._analysis._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of
@@ -47,7 +48,8 @@ class Solution(eqx.Module):
     `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
     names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
     another at the start; `stats` counts steps; `result` is diffrax's
-    result code.
+    result code; `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
+    that computes them in a way of its own.
     """
 
     mechanism: Mechanism
@@ -59,6 +61,8 @@ class Solution(eqx.Module):
     redundant: Bool[Array, ""]
     stats: dict[str, Any]
     result: dfx.RESULTS
+    events: Events | None = None
+    found: Snapshot | None = None
 
     @property
     def v(self) -> Float[Array, "times nv"]:
@@ -95,7 +99,7 @@ class Solution(eqx.Module):
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        return _snapshots(self)
+        return _snapshots(self) if self.found is None else self.found
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
@@ -177,7 +181,7 @@ def _snapshots(solution: Solution) -> Snapshot:
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
     equations = Equations(solution.mechanism)
-    return jax.vmap(lambda s: read(equations, names, s))(_snapshots(solution))
+    return jax.vmap(lambda s: read(equations, names, s))(solution.snapshots())
 
 
 @eqx.filter_jit

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 from jaxmbd._body import check_finite, check_name, check_shape
 from jaxmbd._errors import MechanismError
-from jaxmbd._types import Function, Scalar
+from jaxmbd._types import Function, Number, Scalar
 
 
 class Driver(eqx.Module):
@@ -25,7 +25,7 @@ class Driver(eqx.Module):
     motion: Function | Scalar
     of: str = eqx.field(static=True)
 
-    def __init__(self, name: str, coordinate: str, motion: Function | float, of: str = "position") -> None:
+    def __init__(self, name: str, coordinate: str, motion: Function | Number, of: str = "position") -> None:
         check_name("Driver", name)
         if not isinstance(coordinate, str) or coordinate.count(".") != 1:
             raise MechanismError(

@@ -65,6 +65,10 @@ class AbstractPlacement(abc.ABC):
         """`J̇ᵀ f` along the motion."""
 
     @abc.abstractmethod
+    def twist_rate(self, v: Array, u: Array) -> Twists | None:
+        """`J̇ u` along the motion; None where it is zero everywhere."""
+
+    @abc.abstractmethod
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
         """`C_b J`, dense, from the non-zero blocks of `C_b` that joints give."""
 
@@ -144,6 +148,9 @@ class AbsolutePlacement(AbstractPlacement):
 
     def load_rate(self, v: Array, efforts: Twists) -> Array:
         return jnp.zeros_like(v)
+
+    def twist_rate(self, v: Array, u: Array) -> None:
+        return None
 
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
         bodies = len(self._poses)

@@ -310,6 +310,15 @@ class Position:
                 total = total + part.generalized(self.t, self.q, v)
         return total
 
+    def inertia_rate(self, v: Float[Array, " nv"], u: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`Ṁ u` along the motion."""
+        turned = self.placement.twist_rate(v, u)
+        if turned is None:
+            return jnp.zeros_like(u)
+        twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # without those that chosen speeds give at zero
+        loads = self.placement.load_rate(v, self.parts.momenta(twists))
+        return loads + self.placement.loads(self.parts.momenta(turned))
+
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
         """`½ vᵀ M v` [J]."""
         twists = self.twists(v)

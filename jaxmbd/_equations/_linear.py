@@ -1,14 +1,16 @@
-"""Linear solves with small positive definite matrices, with derivatives that reuse the factor."""
+"""Linear solves with small matrices, with derivatives that reuse the factor; elimination with pivoting."""
 
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 Solve = Callable[[Array], Array]
 
 _UNROLLED = 4  # rows up to which the factorisation is written out: a call to LAPACK costs more than its work there
+
+_ZERO = 1e-10  # of the first pivot: that of the rank of constraints
 
 
 def spd_solver(S: Float[Array, "m m"]) -> Solve:
@@ -50,3 +52,62 @@ def _unrolled(S: Array) -> Solve:
         return jnp.stack(x) if m else b
 
     return solve
+
+
+class Tall:
+    """A matrix `K (n, k)` of full column rank, factored: `K = Q R`.
+
+    Solved by the triangular factor alone with one refinement (semi-normal equations), to the accuracy of `Q R` itself.
+
+    Source: Björck, *Numerical Methods for Least Squares Problems* (1996), §6.6.5.
+    """
+
+    def __init__(self, K: Float[Array, "n k"]) -> None:
+        self.K = K
+        self._R = jnp.linalg.qr(jax.lax.stop_gradient(K), mode="r")
+
+    def least_squares(self, b: Float[Array, "n *more"]) -> Float[Array, "k *more"]:
+        """The `x` for which `K x` is nearest to `b`."""
+        return self._normal(self.K.T @ b)
+
+    def least_norm(self, f: Float[Array, "k *more"]) -> Float[Array, "n *more"]:
+        """Of all `y` with `Kᵀ y = f` the shortest."""
+        return self.K @ self._normal(f)
+
+    def _normal(self, f: Array) -> Array:
+        times = lambda x: self.K.T @ (self.K @ x)  # noqa: E731
+        return jax.lax.custom_linear_solve(times, f, self._refined, symmetric=True)
+
+    def _refined(self, times: Solve, f: Array) -> Array:
+        x = self._rough(f)
+        return x + self._rough(f - times(x))
+
+    def _rough(self, f: Array) -> Array:
+        half = jax.scipy.linalg.solve_triangular(self._R, f, trans=1)
+        return jax.scipy.linalg.solve_triangular(self._R, half)
+
+
+def eliminated(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
+    """The columns that `C x = 0` determines by the others: as many as its rank, by elimination with pivoting.
+
+    Pivots are the largest numbers left, or those in the last column that has one at least `fit` times as large. A pivot
+    below 1e-10 of the first one counts as zero.
+    """
+    m, n = C.shape
+    none = jnp.zeros(n, bool)
+    if not m:
+        return none
+    C = jax.lax.stop_gradient(C)
+    first = jnp.max(jnp.abs(C))
+
+    def eliminate(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, chosen = carry
+        largest = jnp.max(jnp.abs(rows), axis=0)
+        j = n - 1 - jnp.argmax((largest >= fit * jnp.max(largest))[::-1])
+        i = jnp.argmax(jnp.abs(rows[:, j]))
+        counts = jnp.abs(rows[i, j]) > _ZERO * first
+        pivot = jnp.where(counts, rows[i, j], 1.0)
+        rest = (rows - jnp.outer(rows[:, j], rows[i] / pivot)).at[i].set(0.0).at[:, j].set(0.0)
+        return jnp.where(counts, rest, 0.0), chosen.at[j].set(chosen[j] | counts)
+
+    return jax.lax.fori_loop(0, min(m, n), eliminate, (C, none))[1]

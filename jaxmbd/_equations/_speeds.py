@@ -82,9 +82,16 @@ class ChosenPlacement(AbstractPlacement):
         return self.slope.T @ self.base.loads(efforts)
 
     def load_rate(self, v: Array, efforts: Twists) -> Array:
-        moving = (self.rate(v), jnp.ones_like(self.t))
-        turning = jax.jvp(self._slope, (self.q, self.t), moving)[1]
-        return self.slope.T @ self.base.load_rate(self.given(v), efforts) + turning.T @ self.base.loads(efforts)
+        turned = self._slope_rate(v).T @ self.base.loads(efforts)
+        return self.slope.T @ self.base.load_rate(self.given(v), efforts) + turned
+
+    def twist_rate(self, v: Array, u: Array) -> Twists:
+        turned = self.base.twists(self._slope_rate(v) @ u)
+        carried = self.base.twist_rate(self.given(v), self.slope @ u)
+        return turned if carried is None else turned + carried
+
+    def _slope_rate(self, v: Array) -> Array:
+        return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]
 
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
         return self.base.rows(groups, blocks) @ self.slope

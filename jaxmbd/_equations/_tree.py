@@ -244,6 +244,9 @@ class TreePlacement(AbstractPlacement):
     def load_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
 
+    def twist_rate(self, v: Array, u: Array) -> Twists:
+        return jax.jvp(lambda q: TreePlacement(self.tree, q).twists(u), (self.q,), (self.rate(v),))[1]
+
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
         J = jnp.concatenate([self.partial, jnp.zeros_like(self.partial[:1])])
         found = [

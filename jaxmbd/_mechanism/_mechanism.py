@@ -168,6 +168,17 @@ class Mechanism(eqx.Module):
         return self.tree.speeds if self.speeds is None else self.speeds.names
 
     @property
+    def variables(self) -> tuple[str, ...]:
+        """For each speed the coordinate whose rate it is, or the speed itself where it is none's."""
+        if self.speeds is not None:
+            return self.speeds.names
+        found: list[str] = []
+        for branch in self.tree.branches:
+            (q0, q1), (v0, v1) = branch.q, branch.v
+            found += self.tree.coordinates[q0:q1] if q1 - q0 == v1 - v0 else self.tree.speeds[v0:v1]
+        return tuple(found)
+
+    @property
     def speed_units(self) -> tuple[str, ...]:
         """Units of the entries of `v`; those of chosen speeds are not known."""
         return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)

@@ -1,8 +1,22 @@
 """Methods: how the constraints are kept."""
 
+from jaxmbd._method._close import AbstractCorrection as AbstractCorrection
+from jaxmbd._method._close import change as change
+from jaxmbd._method._close import DependentChange as DependentChange
+from jaxmbd._method._close import LeastChange as LeastChange
+from jaxmbd._method._close import OnlyChange as OnlyChange
+from jaxmbd._method._close import close as close
+from jaxmbd._method._close import consistent as consistent
+from jaxmbd._method._kinematic import Kinematic as Kinematic
 from jaxmbd._method._method import AbstractMethod as AbstractMethod
+from jaxmbd._method._method import AbstractSettling as AbstractSettling
 from jaxmbd._method._method import Augmented as Augmented
 from jaxmbd._method._method import Motion as Motion
 from jaxmbd._method._method import Stabilized as Stabilized
 from jaxmbd._method._method import motion_of as motion_of
+from jaxmbd._method._partition import CoordinatePartitioning as CoordinatePartitioning
+from jaxmbd._method._partition import Partition as Partition
+from jaxmbd._method._project import Projection as Projection
+from jaxmbd._method._radau import Radau as Radau
+from jaxmbd._method._settled import Settled as Settled
 from jaxmbd._method._solve import SaddlePoint as SaddlePoint

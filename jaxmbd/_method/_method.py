@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._equations import Equations
+from jaxmbd._mechanism import Mechanism
 from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._types import Scalar, as_float
 
@@ -35,6 +36,25 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
         """Rates, consistent speeds, accelerations and multipliers at one instant."""
+
+
+class AbstractSettling(AbstractMethod):
+    """A method that puts the state back onto the constraints after each accepted step, and may choose anew then.
+
+    What it has chosen is a part of the method itself: `begin` makes the first choice, `settle` the next.
+    """
+
+    @abc.abstractmethod
+    def check(self, mechanism: Mechanism, freedom: int) -> None:
+        """Raises where the method cannot work on a mechanism with so many degrees of freedom."""
+
+    @abc.abstractmethod
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractSettling":
+        """The method for the first step."""
+
+    @abc.abstractmethod
+    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["AbstractSettling", Array, Array]:
+        """The method for the next step, and the state on the constraints."""
 
 
 class Augmented(AbstractMethod):
@@ -65,7 +85,7 @@ class Stabilized(AbstractMethod):
     The integrated speeds are consistent ones and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`, `S = C M⁻¹ Cᵀ`, so
     that `C v̄ = −Φ_t`. Everything is evaluated with `v̄`:
 
-    `q̇ = N(q) (v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ)`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ Ċᵀ η`
+    `q̇ = N(q) (v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ)`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ (Ċᵀ η − Ṁ M⁻¹ Cᵀ η)`
 
     Then `Φ̇ = −κ Φ`, and the remainder stays a remainder as the constraints turn: without its last term it would
     leak into the motion. The solves share one factorisation. Errors of an integrator's inner stages do not reach the
@@ -85,10 +105,11 @@ class Stabilized(AbstractMethod):
         system = SaddlePoint(at)
         violation = jnp.stack([at.velocity(v), at.position()], axis=1)
         eta, mu = system.impulses(violation).T
-        v = v - system.change(eta)
+        remainder = system.change(eta)
+        v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
         qdot = at.rate(v - self.rate * system.change(mu))
-        carried = system.inertia.solve(at.load_rate(v, eta))
+        carried = system.inertia.solve(at.load_rate(v, eta) - at.inertia_rate(v, remainder))
         return Motion(qdot, vdot + carried, v, vdot, lam)
 
 

@@ -118,7 +118,7 @@ def _panel(
             counts = f"{len(measured)} components, the motion {len(columns)}"
             raise MechanismError(f"measured[{name!r}] has {counts}.")
         for k, column in enumerate(columns):
-            style: dict[str, Any] = {"color": LINES[drawn % _MANY], "label": _label(name, k, len(columns))}
+            style: dict[str, Any] = {"color": LINES[drawn % _MANY], "label": component_label(name, k, len(columns))}
             axes.plot(ts, column, linestyle=_DASHES[drawn // _MANY % len(_DASHES)], linewidth=1.5, **style)
             if len(measured):
                 _dots(axes, samples[name].ts, measured[k], style)
@@ -142,7 +142,7 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
     axes.plot(ts, values, color=style["color"], label=f"{style['label']}, measured", zorder=1.8, **look)
 
 
-def _label(name: str, k: int, count: int) -> str:
+def component_label(name: str, k: int, count: int) -> str:
     """The name of one component: `P.x`, `P.y`, `P.z` of a point, numbers of anything longer."""
     if count == 1:
         return name

@@ -1,0 +1,44 @@
+"""Bisection to the last digit, for diffrax to find the time of an event with."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import optimistix as optx
+from jaxtyping import Array
+
+
+class _Interval(eqx.Module):
+    lower: Array
+    upper: Array
+
+
+class Bisection(optx.AbstractRootFinder):
+    """Halves an interval, at whose lower end a function is positive, until it is as short as rounding allows.
+
+    optimistix's own asks in addition that the function be small there, in its own unit, which is not known here.
+    """
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    norm: Any = eqx.field(static=True, default=optx.max_norm)
+
+    def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
+        dtype = jnp.result_type(y)
+        return _Interval(jnp.asarray(options["lower"], dtype), jnp.asarray(options["upper"], dtype))
+
+    def step(self, fn: Any, y: Any, args: Any, options: Any, state: Any, tags: Any) -> Any:
+        value, aux = fn(y, args)
+        state = _Interval(jnp.where(value > 0, y, state.lower), jnp.where(value > 0, state.upper, y))
+        return 0.5 * (state.lower + state.upper), state, aux
+
+    def terminate(self, fn: Any, y: Any, args: Any, options: Any, state: Any, tags: Any) -> Any:
+        ends = jnp.maximum(jnp.abs(state.lower), jnp.abs(state.upper))
+        width = jnp.asarray(options["upper"] - options["lower"])
+        limit = jnp.finfo(ends.dtype).eps * (2 * ends + width)
+        return state.upper - state.lower <= limit, optx.RESULTS.successful
+
+    def postprocess(
+        self, fn: Any, y: Any, aux: Any, args: Any, options: Any, state: Any, tags: Any, result: Any
+    ) -> Any:
+        return y, aux, {}

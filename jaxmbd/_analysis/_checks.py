@@ -1,0 +1,52 @@
+"""What analyses ask of the state they start from and of the times they are wanted at."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd._analysis._state import State
+from jaxmbd._errors import MechanismError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._types import is_concrete
+
+
+def check_times(ts: Any, state: State) -> Array | np.ndarray:
+    """The times of an analysis that starts at a state, as an array."""
+    ts = np.asarray(ts, dtype=state.q.dtype) if is_concrete(ts) else jnp.asarray(ts, dtype=state.q.dtype)
+    if ts.ndim != 1 or ts.shape[0] < 2:
+        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
+    if isinstance(ts, np.ndarray):
+        values = ts
+        if not np.isfinite(values).all():
+            k = int(np.argmin(np.isfinite(values)))
+            raise MechanismError(f"ts must be finite times [s]: ts[{k}] = {values[k]}.")
+        steps = np.diff(values)
+        if (steps <= 0).any():
+            k = int(np.argmax(steps <= 0))
+            raise MechanismError(
+                f"ts must increase: ts[{k + 1}] = {values[k + 1]:g} s does not come after ts[{k}] = {values[k]:g} s."
+            )
+        if is_concrete(state.t) and abs(values[0] - float(state.t)) > 1e-6 * (values[-1] - values[0]):
+            raise MechanismError(
+                f"ts must start at the time of the state, {float(state.t):g} s, got ts[0] = {values[0]:g} s. Assemble "
+                "the state at that time: assemble(mechanism, ..., t=...)."
+            )
+    return ts
+
+
+def check_state(mechanism: Mechanism, state: State) -> None:
+    """That a state is one, and of this mechanism."""
+    if not isinstance(state, State):
+        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
+    if state.coordinate_names != mechanism.coordinate_names:
+        raise MechanismError(
+            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
+            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
+            "jaxmbd.assemble(mechanism, ...)."
+        )
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")

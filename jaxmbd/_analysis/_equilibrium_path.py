@@ -1,0 +1,205 @@
+"""Paths of equilibria: how an equilibrium moves as one number of the mechanism changes, through limit points too."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float
+
+from jaxmbd._analysis._balance import Rotation
+from jaxmbd._analysis._continuation import Family, Point, arc_steps, natural_steps
+from jaxmbd._analysis._equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
+from jaxmbd._analysis._settle import frozen
+from jaxmbd._analysis._stability import SmallMotions
+from jaxmbd._analysis._state import State
+from jaxmbd._body import check_finite
+from jaxmbd._errors import MechanismError, SolveError
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._types import Number, as_float, is_concrete
+
+
+class EquilibriumPath(eqx.Module):
+    """Equilibria along a parameter: `values (points,)`, and `path["rod.theta"]`, each with `points` on its first axis.
+
+    `equilibria`, all of them as one `Equilibrium` of stacked arrays, `path.at(k)` the one of a point; `slope`, the
+    parameter's part in the path's unit tangent; `found`, which points are equilibria (all of them, unless the path was
+    computed inside `jit` or with `check=False`).
+    """
+
+    values: Float[Array, " points"]
+    equilibria: Equilibrium
+    slope: Float[Array, " points"]
+    found: Bool[Array, " points"]
+
+    def __getitem__(self, name: str) -> Array:
+        return _series(self.equilibria, name)
+
+    def at(self, k: int) -> Equilibrium:
+        """The equilibrium at a point."""
+        return jax.tree.map(lambda x: x[k] if eqx.is_array(x) else x, self.equilibria)
+
+    @property
+    def motions(self) -> SmallMotions:
+        """The small motions about each point."""
+        return _motions(self.equilibria)
+
+    @property
+    def eigenvalues(self) -> Complex[Array, "points n"]:
+        """Of the small motions about each point [1/s]."""
+        return self.motions.eigenvalues
+
+    @property
+    def stable(self) -> Bool[Array, " points"]:
+        """Whether each point is stable."""
+        return self.motions.stable
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """For each point `"stable"`, `"neutral"` or `"unstable (n growing modes)"`."""
+        motions = self.motions
+        return tuple(verdict(jax.tree.map(lambda x, k=k: x[k], motions)) for k in range(len(self.values)))
+
+    @property
+    def limits(self) -> Bool[Array, " intervals"]:
+        """Whether there is a limit point between each point and the next: the parameter turns back there."""
+        return self._turns & self._crossings
+
+    @property
+    def bifurcations(self) -> Bool[Array, " intervals"]:
+        """Whether another branch crosses the path between each point and the next: a stiffness passes through zero and
+        the parameter does not turn back, or the other way round."""
+        return self._turns ^ self._crossings
+
+    @property
+    def _turns(self) -> Bool[Array, " intervals"]:
+        return self.slope[1:] * self.slope[:-1] < 0
+
+    @property
+    def _crossings(self) -> Bool[Array, " intervals"]:
+        negative = self.motions.negative
+        return (negative[1:] - negative[:-1]) % 2 == 1
+
+
+def equilibrium_path(
+    mechanism: Mechanism,
+    along: Callable[[Any], Any] | str,
+    values: Iterable[Number],
+    guess: Mapping[str, Number] | State | None = None,
+    *,
+    fixed: Mapping[str, Number] | None = None,
+    rotation: Rotation | Mapping[str, Number] | None = None,
+    t: Number = 0.0,
+    stable: bool = False,
+    points: int | None = None,
+    step: Number = 0.05,
+    check: bool = True,
+) -> EquilibriumPath:
+    """Follow an equilibrium as one number of the mechanism changes.
+
+    Each point is predicted along the tangent of the one before and corrected by Newton's method. Differentiable,
+    implicitly, each point at its value of the parameter.
+
+    **Arguments:**
+
+    - `along`: which number, as for `equinox.tree_at`: `lambda m: m["spring"].stiffness`; or `"speed"`, that of the
+      `rotation`;
+    - `values`: without `points`, the values at which equilibria are wanted, in order; with `points`, the range: the
+      path starts at the first value and is followed through limit points, also beyond the first value, until it
+      passes the last one, or has so many points;
+    - `step`: the largest step of such a path, as a share of the range of values and the size of the mechanism;
+    - `guess`, `fixed`, `rotation`, `t`, `stable`, `check`: as for `equilibrium`, for the first point.
+
+    **Returns:** an `EquilibriumPath`.
+
+    **Raises:** what `equilibrium` raises, for the first point; `SolveError` where the path ends at a limit point
+    before the last of the values, or where nothing of it is found.
+    """
+    wanted = _checked_values(values)
+    speed = isinstance(along, str)
+    if speed and (along != "speed" or rotation is None):
+        raise MechanismError(
+            "along must be a function such as lambda m: m['spring'].stiffness, or 'speed' with a "
+            f"rotation; got {along!r}."
+        )
+    turned = _turning(rotation, wanted[0]) if speed else rotation
+    mechanism = mechanism if speed else _with(mechanism, along, wanted[0])
+    first = equilibrium(mechanism, guess, fixed=fixed, rotation=turned, t=t, stable=stable, check=check)
+    unit = rate_of(mechanism, _turning(rotation, 1.0), first.state.q, first.state.t) if speed else first.rate
+    span = jnp.max(wanted) - jnp.min(wanted)
+    family = Family(first.mechanism, unit, first.state.t, span, None if speed else along)
+    path = _path(family, first.state.q, wanted, points, jnp.asarray(step, wanted.dtype))
+    return _whole(path, wanted, points) if check else path
+
+
+@eqx.filter_jit
+def _path(family: Family, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
+    fixed, start, ends = frozen((family, q, values))
+    still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
+    first = Point(start, ends[0], still, towards)
+    if points is None:
+        every, found = natural_steps(fixed, first, ends)
+    else:
+        every, found = arc_steps(fixed, first, ends[-1], step, points)
+    parameters = values if points is None else every.p
+
+    def one(p: Array, q: Array, good: Array) -> Equilibrium:
+        return settled(*family.at(p), q, jnp.asarray(0), good)
+
+    equilibria = eqx.filter_vmap(one)(parameters, every.q, found)
+    return EquilibriumPath(parameters, equilibria, every.share, found)
+
+
+@eqx.filter_jit
+def _motions(equilibria: Equilibrium) -> SmallMotions:
+    return eqx.filter_vmap(lambda one: one.motions)(equilibria)
+
+
+@eqx.filter_jit
+def _series(equilibria: Equilibrium, name: str) -> Array:
+    return eqx.filter_vmap(lambda one: one[name])(equilibria)
+
+
+def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
+    wanted = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
+    if wanted.ndim != 1 or wanted.shape[0] < 2:
+        raise MechanismError(f"values must be a sequence of at least two numbers, got shape {wanted.shape}.")
+    check_finite("equilibrium_path", "values", wanted, wanted.shape)
+    return wanted
+
+
+def _turning(rotation: Any, speed: Any) -> Any:
+    """The same rotation at another speed."""
+    if isinstance(rotation, Mapping):
+        return dict.fromkeys(rotation, speed)
+    return Rotation(speed, rotation.axis, rotation.point)
+
+
+def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
+    """The mechanism with another value of the parameter."""
+    shape = jnp.shape(along(mechanism))
+    if shape != ():
+        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {shape}.")
+    return eqx.tree_at(along, mechanism, value)
+
+
+def _whole(path: EquilibriumPath, values: Array, points: int | None) -> EquilibriumPath:
+    """The points that were found; an error where some of those that were asked for are missing."""
+    if not is_concrete(path):
+        return path
+    found = np.asarray(path.found)
+    if points is None and not found.all():
+        k = int(np.argmin(found))
+        raise SolveError(
+            f"The path ends between {float(values[max(k - 1, 0)]):.6g} and {float(values[k]):.6g}: no equilibrium was "
+            "found beyond. It may turn back there (a limit point: follow it with points=100), or the values are too "
+            "far apart."
+        )
+    if found.sum() < 2:
+        raise SolveError(
+            f"No equilibria were found after the first one, at {float(values[0]):.6g}: give a smaller step, or another "
+            "first value if the path branches there."
+        )
+    return jax.tree.map(lambda x: x[found] if eqx.is_array(x) else x, path)

@@ -1,0 +1,124 @@
+"""The list of what happened in a motion with events, and what brought it to a halt."""
+
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmbd._analysis._events import Named, Quantity
+from jaxmbd._analysis._impact import Compliance
+from jaxmbd._analysis._readings import Reader, Snapshot
+from jaxmbd._analysis._state import State, state_of
+from jaxmbd._equations import Equations
+from jaxmbd._errors import MechanismError, SolveError, unknown
+from jaxmbd._mechanism import Mechanism
+
+STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
+_HALTED = (
+    "The event has already happened at the start: the quantity is beyond its value. Start on the other side, or "
+    "exchange below and above.",
+    "The coordinate cannot change there: the constraints (or a closed latch) forbid its motion, so that no impulse "
+    "along it has an effect. Choose a coordinate that the mechanism leaves free.",
+    "More happened than max_events has room for. If the times crowd together, impacts follow one another without end "
+    "while something comes to rest: end with Latch or Stop (an event on the speed or the energy), or model the "
+    "contact by a compliant force (PlaneContact, JointStop). If they do not, raise max_events.",
+)
+
+
+class Events(eqx.Module):
+    """What happened, in its order: `count` events, with room for more.
+
+    `which (room,)`: the number of each event among `names`, −1 where nothing more happened; `times (room,)` [s], `q`,
+    and `before`, `after`, consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the constraints' impulses Λ;
+    `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
+    `impulse`, that of the event itself. Where nothing more happened, time and state are those at the end, impulses
+    zero. All are differentiable. Iteration gives names and times, where values are known (outside `jit`).
+    """
+
+    mechanism: Mechanism
+    names: tuple[str, ...] = eqx.field(static=True)
+    along: dict[str, Quantity]
+    count: Int[Array, ""]
+    which: Int[Array, " room"]
+    times: Float[Array, " room"]
+    q: Float[Array, "room nq"]
+    before: Float[Array, "room nv"]
+    after: Float[Array, "room nv"]
+    impulses: Float[Array, "room k"]
+    lam: Float[Array, "room m"]
+    trouble: Int[Array, ""]  # 0, or what brought the motion to a halt, at the event `names[culprit]`
+    culprit: Int[Array, ""]
+
+    @property
+    def impulse(self) -> Float[Array, " room"]:
+        """The impulse of each event along its own coordinate; zero for one that has none."""
+        numbers = jnp.asarray([self.names.index(name) for name in self.along], int)
+        return jnp.sum(jnp.where(self.which[:, None] == numbers[None, :], self.impulses, 0.0), axis=1)
+
+    def times_of(self, name: str) -> Array:
+        """The times [s] of one event, where values are known (outside `jit`)."""
+        if name not in self.names:
+            raise unknown("event", name, self.names)
+        return self.times[np.flatnonzero(np.asarray(self.which) == self.names.index(name))]
+
+    def state(self, index: int, side: str = "after") -> State:
+        """The state before or after an event, by its place in the list."""
+        if side not in ("before", "after"):
+            raise unknown("side", side, ("before", "after"))
+        v = self.before if side == "before" else self.after
+        return state_of(self.mechanism, self.times[index], self.q[index], v[index])
+
+    def reaction(self, name: str) -> Float[Array, "room efforts"]:
+        """The impulse of a joint on its second body at each event: force [N s] and moment [N m s], in world axes, the
+        moment about the joint's marker."""
+        parts = self.mechanism.with_reactions()
+        if name not in parts:
+            raise unknown("joint or driver", name, parts)
+        if self.mechanism.coordinates != "absolute" and not all(isinstance(of, Named) for of in self.along.values()):
+            raise MechanismError(
+                "The impulses of joints need the coordinates of impacts by name: a function of a Snapshot in joint "
+                "coordinates does not say on which bodies it acts."
+            )
+        return _joint_impulses(self, name)
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        for k in range(int(self.count)):
+            yield self.names[int(self.which[k])], float(self.times[k])
+
+
+@eqx.filter_jit
+def _joint_impulses(log: Events, name: str) -> Array:
+    """In absolute coordinates, where every joint has multipliers."""
+    own, along = Equations(log.mechanism), tuple(log.along.values())
+    mechanism = log.mechanism.described("absolute")
+    equations = Equations(mechanism)
+
+    def one(t: Array, q: Array, p: Array) -> Array:
+        poses = own.at(t, q).poses().reshape(-1)
+        at = equations.at(t, equations.tidy(jnp.pad(poses, (0, mechanism.nq - len(poses)))))
+        rest = jnp.zeros(mechanism.nv, q.dtype)
+        lam = p @ Compliance(at, along).multipliers
+        return Reader(equations, Snapshot(t, at.q, rest, rest, lam)).reaction(name)[-1]
+
+    return jax.vmap(one)(log.times, log.q, log.impulses)
+
+
+def halted(log: Events, value: Array) -> Array:
+    """A value, which raises when the program runs if events brought the motion to a halt."""
+    return eqx.branched_error_if(value, log.trouble > 0, log.trouble - 1, list(_HALTED))
+
+
+def raise_if_halted(log: Events, t: Array) -> None:
+    """Raise if events brought the motion to a halt, with their names."""
+    trouble = int(log.trouble)
+    if trouble == 0:
+        return
+    text = f"At t = {float(t):.6g} s, event {log.names[int(log.culprit)]!r}: {_HALTED[trouble - 1]}"
+    if trouble == STARTED:
+        raise MechanismError(text)
+    last = ", ".join(f"{x:.9g}" for x in np.asarray(log.times)[: int(log.count)][-4:])
+    more = f" There was room for {len(log.times)}; the last were at {last} s." if trouble == USED_UP else ""
+    raise SolveError(text + more)

@@ -1,0 +1,189 @@
+"""The choice of independent coordinates at a state: as many as there are degrees of freedom, by name or by pivoting."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd._analysis._misfit import open_rows, tolerance_of
+from jaxmbd._analysis._redundancy import counted, rank_of
+from jaxmbd._analysis._state import State
+from jaxmbd._equations import Equations, eliminated
+from jaxmbd._errors import AssemblyError, MechanismError
+from jaxmbd._joint import AbstractNonholonomic
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._method import CoordinatePartitioning
+from jaxmbd._method._partition import _named as named_speeds
+from jaxmbd._types import Scalar, is_concrete
+
+_SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
+_TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
+_LOOSE = 1e2  # of the tolerance of assembly: what a state may miss
+
+
+class Choice(eqx.Module):
+    """Indices into the speeds: of the independent ones, `speeds`, and of those along which positions are changed,
+    `places`. Without rolling, which constrains speeds alone, they are the same. `rows`: those that constrain positions.
+    """
+
+    speeds: tuple[int, ...] = eqx.field(static=True)
+    places: tuple[int, ...] = eqx.field(static=True)
+    rows: tuple[int, ...] = eqx.field(static=True)
+
+
+class _Look(eqx.Module):
+    """The constraints at a state: rows by speeds scaled with inertia, `Φ` and `Φ̇`."""
+
+    rows: Float[Array, "m nv"]
+    position: Float[Array, " m"]
+    velocity: Float[Array, " m"]
+
+
+@eqx.filter_jit
+def _look(mechanism: Mechanism, t: Scalar, q: Array, v: Array) -> _Look:
+    at = Equations(mechanism).at(t, q)
+    scale = jnp.sqrt(jnp.diag(at.inertia.matrix()))
+    return _Look(at.jacobian / scale[None], at.position(), at.velocity(v))
+
+
+def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None) -> tuple[Choice, Array]:
+    """The choice, and the coordinates of the state, checked.
+
+    **Raises:** see `linearize`; inside `jit` or `vmap` when the compiled program runs.
+    """
+    fixed = jax.tree.map(_fixed, (mechanism, state.t, state.q, state.v))
+    look, rolling = _look(*fixed), _rolling(mechanism)
+    marks = None if independent is None else _marked(mechanism, independent)
+    if not is_concrete(look):
+        return _unseen(mechanism, look, marks, state.q, rolling)
+    _check_state(mechanism, look, tolerance_of(state.q) * _LOOSE)
+    _check_regular(fixed, look)
+    marks = ~np.asarray(eliminated(look.rows)) if marks is None else marks
+    _check_marks(mechanism, np.asarray(look.rows), marks)
+    rows, places = np.flatnonzero(~rolling), marks
+    if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
+        places = ~np.asarray(eliminated(jnp.where(marks, 0.0, look.rows[rows])))
+    return Choice(_indices(marks), _indices(places), tuple(rows.tolist())), state.q
+
+
+def _fixed(leaf: Any) -> Any:
+    """Known numbers stay known inside `grad`, where they are wrapped for their derivatives."""
+    return jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf
+
+
+def _indices(marks: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(marks).tolist())
+
+
+def _rolling(mechanism: Mechanism) -> np.ndarray:
+    """Which rows constrain speeds alone. A part that rolls has no others; with others of `Φ` they come first."""
+    pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
+    return np.asarray([isinstance(part, AbstractNonholonomic) for part, size in pairs for _ in range(size)], dtype=bool)
+
+
+def _marked(mechanism: Mechanism, names: Sequence[str]) -> np.ndarray:
+    wanted = CoordinatePartitioning(names).independent or ()
+    with jax.ensure_compile_time_eval():
+        return np.asarray(named_speeds(mechanism, wanted))
+
+
+def _unseen(
+    mechanism: Mechanism, look: _Look, marks: np.ndarray | None, q: Array, rolling: np.ndarray
+) -> tuple[Choice, Array]:
+    """The choice where values are not known; what is wrong with them raises when the compiled program runs."""
+    if marks is None or rolling.any():
+        why = "which coordinates are independent depends on values that are not known inside jit or vmap"
+        raise MechanismError(
+            f"linearize: {why}. Name them: independent=[{mechanism.variables[0]!r}, ...]."
+            if marks is None
+            else f"linearize: with rolling, {why}. Linearise outside of it (grad and jacfwd alone are no obstacle)."
+        )
+    chosen = jnp.diag(jnp.asarray(marks, look.rows.dtype))
+    fits = rank_of(look.rows) + marks.sum() == mechanism.nv
+    fits = fits & (rank_of(jnp.concatenate([look.rows, chosen])) == mechanism.nv)
+    missed = jnp.concatenate([look.position, look.velocity])
+    closed = jnp.max(jnp.abs(missed), initial=0.0) <= tolerance_of(q) * _LOOSE
+    q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
+    q = eqx.error_if(q, ~fits, f"linearize: {_names(mechanism, marks)} cannot be the independent coordinates here.")
+    return Choice(_indices(marks), _indices(marks), tuple(range(len(rolling)))), q
+
+
+def _check_state(mechanism: Mechanism, look: _Look, tolerance: float) -> None:
+    for miss, level in ((look.position, "positions"), (look.velocity, "speeds")):
+        if not np.abs(miss).max(initial=0.0) <= tolerance:
+            raise AssemblyError(
+                f"The state is not assembled: its {level} violate the constraints, "
+                f"{open_rows(mechanism, np.asarray(miss), (), tolerance)}. Get one from "
+                "jaxmbd.assemble(mechanism, ...)."
+            )
+
+
+def _check_marks(mechanism: Mechanism, rows: np.ndarray, marks: np.ndarray) -> None:
+    """Raise unless the marked speeds can be the independent ones."""
+    count, rank = int(marks.sum()), int(rank_of(jnp.asarray(rows)))
+    freedom = mechanism.nv - rank
+    if not freedom:
+        raise MechanismError(
+            "There is nothing to linearise: the constraints and drivers leave no degree of freedom. Replace a driver "
+            "by a force, or free a joint."
+        )
+    if count != freedom:
+        raise MechanismError(
+            f"independent must name as many variables as there are degrees of freedom here, {freedom}; got {count} "
+            f"({_names(mechanism, marks)})."
+        )
+    stacked = jnp.concatenate([jnp.asarray(rows), jnp.diag(jnp.asarray(marks, rows.dtype))])
+    if int(rank_of(stacked)) < mechanism.nv:
+        usual = ~np.asarray(eliminated(jnp.asarray(rows)))
+        raise MechanismError(
+            f"{_names(mechanism, marks)} cannot be the independent variables here: the constraints tie them to one "
+            f"another, or hold one of them, and others stay undetermined. {_names(mechanism, usual)} would do."
+        )
+
+
+def _names(mechanism: Mechanism, marks: np.ndarray) -> str:
+    return ", ".join(repr(mechanism.variables[i]) for i in _indices(marks))
+
+
+def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Look) -> None:
+    """Raise at a singular position.
+
+    The directions `x` with `C x = 0` are motions unless dependent rows, `λᵀ C = 0`, become independent along them:
+    `λᵀ Ċ(x) y` is zero for all `x` and `y` where rows repeat one another at each position, as in overconstrained
+    mechanisms that move.
+    """
+    mechanism, t, q, _ = fixed
+    left, values, right = np.linalg.svd(np.asarray(look.rows))
+    rank, opening = int(np.sum(counted(values))), np.zeros(0, int)
+    if rank < len(left):
+        dependent, free = left[:, rank:], right[rank:].T
+        spread = np.asarray(_spread(mechanism, t, q, jnp.asarray(dependent), jnp.asarray(free)))
+        opening = rank + np.flatnonzero(
+            np.abs(spread).max(axis=(1, 2), initial=0.0) > _SINGULAR * values.max(initial=0.0)
+        )
+    elif values.size and values[-1] < _SINGULAR * values[0]:
+        opening = np.array([rank - 1])
+    if len(opening):
+        share = np.abs(left[:, opening]).max(axis=1)
+        names = dict.fromkeys(
+            name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART
+        )
+        raise MechanismError(
+            f"The position is singular: the constraint rows of {', '.join(map(repr, names))} become dependent here, "
+            "and the mechanism can leave it on more than one path (links folded or stretched into a line, a dead "
+            "centre). There the motion has no linearisation: move the mechanism out of this position."
+        )
+
+
+@eqx.filter_jit
+def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
+    """`½ (B + Bᵀ)` with `B = yᵀ Ċ(x)ᵀ λ` for each dependence `λ`, along free directions scaled with inertia."""
+    at = Equations(mechanism).at(t, q)
+    along = free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
+    turn = lambda lam, x: at.load_rate(x, lam) - at.load_rate(jnp.zeros_like(x), lam)  # noqa: E731
+    each = jax.vmap(lambda lam: along.T @ jax.vmap(lambda x: turn(lam, x), 1, 1)(along))(dependent.T)
+    return 0.5 * (each + each.swapaxes(1, 2))

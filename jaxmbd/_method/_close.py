@@ -1,0 +1,132 @@
+"""Closing the loops: Newton's method on `Φ(q, t) = 0`, and the speeds with `C v = −Φ_t`.
+
+How a violation is taken back is a matter of choice: by the smallest change in the metric of `M` (projection), by the
+dependent coordinates alone (partitioning), by the only change there is (kinematics). A `Correction` is that choice. The
+derivative of what Newton's method finds is that of one more step from there, by the implicit function theorem.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd._equations import Equations, Position, Tall, spd_solver
+from jaxmbd._types import Scalar
+
+_DAMPING = 1e-5  # μ, as a share of the largest number in C
+_STEPS = 20  # Newton converges in 2 to 4 from the end of an integration step
+
+
+class AbstractCorrection(eqx.Module):
+    """How violations are taken back."""
+
+    @abc.abstractmethod
+    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+        """From a violation to a change `x` with `C x` near it, and of directions that hardly count in `C` little."""
+
+
+class LeastChange(AbstractCorrection):
+    """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
+
+    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+        C, S = at.jacobian, at.schur()
+        shift = _DAMPING**2 * jnp.max(jnp.diag(S), initial=0.0)
+        solve = spd_solver(S + jax.lax.stop_gradient(shift) * jnp.eye(len(S), dtype=S.dtype))
+        return lambda miss: at.inertia.solve(C.T @ solve(miss))
+
+
+class DependentChange(AbstractCorrection):
+    """The change of the dependent speeds that leaves the independent ones alone.
+
+    `independent (nv,)` marks these; as many as there are degrees of freedom.
+    """
+
+    independent: Bool[Array, " nv"]
+
+    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+        return _least_squares(self.stacked(at))
+
+    def stacked(self, at: Position) -> Float[Array, "rows nv"]:
+        """`[C; D]`, where `D v` are the independent speeds: of full column rank, also where rows of `C` repeat."""
+        return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
+
+
+class OnlyChange(AbstractCorrection):
+    """The change that the constraints alone determine, where they leave no freedom."""
+
+    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+        return _least_squares(at.jacobian)
+
+
+def _least_squares(K: Float[Array, "rows nv"]) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+    """Levenberg's: `K x = (miss, 0, …)` with rows `μ x = 0` added."""
+    shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
+    solve = Tall(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
+    return lambda miss: solve(jnp.pad(miss, (0, K.shape[0] + K.shape[1] - len(miss))))
+
+
+def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"]) -> Float[Array, " nv"]:
+    """A change `x` of speeds, or of coordinates along speeds, with `C x = miss`; linear in `miss`.
+
+    Damped, and done three times over (a proximal iteration, whose fixed point is the undamped solution): a direction
+    with a singular value σ of `C` is corrected up to `(μ² / (σ² + μ²))³`. It is what carries a motion
+    through a singular position, where a violation divided by σ would be worse than the violation.
+    """
+    solve = correction.damped(at)
+    x = solve(miss)
+    for _ in range(2):
+        x = x + solve(miss - at.jacobian @ x)
+    return x
+
+
+def close(
+    equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
+) -> Float[Array, " nq"]:
+    """Coordinates near `q` with `Φ(q, t) = 0`; not a number where Newton's method does not converge.
+
+    The derivative with respect to `q` leaves out what the correction takes back.
+    """
+    return _closed((equations, t, correction), q)
+
+
+def consistent(at: Position, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:
+    """Speeds near `v` with `C v = −Φ_t`."""
+    return v - change(correction, at, at.velocity(v))
+
+
+@eqx.filter_custom_jvp
+def _closed(args: Any, q: Array) -> Array:
+    done = jnp.sqrt(jnp.finfo(q.dtype).eps)  # after a step of that size the next one is lost in rounding
+
+    def wanted(carry: tuple[Array, Array, Array]) -> Array:
+        _, size, count = carry
+        return (size > done) & (count < _STEPS)
+
+    def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        q, _, count = carry
+        step = _step(args, q)
+        return equations.retract(t, q, step), jnp.max(jnp.abs(step), initial=0.0), count + 1
+
+    equations, t, _ = args
+    if not equations.m:
+        return q
+    q, size, _ = jax.lax.while_loop(wanted, improve, (q, jnp.asarray(jnp.inf, q.dtype), 0))
+    return jnp.where(size <= done, q, jnp.nan)
+
+
+@_closed.def_jvp
+def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
+    (args, q), (changes, change) = primals, tangents
+    closed = _closed(args, q)
+    _, moved = eqx.filter_jvp(lambda a, q: a[0].retract(a[1], q, _step(a, q)), (args, closed), (changes, change))
+    return closed, jnp.zeros_like(closed) if moved is None else moved
+
+
+def _step(args: Any, q: Array) -> Array:
+    equations, t, correction = args
+    at = equations.at(t, q)
+    return -change(correction, at, at.position())

@@ -1,0 +1,132 @@
+"""Coordinate partitioning: only the independent coordinates are integrated, the others follow from the constraints.
+
+Source: Wehage, Haug, J. Mech. Des. 104 (1982); Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems*
+(1989), §7.3; Samin, Fisette, *Symbolic Modeling of Multibody Systems* (2003), §2.3.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd._equations import Equations, Position, Tall, eliminated, spd_solver
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._mechanism import Mechanism
+from jaxmbd._method._close import DependentChange, close, consistent
+from jaxmbd._method._method import AbstractSettling, Motion
+from jaxmbd._method._solve import SaddlePoint
+from jaxmbd._types import Scalar
+
+_DEGENERATE = 4.0  # a dependent speed this many times as fast as an independent one, both scaled by inertia
+
+
+class Partition:
+    """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed position and consistent speeds.
+
+    With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. Nothing is left out or reordered: `R`
+    is `(nv, nv)` with zero columns for dependent speeds, for which `M̂` has ones on its diagonal.
+    """
+
+    def __init__(self, at: Position, correction: DependentChange) -> None:
+        self.at, self.solve = at, Tall(correction.stacked(at)).least_squares
+        self.marks = correction.independent.astype(at.q.dtype)
+        rows, nv = at.jacobian.shape
+        self.R = self.solve(jnp.concatenate([jnp.zeros((rows, nv), at.q.dtype), jnp.diag(self.marks)]))
+
+    def mass(self) -> Float[Array, "nv nv"]:
+        """`M̂`."""
+        return self.R.T @ self.at.inertia.matrix() @ self.R + jnp.diag(1 - self.marks)
+
+    def carried(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`c`: the accelerations of the dependent speeds while the independent ones stay as they are."""
+        return self.solve(jnp.concatenate([self.at.gamma(v), jnp.zeros_like(v)]))
+
+    def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`Q̂`."""
+        return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.carried(v)))
+
+    def accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """`v̇`, of all speeds."""
+        return self.R @ spd_solver(self.mass())(self.force(v)) + self.carried(v)
+
+    def degenerate(self) -> Bool[Array, ""]:
+        """Whether some dependent speed runs away from the independent ones: time for another choice."""
+        scale = jnp.sqrt(jnp.diag(self.at.inertia.matrix()))
+        size = jnp.max(jnp.abs(jnp.outer(scale, 1 / scale) * self.R), initial=0.0)
+        return ~(size < _DEGENERATE)
+
+
+class CoordinatePartitioning(AbstractSettling):
+    """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
+
+    `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that no
+    constraint is ever violated and nothing needs stabilising. Chosen automatically, the independent speeds are those
+    that elimination with pivoting leaves over (columns scaled by inertia); the choice is made anew after a step on which
+    a dependent speed has become more than 4 times as fast as an independent one.
+
+    **Arguments:** `independent`, names of speeds, or of the coordinates whose rates they are, as many as there are
+    degrees of freedom that drivers leave: `("crank.theta",)`, or `("O.angle",)` in joint coordinates. They are kept to
+    the end.
+    """
+
+    independent: tuple[str, ...] | None = eqx.field(static=True, default=None)
+    chosen: Bool[Array, " nv"] | None = None
+
+    def __init__(self, independent: Sequence[str] | None = None, *, chosen: Bool[Array, " nv"] | None = None) -> None:
+        if isinstance(independent, str):
+            raise MechanismError(f"independent must be a sequence of names, such as [{independent!r}].")
+        self.independent = None if independent is None else tuple(independent)
+        self.chosen = chosen
+
+    def check(self, mechanism: Mechanism, freedom: int) -> None:
+        """Raises `MechanismError` for names that do not exist, or for more or fewer than can be chosen."""
+        if self.independent is None:
+            return
+        chosen = int(_named(mechanism, self.independent).sum())
+        if chosen != freedom:
+            raise MechanismError(
+                f"CoordinatePartitioning names {chosen} independent variable{'s' * (chosen != 1)} "
+                f"({', '.join(self.independent)}) on a mechanism with {freedom} degree{'s' * (freedom != 1)} of freedom: "
+                "name as many as these, or none, and they are chosen automatically."
+            )
+
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "CoordinatePartitioning":
+        at = equations.at(t, q)
+        chosen = _automatic(at) if self.independent is None else _named(equations.mechanism, self.independent)
+        return CoordinatePartitioning(self.independent, chosen=chosen)
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+        choice = self._choice(equations, t, q)
+        at = equations.at(t, close(equations, t, q, choice))
+        v = consistent(at, v, choice)
+        vdot = Partition(at, choice).accelerations(v)
+        lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
+        return Motion(at.rate(v), vdot, v, vdot, lam)
+
+    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["CoordinatePartitioning", Array, Array]:
+        choice = self._choice(equations, t, q)
+        q = close(equations, t, q, choice)
+        at = equations.at(t, q)
+        chosen = choice.independent
+        if self.independent is None:
+            chosen = jnp.where(Partition(at, choice).degenerate(), _automatic(at), chosen)
+        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent(at, v, choice)
+
+    def _choice(self, equations: Equations, t: Scalar, q: Array) -> DependentChange:
+        chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen
+        assert chosen is not None
+        return DependentChange(chosen)
+
+
+def _automatic(at: Position) -> Bool[Array, " nv"]:
+    return ~eliminated(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
+
+
+def _named(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
+    variables = mechanism.variables
+    for name in names:
+        if name not in variables and name not in mechanism.speed_names:
+            raise unknown("independent variable", name, dict.fromkeys((*variables, *mechanism.speed_names)))
+    pairs = zip(variables, mechanism.speed_names, strict=True)
+    return jnp.asarray([variable in names or speed in names for variable, speed in pairs])

@@ -1,0 +1,55 @@
+"""A diffrax solver that settles the state after each step, as its method asks."""
+
+from typing import Any
+
+import diffrax as dfx
+from jaxtyping import Array
+
+from jaxmbd._method._method import AbstractSettling
+
+
+class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
+    """Any diffrax solver for `(q, v, integrals)` with `args = (equations, method)`, its steps ended by `method.settle`.
+
+    diffrax has no hook after a step. A step that is rejected leaves no trace: the settled state, and the method
+    with what it has chosen, are the solver's own. As the state has moved, the next step's first stage is always
+    computed anew.
+    """
+
+    solver: dfx.AbstractSolver[Any]
+
+    @property
+    def term_structure(self) -> Any:
+        return self.solver.term_structure
+
+    @property
+    def interpolation_cls(self) -> Any:  # pyright: ignore
+        return self.solver.interpolation_cls
+
+    @property
+    def term_compatible_contr_kwargs(self) -> Any:
+        return self.solver.term_compatible_contr_kwargs
+
+    @property
+    def root_finder(self) -> Any:
+        """That of an implicit solver: diffrax hands it the tolerances of the step-size control."""
+        return self.solver.root_finder  # pyright: ignore
+
+    def order(self, terms: Any) -> int | None:
+        return self.solver.order(terms)
+
+    def error_order(self, terms: Any) -> Any:
+        return self.solver.error_order(terms)
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> tuple[Any, AbstractSettling]:
+        return self.solver.init(terms, t0, t1, y0, args), args[1]
+
+    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+        (inner, method), (equations, _) = solver_state, args
+        y1, error, dense, inner, result = self.solver.step(terms, t0, t1, y0, (equations, method), inner, True)
+        q, v, integrals = y1
+        method, q, v = method.settle(equations, t1, q, v)
+        return (q, v, integrals), error, dense, (inner, method), result
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        return self.solver.func(terms, t0, y0, args)

@@ -1,0 +1,3 @@
+"""The `jaxmbd` command."""
+
+from jaxmbd.cli._app import app as app

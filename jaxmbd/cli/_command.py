@@ -1,0 +1,36 @@
+"""How an analysis becomes a command: with the options of a model, and with errors as one red line."""
+
+import os
+from collections.abc import Callable
+from inspect import signature
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from jaxmbd._errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.cli._model import load
+
+# A command runs each program once: what the compiler spends on their speed is rarely won back.
+_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def analysis(function: Callable[..., None]) -> Callable[..., None]:
+    """A function of a `Model` and of options as a command: the options of `load`, then the function's own."""
+    shared, own = (list(signature(f).parameters.values()) for f in (load, function))
+
+    def command(**options: Any) -> None:
+        os.environ.setdefault("XLA_FLAGS", _QUICK)
+        try:
+            function(load(**{p.name: options.pop(p.name) for p in shared}), **options)
+        except (MechanismError, AssemblyError, SolveError) as error:
+            console = Console(stderr=True)
+            console.print(f"jaxmbd: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+
+    parameters: Any = [*shared, *own[1:]]
+    made: Any = command
+    made.__name__, made.__doc__ = function.__name__, function.__doc__
+    made.__signature__ = signature(function).replace(parameters=parameters)
+    made.__annotations__ = {p.name: p.annotation for p in parameters}
+    return made

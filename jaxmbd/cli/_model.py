@@ -1,0 +1,151 @@
+"""What a command works on: a mechanism with its start, from an example's name or from a Python file."""
+
+import math
+import runpy
+import traceback
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from rich.console import Console
+from typer import Argument, Option
+
+from jaxmbd import examples
+from jaxmbd._analysis import State, channel_units
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._joint import AbstractJoint
+from jaxmbd._mechanism import Mechanism
+from jaxmbd.examples import Example
+
+_FEW = 6  # quantities that are shown of a mechanism that says nothing of its outputs
+
+
+@dataclass(frozen=True)
+class Model:
+    """A mechanism with its start; `reads`, names of the quantities to show, `asked` those that the user wants.
+
+    `out`, where files go, None for nowhere.
+    """
+
+    name: str
+    example: Example
+    reads: tuple[str, ...]
+    asked: tuple[str, ...]
+    out: Path | None
+    console: Console
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism, in the coordinates that were asked for."""
+        return self.example.mechanism
+
+    def assembled(self) -> State:
+        """The start."""
+        with self.working("compiling and assembling"):
+            return self.example.state()
+
+    def working(self, what: str) -> AbstractContextManager[Any]:
+        """Shows on the terminal, while it lasts, what the command is at."""
+        return Console(stderr=True).status(f"{what} ...")
+
+    def write(self, name: str, save: Callable[[Path], Any]) -> None:
+        """Let `save(path)` write a file, if files are wanted, and say so."""
+        if self.out is None:
+            return
+        self.out.mkdir(parents=True, exist_ok=True)
+        save(self.out / name)
+        self.console.print(f"wrote {self.out / name}", style="dim", highlight=False, soft_wrap=True)
+
+
+def load(
+    model: Annotated[str, Argument(help="An example (`jaxmbd examples` lists them), or a Python file.")],
+    name: Annotated[str, Option(help="The variable that holds the mechanism, where a file makes several.")] = "",
+    coordinates: Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")] = "",
+    cut: Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")] = None,
+    values: Annotated[
+        list[str] | None, Option("--set", help="A coordinate at the start: crank.theta=0.3, or =30deg. *")
+    ] = None,
+    speed: Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2. *")] = None,
+    guess: Annotated[list[str] | None, Option(help="A coordinate from which the search starts. *")] = None,
+    read: Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy. *")] = None,
+    out: Annotated[Path | None, Option(help="The folder for files; out/MODEL unless given.")] = None,
+    files: Annotated[bool, Option(help="Write tables and pictures to files.")] = True,
+) -> Model:
+    """The mechanism that is named, as the options want it. Those marked * may be repeated.
+
+    `--set` takes the place of all coordinates that an example prescribes at its start, `--speed` of its speeds.
+    """
+    example = _in_file(Path(model), name) if _is_path(model) else examples.get(model)
+    title = Path(model).stem if _is_path(model) else example.name
+    if coordinates or cut:
+        example = example.described(coordinates or "joint", cut or ())
+    given = {
+        "fixed": _numbers("--set", values),
+        "speeds": _numbers("--speed", speed),
+        "guess": _numbers("--guess", guess),
+    }
+    example = replace(example, **{field: numbers for field, numbers in given.items() if numbers})
+    where = (Path("out") / title if out is None else out) if files else None
+    return Model(title, example, _readings(example, read), tuple(read or ()), where, Console())
+
+
+def _is_path(model: str) -> bool:
+    return model.endswith(".py") or "/" in model or "\\" in model
+
+
+def _in_file(path: Path, name: str) -> Example:
+    """What a Python file makes at its top level: an `Example`, or a `Mechanism` whose start is that of its poses."""
+    if not path.is_file():
+        raise MechanismError(f"There is no file {str(path)!r}.")
+    found = {key: value for key, value in _run(path).items() if isinstance(value, Mechanism | Example)}
+    if not found:
+        raise MechanismError(f"{str(path)!r} makes no Mechanism at its top level; assign one to a variable.")
+    if name and name not in found:
+        raise MechanismError(f"{str(path)!r} makes no Mechanism {name!r}; it makes {', '.join(found)}.")
+    if not name and len({id(value) for value in found.values()}) > 1:
+        raise MechanismError(f"{str(path)!r} makes several mechanisms; choose with --name: {', '.join(found)}.")
+    made = found[name] if name else next(iter(found.values()))
+    return made if isinstance(made, Example) else Example(made)
+
+
+def _run(path: Path) -> dict[str, Any]:
+    """The variables that a Python file makes; what goes wrong in it is told with its line."""
+    try:
+        return runpy.run_path(str(path))
+    except Exception as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
+        place = f"line {lines[-1]}" if lines else f"line {getattr(error, 'lineno', '?')}"
+        raise MechanismError(f"{str(path)!r} fails in {place}: {type(error).__name__}: {error}") from error
+
+
+def _numbers(option: str, given: Iterable[str] | None) -> dict[str, float]:
+    """`["crank.theta=0.3", "O.angle=30deg"]` as numbers by name."""
+    found = {}
+    for text in given or ():
+        name, _, value = text.rpartition("=")
+        try:
+            number = float(value.removesuffix("deg"))
+        except ValueError:
+            number = None
+        if number is None or not name:
+            raise MechanismError(f"{option} takes a name and a number, crank.theta=0.3 or O.angle=30deg, got {text!r}.")
+        found[name.strip()] = math.radians(number) if value.endswith("deg") else number
+    return found
+
+
+def _readings(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]:
+    """The quantities to show: those that are asked for, those of the example, or sensors, efforts and joints."""
+    mechanism, known = example.mechanism, channel_units(example.mechanism)
+    for name in wanted or ():
+        if name not in known:
+            raise unknown("quantity", name, known)
+    if wanted or example.outputs:
+        return tuple(wanted or example.outputs)
+    sensors = [sensor.name for sensor in mechanism.sensors]
+    efforts = [f"{driver.name}.effort" for driver in mechanism.drivers]
+    joints = [
+        f"{joint.name}.{c}" for joint in mechanism.joints if isinstance(joint, AbstractJoint) for c in joint.motions
+    ]
+    return (*sensors, *efforts, *(joints or mechanism.coordinate_names))[:_FEW]

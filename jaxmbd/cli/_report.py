@@ -1,0 +1,111 @@
+"""What the commands show of their results: tables on the terminal, and files of numbers, curves and pictures."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+import xarray as xr
+from matplotlib.axes import Axes
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from jaxmbd import plot
+from jaxmbd._analysis import Solution, State
+from jaxmbd._equations import Equations
+from jaxmbd._sensor import Point
+from jaxmbd.cli._model import Model
+from jaxmbd.plot._channels import component_label
+
+_FILM, _FPS = 3.0, 12  # an animation's length [s], whatever the motion's, and its frames a second
+_DPI, _FILM_DPI = 130, 70  # of pictures, of animations
+
+
+def show_table(
+    console: Console, title: str, words: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | float]]
+) -> None:
+    """Print a table of `rows`: first its columns of `words`, then those of `numbers`, which get six digits."""
+    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    for k, heading in enumerate((*words, *numbers)):
+        made.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
+    for row in rows:
+        made.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
+    console.print(Text(title, "bold"), made, sep="\n")
+
+
+def columns(data: xr.Dataset) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Each quantity over time, `(name, unit, values (times,))`; one with components gives several."""
+    for name, values in data.items():
+        parts = values.to_numpy().reshape(len(values), -1).T
+        for k, part in enumerate(parts):
+            yield component_label(str(name), k, len(parts)), values.attrs["units"], part
+
+
+def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None:
+    """A table of the wanted quantities over a motion; files: all of their values, curves, and an animation."""
+    with model.working("compiling and reading"):
+        data = solution.to_xarray(model.reads)
+    numbers = [(n, u, x[0], x[-1], x.min(), x.max()) for n, u, x in columns(data)]
+    start, end = float(solution.ts[0]), float(solution.ts[-1])
+    title = f"{model.name}: {what}, {start:g} to {end:g} s"
+    show_table(model.console, title, ("quantity", "unit"), ("start", "end", "least", "largest"), numbers)
+    model.console.print(_quality(solution))
+    with model.working("drawing"):
+        write_numbers(model, data, what)
+        save_figure(model, f"{what}.png", lambda: plot.channels(solution, model.reads)[0])
+        if film:
+            model.write(f"{what}.gif", lambda path: _save_film(solution, path))
+
+
+def show_instant(model: Model, solution: Solution, what: str) -> None:
+    """A table of the coordinates and of the wanted quantities at one instant."""
+    with model.working("compiling and reading"):
+        data = solution.to_xarray(dict.fromkeys((*model.mechanism.coordinate_names, *model.reads)))
+    rows = [(name, unit, values[-1]) for name, unit, values in columns(data)]
+    show_table(model.console, f"{model.name}: {what}", ("quantity", "unit"), ("value",), rows)
+
+
+def _quality(solution: Solution) -> str:
+    """How well the run kept the constraints, and its steps."""
+    equations = Equations(solution.mechanism)
+    missed = np.abs(np.asarray(jax.jit(jax.vmap(equations.position))(solution.ts, solution.q))).max(initial=0.0)
+    steps = f", {int(solution.stats['num_steps'])} steps" if "num_steps" in solution.stats else ""
+    return f"constraints kept to {missed:.1e} (m or rad){steps}"
+
+
+def write_numbers(model: Model, data: xr.Dataset, what: str) -> None:
+    """The values over time, as text with one column each and as a netCDF file with units."""
+    found = list(columns(data))
+    header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in found)])
+    rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in found)], axis=1)
+    look = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
+    model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **look))
+    model.write(f"{what}.nc", lambda path: data.to_netcdf(path, engine="scipy"))
+
+
+def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
+    """The picture that `draw` makes, as a file."""
+
+    def save(path: Path) -> None:
+        figure = draw().get_figure(root=True)
+        assert figure is not None
+        figure.savefig(path, dpi=_DPI)
+        plt.close(figure)
+
+    model.write(name, save)
+
+
+def save_drawing(model: Model, state: State, name: str) -> None:
+    """A picture of the mechanism at a state, with the names of its parts."""
+    save_figure(model, name, lambda: plot.draw(model.mechanism, state.q, t=float(state.t), labels=True))
+
+
+def _save_film(solution: Solution, path: Path) -> None:
+    """The motion as an animation of a few seconds, slow or quick, with the paths of the sensors that are points."""
+    points = [sensor.name for sensor in solution.mechanism.sensors if isinstance(sensor, Point)]
+    speed = float(solution.ts[-1] - solution.ts[0]) / _FILM
+    plot.save_animation(plot.animate(solution, trace=points, fps=_FPS, speed=speed), path, dpi=_FILM_DPI)
+    plt.close("all")

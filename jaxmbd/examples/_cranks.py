@@ -1,0 +1,128 @@
+"""Slider-cranks and four-bars."""
+
+import math
+
+from jaxmbd import planar as pl
+from jaxmbd.examples._example import Example, listed
+from jaxmbd.examples._shared import MODELICA_GRAVITY, rod
+
+
+@listed("Exudyn, planar slider-crank")
+def slider_crank(crank_angle: float = 0.0, crank_speed: float = 0.0) -> Example:
+    """A crank with a constant torque, a rod and a slider, without gravity.
+
+    The crank is 0.1 m long and driven by 0.1 N m, the rod 0.3 m.
+
+    **Arguments:** `crank_angle` [rad] and `crank_speed` [rad/s] at the start.
+    """
+    pin = (0.1 * math.cos(crank_angle), 0.1 * math.sin(crank_angle))
+    tilt = -math.asin(pin[1] / 0.3)
+    crank, bar = rod("crank", 0.2, 0.1, (0.0, 0.0), crank_angle), rod("rod", 0.2, 0.3, pin, tilt)
+    slider = pl.Body("slider", 0.4, 1e-3, (pin[0] + 0.3 * math.cos(tilt), 0.0, 0.0))
+    mechanism = pl.Mechanism(
+        bodies=[crank, bar, slider],
+        joints=[
+            pl.Revolute("O", pl.ground.at(), crank.at(-0.05, 0.0)),
+            pl.Revolute("B", crank.at(0.05, 0.0), bar.at(-0.15, 0.0)),
+            pl.Revolute("C", bar.at(0.15, 0.0), slider.at()),
+            pl.Translational("rail", pl.ground.at(), slider.at()),
+        ],
+        forces=[pl.Torque("motor", crank.at(), 0.1)],
+    )
+    return Example(
+        mechanism, {"crank.theta": crank_angle}, {"crank.omega": crank_speed}, duration=1.0,
+        inputs=("O.angle",), outputs=("crank.omega", "slider.x", "C.fx", "C.fy"),
+    )  # fmt: skip
+
+
+@listed("SUNDIALS, idasSlCrank")
+def sundials_slider_crank() -> Example:
+    """A rod whose centre slides on a line, a crank, a spring-damper between them and a force at the rod's far end.
+
+    The crank's centre of mass sits at its hinge, so that its inertia is that about the hinge; its mass
+    has no effect.
+    """
+    angle, tilt = math.pi / 2, -math.pi / 6
+    crank = pl.Body("crank", mass=1.0, inertia=1.0, pose=(0.0, 0.0, angle))
+    bar = pl.Body("rod", mass=1.0, inertia=2.0, pose=(math.cos(tilt), 0.0, tilt))
+    mechanism = pl.Mechanism(
+        bodies=[crank, bar],
+        joints=[
+            pl.Revolute("hinge", pl.ground.at(), crank.at()),
+            pl.Revolute("pin", crank.at(0.5, 0.0), bar.at(-1.0, 0.0)),
+            pl.PinInSlot("slot", pl.ground.at(), bar.at()),
+        ],
+        forces=[
+            pl.SpringDamper("spring", crank.at(0.25, 0.0), bar.at(-0.5, 0.0), 1.0, 1.0, damping=1.0),
+            pl.Force("push", bar.at(1.0, 0.0), (1.0, 0.0)),
+        ],
+    )
+    return Example(
+        mechanism, {"crank.theta": angle}, {"crank.omega": 0.0}, duration=10.0,
+        inputs=("hinge.angle",), outputs=("crank.theta", "rod.x", "spring.tension", "kinetic_energy"),
+    )  # fmt: skip
+
+
+@listed("Modelica Standard Library, Loops.PlanarFourbar")
+def planar_four_bar() -> Example:
+    """Three moving boxes on four pins, with viscous friction in the first one, from rest.
+
+    All body frames are parallel to the world's at the start.
+    """
+    b1 = pl.Body("b1", 7.7, 0.104270833333333, (0.2, 0.0, 0.0))
+    b2 = pl.Body("b2", *_box(0.1, 1.1, 0.05), pose=(0.45, 0.55, 0.0))
+    b4 = pl.Body("b4", *_box(0.65, 0.1, 0.05), pose=(0.175, 1.05, 0.0))
+    mechanism = pl.Mechanism(
+        bodies=[b1, b2, b4],
+        joints=[
+            pl.Revolute("revolute1", pl.ground.at(), b1.at(-0.2, 0.0)),
+            pl.Revolute("revolute2", b1.at(0.2, 0.0), b2.at(-0.05, -0.55)),
+            pl.Revolute("revolute3", pl.ground.at(-0.15, 1.0), b4.at(-0.325, -0.05)),
+            pl.Revolute("revolute4", b2.at(0.05, 0.55), b4.at(0.325, 0.05)),
+        ],
+        forces=[
+            pl.Gravity(MODELICA_GRAVITY),
+            pl.TorsionalSpringDamper("damper", pl.ground.at(), b1.at(), damping=0.1),
+        ],
+    )
+    return Example(
+        mechanism, {"revolute1.angle": 0.0}, {"revolute1.angle": 0.0}, duration=4.0,
+        inputs=("revolute1.angle",),
+        outputs=("revolute1.angle", "revolute1.angle_rate", "revolute3.fx", "revolute3.fy"),
+    )  # fmt: skip
+
+
+def _box(x: float, y: float, width: float) -> tuple[float, float]:
+    """Mass and central inertia of Modelica's box (7700 kg/m³) that reaches from (0, 0) to `(x, y)` [m]."""
+    length = math.hypot(x, y)
+    mass = 7700 * length * width**2
+    return mass, mass * (length**2 + width**2) / 12
+
+
+@listed()
+def four_bar_with_springs() -> Example:
+    """A crank-rocker with spring-dampers, a torsional one at the rocker, drag, a load and a torque."""
+    crank, coupler = rod("crank", 0.3, 0.12, (0.0, 0.0), 1.0), rod("coupler", 0.5, 0.35, (0.065, 0.1), 0.35)
+    rocker = rod("rocker", 0.4, 0.25, (0.4, 0.0), 1.6)
+    mechanism = pl.Mechanism(
+        bodies=[crank, coupler, rocker],
+        joints=[
+            pl.Revolute("O", pl.ground.at(), crank.at(-0.06, 0.0)),
+            pl.Revolute("A", crank.at(0.06, 0.0), coupler.at(-0.175, 0.0)),
+            pl.Revolute("B", coupler.at(0.175, 0.0), rocker.at(0.125, 0.0)),
+            pl.Revolute("C", pl.ground.at(0.4, 0.0), rocker.at(-0.125, 0.0)),
+        ],
+        forces=[
+            pl.Gravity(9.81),
+            pl.SpringDamper("spring", pl.ground.at(0.1, 0.3), coupler.at(0.02, 0.01), 60.0, 0.15, damping=0.8),
+            pl.SpringDamper("strut", crank.at(0.03, 0.0), rocker.at(0.05, 0.0), 25.0, 0.2, 0.5, actuator=1.5),
+            pl.TorsionalSpringDamper("hinge", pl.ground.at(), rocker.at(), 2.0, angle=1.2, damping=0.02),
+            pl.PointDrag("drag", coupler.at(0.05, 0.03), quadratic=0.1, linear=0.05),
+            pl.Force("load", rocker.at(0.1, 0.02), (0.5, -1.0), torque=0.03, frame="body"),
+            pl.Torque("motor", crank.at(), 0.15),
+        ],
+    )
+    return Example(
+        mechanism, {"O.angle": 1.0}, {"O.angle": 3.0}, duration=2.0,
+        inputs=("O.angle",), outputs=("crank.theta", "rocker.theta", "spring.tension", "strut.tension"),
+    )  # fmt: skip

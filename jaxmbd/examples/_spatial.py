@@ -1,0 +1,143 @@
+"""Mechanisms in space: tops and discs, and the loops of the IFToMM and Modelica libraries."""
+
+import itertools
+import math
+
+import numpy as np
+
+from jaxmbd import rotation as rot
+from jaxmbd import spatial as sp
+from jaxmbd.examples._example import Example, listed
+from jaxmbd.examples._shared import MODELICA_GRAVITY
+
+HEAVY_TOP_SPIN = (0.0, 150.0, -4.61538)  # [rad/s]
+AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
+
+
+@listed("Brüls, Cardona, Arnold, 2012")
+def heavy_top() -> Example:
+    """A fast symmetric top on a ball at the origin."""
+    top = sp.Body("top", mass=15.0, inertia=(0.234375, 0.46875, 0.234375), pose=(0.0, 1.0, 0.0))
+    mechanism = sp.Mechanism(
+        bodies=[top],
+        joints=[sp.Spherical("O", sp.ground.at(), top.at(0, -1, 0))],
+        forces=[sp.Gravity(9.81)],
+    )
+    spin = {f"top.omega_{axis}": speed for axis, speed in zip("xyz", HEAVY_TOP_SPIN, strict=True)}
+    return Example(
+        mechanism, speeds=spin, duration=1.5, outputs=("top.x", "top.y", "top.z", "kinetic_energy", "energy"),
+    )  # fmt: skip
+
+
+@listed()
+def rolling_disc() -> Example:
+    """A disc that rolls on a table without slipping, leaning by 25 degrees, steadily in a circle.
+
+    From `A ω² sin α cos α − (C + m r²) ω s sin α = m g r cos α` follows the spin `s` that goes with turning at ω.
+    """
+    r, lean, turning = 0.2, math.radians(65.0), 2.5
+    solid = sp.disc(2700, r, 0.01)
+    m, A, C = float(solid.mass), float(solid.inertia[0, 0]), float(solid.inertia[2, 2])
+    sine, cosine = math.sin(lean), math.cos(lean)
+    spin = (A * turning**2 * sine * cosine - m * 9.81 * r * cosine) / ((C + m * r**2) * turning * sine)
+    place = sp.pose(0, r * spin / turning, r * sine, rot.about("x", lean))
+    disc = sp.Body("disc", mass=m, inertia=solid.inertia, pose=place)
+    rolling = sp.RollingDisc("rolling", sp.ground.at(), disc.at(), radius=r)
+    mechanism = sp.Mechanism([disc], [rolling], [sp.Gravity(9.81)])
+    speeds = {"disc.omega_x": 0.0, "disc.omega_y": turning * sine, "disc.omega_z": spin}
+    outputs = ("disc.x", "disc.y", "disc.z", "kinetic_energy", "energy")
+    return Example(mechanism, speeds=speeds, duration=2 * math.pi / turning, outputs=outputs)
+
+
+@listed("Modelica Standard Library, Loops.Fourbar1")
+def spatial_four_bar() -> Example:
+    """A crank, a coupler between a ball and a universal joint, and a slider."""
+    crank = _cylinder("b1", (0.0, 0.0, 0.0), (0.0, 0.5, 0.1))
+    slider, coupler = (
+        _cylinder("b2", (1.0, 0.0, 0.0), (0.0, 0.2, 0.0)),
+        _cylinder("b3", (1.0, 0.2, 0.0), (-1.0, 0.3, 0.1)),
+    )
+    # Axes of the cross: y, the first marker's x, fixed in b2; z, the second marker's y, fixed in b3.
+    cross = np.array([(0, 0, 1), (1, 0, 0), (0, 1, 0)], dtype=float)  # x, y, z axes: y, z, x
+    mechanism = sp.Mechanism(
+        bodies=[crank, slider, coupler],
+        joints=[
+            sp.Revolute("j1", sp.ground.at(axis=(1, 0, 0)), crank.at_world(0, 0, 0, axis=(1, 0, 0))),
+            sp.Prismatic("j2", sp.ground.at(1.2, 0, 0, axis=(1, 0, 0)), slider.at_world(1, 0, 0, axis=(1, 0, 0))),
+            sp.Universal(
+                "rev", slider.at_world(1, 0.2, 0, rotation=cross), coupler.at_world(1, 0.2, 0, rotation=cross)
+            ),
+            sp.Spherical("j3", crank.at_world(0, 0.5, 0.1), coupler.at_world(0, 0.5, 0.1)),
+        ],
+        forces=[sp.Gravity((0.0, -MODELICA_GRAVITY, 0.0))],
+    )
+    return Example(
+        mechanism, speeds={"j1.angle": 5.235987755982989}, duration=3.0,
+        inputs=("j1.angle",), outputs=("j1.angle", "j1.angle_rate", "j2.displacement", "j2.displacement_rate"),
+    )  # fmt: skip
+
+
+def _cylinder(name: str, start: tuple[float, float, float], r: tuple[float, float, float]) -> sp.Body:
+    """A steel cylinder of 0.05 m diameter from `start` along `r`; the body's axes are the world's."""
+    d, length = 0.05, math.hypot(*r)
+    mass = 7700 * math.pi / 4 * d**2 * length
+    along, across = mass * d**2 / 8, mass * (length**2 + 0.75 * d**2) / 12
+    u = np.array(r) / length
+    inertia = across * np.eye(3) + (along - across) * np.outer(u, u)
+    return sp.Body(name, mass=mass, inertia=inertia, pose=tuple(np.array(start) + np.array(r) / 2))
+
+
+@listed("IFToMM A04")
+def bricard() -> Example:
+    """Bricard's ring of five bars and six hinges: thirty constraints on thirty speeds, and yet it moves.
+
+    Bars of 1 m, 1 kg and a square section of .1 m, the sixth one being the ground. Sensor `corner`: the hinge P3.
+    """
+    points = np.array([(0, 0, 0), (1, 0, 0), (1, -1, 0), (1, -1, 1), (0, -1, 1), (0, 0, 1)], dtype=float)
+    along, across = 0.1**2 / 6, (1 + 0.1**2) / 12
+    bodies = []
+    for i, (p, q) in enumerate(itertools.pairwise(points), 1):
+        moments = np.where(np.abs(q - p) > 0.5, along, across)
+        bodies.append(sp.Body(f"rod{i}", 1.0, moments, (p + q) / 2))
+    chain = [sp.ground, *bodies, sp.ground]
+    joints = []
+    for i, axis in enumerate("yzxyzx"):
+        here = [body.at_world(*points[i], axis=AXES[axis]) for body in chain[i : i + 2]]
+        joints.append(sp.Revolute(f"P{i + 1}", *here))
+    sensors = [sp.Point("corner", at=bodies[1].at_world(*points[2]))]
+    mechanism = sp.Mechanism(bodies, joints, [sp.Gravity((0.0, -9.81, 0.0))], sensors=sensors)
+    return Example(
+        mechanism, duration=4.8, inputs=("P1.angle",), outputs=("corner", "P1.angle", "kinetic_energy", "energy")
+    )
+
+
+@listed("IFToMM A05")
+def governor() -> Example:
+    """A flyball governor with very stiff springs, spinning once a second.
+
+    `slide.displacement` is the slider's height above its start, .5 m.
+    """
+    solids = [sp.box(3000.0, 0.01, 0.01, 1.0), sp.box(3000.0, 0.1, 0.1, 0.1)]
+    shaft, slider = (
+        sp.Body(n, s.mass, s.inertia, (0, 0, 0.5)) for n, s in zip(("shaft", "slider"), solids, strict=True)
+    )
+    rod = sp.box(3000.0, 1.0, 0.01, 0.01).moved(0.5) + sp.point(5.0).moved(1.0)
+    bodies, forces = [shaft, slider], []
+    joints = [
+        sp.Revolute("spin", sp.ground.at(), shaft.at_world(0, 0, 0)),
+        sp.Prismatic("slide", shaft.at_world(0, 0, 0.5), slider.at_world(0, 0, 0.5)),
+    ]
+    for name, side, angle in (("right", 1, math.radians(30)), ("left", -1, math.radians(150))):
+        turn, hinge = rot.about("y", angle), np.array([0.05 * side, 0.0, 1.0])
+        x, y, z = hinge + rot.rotate(turn, rod.centre)
+        ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(x, y, z, turn))
+        middle = hinge + np.asarray(rot.rotate(turn, (0.5, 0.0, 0.0)))
+        ends = [body.at_world(*hinge, axis=AXES["y"]) for body in (shaft, ball)]
+        joints.append(sp.Revolute(f"hinge {name}", *ends))
+        bodies.append(ball)
+        forces.append(sp.SpringDamper(f"spring {name}", slider.at(0.05 * side), ball.at_world(*middle), 8e5, 0.5, 4e4))
+    speeds = {"spin.angle": 2 * math.pi, "hinge right.angle": 0.0, "hinge left.angle": 0.0, "slide.displacement": 0.0}
+    return Example(
+        sp.Mechanism(bodies, joints, [sp.Gravity(9.81), *forces]), speeds=speeds, duration=2.0,
+        inputs=("spin.angle",), outputs=("spin.angle_rate", "slide.displacement", "spring right.tension"),
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""A hexapod (Stewart platform), moved by its six legs."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd import rotation as rot
+from jaxmbd import spatial as sp
+from jaxmbd._types import Scalar
+from jaxmbd.examples._example import Example, listed
+
+_LEG = 0.45  # [m], a cylinder, and a piston
+# Angles [°] of the lower and the upper end of each leg about the vertical.
+_LEGS = ((-14, -45), (14, 45), (106, 75), (134, 165), (226, 195), (254, 285))
+
+
+def platform_path(t: Scalar) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
+    """Where the platform is wanted: the place of its centre [m] and its rotation."""
+    w = jnp.pi * t
+    place = jnp.stack([0.10 * jnp.cos(w), 0.10 * jnp.sin(w), 0.70 + 0.06 * jnp.sin(2 * w)])
+    return place, rot.from_vector(jnp.stack([0.25 * jnp.sin(w), 0.25 * jnp.cos(w), jnp.zeros_like(w)]))
+
+
+class Stretch(eqx.Module):
+    """How far a leg between `base` and the platform's point `joint` [m] is stretched [m] on the platform's path."""
+
+    base: Float[Array, "3"]
+    joint: Float[Array, "3"]
+
+    def __call__(self, t: Scalar) -> Scalar:
+        place, turned = platform_path(t)
+        return jnp.linalg.norm(place + rot.rotate(turned, self.joint) - self.base) - _LEG
+
+
+@listed()
+def stewart_platform() -> Example:
+    """A hexapod whose six legs move a platform along a tilting circle: all is prescribed, forces are sought.
+
+    Each leg is a cylinder on a universal joint and a piston under a ball joint; its driver prescribes how far it is
+    stretched, from the wanted place of the platform (`platform_path`).
+    """
+    disc = sp.disc(2700, 0.35, 0.03).moved(z=0.7)
+    platform = sp.Body("platform", disc.mass, disc.inertia, disc.centre)
+    bodies, joints, drivers = [platform], [], []
+    for k, angles in enumerate(np.radians(_LEGS)):
+        (base, joint) = (r * np.array([np.cos(a), np.sin(a), 0.0]) for r, a in zip((0.60, 0.35), angles, strict=True))
+        top = joint + np.array([0.0, 0.0, 0.7])
+        u = (top - base) / np.linalg.norm(top - base)
+        cylinder = _tube(f"cylinder {k}", base, base + _LEG * u, 0.02)
+        piston = _tube(f"piston {k}", top - _LEG * u, top, 0.01)
+        bodies += [cylinder, piston]
+        joints += [
+            sp.Universal(f"U{k}", sp.ground.at_world(*base, axis=u), cylinder.at_world(*base, axis=u)),
+            sp.Prismatic(f"S{k}", cylinder.at_world(*base, axis=u), piston.at_world(*(top - _LEG * u), axis=u)),
+            sp.Spherical(f"B{k}", piston.at_world(*top), platform.at_world(*top)),
+        ]
+        drivers.append(sp.Driver(f"leg {k}", f"S{k}.displacement", Stretch(jnp.asarray(base), jnp.asarray(joint))))
+    mechanism = sp.Mechanism(bodies, joints, [sp.Gravity(9.81)], drivers)
+    outputs = ("platform.x", "platform.y", "platform.z", *(f"{driver.name}.effort" for driver in drivers))
+    return Example(mechanism, duration=2.0, outputs=outputs)
+
+
+def _tube(name: str, start: np.ndarray, stop: np.ndarray, radius: float) -> sp.Body:
+    """A round steel rod between two points [m]; the body's axes are the world's."""
+    solid = sp.cylinder(7800, radius, float(np.linalg.norm(stop - start))).turned(rot.along(stop - start))
+    return sp.Body(name, solid.mass, solid.inertia, (start + stop) / 2)

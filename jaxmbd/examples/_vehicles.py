@@ -1,0 +1,91 @@
+"""A car's axis on a bumpy road, and a wheel's suspension."""
+
+import math
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from jaxmbd import planar as pl
+from jaxmbd._types import Scalar, as_float
+from jaxmbd.examples._example import Example, listed
+from jaxmbd.examples._shared import rod
+
+
+class Bumps(eqx.Module):
+    """The angle of an axle of length `L` [m] whose far wheel moves up by `r sin ωt`: `sin φ = (r / L) sin ωt`."""
+
+    height: Scalar = eqx.field(converter=as_float)  # r [m]
+    rate: Scalar = eqx.field(converter=as_float)  # ω [rad/s]
+    length: Scalar = eqx.field(converter=as_float)
+
+    def __call__(self, t: Scalar) -> Scalar:
+        return jnp.arcsin(self.height / self.length * jnp.sin(self.rate * t))
+
+
+@listed("IVP test set, Car Axis (Schneider, 1994)")
+def car_axis() -> Example:
+    """A car's body on two stiff springs over an axle, one wheel of which runs over bumps.
+
+    The axle, 1 m long, is held at the left wheel, and driven so that the right one goes up and down by 0.1 m. The body
+    is a bar of 1 m with half its mass at each end; a spring of 0.5 m stands under each. Its left end stays on the
+    normal to the axle through the left wheel. In units of the test set: `M ε² / 2 = 5e-4` kg at each end, springs of
+    1 N/m, g = 1 m/s². What the axle weighs matters to its motor alone.
+    """
+    mass, length, height = 10 * 0.01**2 / 2, 1.0, 0.5
+    axle = pl.Body("axle", mass=1e-3, inertia=1e-4, pose=(length / 2, 0.0, 0.0))
+    body = pl.Body("body", mass=2 * mass, inertia=mass * length**2 / 2, pose=(length / 2, height, 0.0))
+    left, right = body.at(-length / 2), body.at(length / 2)
+    mechanism = pl.Mechanism(
+        bodies=[axle, body],
+        joints=[
+            pl.Revolute("wheel", pl.ground.at(), axle.at(-length / 2)),
+            pl.PinInSlot("guide", axle.at(-length / 2, 0.0, math.pi / 2), left),
+        ],
+        forces=[
+            pl.Gravity(1.0),
+            pl.SpringDamper("left spring", axle.at(-length / 2), left, stiffness=1.0, length=height),
+            pl.SpringDamper("right spring", axle.at(length / 2), right, stiffness=1.0, length=height),
+        ],
+        drivers=[pl.Driver("road", "wheel.angle", Bumps(height=0.1, rate=10.0, length=length))],
+        sensors=[pl.Point("left", left), pl.Point("right", right)],
+    )
+    return Example(
+        mechanism, {"body.y": height, "body.theta": 0.0}, {"body.vy": 0.0, "body.omega": 0.0}, duration=3.0,
+        inputs=("left spring.tension", "right spring.tension"),
+        outputs=("left", "right", "left spring.tension", "right spring.tension"),
+    )  # fmt: skip
+
+
+@listed()
+def suspension() -> Example:
+    """Two superimposed arms that carry an upright and a wheel: a car's corner that drops onto its tyre.
+
+    Arms 0.4 m and 0.35 m long, hinged to the chassis at (0, 0.3) and (0, 0); the chassis slides up and down. Five
+    joints carry coordinates, the pin `B` closes the loop.
+    """
+    chassis = pl.Body("chassis", 250.0, 10.0)
+    lower, upper = rod("lower", 3.0, 0.4, (0.0, 0.0), 0.1), rod("upper", 2.0, 0.35, (0.0, 0.3), 0.05)
+    upright = pl.Body("upright", 20.0, 0.3, (0.4, 0.17, 0.05))
+    wheel = pl.Body("wheel", 15.0, 0.8, (0.45, 0.17, 0.0))
+    mechanism = pl.Mechanism(
+        bodies=[chassis, lower, upper, upright, wheel],
+        joints=[
+            pl.Translational("heave", pl.ground.at(0, 0, math.pi / 2), chassis.at(0, 0, math.pi / 2)),
+            pl.Revolute("L", chassis.at(0.0, 0.0), lower.at(-0.2, 0.0)),
+            pl.Revolute("U", chassis.at(0.0, 0.3), upper.at(-0.175, 0.0)),
+            pl.Revolute("A", lower.at(0.2, 0.0), upright.at(0.0, -0.14)),
+            pl.Revolute("axle", upright.at(0.05, 0.0), wheel.at()),
+            pl.Revolute("B", upper.at(0.175, 0.0), upright.at(-0.05, 0.16)),
+        ],
+        forces=[
+            pl.Gravity(9.81),
+            pl.SpringDamper("strut", chassis.at(0.0, 0.45), lower.at(0.05, 0.0), 6e4, 0.565, damping=3e3),
+            pl.SpringDamper("tyre", pl.ground.at(0.45, -0.15), wheel.at(), 2e5, 0.32, damping=500.0),
+        ],
+        coordinates="joint",
+        cuts=["B"],
+    )
+    return Example(
+        mechanism, duration=2.0, inputs=("heave.displacement", "tyre.tension"),
+        outputs=("heave.displacement", "L.angle", "strut.tension", "tyre.tension", "B.fx", "B.fy"),
+    )  # fmt: skip

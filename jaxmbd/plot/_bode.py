@@ -1,0 +1,93 @@
+"""Frequency responses of a linearised mechanism."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from jaxmbd._analysis import LinearSystem
+from jaxmbd._errors import MechanismError, unknown
+from jaxmbd.plot._style import GREY, LINES, PALE, SMALL, TEXT, new_figure, tidy
+
+_WIDTH, _HEIGHT = 6.4, 4.6  # [in]
+_BEYOND = 10.0  # the slowest and the fastest mode by so much, at the ends
+_POINTS = 600
+
+
+def bode(
+    system: LinearSystem,
+    outputs: str | Sequence[str] | None = None,
+    inputs: str | Sequence[str] | None = None,
+    *,
+    frequencies: Any = None,
+    axes: Sequence[Axes] | None = None,
+) -> tuple[Axes, Axes]:
+    """Plot frequency responses: the gain and the phase of outputs for inputs, over the frequency.
+
+    **Arguments:** `outputs`, `inputs`, names among those of the system, all unless given; `frequencies` `[Hz]`, from a
+    tenth of the slowest to ten times the fastest mode unless given, closer together at resonances; `axes`, one for the
+    gain and one for the phase.
+
+    **Returns:** these axes.
+
+    **Raises:** `MechanismError` for names that the system does not have.
+
+        >>> bode(linearize(mechanism, state, ["motor.effort"], ["rod.theta"]))
+    """
+    rows, columns = _places("output", outputs, system.outputs), _places("input", inputs, system.inputs)
+    hertz = _frequencies(system) if frequencies is None else np.atleast_1d(np.asarray(frequencies, dtype=float))
+    gains = np.asarray(system.response(2 * np.pi * hertz))
+    upper, lower = new_figure(_WIDTH, _HEIGHT).subplots(2, 1, sharex=True) if axes is None else axes
+    pairs, units = [(i, j) for i in rows for j in columns], set()
+    for line, (i, j) in enumerate(pairs):
+        name, style = f"{system.outputs[i]} / {system.inputs[j]}", {"color": LINES[line % len(LINES)], "linewidth": 1.5}
+        gain = gains[:, i, j]
+        upper.plot(hertz, np.where(gain == 0, np.nan, np.abs(gain)), label=name, **style)
+        lower.plot(hertz, np.degrees(np.unwrap(np.angle(gain))), label=name, **style)
+        units.add((system.output_units[i], system.input_units[j]))
+    _finish(upper, lower, units)
+    if len(pairs) > 1:
+        upper.legend(fontsize=SMALL, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), borderaxespad=0.2)
+    else:
+        upper.set_title(str(upper.lines[-1].get_label()), fontsize=TEXT, loc="left")
+    return upper, lower
+
+
+def _finish(upper: Axes, lower: Axes, units: set[tuple[str, str]]) -> None:
+    pair = next(iter(units)) if len(units) == 1 else ()
+    unit = " / ".join(f"({u})" if " " in u or "/" in u else u for u in pair if u)
+    for ax, label in ((upper, f"gain [{unit}]" if unit else "gain"), (lower, "phase [°]")):
+        ax.set_xscale("log")
+        ax.grid(True, color=PALE, linewidth=0.6)
+        ax.set_axisbelow(True)
+        tidy(ax, ylabel=label)
+    upper.set_yscale("log")
+    low, high = lower.get_ylim()
+    lower.set_yticks(np.arange(90 * np.floor(low / 90), high + 90, 90))
+    lower.set_ylim(low, high)
+    lower.axhline(0.0, color=GREY, linewidth=0.6)
+    lower.set_xlabel("frequency [Hz]", fontsize=TEXT)
+
+
+def _places(kind: str, names: str | Sequence[str] | None, known: Sequence[str]) -> list[int]:
+    wanted = known if names is None else (names,) if isinstance(names, str) else tuple(names)
+    for name in wanted:
+        if name not in known:
+            raise unknown(kind, name, known)
+    if not wanted:
+        raise MechanismError(f"bode needs a system with an {kind}: linearize(mechanism, state, inputs, outputs).")
+    return [known.index(name) for name in wanted]
+
+
+def _frequencies(system: LinearSystem) -> np.ndarray:
+    """Frequencies [Hz] on even steps of their logarithm, and as many around each resonance as its width asks for."""
+    found = system.modes()
+    values = np.asarray(found.eigenvalues, dtype=complex)[~np.asarray(found.rigid)]
+    if not len(values):
+        return np.geomspace(0.01, 100.0, _POINTS)
+    size = np.abs(values) / (2 * np.pi)
+    even = np.geomspace(size.min() / _BEYOND, size.max() * _BEYOND, _POINTS)
+    width = np.maximum(np.abs(np.real(values)) / (2 * np.pi), 1e-4 * size)[:, None] * np.tan(np.linspace(-1.5, 1.5, 40))
+    near = (np.abs(np.imag(values))[:, None] / (2 * np.pi) + width).reshape(-1)
+    return np.unique(np.concatenate([even, near[(near > even[0]) & (near < even[-1])]]))

@@ -1,0 +1,145 @@
+"""Mode shapes of a linearised mechanism: at rest in grey, deflected in colour, still or moving."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.animation import FuncAnimation
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from jaxmbd._analysis import LinearSystem, Modes
+from jaxmbd._errors import MechanismError
+from jaxmbd._types import Number
+from jaxmbd.plot import _picture as plane
+from jaxmbd.plot import _space_picture as space
+from jaxmbd.plot._draw import check_no_view
+from jaxmbd.plot._parts import drawn_parts, markers_of
+from jaxmbd.plot._scene import Scene
+from jaxmbd.plot._space_scene import SpaceScene
+from jaxmbd.plot._style import PALE, TEXT
+
+_DEFLECTION = 0.15  # of the mechanism's extent: how far the point that moves most does
+_LEVER = 0.35  # of it: a turn counts as the way of a point at that distance
+_TINY = 1e-4  # [m or rad]: the largest step with which a shape is measured
+_FRAMES = 48  # of one oscillation
+_UNDER = 0.4  # layers by which what is grey lies lower
+
+
+def modes(
+    system: LinearSystem,
+    k: int = 0,
+    *,
+    scale: Number | None = None,
+    axes: Axes | None = None,
+    elev: Number | None = None,
+    azim: Number | None = None,
+) -> Axes:
+    """Draw a mode shape: the mechanism at rest in grey, deflected in colour.
+
+    **Arguments:** `k`, the number of the mode as `print(system)` lists it; `scale`, of `system.modes().shapes[:, k]`,
+    such that the largest deflection is a seventh of the mechanism unless given; `axes`, `elev`, `azim` as in `draw`.
+    Of a complex shape the moment is drawn at which the coordinate that moves most is at its end.
+
+    **Returns:** the axes, with equal scales along all of them.
+
+    **Raises:** `MechanismError` for a mode that does not exist, and for a view in the plane.
+
+        >>> modes(linearize(mechanism, state), 1)
+    """
+    return _Shape(system, k, scale, axes, (elev, azim), np.zeros(1)).axes
+
+
+def animate_mode(
+    system: LinearSystem,
+    k: int = 0,
+    *,
+    scale: Number | None = None,
+    fps: float | int = 24,
+    elev: Number | None = None,
+    azim: Number | None = None,
+) -> FuncAnimation:
+    """Animate one oscillation of a mode, in two seconds and without its decay; arguments as for `modes`.
+
+    **Returns:** matplotlib's `FuncAnimation`, which may be repeated without a jump; to a file: `save_animation`.
+    """
+    shape = _Shape(system, k, scale, None, (elev, azim), 2 * np.pi * np.arange(_FRAMES) / _FRAMES)
+    return FuncAnimation(shape.figure, shape.show, frames=_FRAMES, interval=1000 / fps, blit=False)
+
+
+class _Shape:
+    """The picture of a mode at phases `(frames,)` [rad]."""
+
+    def __init__(
+        self, system: LinearSystem, k: int, scale: Number | None, axes: Axes | None, view: Any, phases: np.ndarray
+    ) -> None:
+        found, mechanism = system.modes(), system.mechanism
+        if not 0 <= k < len(found.omega):
+            raise MechanismError(f"There is no mode {k}: this system has {len(found.omega)}, from 0 on.")
+        steps = _steps(np.asarray(found.shapes)[:, k], phases)
+        whole = _steps(np.asarray(found.shapes)[:, k], np.arange(8) * np.pi / 4)
+        size = _scale(system, whole) if scale is None else float(scale)
+        qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.moved(size * steps))])
+        if mechanism.space.dim == 3:
+            self._in_space(SpaceScene(mechanism, qs), axes, view)
+        else:
+            check_no_view(*view)
+            self._in_plane(Scene(mechanism, qs), axes)
+        figure = self.axes.get_figure(root=True)
+        assert figure is not None
+        self.figure: Figure = figure
+        if axes is None and mechanism.space.dim == 3:  # axes that reach beyond the figure, and their title with them
+            figure.text(0.03, 0.98, _title(found, k), fontsize=TEXT, va="top")
+        else:
+            self.axes.set_title(_title(found, k), fontsize=TEXT, loc="left")
+        self.show(0)
+
+    def _in_plane(self, scene: Scene, axes: Axes | None) -> None:
+        self.axes = plane.axes_for(plane.limits_of(scene), axes)
+        for artist in plane.Picture(scene, self.axes).artists:
+            artist.set_color(PALE)
+            artist.set_zorder(artist.get_zorder() * 0.01 + _UNDER)
+        picture = plane.Picture(scene, self.axes)
+        self.move = lambda k: list[Artist](picture.move(scene.motion[k]))
+
+    def _in_space(self, scene: SpaceScene, axes: Axes | None, view: Any) -> None:
+        pieces = space.scene_pieces(scene)
+        found = space.axes_for(space.limits_of(scene, pieces), axes, view, space.HEADROOM)
+        for artist, _ in space.SpacePicture(scene, found, [p for p in pieces if not p.floor]).artists:
+            artist.set_facecolor((*np.full(3, 0.6), 0.25))
+            artist.set_edgecolor("none")
+            artist.set_zorder(artist.get_zorder() - _UNDER)
+        picture = space.SpacePicture(scene, found, pieces)
+        self.axes: Axes = found
+        self.move = lambda k: list[Artist](picture.move(scene.motion.at(k)))
+
+    def show(self, k: int) -> list[Artist]:
+        """Draw frame `k`."""
+        return self.move(k + 1)
+
+
+def _steps(shape: np.ndarray, phases: np.ndarray) -> np.ndarray:
+    return np.real(np.exp(1j * phases)[:, None] * shape)
+
+
+def _scale(system: LinearSystem, steps: np.ndarray) -> float:
+    """How large a shape is drawn."""
+    tiny = _TINY / np.abs(steps).max()
+    qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.moved(tiny * steps))])
+    mechanism, dim = system.mechanism, system.mechanism.space.dim
+    scene: Any = SpaceScene(mechanism, qs) if dim == 3 else Scene(mechanism, qs)
+    markers = [body.at() for body in mechanism.bodies]
+    markers += [marker for part in drawn_parts(mechanism) for marker in markers_of(part)]
+    extent = float(np.ptp([scene.place(marker).point(scene.motion)[0] for marker in markers], axis=0).max()) or 1.0
+    levers = _LEVER * extent * np.eye(dim)
+    points = [scene.place(body.at(*lever)).point(scene.motion) for body in mechanism.bodies for lever in levers]
+    points += [scene.place(body.at()).point(scene.motion) for body in mechanism.bodies]
+    far = max(float(np.linalg.norm(point - point[0], axis=-1).max()) for point in points)
+    return tiny * _DEFLECTION * extent / far
+
+
+def _title(found: Modes, k: int) -> str:
+    if found.rigid[k]:
+        return f"Mode {k}: rigid body"
+    damping = float(found.damping[k])
+    return f"Mode {k}: {float(found.frequencies[k]):.4g} Hz" + (f", damping ratio {damping:.3g}" if damping else "")

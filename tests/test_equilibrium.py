@@ -1,0 +1,533 @@
+"""Equilibria at rest and in steady rotation, against roots of equations written down by hand."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy.optimize import brentq, fsolve
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
+from tests import examples, spatial_examples
+
+G = 9.81  # [m/s²]
+ROOT = 1e-9  # [m, rad]: agreement of a position with the root found by hand
+
+
+def root(function: Callable[[float], Any], low: float, high: float) -> float:
+    """The root of a function between two numbers."""
+    return float(brentq(function, low, high, xtol=1e-14))  # pyright: ignore[reportArgumentType]
+
+
+# --- pendulums ------------------------------------------------------------------------------------
+
+
+def rod(coordinates: str = "absolute", *forces: Any, drivers: Any = ()) -> pl.Mechanism:
+    """A uniform rod of 1 m and 2 kg on a pin, `O.angle` from the x axis."""
+    body = pl.Body("rod", 2.0, 2.0 / 12, (0.5, 0.0, 0.0))
+    joints = [pl.Revolute("O", pl.ground.at(), body.at(-0.5))]
+    return pl.Mechanism([body], joints, [pl.Gravity(G), *forces], drivers, coordinates=coordinates)
+
+
+def at(angle: float) -> dict[str, float]:
+    """A guess of the rod's pose."""
+    return {"rod.x": 0.5 * math.cos(angle), "rod.y": 0.5 * math.sin(angle), "rod.theta": angle}
+
+
+RATE = math.sqrt(1.5 * G)  # [rad/s] of the rod's small motions, (3 g / 2 l)^½
+
+
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
+def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
+    """Newton's method finds what is next to the guess, with the modes of the textbook and the weight in the pin; from
+    the horizontal, where there is no stiffness, it goes down; and down from the top where a stable one is wanted."""
+    mechanism = rod(coordinates)
+    hanging, standing = mbd.equilibrium(mechanism, at(-1.3)), mbd.equilibrium(mechanism, at(1.8))
+    assert abs(float(hanging["rod.theta"]) + math.pi / 2) < ROOT
+    assert abs(float(standing["rod.theta"]) - math.pi / 2) < ROOT
+    assert bool(hanging.stable)
+    assert not bool(standing.stable)
+    assert hanging.verdict == "stable"
+    assert standing.verdict == "unstable (1 growing mode)"
+    np.testing.assert_allclose(hanging.eigenvalues[:2], [1j * RATE, -1j * RATE], atol=1e-8)
+    np.testing.assert_allclose(standing.eigenvalues[:2], [RATE, -RATE], atol=1e-8)
+    assert np.isneginf(np.asarray(hanging.eigenvalues.real)[2:]).all()
+    np.testing.assert_allclose(hanging.reaction("O").force, [[0.0, 2 * G]], atol=1e-9)
+    np.testing.assert_allclose(hanging["O.fy"], 2 * G, atol=1e-9)
+    np.testing.assert_array_equal(hanging.state.v, 0.0)
+    for start, stable in ((0.0, False), (math.pi / 2, True)):
+        found = mbd.equilibrium(mechanism, at(start), stable=stable)
+        assert abs(math.remainder(float(found["rod.theta"]) + math.pi / 2, math.tau)) < ROOT
+
+
+def test_a_coordinate_is_held() -> None:
+    """What holds the rod at an angle is the moment of its weight."""
+    held = mbd.equilibrium(rod(), fixed={"O.angle": 0.7})
+    assert abs(float(held.effort("O.angle")) - 2 * G * 0.5 * math.cos(0.7)) < 1e-9
+    assert abs(float(held["rod.theta"]) - 0.7) < ROOT
+    assert held.verdict == "stable"  # nothing is left that could move
+    tree = mbd.equilibrium(rod("joint"), fixed={"O.angle": 0.7})
+    assert abs(float(tree.effort("O.angle")) - 2 * G * 0.5 * math.cos(0.7)) < 1e-9
+    np.testing.assert_allclose(tree.reaction("O").force, [[0.0, 2 * G]], atol=1e-9)
+
+
+def ball_pendulum(coordinates: str, spin_inertia: float = 0.02) -> sp.Mechanism:
+    """A symmetric body of 1.5 kg on a ball joint .4 m from its centre, its axis along the body's z."""
+    body = sp.Body("top", 1.5, (0.03, 0.03, spin_inertia), (0.0, 0.0, 0.4))
+    joints = [sp.Spherical("O", sp.ground.at(), body.at(0, 0, -0.4))]
+    return sp.Mechanism([body], joints, [sp.Gravity(G)], coordinates=coordinates)
+
+
+@pytest.fixture(scope="module")
+def hung_aside() -> dict[str, float]:
+    """A guess of the body on its ball joint, hanging but for .4 rad."""
+    angle = math.pi - 0.4
+    return {"top.x": 0.4 * math.sin(angle), "top.z": 0.4 * math.cos(angle),
+            "top.e0": math.cos(angle / 2), "top.e2": math.sin(angle / 2)}  # fmt: skip
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+def test_a_pendulum_in_space(coordinates: str, hung_aside: dict[str, float]) -> None:
+    """On a ball joint it hangs with two slow modes and may be turned about its axis: neutral. Upright two grow."""
+    mechanism = ball_pendulum(coordinates)
+    hanging, standing = mbd.equilibrium(mechanism, hung_aside), mbd.equilibrium(mechanism)
+    assert abs(float(hanging["top.z"]) + 0.4) < ROOT
+    assert hanging.verdict == "neutral"
+    assert standing.verdict == "unstable (2 growing modes)"
+    rate = math.sqrt(1.5 * G * 0.4 / (0.03 + 1.5 * 0.16))
+    modes = np.sort(np.imag(hanging.eigenvalues[:6]))
+    np.testing.assert_allclose(modes, [-rate, -rate, 0, 0, rate, rate], atol=1e-6)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.slow
+def test_a_sleeping_top(coordinates: str) -> None:
+    """A top stands while it spins faster than `2 (m g l I)^½ / I₃` (Goldstein, Poole, Safko, *Classical Mechanics*,
+    §5.7): gyroscopic and Coriolis' forces are in the small motions."""
+    mechanism = ball_pendulum(coordinates, 0.05)
+    across = 0.03 + 1.5 * 0.16
+    critical = 2 * math.sqrt(1.5 * G * 0.4 * across) / 0.05
+    slow = mbd.equilibrium(mechanism, rotation=mbd.Rotation(0.97 * critical))
+    fast = mbd.equilibrium(mechanism, rotation=mbd.Rotation(1.03 * critical))
+    assert slow.verdict == "unstable (2 growing modes)"
+    assert fast.verdict == "stable"
+    # In the turning frame: λ = i (−Ω + (I₃ Ω ± (I₃² Ω² − 4 m g l I)^½) / 2 I), and their conjugates.
+    omega = 1.03 * critical
+    root = math.sqrt((0.05 * omega) ** 2 - 4 * 1.5 * G * 0.4 * across)
+    wanted = np.abs([-omega + (0.05 * omega + sign * root) / (2 * across) for sign in (1, -1)])
+    found = np.sort(np.imag(fast.eigenvalues[:6]))[-2:]
+    np.testing.assert_allclose(found, np.sort(wanted), rtol=1e-6)
+
+
+# --- the car axis ---------------------------------------------------------------------------------
+
+
+def test_the_car_axis() -> None:
+    """The car axis of the Test Set for IVP Solvers at rest, its wheel at (L, 0): y of the right particle by hand.
+
+    The left particle is at (0, y), the right one at an angle φ from it. Both springs and the weights balance the rod.
+    """
+    L, L0, k = 1.0, 0.5, 10 * 0.01**2 / 2
+    left, right = (pl.Body(n, k, k, (x, 0.5, 0.0)) for n, x in (("left", 0.0), ("right", 1.0)))
+    mechanism = pl.Mechanism(
+        [left, right],
+        [
+            pl.Rod("axle", left.at(), right.at(), L),
+            pl.Constraint("upright", lambda t, a, b, p: b.position[0] * L, pl.ground.at(), left.at()),
+        ],
+        [
+            pl.Gravity(1.0),
+            pl.SpringDamper("left spring", pl.ground.at(), left.at(), 1.0, L0),
+            pl.SpringDamper("right spring", pl.ground.at(L, 0.0), right.at(), 1.0, L0),
+        ],
+    )
+    found = mbd.equilibrium(mechanism, fixed={"left.theta": 0.0, "right.theta": 0.0})
+
+    def unbalance(z: np.ndarray) -> list[float]:
+        """The derivatives of the energy by y of the left particle and the rod's angle."""
+        y, phi = z
+        x2, y2 = L * math.cos(phi), y + L * math.sin(phi)
+        l2 = math.hypot(x2 - L, y2)
+        pull = 1 - L0 / l2
+        dy = (abs(y) - L0) * math.copysign(1, y) + pull * y2 + 2 * k
+        return [dy, pull * (-(x2 - L) * L * math.sin(phi) + y2 * L * math.cos(phi)) + k * L * math.cos(phi)]
+
+    y, phi = np.asarray(fsolve(unbalance, [0.5, 0.0], xtol=1e-14))
+    by_hand = [0.0, y, L * math.cos(phi), y + L * math.sin(phi)]
+    np.testing.assert_allclose([found[n] for n in ("left.x", "left.y", "right.x", "right.y")], by_hand, atol=ROOT)
+    assert found.verdict == "stable"
+
+
+# --- a four-bar with springs ----------------------------------------------------------------------
+
+
+def four_bar_energy(theta: Any, stiffness: Any = 60.0) -> Array:
+    """What the loads of `four_bar_with_springs` can do as a function of the crank's angle alone: gravity, springs, and
+    the constant motor, actuator and load (fixed on the rocker), whose work is the product with their coordinates."""
+    crank, coupler, rocker, base = 0.12, 0.35, 0.25, 0.4
+    u = lambda a: jnp.stack([jnp.cos(a), jnp.sin(a)])  # noqa: E731
+    A, C = crank * u(theta), jnp.array([base, 0.0])
+    d = C - A
+    f = jnp.sqrt(jnp.sum(d * d))
+    tilt = jnp.arctan2(d[1], d[0]) + jnp.arccos((f * f + coupler**2 - rocker**2) / (2 * f * coupler))
+    B = A + coupler * u(tilt)
+    phi = jnp.arctan2(B[1], (B - C)[0])
+    on_coupler = A + 0.195 * u(tilt) + 0.01 * u(tilt + jnp.pi / 2)
+    length = lambda a, b: jnp.sqrt(jnp.sum((b - a) ** 2))  # noqa: E731
+    weights = 0.3 * A[1] / 2 + 0.5 * (A + B)[1] / 2 + 0.4 * B[1] / 2
+    strut = length(0.09 * u(theta), C + 0.175 * u(phi))
+    springs = 0.5 * stiffness * (length(jnp.array([0.1, 0.3]), on_coupler) - 0.15) ** 2
+    springs = springs + 12.5 * (strut - 0.2) ** 2 + 1.0 * (phi - 1.2) ** 2
+    load = 0.225 * (-1.0) - 0.02 * 0.5 + 0.03
+    return G * weights + springs + 1.5 * strut - 0.15 * theta - load * phi
+
+
+def four_bar_root(stiffness: float = 60.0) -> float:
+    slope = jax.grad(four_bar_energy)
+    return root(lambda x: float(slope(x, stiffness)), -0.3, 0.6)
+
+
+def four_bar(coordinates: str) -> pl.Mechanism:
+    return examples.four_bar_with_springs().mechanism.described(coordinates)
+
+
+def with_stiffness(mechanism: pl.Mechanism, stiffness: Array) -> pl.Mechanism:
+    return eqx.tree_at(lambda m: m["spring"].stiffness, mechanism, stiffness)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+def test_a_four_bar(coordinates: str) -> None:
+    """Its crank stands where the energy of one coordinate is stationary; and how that moves with a stiffness, forward
+    and reverse, side by side, is how the root moves."""
+    mechanism, theta = four_bar(coordinates), four_bar_root()
+    guess = {"crank.theta": 0.3}
+    found = mbd.equilibrium(mechanism, guess)
+    assert abs(float(found["crank.theta"]) - theta) < ROOT
+    curvature = float(jax.grad(jax.grad(four_bar_energy))(theta))
+    assert (found.verdict == "stable") == (curvature > 0)
+
+    @eqx.filter_jit
+    def angle(stiffness: Array) -> Array:
+        return mbd.equilibrium(with_stiffness(mechanism, stiffness), found.state).state.q[place]
+
+    place = mechanism.coordinate_names.index("crank.theta" if coordinates == "absolute" else "O.angle")
+    mixed = float(jax.grad(jax.grad(four_bar_energy), 1)(theta, 60.0))
+    forward = jax.jvp(angle, (jnp.asarray(60.0),), (jnp.asarray(1.0),))[1]
+    reverse = jax.grad(angle)(jnp.asarray(60.0))
+    np.testing.assert_allclose([forward, reverse], -mixed / curvature, rtol=1e-7)
+    several = jnp.asarray([50.0, 60.0, 75.0])
+    roots = [four_bar_root(float(k)) for k in several]
+    np.testing.assert_allclose(jax.vmap(angle)(several), roots, atol=ROOT)
+
+
+# --- steady rotation ------------------------------------------------------------------------------
+
+
+def turntable(drivers: Any = (), gravity: float = 0.0) -> pl.Mechanism:
+    """An arm that turns about the origin in the plane, and a slider on a spring along it."""
+    arm, slider = pl.Body("arm", 1.0, 0.6), pl.Body("slider", 0.5, 1e-3, (0.3, 0.0, 0.0))
+    return pl.Mechanism(
+        [arm, slider],
+        [pl.Revolute("O", pl.ground.at(), arm.at()), pl.Translational("slot", arm.at(), slider.at())],
+        [pl.JointSpringDamper("spring", "slot.displacement", 40.0, rest=0.25), pl.Gravity(gravity)],
+        drivers,
+    )
+
+
+@pytest.mark.slow
+def test_a_slider_on_a_turntable() -> None:
+    """`k (r − r₀) = m Ω² r`; small motions at constant speed, `ω² = k/m − Ω²`, and at constant angular momentum, where
+    Coriolis' force adds `4 m r² Ω² / J`."""
+    speed, m, k, r0 = 5.0, 0.5, 40.0, 0.25
+    r = k * r0 / (k - m * speed**2)
+    driven = turntable([pl.Driver("motor", "O.angle", lambda t: speed * t)])
+    for mechanism, gain in ((turntable(), 4 * m * r**2 * speed**2 / (0.6 + 1e-3 + m * r**2)), (driven, 0.0)):
+        t = 0.3 if mechanism is driven else 0.0
+        found = mbd.equilibrium(mechanism, {"arm.theta": speed * t}, rotation={"O.angle": speed}, t=t)
+        place = np.hypot(float(found["slider.x"]), float(found["slider.y"]))
+        assert abs(place - r) < ROOT
+        assert found.verdict == "stable"
+        rate = np.max(np.asarray(found.eigenvalues.imag))
+        assert abs(rate - math.sqrt(k / m - speed**2 + gain)) < 1e-6
+        np.testing.assert_allclose(found["slider.omega"], speed, atol=ROOT)
+        np.testing.assert_allclose(found["slot.fx"] ** 2 + found["slot.fy"] ** 2, 0.0, atol=1e-9)
+    with pytest.raises(mbd.SolveError, match=r"cannot turn steadily .* driver 'motor' contradicts it, by 1 \("):
+        mbd.equilibrium(driven, rotation=mbd.Rotation(4.0))
+    with pytest.raises(mbd.SolveError, match=r"cannot be at rest: the driver 'motor' contradicts it, by 5 \("):
+        mbd.equilibrium(driven)
+    with pytest.raises(mbd.SolveError, match=r"joint 'O' contradicts it"):
+        mbd.equilibrium(turntable(), rotation=mbd.Rotation(4.0, point=(0.1, 0.0)))
+    up = {"arm.theta": math.pi / 2, "slider.x": 0.0, "slider.y": 0.3}
+    with pytest.raises(mbd.SolveError, match=r"no longer when everything has turned on .* gravity across the axis"):
+        mbd.equilibrium(turntable(gravity=G), up, rotation={"O.angle": 2.0})
+
+
+def governor_by_hand(speed: float, start: np.ndarray) -> np.ndarray:
+    """A rod's angle below the horizontal and the slider's height: where the energy in the turning world is
+    stationary."""
+    ball, stick, slider, k, l0, e = 5.0, 3000 * 0.01**2, 3000 * 0.1**3, 8e5, 0.5, 0.05
+    thick = stick * 0.01**2 / 12
+
+    def unbalance(z: np.ndarray) -> list[float]:
+        a, h = z
+        c, s = math.cos(a), math.sin(a)
+        d = np.array([0.5 * c, 1 - 0.5 * s - h])
+        length = float(np.hypot(*d))
+        tension = k * (length - l0)
+        bend = -2 * ball * (e + c) * s - stick * (e * s + 2 / 3 * c * s) + 2 * thick * s * c  # dI/da
+        rise = -(ball + 0.5 * stick) * c * G
+        rod = rise + tension * float(d @ np.array([-0.5 * s, -0.5 * c])) / length - 0.5 * speed**2 * bend
+        return [rod, slider * G - 2 * tension * d[1] / length]
+
+    root, _, ok, message = fsolve(unbalance, start, xtol=1e-14, full_output=True)
+    assert np.abs(unbalance(root)).max() < 1e-6, (ok, message)
+    return root
+
+
+GOVERNOR_SPEEDS = np.array([4.5, 5.0, 2 * math.pi, 7.5, 9.0])  # [rad/s]
+
+
+@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
+@pytest.mark.slow
+def test_the_governor_at_five_speeds(coordinates: str) -> None:
+    """Rods and slider stand where the hand-written balance of a rod and of the slider has its root; the derivative by
+    the speed is that of the root."""
+    mechanism = spatial_examples.governor().mechanism.described(coordinates)
+    path = mbd.equilibrium_path(mechanism, "speed", GOVERNOR_SPEEDS, rotation={"spin.angle": 1.0})
+    start = np.array([0.6, 0.45])
+    for k, speed in enumerate(GOVERNOR_SPEEDS):
+        start = governor_by_hand(speed, start)
+        angle, height = start
+        assert abs(float(path["slide.displacement"][k]) + 0.5 - height) < ROOT
+        assert abs(float(path["hinge right.angle"][k]) + math.pi / 6 - angle) < ROOT
+    assert path.verdicts == ("stable",) * 5
+    if coordinates == "joint":
+        h = 1e-3
+        near = np.array([0.505, 0.516])
+        slope = (governor_by_hand(5 + h, near)[1] - governor_by_hand(5 - h, near)[1]) / (2 * h)
+
+        @eqx.filter_jit
+        def height_at(speed: Array) -> Array:
+            rotation = mbd.Rotation(speed)
+            return mbd.equilibrium(mechanism, path.at(1).state, rotation=rotation).state.q[1]
+
+        np.testing.assert_allclose(jax.grad(height_at)(jnp.asarray(5.0)), slope, rtol=1e-5)
+
+
+# --- paths ----------------------------------------------------------------------------------------
+
+HALF, RISE, STIFF = 1.0, 0.4, 100.0  # a shallow truss of two springs [m, m, N/m]
+
+
+def truss() -> pl.Mechanism:
+    """Two springs from the ground to an apex that slides up and down under a load, `slide.displacement` its height."""
+    apex = pl.Body("apex", 1.0, 1.0, (0.0, RISE, math.pi / 2))
+    length = math.hypot(HALF, RISE)
+    return pl.Mechanism(
+        [apex],
+        [pl.Translational("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())],
+        [
+            pl.SpringDamper("left", pl.ground.at(-HALF, 0), apex.at(), STIFF, length),
+            pl.SpringDamper("right", pl.ground.at(HALF, 0), apex.at(), STIFF, length),
+            pl.JointForce("load", "slide.displacement", 0.0),
+        ],
+        coordinates="joint",
+    )
+
+
+def truss_load(y: Any) -> Any:
+    """The load that holds the apex at a height."""
+    return 2 * STIFF * y * (1 - np.hypot(HALF, RISE) / np.hypot(HALF, y))
+
+
+def load_of(mechanism: pl.Mechanism) -> Array:
+    return mechanism["load"].function
+
+
+@pytest.fixture(scope="module")
+def snap() -> mbd.EquilibriumPath:
+    """The truss under a load that grows downwards, followed through."""
+    return mbd.equilibrium_path(truss(), load_of, (0.0, -12.0), points=60)
+
+
+def test_a_truss_snaps_through(snap: mbd.EquilibriumPath) -> None:
+    """All points are on the load-deflection curve; the path passes both limit points, between which it is unstable."""
+    y = np.asarray(snap["slide.displacement"])
+    np.testing.assert_allclose(snap.values, truss_load(y), atol=1e-9)
+    assert y[0] == pytest.approx(RISE)
+    assert y[-1] < -RISE
+    assert -12 <= float(snap.values[-1]) < -11
+    # At a limit point the load is stationary: y² = (L0² b⁴)^⅓ − b².
+    limit = math.sqrt(((HALF**2 + RISE**2) * HALF**4) ** (1 / 3) - HALF**2)
+    marked = np.flatnonzero(np.asarray(snap.limits))
+    assert len(marked) == 2
+    assert not np.asarray(snap.bifurcations).any()
+    for k, place in zip(marked, (limit, -limit), strict=True):
+        assert y[k + 1] < place < y[k]
+    np.testing.assert_array_equal(snap.stable, np.abs(y) > limit)
+    assert snap.verdicts[marked[0] + 1] == "unstable (1 growing mode)"
+
+
+def test_a_path_that_ends_says_so() -> None:
+    """At given loads the truss is followed up to its limit point, and not beyond."""
+    mechanism, loads = truss(), np.array([0.0, -0.7, -1.4, -2.1])
+    path = mbd.equilibrium_path(mechanism, load_of, loads)
+    heights = [root(lambda y, p=p: truss_load(y) - p, 0.235, 0.5) for p in loads]
+    np.testing.assert_allclose(path["slide.displacement"], heights, atol=ROOT)
+    np.testing.assert_allclose(path.at(2)["load.effort"], -1.4)
+    with pytest.raises(mbd.SolveError, match=r"path ends between -2.1 and -3: .* limit point"):
+        mbd.equilibrium_path(mechanism, load_of, [0.0, -1.5, -2.1, -3.0])
+    with pytest.raises(mbd.MechanismError, match="or 'speed' with a rotation; got 'spede'"):
+        mbd.equilibrium_path(mechanism, "spede", loads)
+
+
+def test_a_pitchfork() -> None:
+    """An upright rod on a torsion spring buckles where its weight exceeds the spring: the straight path has the branch
+    point, the buckled one is `k φ = m g l sin φ`."""
+    body = pl.Body("rod", 2.0, 2.0 / 12, (0.0, 0.5, 0.0))
+    mechanism = pl.Mechanism(
+        [body],
+        [pl.Revolute("O", pl.ground.at(), body.at(0, -0.5))],
+        [pl.Gravity(8.0), pl.JointSpringDamper("spring", "O.angle", 10.0)],
+        coordinates="joint",
+    )
+    weight = lambda m: m["gravity"].acceleration  # noqa: E731
+    straight = mbd.equilibrium_path(mechanism, weight, np.linspace(8.0, 12.0, 6))
+    np.testing.assert_allclose(straight["O.angle"], 0.0, atol=ROOT)
+    np.testing.assert_array_equal(straight.stable, [True] * 3 + [False] * 3)
+    np.testing.assert_array_equal(straight.bifurcations, [False, False, True, False, False])
+    assert not np.asarray(straight.limits).any()
+    values = np.linspace(12.0, 10.4, 6)
+    buckled = mbd.equilibrium_path(mechanism, weight, values, {"O.angle": 0.9})
+    by_hand = [root(lambda x, g=g: 10 * x - 2 * g * 0.5 * math.sin(x), 0.1, 2.0) for g in values]
+    np.testing.assert_allclose(buckled["O.angle"], by_hand, atol=ROOT)
+    assert buckled.verdicts == ("stable",) * 6
+
+
+# --- forces without potential ---------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_zieglers_column_flutters() -> None:
+    """Two rods with masses 2 m and m at their ends and torsion springs, under a load that follows the second: straight
+    for any load, and growing oscillations above `P l / k = 7/2 − 2^½` (Ziegler, 1952): not a loss of stiffness."""
+    point = 1e-9  # [kg m²]: the masses are points
+    a, b = pl.Body("a", 2.0, point, (0.0, 1.0, 0.0)), pl.Body("b", 1.0, point, (0.0, 2.0, 0.0))
+
+    def column(load: float) -> pl.Mechanism:
+        return pl.Mechanism(
+            [a, b],
+            [pl.Revolute("A", pl.ground.at(), a.at(0, -1)), pl.Revolute("B", a.at(), b.at(0, -1))],
+            [
+                pl.JointSpringDamper("spring a", "A.angle", 1.0),
+                pl.JointSpringDamper("spring b", "B.angle", 1.0),
+                pl.Force("load", b.at(), (0.0, -load), frame="body"),
+            ],
+            coordinates="joint",
+        )
+
+    critical = 3.5 - math.sqrt(2)
+    below, above = (mbd.equilibrium(column(share * critical), {"A.angle": 0.05}) for share in (0.98, 1.02))
+    assert below.verdict == "stable"
+    assert above.verdict == "unstable (2 growing modes)"
+    assert float(above.eigenvalues.imag[0]) != 0.0
+    assert int(above.motions.negative) == 0
+    np.testing.assert_allclose(below.state.q, 0.0, atol=ROOT)
+
+
+# --- what cannot be -------------------------------------------------------------------------------
+
+
+def floating(*forces: Any) -> pl.Mechanism:
+    return pl.Mechanism([pl.Body("ball", 2.0, 0.1)], forces=[pl.Gravity(G), *forces], floating=True)
+
+
+FAULTS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "nothing holds": (
+        lambda: mbd.equilibrium(floating()),
+        mbd.SolveError,
+        r"nothing holds 'ball' against an unbalanced force of 19.6 N along 'ball.vy'",
+    ),
+    "too strong": (
+        lambda: mbd.equilibrium(rod("joint", pl.JointForce("motor", "O.angle", 30.0))),
+        mbd.SolveError,
+        r"No equilibrium found in 400 of 400 steps: .* N m along 'O.angle_rate' is left over",
+    ),
+    "unknown": (
+        lambda: mbd.equilibrium(rod(), fixed={"O.angel": 0.1}),
+        mbd.MechanismError,
+        r"Did you mean 'angle'\?",
+    ),
+    "axis in the plane": (
+        lambda: mbd.equilibrium(rod(), rotation=mbd.Rotation(1.0, axis=(0, 0, 1))),
+        mbd.MechanismError,
+        "in the plane everything turns about z; leave axis out",
+    ),
+    "no axis": (lambda: mbd.Rotation(1.0, axis=(0, 0, 0)), mbd.MechanismError, "axis must have a direction"),
+    "not to the ground": (
+        lambda: mbd.equilibrium(turntable(), rotation={"slot.displacement": 3.0}),
+        mbd.MechanismError,
+        "a joint to the ground only",
+    ),
+    "another's state": (
+        lambda: mbd.equilibrium(rod(), mbd.assemble(turntable())),
+        mbd.MechanismError,
+        "State of another mechanism",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_what_cannot_be_is_said(fault: str) -> None:
+    run, error, text = FAULTS[fault]
+    with pytest.raises(error, match=text):
+        run()
+
+
+def test_joints_that_cannot_be_closed() -> None:
+    a, b = pl.Body("a", 1.0, 1.0, (1, 0, 0)), pl.Body("b", 1.0, 1.0, (4, 0, 0))
+    pins = [pl.Revolute("A", pl.ground.at(), a.at(-1)), pl.Revolute("B", pl.ground.at(5.0), b.at(1))]
+    mechanism = pl.Mechanism([a, b], [*pins, pl.Rod("axle", a.at(1), b.at(-1), 0.2)])
+    with pytest.raises(mbd.AssemblyError, match="'axle' misses by"):
+        mbd.equilibrium(mechanism)
+
+
+@pytest.mark.slow
+def test_failure_in_a_compiled_program_raises_or_is_told() -> None:
+    """Under `jit` an error when it runs; with `check=False` a flag."""
+    mechanism = rod("joint", pl.JointForce("motor", "O.angle", 0.0))
+
+    def found(torque: Array, check: bool) -> mbd.Equilibrium:
+        loaded = eqx.tree_at(lambda m: m["motor"].function, mechanism, torque)
+        return mbd.equilibrium(loaded, check=check)
+
+    flags = eqx.filter_jit(jax.vmap(lambda x: found(x, False).converged))(jnp.asarray([5.0, 30.0]))
+    np.testing.assert_array_equal(flags, [True, False])
+    with pytest.raises(eqx.EquinoxRuntimeError, match="No equilibrium"):
+        jax.block_until_ready(eqx.filter_jit(lambda x: found(x, True).state.q)(jnp.asarray(30.0)))
+
+
+def test_rows_that_repeat() -> None:
+    """Two pins at one place share the weight: the multipliers of least norm; and the position has its derivative."""
+    body = pl.Body("rod", 2.0, 2.0 / 12, (0.5, 0.0, 0.0))
+    pins = [pl.Revolute(name, pl.ground.at(), body.at(-0.5)) for name in ("O", "P")]
+    spring = pl.TorsionalSpringDamper("spring", pl.ground.at(), body.at(), 20.0)
+
+    @eqx.filter_jit
+    def found(stiffness: Array) -> mbd.Equilibrium:
+        mechanism = pl.Mechanism([body], pins, [pl.Gravity(G), spring])
+        return mbd.equilibrium(eqx.tree_at(lambda m: m["spring"].stiffness, mechanism, stiffness))
+
+    theta = root(lambda x: 20 * x + 2 * G * 0.5 * math.cos(x), -1.5, 0.0)
+    held = found(jnp.asarray(20.0))
+    np.testing.assert_allclose(held.state.q[2], theta, atol=ROOT)
+    np.testing.assert_allclose([held["O.fy"], held["P.fy"]], G, atol=1e-8)
+    slope = jax.jacfwd(lambda k: found(k).state.q[2])(jnp.asarray(20.0))
+    np.testing.assert_allclose(slope, -theta / (20 - G * math.sin(theta)), rtol=1e-9)

@@ -1,0 +1,142 @@
+"""Kinematic analysis: against closed forms, through singular positions, with redundant rows, differentiated; and what
+is said where there is no motion."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import examples
+from jaxmbd import planar as pl
+
+CRANK, ROD, SPEED = 0.1, 0.3, 7.0  # [m], [m], [rad/s]
+
+
+def turning(t: Array) -> Array:
+    return 0.4 + SPEED * t
+
+
+def slider_crank(rod: Array | float = ROD, motion: Callable[[Array], Array] = turning, extra: int = 0) -> pl.Mechanism:
+    """A driven crank; `extra` more drivers of the slider, or one fewer."""
+    crank = pl.Body("crank", mass=0.5, inertia=1e-3, pose=(0.05, 0.02, 0.4))
+    link = pl.Body("rod", mass=1.0, inertia=8e-3, pose=(0.24, 0.02, -0.1))
+    slider = pl.Body("slider", mass=2.0, inertia=1e-2, pose=(0.39, 0.0, 0.0))
+    half = 0.5 * jnp.asarray(rod, dtype=float)
+    drivers = [pl.Driver("motor", "O.angle", motion), pl.Driver("press", "slide.displacement", 0.3)]
+    return pl.Mechanism(
+        [crank, link, slider],
+        [
+            pl.Revolute("O", pl.ground.at(), crank.at(-CRANK / 2)),
+            pl.Revolute("A", crank.at(CRANK / 2), link.at(-half)),
+            pl.Revolute("B", link.at(half), slider.at()),
+            pl.Translational("slide", pl.ground.at(), slider.at()),
+        ],
+        [pl.Gravity(9.81)],
+        drivers[: 1 + extra],
+    )
+
+
+def slider(t: Array, rod: Array | float = ROD) -> Array:
+    """The slider's place in closed form."""
+    angle = turning(t)
+    return CRANK * jnp.cos(angle) + jnp.sqrt(rod**2 - (CRANK * jnp.sin(angle)) ** 2)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_slider_crank_at_thousands_of_times(coordinates: str) -> None:
+    """Position, speed and acceleration in closed form, at times too far apart for one step each, and very near."""
+    ts = np.concatenate([np.linspace(0.0, 1.0, 2001), [1.7, 3.0]])
+    motion = mbd.kinematics(slider_crank().described(coordinates), ts)
+    place, names = slider, ("slider.x", "slider.vx", "slider.ax")
+    found = motion.read(names)
+    for name in names:
+        np.testing.assert_allclose(found[name], jax.vmap(place)(jnp.asarray(ts)), atol=1e-9, err_msg=name)
+        place = jax.grad(place)
+    missed = motion.violation()
+    assert np.abs(missed.position).max() < 1e-14
+    assert np.abs(missed.velocity).max() < 1e-13
+    assert np.abs(missed.acceleration).max() < 1e-11
+    power = np.asarray(motion.effort("motor")) * SPEED
+    energy = np.asarray(motion["energy"])[:2001]
+    np.testing.assert_allclose(np.cumsum((power[1:2001] + power[:2000]) * 2.5e-4), energy[1:] - energy[0], atol=1e-4)
+
+
+def test_gradients_and_sweeps_by_value() -> None:
+    """By the rod's length, forward and reverse, and over lengths at once."""
+    ts, state = jnp.linspace(0.0, 0.5, 4), mbd.assemble(slider_crank())
+
+    def last(rod: Array) -> Array:
+        names = ("slider.x", "slider.vx", "slider.ax")
+        motion = mbd.kinematics(slider_crank(rod), ts, state).read(names)
+        return jnp.stack([motion[name][-1] for name in names])
+
+    def exact(rod: Array) -> Array:
+        place = lambda t: slider(t, rod)  # noqa: E731
+        rate = jax.grad(place)
+        return jnp.stack([place(ts[-1]), rate(ts[-1]), jax.grad(rate)(ts[-1])])
+
+    rod = jnp.asarray(ROD)
+    np.testing.assert_allclose(jax.jacfwd(last)(rod), jax.jacfwd(exact)(rod), rtol=1e-9)
+    np.testing.assert_allclose(jax.jacrev(last)(rod), jax.jacfwd(exact)(rod), rtol=1e-9)
+    rods = jnp.asarray([0.3, 0.31, 0.35])
+    np.testing.assert_allclose(jax.vmap(last)(rods), jax.vmap(exact)(rods), rtol=1e-9)
+
+
+def test_redundant_rows_are_allowed() -> None:
+    """Bricard's mechanism, 31 rows of rank 30 with its driver: the motion is that of the loop, half a turn of it."""
+    loop = examples.get("bricard")
+    joint = loop.mechanism.joints[0].name
+    start = float(loop.simulate([0.0, 1e-3])[f"{joint}.angle"][0])
+    parts = loop.mechanism
+    driven = type(parts)(
+        parts.bodies, parts.joints, parts.forces,
+        [mbd.spatial.Driver("motor", f"{joint}.angle", lambda t: start + 0.8 * t)],
+    )  # fmt: skip
+    state = mbd.assemble(driven, loop.fixed, guess=loop.guess)
+    motion = mbd.kinematics(driven, np.linspace(0.0, 1.0, 21), state)
+    np.testing.assert_allclose(motion[f"{joint}.angle_rate"], 0.8, atol=1e-10)
+    assert np.abs(motion.violation().position).max() < 1e-13
+    assert np.abs(motion.violation().acceleration).max() < 1e-9
+
+
+def test_a_motion_passes_the_positions_where_branches_meet() -> None:
+    """A parallelogram folds flat twice a turn; the rocker goes on turning as the crank does."""
+    bars = examples.get("four_bars", 1).mechanism
+    driven = pl.Mechanism(bars.bodies, bars.joints, bars.forces, [pl.Driver("motor", "A0.angle", lambda t: 1.5 + t)])
+    ts = np.linspace(0.0, 6.3, 64)
+    state = mbd.assemble(driven, guess={name: 1.5 for name in driven.coordinate_names if name.endswith("theta")})
+    motion = mbd.kinematics(driven, ts, state)
+    first, last = driven.joints[0].name, driven.joints[1].name
+    for rate in (f"{first}.angle_rate", f"{last}.angle_rate"):
+        np.testing.assert_allclose(np.abs(motion[rate]), 1.0, atol=1e-6)
+
+
+def test_too_few_and_too_many_drivers() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"Too few drivers .* 0 drivers \(none\).* 1 degree of freedom"):
+        mbd.kinematics(slider_crank(extra=-1), [0.0, 1.0])
+    both = slider_crank(extra=1)
+    state = mbd.assemble(slider_crank())
+    with pytest.raises(mbd.MechanismError, match=r"Too many drivers .*'press' repeats"):
+        mbd.kinematics(both, [0.0, 1.0], state)
+
+
+def test_a_limit_position_is_named() -> None:
+    """A rod shorter than the crank: the crank cannot turn beyond arcsin(l / r)."""
+    with pytest.raises(mbd.SolveError, match=r"cannot be followed from t = 0\.0\d+ s .*limit position"):
+        mbd.kinematics(slider_crank(0.08), np.linspace(0.0, 1.0, 101))
+
+
+def test_a_singular_position_is_named() -> None:
+    """Driven by its slider, the mechanism is singular at its dead centre, and asked for there."""
+    parts = slider_crank()
+    pushed = pl.Mechanism(
+        parts.bodies, parts.joints, parts.forces,
+        [pl.Driver("ram", "slide.displacement", lambda t: 0.2 + 0.2 * jnp.sin(jnp.pi * t / 2))],
+    )  # fmt: skip
+    state = mbd.assemble(pushed, guess={"crank.theta": 2.8})
+    with pytest.raises(mbd.SolveError, match="'ram'"):
+        mbd.kinematics(pushed, [0.0, 0.5, 1.0], state)

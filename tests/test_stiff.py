@@ -1,0 +1,287 @@
+"""Stiff mechanisms: the Radau solver, and the report of what makes a mechanism stiff."""
+
+import math
+from functools import cache
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy.special import ellipj, ellipk
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd._method import motion_of
+from jaxmbd._method._tableau import tableau
+from tests import examples, spatial_examples
+from tests.examples import Example
+
+
+def worst(x: Any) -> float:
+    """The largest absolute value."""
+    return float(np.abs(np.asarray(x)).max(initial=0.0))
+
+
+# --- the method -----------------------------------------------------------------------------------
+
+
+def test_three_stages_are_those_of_radau5() -> None:
+    """Hairer and Wanner, Solving ODEs II, table IV.5.6 and §IV.8."""
+    root = math.sqrt(6)
+    method = tableau(3)
+    np.testing.assert_allclose(method.nodes, [(4 - root) / 10, (4 + root) / 10, 1], rtol=1e-14)
+    np.testing.assert_allclose(method.matrix[2], [(16 - root) / 36, (16 + root) / 36, 1 / 9], rtol=1e-13)
+    np.testing.assert_allclose(method.matrix[0, 0], (88 - 7 * root) / 360, rtol=1e-13)
+    np.testing.assert_allclose(method.values[0], (6 + 81 ** (1 / 3) - 9 ** (1 / 3)) ** -1 * 30, rtol=1e-13)
+
+
+@cache
+def pendulum_end(stages: int) -> Any:
+    """The angle of IFToMM's pendulum at 0.5 s, by fixed steps of a length that is not compiled in."""
+    made = examples.pendulum()
+    state, method = made.state(), mbd.Stabilized()
+    equations = mbd.Equations(made.mechanism, redundant=False)
+
+    def field(t: Any, y: Any, args: Any) -> Any:
+        motion = motion_of(args[1], args[0], jnp.asarray(t), y[0], y[1])
+        return motion.qdot, motion.rate, y[2]
+
+    def run(step: Array) -> tuple[Array, Array, Array]:
+        y = state.q, state.v, jnp.zeros(0)
+        solution = dfx.diffeqsolve(
+            dfx.ODETerm(field), mbd.Radau(stages), 0.0, 0.5, step, y, args=(equations, method), max_steps=64
+        )
+        assert solution.ys is not None
+        q, v, _ = (x[0] for x in solution.ys)
+        at = equations.at(jnp.asarray(0.5), q)
+        return q[2], at.position(), at.velocity(v)
+
+    return eqx.filter_jit(run)
+
+
+def exact_angle(t: float) -> float:
+    """Of a pendulum `θ'' = −9.81 cos θ`, released at rest at θ = π (below is −π/2, reached through 3π/2)."""
+    m = math.sin(math.pi / 4) ** 2
+    sn, _, _, _ = ellipj(ellipk(m) - math.sqrt(9.81) * t, m)
+    return 1.5 * math.pi - 2 * math.asin(math.sqrt(m) * sn)
+
+
+@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.slow)])
+def test_fixed_steps_converge_at_the_order(stages: int, steps: int) -> None:
+    """Halving the step divides the error by `2 ** (2 stages − 1)`; constraints hold at the end of each step."""
+    runs = [pendulum_end(stages)(jnp.asarray(0.5 / n)) for n in (steps, 2 * steps)]
+    errors = [abs(float(angle) - exact_angle(0.5)) for angle, _, _ in runs]
+    measured = np.log2(errors[0] / errors[1])
+    assert 2 * stages - 1.5 < measured < 2 * stages - 0.2
+    assert max(worst(position) for _, position, _ in runs) < 1e-13
+    assert max(worst(velocity) for _, _, velocity in runs) < 1e-13
+
+
+def test_stages_must_be_odd_and_few() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"stages must be 1, 3, 5 or 7, got 4"):
+        mbd.Radau(4)
+
+
+def test_it_needs_the_equations_of_a_mechanism() -> None:
+    term = dfx.ODETerm(lambda t, y, args: tuple(-x for x in y))
+    y = (jnp.ones(1), jnp.ones(1), jnp.zeros(0))
+    with pytest.raises(mbd.MechanismError, match=r"give it to jaxmbd.simulate"):
+        dfx.diffeqsolve(term, mbd.Radau(), 0.0, 1.0, 0.1, y)
+
+
+# --- a body on a rail, held by a spring and a strong damper ---------------------------------------
+
+MASS, DAMPING, START = 2.0, 1e5, 1.3
+TIMES = np.array([0.0, 0.3, 1.0])
+
+
+def on_rail(stiffness: Any = 1e5, coordinates: str = "absolute") -> Example:
+    """`m ẍ + c ẋ + k (x − 1) = 0`: rates `k / c` and `c / m`, 1/s and 50,000/s."""
+    body = pl.Body("body", MASS, 0.1, (START, 0.0, 0.0))
+    mechanism = pl.Mechanism(
+        [body],
+        [pl.Translational("rail", pl.ground.at(), body.at())],
+        [pl.SpringDamper("spring", pl.ground.at(), body.at(), stiffness, 1.0, DAMPING)],
+        coordinates=coordinates,
+    )
+    return Example(mechanism, {"body.x" if coordinates == "absolute" else "rail.displacement": START})
+
+
+def slid(stiffness: Array, t: Any) -> Array:
+    """The exact position."""
+    root = jnp.sqrt(DAMPING**2 - 4 * MASS * stiffness)
+    fast, slow = -(DAMPING + root) / (2 * MASS), -2 * stiffness / (DAMPING + root)
+    gone = (fast * jnp.exp(slow * t) - slow * jnp.exp(fast * t)) / (fast - slow)
+    return 1.0 + (START - 1.0) * gone
+
+
+@cache
+def slide(derivative: Any) -> Any:
+    def run(stiffness: Array) -> Array:
+        made = on_rail(stiffness)
+        return mbd.simulate(made.mechanism, on_rail().state(), TIMES, solver=mbd.Radau(3), derivative=derivative)[
+            "body.x"
+        ]
+
+    return run
+
+
+@pytest.mark.slow
+def test_the_derivative_by_a_stiffness_is_exact_forward() -> None:
+    """At a saved time inside a step and at the end: `simulate` interpolates the former."""
+    value, slope = jax.jit(lambda k: jax.jvp(slide("forward"), (k,), (jnp.ones(()),)))(jnp.asarray(1e5))
+    exact, by_stiffness = jax.jvp(lambda k: slid(k, TIMES), (jnp.asarray(1e5),), (jnp.ones(()),))
+    np.testing.assert_allclose(value, exact, atol=3e-8)
+    np.testing.assert_allclose(slope * 1e5, by_stiffness * 1e5, atol=1e-7)
+
+
+def test_the_derivative_by_a_stiffness_is_exact_in_reverse() -> None:
+    slope = jax.jit(jax.grad(lambda k: slide("reverse")(k)[-1]))(jnp.asarray(1e5))
+    np.testing.assert_allclose(slope * 1e5, jax.grad(lambda k: slid(k, 1.0))(jnp.asarray(1e5)) * 1e5, atol=1e-7)
+
+
+@pytest.mark.slow
+def test_a_batch_equals_a_loop() -> None:
+    stiffnesses = jnp.asarray([1e4, 1e5, 1e6])
+    run = lambda k: slide("forward")(k)[-1]  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.vmap(run))(stiffnesses), slid(stiffnesses, 1.0), atol=3e-8)
+
+
+# --- what makes it stiff --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+def test_the_report_names_the_spring(coordinates: str) -> None:
+    made = on_rail(coordinates=coordinates)
+    found = mbd.stiffness(made.mechanism, made.state())
+    exact = np.sort(np.roots([MASS, DAMPING, 1e5]))
+    np.testing.assert_allclose(np.sort(np.real(found.eigenvalues)), exact, rtol=1e-8)
+    assert found.cause == "spring"
+    assert "decays with a time constant of 2e-05 s, by the force 'spring'" in str(found)
+    assert "jaxmbd.Radau()" in str(found)
+
+
+# --- the car axis of the IVP test set -------------------------------------------------------------
+
+# Mazzia and Magherini, Test Set for Initial Value Problem Solvers (2008), II-8: computed by PSIDE at 1e-13 or so.
+CAR_POSITIONS = [0.4934557842755629e-1, 0.4969894602303324, 0.1041742524885400e1, 0.3739110272652214]
+CAR_SPEEDS = [-0.7705836840321485e-1, 0.7446866596327776e-2, 0.1755681574942899e-1, 0.7703410437794031]
+
+
+def wheel(t: Array) -> Array:
+    """Where the right wheel is: `(x_b, y_b)` [m]."""
+    height = 0.1 * jnp.sin(10.0 * t)
+    return jnp.stack([jnp.sqrt(1.0 - height**2), height])
+
+
+def springs(t: Array, q: Array, v: Array, parameters: Any) -> Array:
+    """Springs of unit stiffness and free length .5 m, from the chassis' ends to the wheels."""
+
+    def pull(d: Array) -> Array:
+        length = jnp.sqrt(jnp.sum(d * d))
+        return (length - 0.5) * d / length
+
+    none = jnp.zeros(1)
+    return jnp.concatenate([pull(-q[:2]), none, pull(wheel(t) - q[3:5]), none])
+
+
+def car_axis() -> Example:
+    """Two particles (bodies whose rotation nothing drives), joined by a rod, each above its wheel."""
+    mass = 10.0 * 0.01**2 / 2
+    ends = [pl.Body("left", mass, 1e-3, (0.0, 0.5, 0.0)), pl.Body("right", mass, 1e-3, (1.0, 0.5, 0.0))]
+    mechanism = pl.Mechanism(
+        ends,
+        [
+            pl.Rod("chassis", ends[0].at(), ends[1].at(), 1.0),
+            pl.GlobalConstraint("upright", lambda t, q, _: jnp.sum(q[:2] * wheel(t))),
+        ],
+        [pl.Gravity(1.0), pl.GeneralizedForce("springs", springs)],
+        floating=True,
+    )
+    return Example(mechanism, {"left.x": 0.0, "left.y": 0.5}, {"left.vx": -0.5, "right.vx": -0.5})
+
+
+def test_the_car_axis_ends_where_the_test_set_says() -> None:
+    solution = car_axis().simulate([0.0, 3.0], solver=mbd.Radau())
+    assert worst(np.asarray(solution.q)[-1, [0, 1, 3, 4]] - CAR_POSITIONS) < 1e-8
+    assert worst(np.asarray(solution.v)[-1, [0, 1, 3, 4]] - CAR_SPEEDS) < 1e-6
+    missed = solution.violation()
+    assert worst(missed.position[-1]) < 1e-14
+    assert worst(missed.velocity[-1]) < 1e-12
+    assert int(solution.stats["num_steps"]) < 300
+
+
+# --- a slider-crank that drags a load through a stiff bushing -------------------------------------
+
+
+def stiff_slider_crank(stiffness: float = 1e8) -> tuple[pl.Mechanism, mbd.State]:
+    """A bushing of 10 % damping between the slider and a load of the same mass, both at the same speed."""
+    made = examples.slider_crank(0.4, 5.0)
+    state = made.state()
+    x = float(state["slider.x"])
+    load = pl.Body("load", 0.4, 1e-3, (x, 0.0, 0.0))
+    damping = 0.2 * math.sqrt(0.2 * stiffness)
+    scale = np.array([1.0, 1.0, 1e-3])
+    bushing = pl.Bushing("bushing", made.mechanism["slider"].at(), load.at(), stiffness * scale, damping * scale)
+    mechanism = pl.Mechanism((*made.mechanism.bodies, load), made.mechanism.joints, (*made.mechanism.forces, bushing))
+    speeds = {"crank.omega": 5.0, "load.vx": float(state["slider.vx"]), "load.vy": 0.0, "load.omega": 0.0}
+    return mechanism, mbd.assemble(mechanism, {"crank.theta": 0.4, "load.x": x}, speeds=speeds)
+
+
+@pytest.fixture(scope="module")
+def explicit() -> mbd.Solution:
+    mechanism, state = stiff_slider_crank()
+    return mbd.simulate(mechanism, state, [0.0, 0.2], max_steps=2000, throw=False)
+
+
+@pytest.mark.slow
+def test_far_fewer_steps_than_an_explicit_solver(explicit: mbd.Solution) -> None:
+    mechanism, state = stiff_slider_crank()
+    implicit = mbd.simulate(mechanism, state, [0.0, 0.2], solver=mbd.Radau())
+    assert 15 * int(implicit.stats["num_steps"]) < int(explicit.stats["num_steps"])
+    assert worst(implicit.q[-1] - explicit.q[-1]) < 2e-7
+
+
+def test_the_message_names_the_bushing() -> None:
+    mechanism, state = stiff_slider_crank()
+    text = str(mbd.stiffness(mechanism, state))
+    assert "vibrates" in text
+    assert "by the force 'bushing'" in text
+
+
+@pytest.mark.slow
+def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
+    mechanism, state = stiff_slider_crank()
+    tree = mechanism.described("joint")
+    fixed = {"O.angle": 0.4, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("x", "y", "theta")}}
+    speeds = {"O.angle": 5.0, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("vx", "vy", "omega")}}
+    solution = mbd.simulate(tree, mbd.assemble(tree, fixed, speeds=speeds), [0.0, 0.2], solver=mbd.Radau())
+    assert len(tree.coordinate_names) < 9
+    assert worst(solution["load.x"][-1] - explicit["load.x"][-1]) < 2e-7
+
+
+# --- in space -------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_the_governor_in_far_fewer_steps() -> None:
+    """Against the slider's height at 1 s by Dopri8 at 1e-10 (`test_spatial_references`), which takes 1,100 steps."""
+    made = spatial_examples.governor()
+    solution = made.simulate([0.0, 1.0], solver=mbd.Radau())
+    assert int(solution.stats["num_steps"]) < 300
+    assert abs(0.5 + float(solution["slide.displacement"][-1]) - 0.50142092) < 1e-8
+    assert worst(solution.violation().position[-1]) < 1e-12
+
+
+@pytest.mark.slow
+def test_constraints_that_repeat_one_another() -> None:
+    """Bricard's ring: thirty rows of rank 29."""
+    made = spatial_examples.bricard()
+    expected = made.simulate([0.0, 0.5])
+    solution = made.simulate([0.0, 0.5], solver=mbd.Radau(3), rtol=1e-10, atol=1e-12)
+    assert worst(solution["corner"] - expected["corner"]) < 1e-7
+    assert worst(solution.violation().position[-1]) < 1e-10
