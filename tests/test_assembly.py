@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._starts import start_of
+from jaxmbd._analysis._assembly._starts import start_of
 
 CLOSED = 1e-10  # [m or rad]
 CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9  # lengths [m] of a crank-rocker

@@ -16,9 +16,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._events import as_quantity
-from jaxmbd._analysis._happened import USED_UP
-from jaxmbd._analysis._impact import Impact, impact
+from jaxmbd._analysis._events._event import as_quantity
+from jaxmbd._analysis._events._happened import USED_UP
+from jaxmbd._analysis._events._impact import Impact, impact
 from jaxmbd._equations import Equations
 
 ROUNDING = 1e-12

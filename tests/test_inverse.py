@@ -66,8 +66,8 @@ def test_redundant_actuators_share_the_work() -> None:
     """A five-bar driven at three joints: no other efforts that move it so have a smaller weighted sum of squares."""
     motion = five_bar("joint")
     mechanism = motion.mechanism
-    actuators = {"left": "O.angle", "elbow": "A.angle", "right": "C.angle"}
-    weights = {"left": 1.0, "elbow": 5.0, "right": 2.0}
+    actuators = {"shoulder": "O.angle", "elbow": "A.angle", "far": "C.angle"}
+    weights = {"shoulder": 1.0, "elbow": 5.0, "far": 2.0}
     shared = mbd.inverse_dynamics(mechanism, motion, actuators, weights=weights)
     efforts = np.stack([np.asarray(shared.effort(name)) for name in actuators], axis=1)
     rates = np.stack([np.asarray(shared[f"{c}_rate"]) for c in actuators.values()], axis=1)
@@ -77,7 +77,9 @@ def test_redundant_actuators_share_the_work() -> None:
     # The elbow's rate by those of the motors, from the constraints: τ = (Bᵀ)⁺ of the two efforts, weighted.
     at = mbd.Equations(mechanism).at(shared.ts[100], shared.q[100])
     basis = np.linalg.inv(np.vstack([np.asarray(at.jacobian)]))[:, -2:]
-    columns = [mechanism.speed_names.index(f"{c}_rate") for c in actuators.values() if f"{c}_rate" in mechanism.speed_names]
+    columns = [
+        mechanism.speed_names.index(f"{c}_rate") for c in actuators.values() if f"{c}_rate" in mechanism.speed_names
+    ]
     assert len(columns) == 3
     B, W = basis[columns], np.diag(list(weights.values()))
     expected = np.linalg.solve(W, B) @ np.linalg.solve(B.T @ np.linalg.solve(W, B), alone[100])
@@ -92,10 +94,10 @@ def test_a_subset_of_driven_joints() -> None:
     motion = mbd.simulate(half, state, np.linspace(0.0, 0.2, 5))
     found = mbd.inverse_dynamics(half, motion)
     np.testing.assert_allclose(found.effort("left motor"), motion.effort("left motor"), atol=1e-8)
-    both = mbd.inverse_dynamics(half, motion, {"left": "O.angle", "right": "C.angle"})
-    np.testing.assert_allclose(both.effort("right"), 0.0, atol=1e-8)
-    with pytest.raises(mbd.SolveError, match=r"'right' along 'C.angle'.*left unbalanced"):
-        mbd.inverse_dynamics(half, motion, {"right": "C.angle"})
+    both = mbd.inverse_dynamics(half, motion, {"near": "O.angle", "far": "C.angle"})
+    np.testing.assert_allclose(both.effort("far"), 0.0, atol=1e-8)
+    with pytest.raises(mbd.SolveError, match=r"'far' along 'C.angle'.*left unbalanced"):
+        mbd.inverse_dynamics(half, motion, {"far": "C.angle"})
 
 
 # --- measured motions -----------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def test_wrong_input_is_named() -> None:
     ts = [0.0, 1.0]
     with pytest.raises(mbd.MechanismError, match="no joint or body named 'P'"):
         mbd.inverse_dynamics(mechanism, ts, {"motor": "P.angle"})
-    with pytest.raises(mbd.MechanismError, match="'motr'.*did you mean 'motor'"):
+    with pytest.raises(mbd.MechanismError, match="'motr'.*Did you mean 'motor'"):
         mbd.inverse_dynamics(mechanism, ts, weights={"motr": 2.0})
     with pytest.raises(mbd.MechanismError, match="greater than zero"):
         mbd.inverse_dynamics(mechanism, ts, weights={"motor": 0.0})

@@ -18,7 +18,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._eigen import general, symmetric
+from jaxmbd._analysis._linear._eigen import general, symmetric
 from tests.examples import four_bar_with_springs, four_bars, pendulum
 
 G = 9.81  # [m/s²]

@@ -165,56 +165,6 @@ def test_the_report_names_the_spring(coordinates: str) -> None:
     assert "jaxmbd.Radau()" in str(found)
 
 
-# --- the car axis of the IVP test set -------------------------------------------------------------
-
-# Mazzia and Magherini, Test Set for Initial Value Problem Solvers (2008), II-8: computed by PSIDE at 1e-13 or so.
-CAR_POSITIONS = [0.4934557842755629e-1, 0.4969894602303324, 0.1041742524885400e1, 0.3739110272652214]
-CAR_SPEEDS = [-0.7705836840321485e-1, 0.7446866596327776e-2, 0.1755681574942899e-1, 0.7703410437794031]
-
-
-def wheel(t: Array) -> Array:
-    """Where the right wheel is: `(x_b, y_b)` [m]."""
-    height = 0.1 * jnp.sin(10.0 * t)
-    return jnp.stack([jnp.sqrt(1.0 - height**2), height])
-
-
-def springs(t: Array, q: Array, v: Array, parameters: Any) -> Array:
-    """Springs of unit stiffness and free length .5 m, from the chassis' ends to the wheels."""
-
-    def pull(d: Array) -> Array:
-        length = jnp.sqrt(jnp.sum(d * d))
-        return (length - 0.5) * d / length
-
-    none = jnp.zeros(1)
-    return jnp.concatenate([pull(-q[:2]), none, pull(wheel(t) - q[3:5]), none])
-
-
-def car_axis() -> Example:
-    """Two particles (bodies whose rotation nothing drives), joined by a rod, each above its wheel."""
-    mass = 10.0 * 0.01**2 / 2
-    ends = [pl.Body("left", mass, 1e-3, (0.0, 0.5, 0.0)), pl.Body("right", mass, 1e-3, (1.0, 0.5, 0.0))]
-    mechanism = pl.Mechanism(
-        ends,
-        [
-            pl.Rod("chassis", ends[0].at(), ends[1].at(), 1.0),
-            pl.GlobalConstraint("upright", lambda t, q, _: jnp.sum(q[:2] * wheel(t))),
-        ],
-        [pl.Gravity(1.0), pl.GeneralizedForce("springs", springs)],
-        floating=True,
-    )
-    return Example(mechanism, {"left.x": 0.0, "left.y": 0.5}, {"left.vx": -0.5, "right.vx": -0.5})
-
-
-def test_the_car_axis_ends_where_the_test_set_says() -> None:
-    solution = car_axis().simulate([0.0, 3.0], solver=mbd.Radau())
-    assert worst(np.asarray(solution.q)[-1, [0, 1, 3, 4]] - CAR_POSITIONS) < 1e-8
-    assert worst(np.asarray(solution.v)[-1, [0, 1, 3, 4]] - CAR_SPEEDS) < 1e-6
-    missed = solution.violation()
-    assert worst(missed.position[-1]) < 1e-14
-    assert worst(missed.velocity[-1]) < 1e-12
-    assert int(solution.stats["num_steps"]) < 300
-
-
 # --- a slider-crank that drags a load through a stiff bushing -------------------------------------
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd._analysis._assemble import assemble
+from jaxmbd._analysis._assembly._assemble import assemble
 from jaxmbd._analysis._redundancy import Repeat, jacobian, rank_of, redundancy
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import eliminated

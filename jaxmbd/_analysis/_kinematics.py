@@ -9,19 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._analysis._assemble import assemble
+from jaxmbd._analysis._assembly._assemble import assemble
 from jaxmbd._analysis._checks import check_state, check_times
 from jaxmbd._analysis._diagnose import margin
 from jaxmbd._analysis._redundancy import jacobian, rank_of, redundancy
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, eliminated
-from jaxmbd._errors import MechanismError, SolveError
+from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Kinematic, OnlyChange, change, close, consistent
 from jaxmbd._types import is_concrete, without_gradient
 
-_SINGULAR = 1e-9  # of the largest singular value: nearer counts as singular
+_SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
 _LEAST_STEP = 1e-9  # of the interval between two times
 # A step is short enough if Newton's method corrects what is predicted by less than this share of the step, or by less
 # than this number [m, rad].
@@ -69,7 +69,9 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _follow(mechanism: Mechanism, ts: Array, q: Array, v: Array) -> Solution:
     equations = Equations(mechanism)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
-    fixed, start, times = without_gradient((equations, (ts[0], q, v), ts))
+    fixed, q, v, times = without_gradient((equations, q, v, ts))
+    q = close(fixed, times[0], q, OnlyChange())
+    start = times[0], q, consistent(fixed.at(times[0], q), v, OnlyChange())
 
     def follow(here: _Place, t: Array) -> tuple[_Place, tuple[Array, Array]]:
         _, q, v = _reach(fixed, here, t)
@@ -134,6 +136,11 @@ def _check_motion(solution: Solution) -> None:
     reached = np.isfinite(np.asarray(solution.q)).all(axis=1)
     if not reached.all():
         k = int(np.argmin(reached))
+        if not k:
+            raise AssemblyError(
+                f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the state "
+                "given. Get one from jaxmbd.assemble(mechanism, t=...)."
+            )
         near, names = margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
         raise SolveError(
             f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position lies "

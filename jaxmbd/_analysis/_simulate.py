@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._assemble import open_rows, tolerance_of
+from jaxmbd._analysis._assembly._assemble import open_rows, tolerance_of
 from jaxmbd._analysis._checks import check_state, check_times
 from jaxmbd._analysis._diagnose import failure_text, torn_text
-from jaxmbd._analysis._events import Event, check_events
-from jaxmbd._analysis._happened import halted, raise_if_halted
+from jaxmbd._analysis._events._event import Event, check_events
+from jaxmbd._analysis._events._happened import halted, raise_if_halted
+from jaxmbd._analysis._events._segments import run_with_events
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._analysis._redundancy import jacobian, rank_of
-from jaxmbd._analysis._segments import run_with_events
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations

@@ -11,7 +11,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._happened import Events
+from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of

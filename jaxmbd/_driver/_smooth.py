@@ -21,7 +21,10 @@ from jaxmbd._types import Scalar, is_concrete
 _DEGREE = 5
 _EMPTY = 1e-12  # of a mode of the spline: the samples say nothing of it
 _INTERPOLATES = 0.02  # of the samples: with fewer left for misfit, their sum of squares is lost in rounding
-_RANGE = (-14.0, 14.0)  # of log10 of the smoothing that cross-validation looks through, as a ratio of roughness to misfit
+_RANGE = (
+    -14.0,
+    14.0,
+)  # of log10 of the smoothing that cross-validation looks through, as a ratio of roughness to misfit
 
 
 class Smoothed(eqx.Module):
@@ -41,7 +44,9 @@ class Smoothed(eqx.Module):
 
     def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
         ts = _checked(ts, values)
-        if isinstance(smoothing, str) and smoothing != "auto" or not isinstance(smoothing, str) and not smoothing >= 0:
+        if (isinstance(smoothing, str) and smoothing != "auto") or (
+            not isinstance(smoothing, str) and not smoothing >= 0
+        ):
             raise MechanismError(f"Smoothed: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}.")
         if smoothing == "auto" and not is_concrete(values):
             raise MechanismError("Smoothed: where the values are traced (jit, grad, vmap), give smoothing as a number.")
@@ -88,6 +93,7 @@ def _fit(ts: np.ndarray, values: Array, smoothing: float | int | str) -> tuple[n
     unit = np.trace(near) / np.trace(rough)  # of p: both terms then weigh about the same
     share, modes = sl.eigh(unit * rough, near + unit * rough)  # modesᵀ rough modes = share, that of near is 1 − share
     share, seen = np.clip(share, 0, 1), modes.T @ basis.T
+    share[:3] = 0.0  # parabolas, which are not rough
     seen = np.where((1 - share > _EMPTY)[:, None], seen, 0.0)
     p = _cross_validated(share, seen @ np.asarray(values), values) if smoothing == "auto" else float(smoothing) / unit
     return knots, modes @ (seen / np.maximum(1 - share + p * share, _EMPTY)[:, None]), float(p * unit)

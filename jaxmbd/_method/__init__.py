@@ -1,10 +1,10 @@
 """Methods: how the constraints are kept."""
 
 from jaxmbd._method._close import AbstractCorrection as AbstractCorrection
-from jaxmbd._method._close import change as change
 from jaxmbd._method._close import DependentChange as DependentChange
 from jaxmbd._method._close import LeastChange as LeastChange
 from jaxmbd._method._close import OnlyChange as OnlyChange
+from jaxmbd._method._close import change as change
 from jaxmbd._method._close import close as close
 from jaxmbd._method._close import consistent as consistent
 from jaxmbd._method._kinematic import Kinematic as Kinematic

@@ -104,7 +104,9 @@ class CoordinatePartitioning(AbstractSettling):
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         return Motion(at.rate(v), vdot, v, vdot, lam)
 
-    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["CoordinatePartitioning", Array, Array]:
+    def settle(
+        self, equations: Equations, t: Scalar, q: Array, v: Array
+    ) -> tuple["CoordinatePartitioning", Array, Array]:
         choice = self._choice(equations, t, q)
         q = close(equations, t, q, choice)
         at = equations.at(t, q)

@@ -3,7 +3,6 @@
 from typing import Any
 
 import diffrax as dfx
-from jaxtyping import Array
 
 from jaxmbd._method._method import AbstractSettling
 

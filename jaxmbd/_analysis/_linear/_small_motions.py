@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._independent import Choice
-from jaxmbd._analysis._linear_inputs import Input, changed
+from jaxmbd._analysis._linear._independent import Choice
+from jaxmbd._analysis._linear._inputs import Input, changed
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._equations import Equations, Position, Tall
 from jaxmbd._mechanism import Mechanism

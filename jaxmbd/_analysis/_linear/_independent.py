@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._misfit import open_rows, tolerance_of
+from jaxmbd._analysis._assembly._misfit import open_rows, tolerance_of
 from jaxmbd._analysis._redundancy import counted, rank_of
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, eliminated

@@ -8,14 +8,21 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
-from jaxmbd._analysis._assemble import assemble, tolerance_of
-from jaxmbd._analysis._balance import Balance, Rotation
+from jaxmbd._analysis._assembly._assemble import assemble, tolerance_of
+from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
+from jaxmbd._analysis._equilibrium._settle import Search, frozen, implicit, settle
+from jaxmbd._analysis._equilibrium._stability import SmallMotions, small_motions
+from jaxmbd._analysis._equilibrium._unsteady import (
+    Unsteady,
+    about_joint,
+    contradiction,
+    failure_text,
+    open_text,
+    unsteady,
+)
 from jaxmbd._analysis._redundancy import rank_of
-from jaxmbd._analysis._settle import Search, frozen, implicit, settle
 from jaxmbd._analysis._solution import Reaction, Solution
-from jaxmbd._analysis._stability import SmallMotions, small_motions
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._analysis._unsteady import Unsteady, about_joint, contradiction, failure_text, open_text, unsteady
 from jaxmbd._body import check_finite
 from jaxmbd._driver import Driver
 from jaxmbd._equations import Equations

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd._analysis._closing import closed, closure
+from jaxmbd._analysis._assembly._closing import closed, closure
+from jaxmbd._analysis._assembly._starts import extent, random_starts, recast, turned
 from jaxmbd._analysis._redundancy import rank_of
-from jaxmbd._analysis._starts import extent, random_starts, recast, turned
 from jaxmbd._equations import Equations, Position
 from jaxmbd._joint import AbstractTreeJoint, GlobalConstraint
 from jaxmbd._maths import nearest_turn

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from jaxmbd._analysis._assemble import assemble, prescribed_at
-from jaxmbd._analysis._misfit import closure_text, tolerance_of
-from jaxmbd._analysis._search import Ends, search
-from jaxmbd._analysis._starts import guessed
+from jaxmbd._analysis._assembly._assemble import assemble, prescribed_at
+from jaxmbd._analysis._assembly._misfit import closure_text, tolerance_of
+from jaxmbd._analysis._assembly._search import Ends, search
+from jaxmbd._analysis._assembly._starts import guessed
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmbd._analysis._events import Named, Quantity
-from jaxmbd._analysis._impact import Compliance
+from jaxmbd._analysis._events._event import Named, Quantity
+from jaxmbd._analysis._events._impact import Compliance
 from jaxmbd._analysis._readings import Reader, Snapshot
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd._analysis._eigen import general, symmetric
+from jaxmbd._analysis._linear._eigen import general, symmetric
 
 _RIGID = 16.0  # square roots of rounding, of the fastest mode: what is slower is no vibration
 _NONE = 1e-9  # of an eigenvalue: a real or imaginary part that is rounding

@@ -14,11 +14,11 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd._analysis._checks import check_state
-from jaxmbd._analysis._independent import choose
-from jaxmbd._analysis._linear_inputs import Input, checked_inputs, input_units, named
-from jaxmbd._analysis._linear_system import LinearSystem
+from jaxmbd._analysis._linear._independent import choose
+from jaxmbd._analysis._linear._inputs import Input, checked_inputs, input_units, named
+from jaxmbd._analysis._linear._small_motions import Matrices, linearized
+from jaxmbd._analysis._linear._system import LinearSystem
 from jaxmbd._analysis._readings import channel_units
-from jaxmbd._analysis._small_motions import Matrices, linearized
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import is_concrete

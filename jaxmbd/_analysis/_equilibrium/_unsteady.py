@@ -10,9 +10,9 @@ import lineax as lx
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._balance import Balance, Rotation
+from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
+from jaxmbd._analysis._equilibrium._settle import STEPS, Search
 from jaxmbd._analysis._redundancy import RANK
-from jaxmbd._analysis._settle import STEPS, Search
 from jaxmbd._body import GROUND
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError

@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._bisection import Bisection
-from jaxmbd._analysis._events import Bounce, Event, Latch, Named, Release, is_position, read_one
-from jaxmbd._analysis._happened import BLOCKED, STARTED, USED_UP, Events
-from jaxmbd._analysis._impact import Latched, Latches, impact, latched, positions, still
+from jaxmbd._analysis._events._bisection import Bisection
+from jaxmbd._analysis._events._event import Bounce, Event, Latch, Named, Release, is_position, read_one
+from jaxmbd._analysis._events._happened import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd._analysis._events._impact import Latched, Latches, impact, latched, positions, still
 from jaxmbd._analysis._readings import Snapshot
 from jaxmbd._equations import Equations
 from jaxmbd._method import AbstractMethod, LeastChange, Projection, consistent, motion_of

@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd._analysis._balance import Rotation
-from jaxmbd._analysis._continuation import Family, Point, arc_steps, natural_steps
-from jaxmbd._analysis._equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
-from jaxmbd._analysis._settle import frozen
-from jaxmbd._analysis._stability import SmallMotions
+from jaxmbd._analysis._equilibrium._balance import Rotation
+from jaxmbd._analysis._equilibrium._continuation import Family, Point, arc_steps, natural_steps
+from jaxmbd._analysis._equilibrium._equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
+from jaxmbd._analysis._equilibrium._settle import frozen
+from jaxmbd._analysis._equilibrium._stability import SmallMotions
 from jaxmbd._analysis._state import State
 from jaxmbd._body import check_finite
 from jaxmbd._errors import MechanismError, SolveError

@@ -9,10 +9,10 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Complex, Float
 
-from jaxmbd._analysis._eigen import general
-from jaxmbd._analysis._independent import Choice
-from jaxmbd._analysis._natural import Modes, modes_of_pairs, modes_of_squares
-from jaxmbd._analysis._small_motions import reached
+from jaxmbd._analysis._linear._eigen import general
+from jaxmbd._analysis._linear._independent import Choice
+from jaxmbd._analysis._linear._natural import Modes, modes_of_pairs, modes_of_squares
+from jaxmbd._analysis._linear._small_motions import reached
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Scalar, is_concrete

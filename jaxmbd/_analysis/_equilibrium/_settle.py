@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd._analysis._balance import Balance, Reduced
+from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
 from jaxmbd._types import Scalar
 
 _NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases

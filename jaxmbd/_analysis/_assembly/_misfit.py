@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._closing import Closing, closure, least_squares
+from jaxmbd._analysis._assembly._closing import Closing, closure, least_squares
+from jaxmbd._analysis._assembly._search import search
 from jaxmbd._analysis._redundancy import jacobian
-from jaxmbd._analysis._search import search
 from jaxmbd._equations import Equations
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism

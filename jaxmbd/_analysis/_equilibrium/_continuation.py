@@ -19,8 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._balance import Balance, Reduced, least_norm
-from jaxmbd._analysis._settle import tolerance_of_balance
+from jaxmbd._analysis._equilibrium._balance import Balance, Reduced, least_norm
+from jaxmbd._analysis._equilibrium._settle import tolerance_of_balance
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Scalar
@@ -130,6 +130,7 @@ def natural_steps(family: Family, first: Point, values: Float[Array, " k"]) -> t
             target = predicted(family, point, ahead)._replace(p=point.p + share * (value - point.p))
             target = target._replace(p=jnp.where(share == 1.0, value, target.p))
             new, off, found = corrected(family, target, natural=True)
+            new = new._replace(p=target.p)  # prescribed: corrections change it by rounding
             good = found & ((off <= _WIDE * jnp.abs(ahead)) | (point.p == value))
             kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
             return kept, jnp.where(good, jnp.minimum(1.0, 2 * share), 0.5 * share), count + 1

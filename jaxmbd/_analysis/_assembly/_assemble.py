@@ -13,12 +13,12 @@ import lineax as lx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._closing import SINGULAR, closed, closure, held, nearest
-from jaxmbd._analysis._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
-from jaxmbd._analysis._misfit import open_rows as open_rows
+from jaxmbd._analysis._assembly._closing import SINGULAR, closed, closure, held, nearest
+from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
+from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
+from jaxmbd._analysis._assembly._starts import guessed, turned
 from jaxmbd._analysis._readings import Reader, Snapshot
 from jaxmbd._analysis._redundancy import rank_of
-from jaxmbd._analysis._starts import guessed, turned
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations, Position

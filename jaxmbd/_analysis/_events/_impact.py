@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._events import Quantity, read_one
+from jaxmbd._analysis._events._event import Quantity, read_one
 from jaxmbd._analysis._readings import Snapshot
 from jaxmbd._equations import Equations, Position, spd_solver
 from jaxmbd._errors import MechanismError

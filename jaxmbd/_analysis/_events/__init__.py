@@ -1,0 +1,1 @@
+"""Events: what happens when a quantity of a motion crosses a value."""

@@ -1,0 +1,1 @@
+"""Linearisation: small motions, their state space, modes and responses."""
