@@ -34,6 +34,6 @@ def is_concrete(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def without_gradient(tree: Any) -> Any:
+def frozen(tree: Any) -> Any:
     """The same tree, its arrays constants to derivatives."""
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)

@@ -78,7 +78,7 @@ def test_saved_values_are_those_of_the_right_flight(ball: mbd.Solution) -> None:
     np.testing.assert_allclose(ball["ball.x"], 0.3 * np.asarray(ball.ts), atol=TIME)
 
 
-@pytest.mark.parametrize("derivative", ["reverse", "forward"])
+@pytest.mark.parametrize("derivative", ["reverse", pytest.param("forward", marks=pytest.mark.slow)])
 def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
     """Of the third bounce's time, and of the height at the end of the run, by saltation through all bounces before."""
 
@@ -98,6 +98,7 @@ def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
     np.testing.assert_allclose(jax.jit(jacobian(outcome))(p), jax.jacfwd(closed)(p), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_lanes_of_a_batch_bounce_as_often_as_they_like() -> None:
     es = jnp.asarray([0.5, 0.8, 1.0])
     log = jax.jit(jax.vmap(lambda e: dropped(e, 9.81, 0.5, room=16, throw=False).events))(es)
@@ -185,7 +186,7 @@ def falling(angle: Any, g: Any) -> Array:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("derivative", ["reverse", "forward"])
+@pytest.mark.parametrize("derivative", [pytest.param("reverse", marks=pytest.mark.long), "forward"])
 def test_derivatives_of_a_stopped_pendulum(derivative: Any) -> None:
     """The time of the stop and the speed there, in the angle of the stop and in gravity."""
     mechanism = pendulum("joint")

@@ -87,7 +87,7 @@ def test_redundant_actuators_share_the_work() -> None:
 
 
 def test_a_subset_of_driven_joints() -> None:
-    """One crank driven, the rest left to gravity: the effort is that of the simulation; one more actuator exerts none."""
+    """One crank driven, the rest left to gravity: the effort is that of the simulation; another exerts none."""
     parts = examples.get("five_bar").mechanism
     half = pl.Mechanism(parts.bodies, parts.joints, parts.forces, parts.drivers[:1])
     state = mbd.assemble(half, guess={"rocker.theta": 1.9})
@@ -170,7 +170,7 @@ def test_wrong_input_is_named() -> None:
     ts = [0.0, 1.0]
     with pytest.raises(mbd.MechanismError, match="no joint or body named 'P'"):
         mbd.inverse_dynamics(mechanism, ts, {"motor": "P.angle"})
-    with pytest.raises(mbd.MechanismError, match="'motr'.*Did you mean 'motor'"):
+    with pytest.raises(mbd.MechanismError, match=r"'motr'.*Did you mean 'motor'"):
         mbd.inverse_dynamics(mechanism, ts, weights={"motr": 2.0})
     with pytest.raises(mbd.MechanismError, match="greater than zero"):
         mbd.inverse_dynamics(mechanism, ts, weights={"motor": 0.0})

@@ -54,7 +54,7 @@ INPUTS = ("m.fx", "spring.tension", "rail.displacement", "motor.effort", ("rest"
 OUTPUTS = ("m.x", "m.ax", "spring.tension", "motor.effort", "P", "rail.fy")
 
 
-@pytest.fixture(scope="module", params=["absolute", "joint"])
+@pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.slow), "joint"])
 def oscillating(request: pytest.FixtureRequest) -> mbd.LinearSystem:
     mechanism = oscillator().described(request.param)
     state = mbd.assemble(mechanism, {"m.x": 0.3})
@@ -117,21 +117,26 @@ def test_eigenvalues_inside_jit_and_their_derivatives() -> None:
         mechanism = eqx.tree_at(lambda m: (m["spring"].stiffness, m["spring"].damping), base, (k, c))
         return mbd.linearize(mechanism, at_rest(mechanism, [0.3]), independent=["rail.displacement"])
 
-    def parts(k: Array, c: Array) -> Array:
-        value = system(k, c).eigenvalues[0]
-        return jnp.stack([value.real, value.imag, system(k, 0 * c).modes(undamped=True).omega[0]])
+    def parts(p: Array) -> Array:
+        found = system(p[0], p[1])
+        value = found.eigenvalues[0]
+        return jnp.stack([value.real, value.imag, found.modes(undamped=True).omega[0]])
+
+    def all_of(k: Array) -> tuple[Array, ...]:
+        p = jnp.stack([k, jnp.asarray(D)])
+        value, along = jax.linearize(parts, p)
+        (reverse,) = jax.vmap(jax.linear_transpose(along, p))(jnp.eye(3))
+        return value, jax.vmap(along)(jnp.eye(2)).T, reverse
 
     ks = jnp.array([30.0, 50.0])
-    found = jax.jit(jax.vmap(lambda k: (parts(k, jnp.asarray(D)), jax.jacrev(parts, (0, 1))(k, jnp.asarray(D)))))(ks)
-    forward = jax.jacfwd(parts, (0, 1))(ks[1], jnp.asarray(D))
+    value, forward, reverse = jax.jit(jax.vmap(all_of))(ks)
     fast = np.sqrt(ks / M - (D / (2 * M)) ** 2)
     values = np.stack([np.full(2, -D / (2 * M)), fast, np.sqrt(ks / M)], axis=1)
     by_k = np.stack([np.zeros(2), 1 / (2 * M * fast), 1 / (2 * np.sqrt(ks * M))], axis=1)
     by_c = np.stack([np.full(2, -1 / (2 * M)), -D / (4 * M**2 * fast), np.zeros(2)], axis=1)
-    np.testing.assert_allclose(found[0], values, rtol=1e-10)
-    np.testing.assert_allclose(found[1][0], by_k, atol=1e-10)
-    np.testing.assert_allclose(found[1][1], by_c, atol=1e-10)
-    np.testing.assert_allclose(forward, [by_k[1], by_c[1]], atol=1e-10)
+    np.testing.assert_allclose(value, values, rtol=1e-10)
+    for found in (forward, reverse):
+        np.testing.assert_allclose(found, np.stack([by_k, by_c], axis=2), atol=1e-10)
 
 
 # --- eigenvalues ----------------------------------------------------------------------------------
@@ -227,7 +232,7 @@ def test_the_chain_written_by_hand_tends_to_the_continuous_one() -> None:
 
 
 @pytest.mark.slow
-@BOTH
+@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
 def test_a_hanging_chain_in_space(coordinates: str) -> None:
     """Two rods on a universal and a ball joint: each frequency of the plane twice, and a spin that nothing resists."""
     lengths = jnp.array([0.3, 0.2])

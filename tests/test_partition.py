@@ -37,7 +37,7 @@ MECHANISMS = {
     "spatial_four_bar": 0.3,
     "bricard": 0.5,
 }
-QUICK = ("slider_crank", "bricard")
+QUICK = ("slider_crank",)
 
 
 def worst(values: Array | np.ndarray) -> float:
@@ -129,7 +129,7 @@ def test_projection_is_the_least_change() -> None:
 
 
 @pytest.mark.parametrize("method", ["projection", "partitioning"])
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_a02_goes_round(method: str, coordinates: str) -> None:
     """Through its singular positions, where the choice of independent coordinates degenerates and is made anew."""
     example = examples.get("four_bars", 1).described(coordinates)
@@ -142,14 +142,14 @@ def test_a02_goes_round(method: str, coordinates: str) -> None:
 
 
 def test_the_remainder_of_the_speeds_stays_apart_in_joint_coordinates() -> None:
-    """`Stabilized`, from speeds that violate the constraints: `M` changes, and the motion is that of consistent ones."""
+    """`Stabilized`, from speeds that violate the constraints: the motion is that of consistent ones."""
     example = examples.get("slider_crank").described("joint")
     state, equations = example.state(), Equations(example.mechanism)
     at = equations.at(state.t, state.q)
     apart = at.inertia.solve(at.jacobian.T @ jnp.asarray([0.3, -0.2]))
     spoilt = eqx.tree_at(lambda s: s.v, state, state.v + apart)
     ts = np.linspace(0.0, 0.3, 4)
-    options = {"rtol": 1e-11, "atol": 1e-12}
+    options: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
     right = mbd.simulate(example.mechanism, state, ts, **options)
     found = mbd.simulate(example.mechanism, spoilt, ts, throw=False, **options)
     np.testing.assert_allclose(found["rod.theta"], right["rod.theta"], atol=1e-8)
@@ -157,7 +157,7 @@ def test_the_remainder_of_the_speeds_stays_apart_in_joint_coordinates() -> None:
 
 @pytest.mark.slow
 def test_projection_keeps_the_constraints_for_a_thousand_seconds() -> None:
-    """Violations below 1e-12 to the end, at tolerances at which Baumgarte's stabilisation leaves a million times more."""
+    """Violations below 1e-12 to the end, at tolerances at which Baumgarte's leaves ten thousand times more."""
     rod = pl.Body("rod", mass=1.0, inertia=1 / 12, pose=(0.5, 0.0, 0.0))
     pendulum = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))], [pl.Gravity(9.81)])
     state, ts = mbd.assemble(pendulum), np.linspace(0.0, 1000.0, 201)
@@ -182,9 +182,9 @@ def test_user_chosen_variables_are_kept() -> None:
 
 def test_wrong_choices_are_named() -> None:
     example = examples.get("slider_crank")
-    with pytest.raises(mbd.MechanismError, match="did you mean 'crank.theta'"):
+    with pytest.raises(mbd.MechanismError, match=r"Did you mean 'crank\.theta'"):
         example.simulate([0.0, 0.1], method=mbd.CoordinatePartitioning(["crank.teta"]))
-    with pytest.raises(mbd.MechanismError, match="2 independent variables .* 1 degree of freedom"):
+    with pytest.raises(mbd.MechanismError, match=r"2 independent variables .* 1 degree of freedom"):
         example.simulate([0.0, 0.1], method=mbd.CoordinatePartitioning(["crank.theta", "slider.x"]))
     with pytest.raises(mbd.MechanismError, match="sequence of names"):
         mbd.CoordinatePartitioning("crank.theta")

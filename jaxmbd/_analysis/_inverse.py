@@ -41,8 +41,9 @@ def inverse_dynamics(
     - `motion`: times `[s]` at which the mechanism's drivers prescribe all of the motion (as in `kinematics`), or a
       `Solution` of `kinematics` or `simulate`, of a mechanism with the same coordinates. Measured motions: drivers
       that follow `Smoothed(ts, values)`;
-    - `actuators`: what exerts the efforts, by names of your choice: `{"left": "A.angle", "right": "E.angle"}`, coordinates
-      of joints or bodies. The drivers themselves unless given; if given, the drivers tell the motion and exert nothing;
+    - `actuators`: what exerts the efforts, by names of your choice: `{"left": "A.angle", "right": "E.angle"}`,
+      coordinates of joints or bodies. The drivers themselves unless given; if given, the drivers tell the motion and
+      exert nothing;
     - `weights`: w by the same names, one unless given.
 
     **Returns:** a `Solution` in which the actuators are drivers: `effort(name)`, `reaction(joint)` and all else.
@@ -114,6 +115,6 @@ def _check_balance(mechanism: Mechanism, ts: np.ndarray, missing: np.ndarray, li
     actuators = ", ".join(f"{driver.name!r} along {driver.coordinate!r}" for driver in mechanism.drivers) or "none"
     raise SolveError(
         f"The actuators ({actuators}) cannot produce this motion: at t = {ts[k]:.6g} s a generalized force of "
-        f"{abs(missing[k, i]):.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves this "
-        "variable, or simulate the mechanism with the driven coordinates prescribed, so that the others move freely."
+        f"{abs(missing[k, i]):.3g} along {mechanism.variables[i]!r} is left unbalanced. Add an actuator that moves "
+        "this variable, or simulate the mechanism with the driven coordinates prescribed: the others then move freely."
     )

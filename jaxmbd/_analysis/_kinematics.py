@@ -19,7 +19,7 @@ from jaxmbd._equations import Equations, eliminated
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Kinematic, OnlyChange, change, close, consistent
-from jaxmbd._types import is_concrete, without_gradient
+from jaxmbd._types import frozen, is_concrete
 
 _SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
 _LEAST_STEP = 1e-9  # of the interval between two times
@@ -69,7 +69,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _follow(mechanism: Mechanism, ts: Array, q: Array, v: Array) -> Solution:
     equations = Equations(mechanism)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
-    fixed, q, v, times = without_gradient((equations, q, v, ts))
+    fixed, q, v, times = frozen((equations, q, v, ts))
     q = close(fixed, times[0], q, OnlyChange())
     start = times[0], q, consistent(fixed.at(times[0], q), v, OnlyChange())
 
@@ -116,8 +116,8 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
         free = [name for name, given in zip(mechanism.variables, chosen, strict=True) if not given]
         raise MechanismError(
             f"Too few drivers for a kinematic analysis: {_counted(drivers)} and the joints leave {freedom} "
-            f"degree{'s' * (freedom != 1)} of freedom. Prescribe as many more coordinates, such as {', '.join(free)}; or "
-            "let forces move them: simulate(mechanism, state, ts)."
+            f"degree{'s' * (freedom != 1)} of freedom. Prescribe as many more coordinates, such as {', '.join(free)}; "
+            "or let forces move them: simulate(mechanism, state, ts)."
         )
     for repeat in redundancy(mechanism, state).repeats:
         if repeat.joint in drivers:
@@ -138,22 +138,22 @@ def _check_motion(solution: Solution) -> None:
         k = int(np.argmin(reached))
         if not k:
             raise AssemblyError(
-                f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the state "
-                "given. Get one from jaxmbd.assemble(mechanism, t=...)."
+                f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the "
+                "state given. Get one from jaxmbd.assemble(mechanism, t=...)."
             )
         near, names = margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
         raise SolveError(
-            f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position lies "
-            f"near what the one before predicts. The rows of {', '.join(map(repr, names))} are nearest to a dependence "
-            f"there (smallest singular value {near:.1g} of the largest): a limit position, which the drivers push beyond. "
-            "Prescribe a smaller range, or another coordinate."
+            f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position "
+            f"lies near what the one before predicts. The rows of {', '.join(map(repr, names))} are nearest to a "
+            f"dependence there (smallest singular value {near:.1g} of the largest): a limit position, which the "
+            "drivers push beyond. Prescribe a smaller range, or another coordinate."
         )
     margins = np.asarray(solution.margin())
     if (margins < _SINGULAR).any():
         k = int(np.argmin(margins))
         _, names = margin(mechanism, solution.ts[k], solution.q[k])
         raise SolveError(
-            f"The position at t = {ts[k]:.6g} s is singular: the rows of {', '.join(map(repr, names))} become dependent "
-            "there, so that speeds and loads are not determined. Ask for other times (the motion passes through), change "
-            "dimensions, or drive another coordinate; throw=False returns the motion as it is."
+            f"The position at t = {ts[k]:.6g} s is singular: the rows of {', '.join(map(repr, names))} become "
+            "dependent there, so that speeds and loads are not determined. Ask for other times (the motion passes "
+            "through), change dimensions, or drive another coordinate; throw=False returns the motion as it is."
         )

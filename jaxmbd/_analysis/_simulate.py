@@ -24,7 +24,7 @@ from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, AbstractSettling, Settled, Stabilized, motion_of
+from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized, motion_of
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -48,7 +48,7 @@ def simulate(
     ts: Any,
     *,
     method: AbstractMethod | None = None,
-    solver: dfx.AbstractSolver | None = None,
+    solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
     accuracy: Accuracy = "standard",
     rtol: float | int | Array | None = None,
     atol: float | int | Array | None = None,
@@ -71,7 +71,8 @@ def simulate(
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
     - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
-    - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given;
+    - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given; `"stiff"` is
+      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
     - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
@@ -95,10 +96,10 @@ def simulate(
     check_state(mechanism, state)
     ts = check_times(ts, state)
     method = Stabilized() if method is None else method
-    solver = dfx.Dopri8() if solver is None else solver
+    solver = _solver(solver)
     events = check_events(mechanism, events, max_events)
     if controller is None:
-        controller = default_controller(ts, accuracy, rtol, atol, control_speeds)
+        controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
         if events:  # only the ends of steps are looked at
             longest = (ts[-1] - ts[0]) / (len(ts) - 1)
             controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
@@ -185,8 +186,14 @@ def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, .
     return motion.qdot, motion.rate, rates
 
 
-def default_controller(ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool) -> dfx.PIDController:
-    """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps."""
+def default_controller(
+    ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool, gentle: bool
+) -> dfx.PIDController:
+    """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps.
+
+    `gentle`: steps change by small factors, for implicit solvers: they give an infinite error where their iteration has
+    not converged.
+    """
     double = ts.dtype == jnp.float64
     if accuracy not in ("standard", "high"):
         raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
@@ -195,7 +202,8 @@ def default_controller(ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, contro
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
     least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
-    return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=least, force_dtmin=False)  # pyright: ignore
+    factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
+    return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=least, force_dtmin=False, **factors)  # pyright: ignore
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
@@ -211,6 +219,14 @@ def position_norm(y: tuple[Array, Array, Array]) -> Array:
 def state_norm(y: tuple[Array, Array, Array]) -> Array:
     """Root mean square of coordinates, speeds and integrals."""
     return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
+
+
+def _solver(solver: Any) -> dfx.AbstractSolver:
+    if isinstance(solver, dfx.AbstractSolver):
+        return solver
+    if solver is None or solver == "stiff":
+        return dfx.Dopri8() if solver is None else Radau()
+    raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:

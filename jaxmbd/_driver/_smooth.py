@@ -33,9 +33,9 @@ class Smoothed(eqx.Module):
     For the motion of a `Driver`: `Driver("elbow", "E.angle", Smoothed(ts, angles))`. Beyond the samples its last pieces
     go on. Differentiable with respect to time and, for a given smoothing, to the samples.
 
-    **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`: `"auto"`,
-    p by generalized cross-validation (noise that is independent from sample to sample); a number, p itself `[s⁵]`, or
-    0 for a spline through the samples.
+    **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`:
+    `"auto"`, p by generalized cross-validation (for noise that is independent from sample to sample); a number, p
+    itself `[s⁵]`, or 0 for a spline through the samples.
     """
 
     breaks: Float[Array, " pieces"]
@@ -112,7 +112,7 @@ def _cross_validated(share: np.ndarray, y: np.ndarray, values: Array) -> float:
     grid = np.linspace(*_RANGE, 57)
     best = int(np.argmin([score(x) for x in grid]))
     near = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    return 10.0 ** float(so.minimize_scalar(score, bounds=near, method="bounded").x)
+    return 10.0 ** float(so.fminbound(score, *near))  # pyright: ignore
 
 
 def _roughness(knots: np.ndarray) -> np.ndarray:

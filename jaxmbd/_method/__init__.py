@@ -16,6 +16,7 @@ from jaxmbd._method._method import Stabilized as Stabilized
 from jaxmbd._method._method import motion_of as motion_of
 from jaxmbd._method._partition import CoordinatePartitioning as CoordinatePartitioning
 from jaxmbd._method._partition import Partition as Partition
+from jaxmbd._method._partition import named_speeds as named_speeds
 from jaxmbd._method._project import Projection as Projection
 from jaxmbd._method._radau import Radau as Radau
 from jaxmbd._method._settled import Settled as Settled

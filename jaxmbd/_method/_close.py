@@ -114,7 +114,7 @@ def _closed(args: Any, q: Array) -> Array:
     equations, t, _ = args
     if not equations.m:
         return q
-    q, size, _ = jax.lax.while_loop(wanted, improve, (q, jnp.asarray(jnp.inf, q.dtype), 0))
+    q, size, _ = jax.lax.while_loop(wanted, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
     return jnp.where(size <= done, q, jnp.nan)
 
 

@@ -60,10 +60,10 @@ class Partition:
 class CoordinatePartitioning(AbstractSettling):
     """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
 
-    `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that no
-    constraint is ever violated and nothing needs stabilising. Chosen automatically, the independent speeds are those
-    that elimination with pivoting leaves over (columns scaled by inertia); the choice is made anew after a step on which
-    a dependent speed has become more than 4 times as fast as an independent one.
+    `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that
+    no constraint is ever violated and nothing needs stabilising. Chosen automatically, the independent speeds are those
+    that elimination with pivoting leaves over (columns scaled by inertia); the choice is made anew after a step on
+    which a dependent speed has become more than 4 times as fast as an independent one.
 
     **Arguments:** `independent`, names of speeds, or of the coordinates whose rates they are, as many as there are
     degrees of freedom that drivers leave: `("crank.theta",)`, or `("O.angle",)` in joint coordinates. They are kept to
@@ -83,17 +83,17 @@ class CoordinatePartitioning(AbstractSettling):
         """Raises `MechanismError` for names that do not exist, or for more or fewer than can be chosen."""
         if self.independent is None:
             return
-        chosen = int(_named(mechanism, self.independent).sum())
+        chosen = int(named_speeds(mechanism, self.independent).sum())
         if chosen != freedom:
             raise MechanismError(
                 f"CoordinatePartitioning names {chosen} independent variable{'s' * (chosen != 1)} "
-                f"({', '.join(self.independent)}) on a mechanism with {freedom} degree{'s' * (freedom != 1)} of freedom: "
-                "name as many as these, or none, and they are chosen automatically."
+                f"({', '.join(self.independent)}) on a mechanism with {freedom} degree{'s' * (freedom != 1)} of "
+                "freedom: name as many as these, or none, and they are chosen automatically."
             )
 
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "CoordinatePartitioning":
         at = equations.at(t, q)
-        chosen = _automatic(at) if self.independent is None else _named(equations.mechanism, self.independent)
+        chosen = _automatic(at) if self.independent is None else named_speeds(equations.mechanism, self.independent)
         return CoordinatePartitioning(self.independent, chosen=chosen)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
@@ -125,7 +125,8 @@ def _automatic(at: Position) -> Bool[Array, " nv"]:
     return ~eliminated(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
 
 
-def _named(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
+def named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
+    """Which speeds are named, by their own names or those of the coordinates whose rates they are."""
     variables = mechanism.variables
     for name in names:
         if name not in variables and name not in mechanism.speed_names:

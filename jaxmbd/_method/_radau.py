@@ -20,7 +20,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._method._stages import Linearized, Stages, Step, System, solve_stages
 from jaxmbd._method._tableau import tableau
-from jaxmbd._types import Scalar
+from jaxmbd._types import Scalar, frozen
 
 _REACH = 3.0  # times the last step: how far its polynomial is a better guess than constant speeds
 
@@ -120,7 +120,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         stages, converged = solve_stages(step, guess, linear)
         qdot, a = step.rates(stages)
         slopes = qdot, a, _integrands(terms, step, stages, integrals, args)
-        more = _missing(terms, y0, args, *_fixed((step, linear, slopes, stages)))
+        more = _missing(terms, y0, args, *frozen((step, linear, slopes, stages)))
         gained = step.h * step.as_array(step.tableau.matrix[-1]) @ slopes[2]
         y1 = *_on_constraints(equations, t1, stages.q[-1], stages.v[-1]), integrals + gained
         good = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
@@ -131,15 +131,9 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
 
 def _guessed(step: Step, last: Last) -> tuple[Stages, Linearized]:
     """A guess of the stages, and the equations linearised there. Neither has a part in the step's derivative."""
-    step, last = _fixed((step, last))
+    step, last = frozen((step, last))
     guess = last.guess(step)
     return guess, Linearized(step, guess)
-
-
-def _fixed(tree: Any) -> Any:
-    """The same numbers, not differentiated."""
-    numbers, rest = eqx.partition(tree, eqx.is_inexact_array)
-    return eqx.combine(jax.lax.stop_gradient(numbers), rest)
 
 
 def _integrands(terms: Any, step: Step, stages: Stages, integrals: Array, args: Any) -> Float[Array, "n k"]:
@@ -158,7 +152,7 @@ def _missing(
     What is left is, times `γ₀`, the difference from an embedded method of order `stages`. It is not differentiated: it
     steers the steps, and between saved steps its derivative is as small as the error that is allowed.
     """
-    first, at_start, nv = terms.vf(step.t, _fixed(y0), _fixed(args)), step.as_array(step.tableau.at_start), len(step.v)
+    first, at_start, nv = terms.vf(step.t, frozen(y0), frozen(args)), step.as_array(step.tableau.at_start), len(step.v)
     pairs = (step.v, stages.v), (first[1], slopes[1]), (first[2], slopes[2])
     speeds, accelerations, integrands = (step.h * (x - at_start @ nodes) for x, nodes in pairs)
     system = System(linear, step.as_array(step.tableau.values[0].real) / step.h)

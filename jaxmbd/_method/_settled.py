@@ -15,10 +15,10 @@ class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
     computed anew.
     """
 
-    solver: dfx.AbstractSolver[Any]
+    solver: dfx.AbstractSolver[Any]  # pyright: ignore
 
     @property
-    def term_structure(self) -> Any:
+    def term_structure(self) -> Any:  # pyright: ignore
         return self.solver.term_structure
 
     @property
@@ -26,7 +26,7 @@ class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
         return self.solver.interpolation_cls
 
     @property
-    def term_compatible_contr_kwargs(self) -> Any:
+    def term_compatible_contr_kwargs(self) -> Any:  # pyright: ignore
         return self.solver.term_compatible_contr_kwargs
 
     @property

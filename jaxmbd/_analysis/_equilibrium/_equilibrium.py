@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._assembly._assemble import assemble, tolerance_of
 from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
-from jaxmbd._analysis._equilibrium._settle import Search, frozen, implicit, settle
+from jaxmbd._analysis._equilibrium._settle import Search, implicit, settle
 from jaxmbd._analysis._equilibrium._stability import SmallMotions, small_motions
 from jaxmbd._analysis._equilibrium._unsteady import (
     Unsteady,
@@ -30,7 +30,7 @@ from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._joint import AbstractTreeJoint
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Stabilized
-from jaxmbd._types import Number, Scalar, as_float, is_concrete
+from jaxmbd._types import Number, Scalar, as_float, frozen, is_concrete
 
 
 class Equilibrium(eqx.Module):

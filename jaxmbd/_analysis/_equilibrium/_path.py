@@ -12,13 +12,12 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmbd._analysis._equilibrium._balance import Rotation
 from jaxmbd._analysis._equilibrium._continuation import Family, Point, arc_steps, natural_steps
 from jaxmbd._analysis._equilibrium._equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
-from jaxmbd._analysis._equilibrium._settle import frozen
 from jaxmbd._analysis._equilibrium._stability import SmallMotions
 from jaxmbd._analysis._state import State
 from jaxmbd._body import check_finite
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Number, as_float, is_concrete
+from jaxmbd._types import Number, as_float, frozen, is_concrete
 
 
 class EquilibriumPath(eqx.Module):

@@ -46,11 +46,6 @@ class Search(eqx.Module):
     loose: Float[Array, " nv"]
 
 
-def frozen(tree: Any) -> Any:
-    """The same numbers, on which nothing depends smoothly."""
-    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if eqx.is_inexact_array(x) else x, tree)
-
-
 @eqx.filter_jit
 def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]) -> Search:
     """Search from a start; `stable`, downhill from the beginning."""

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
-from jaxmbd._analysis._equilibrium._settle import frozen
+from jaxmbd._types import frozen
 
 _ZERO = 1e-6  # of the fastest mode: eigenvalues below count as zero; a double zero is split by the root of rounding
 

@@ -16,8 +16,7 @@ from jaxmbd._equations import Equations, eliminated
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import CoordinatePartitioning
-from jaxmbd._method._partition import _named as named_speeds
+from jaxmbd._method import CoordinatePartitioning, named_speeds
 from jaxmbd._types import Scalar, is_concrete
 
 _SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
