@@ -217,7 +217,7 @@ def test_weights_give_the_nearest_position_and_its_derivatives() -> None:
     np.testing.assert_allclose(reverse, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_weights_on_a_loop(coordinates: str) -> None:
     """Of all positions of the four-bar, the one with the least weighted change of its coordinates."""
     mechanism = four_bar().described(coordinates)
@@ -265,7 +265,7 @@ def test_weights_in_space() -> None:
 # --- locked --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
     """The crank keeps its guessed angle; the cart as a whole its guessed pose, which the rails would leave free."""
     guess = {"crank.theta": 1.3}

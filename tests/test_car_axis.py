@@ -20,7 +20,7 @@ METHODS = {
     "projection": mbd.Projection(),
     "partitioning": mbd.CoordinatePartitioning(),
 }
-BOTH = pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+BOTH = pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 
 
 def driven(coordinates: str, **options: Any) -> mbd.Solution:

@@ -51,7 +51,7 @@ def at(angle: float) -> dict[str, float]:
 RATE = math.sqrt(1.5 * G)  # [rad/s] of the rod's small motions, (3 g / 2 l)^½
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
 def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
     """Newton's method finds what is next to the guess, with the modes of the textbook and the weight in the pin; from
     the horizontal, where there is no stiffness, it goes down; and down from the top where a stable one is wanted.
@@ -82,7 +82,7 @@ def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
         assert abs(math.remainder(float(found["rod.theta"]) + math.pi / 2, math.tau)) < ROOT
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
 def test_a_coordinate_is_held(coordinates: str) -> None:
     """What holds the rod at an angle is the moment of its weight."""
     held = mbd.equilibrium(rod(coordinates), fixed={"O.angle": 0.7})
@@ -121,7 +121,7 @@ def test_a_pendulum_in_space(hung_aside: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sleeping_top(coordinates: str) -> None:
     """A top stands while it spins faster than `2 (m g l I)^½ / I₃` (Goldstein, Poole, Safko, *Classical Mechanics*,
     §5.7): gyroscopic and Coriolis' forces are in the small motions."""
@@ -436,7 +436,7 @@ def test_a_pitchfork() -> None:
 # --- forces without potential ---------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_zieglers_column_flutters() -> None:
     """Two rods with masses 2 m and m at their ends and torsion springs, under a load that follows the second: straight
     for any load, and growing oscillations above `P l / k = 7/2 − 2^½` (Ziegler, 1952): not a loss of stiffness."""

@@ -159,7 +159,7 @@ def swung(mechanism: Any, events: list[mbd.Event], end: float = 1.0, **options: 
     return mbd.simulate(mechanism, state, jnp.linspace(0.0, end, 11), events=events, max_events=4, **options)
 
 
-@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.slow), "joint"])
+@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
 def test_pendulum_hits_a_stop(coordinates: str) -> None:
     """Released from the horizontal it meets a stop at 60° below; energy, and momenta with the pin's impulse."""
     stop = mbd.Event("stop", "O.angle", below=-math.pi / 3, then=mbd.Bounce(0.6))
@@ -245,7 +245,7 @@ def test_a_latch_breaks() -> None:
     assert run["O.angle"][-1] < -1.1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_pendulum_in_space_hits_a_stop(coordinates: str) -> None:
     rod = sp.Body("rod", M, (INERTIA, INERTIA, INERTIA), pose=(R, 0.0, 0.0))

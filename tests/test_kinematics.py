@@ -46,7 +46,7 @@ def slider(t: Array, rod: Array | float = ROD) -> Array:
     return CRANK * jnp.cos(angle) + jnp.sqrt(rod**2 - (CRANK * jnp.sin(angle)) ** 2)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_slider_crank_at_thousands_of_times(coordinates: str) -> None:
     """Position, speed and acceleration in closed form, at times too far apart for one step each, and very near."""
     ts = np.concatenate([np.linspace(0.0, 1.0, 2001), [1.7, 3.0]])
@@ -86,6 +86,7 @@ def test_gradients_and_sweeps_by_value() -> None:
     np.testing.assert_allclose(jax.vmap(last)(rods), jax.vmap(exact)(rods), rtol=1e-9)
 
 
+@pytest.mark.long
 def test_redundant_rows_are_allowed() -> None:
     """Bricard's mechanism, 31 rows of rank 30 with its driver: the motion is that of the loop, half a turn of it."""
     loop = examples.get("bricard")

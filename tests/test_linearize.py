@@ -23,7 +23,7 @@ from tests.examples import four_bar_with_springs, four_bars, pendulum
 
 G = 9.81  # [m/s²]
 EXACT = 1e-12
-BOTH = pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.slow), "joint"])
+BOTH = pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
 
 
 def at_rest(mechanism: pl.Mechanism, q: Any, **speeds: float) -> mbd.State:
@@ -54,7 +54,7 @@ INPUTS = ("m.fx", "spring.tension", "rail.displacement", "motor.effort", ("rest"
 OUTPUTS = ("m.x", "m.ax", "spring.tension", "motor.effort", "P", "rail.fy")
 
 
-@pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.slow), "joint"])
+@pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.long), "joint"])
 def oscillating(request: pytest.FixtureRequest) -> mbd.LinearSystem:
     mechanism = oscillator().described(request.param)
     state = mbd.assemble(mechanism, {"m.x": 0.3})
@@ -353,7 +353,7 @@ def test_an_inverted_pendulum_on_a_cart() -> None:
     ("coordinates", "independent"),
     [
         ("absolute", ("top.x", "top.y", "∫top.omega_z")),
-        pytest.param("absolute", ("∫top.omega_x", "∫top.omega_y", "∫top.omega_z"), marks=pytest.mark.slow),
+        pytest.param("absolute", ("∫top.omega_x", "∫top.omega_y", "∫top.omega_z"), marks=pytest.mark.long),
         ("joint", ("∫O.omega_x", "∫O.omega_y", "∫O.omega_z")),
     ],
 )

@@ -70,7 +70,7 @@ def exact_angle(t: float) -> float:
     return 1.5 * math.pi - 2 * math.asin(math.sqrt(m) * sn)
 
 
-@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.long)])
 def test_fixed_steps_converge_at_the_order(stages: int, steps: int) -> None:
     """Halving the step divides the error by `2 ** (2 stages − 1)`; constraints hold at the end of each step."""
     runs = [pendulum_end(stages)(jnp.asarray(0.5 / n)) for n in (steps, 2 * steps)]
@@ -144,7 +144,7 @@ def test_the_derivative_by_a_stiffness_is_exact_in_reverse() -> None:
     np.testing.assert_allclose(slope * 1e5, jax.grad(lambda k: slid(k, 1.0))(jnp.asarray(1e5)) * 1e5, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_batch_equals_a_loop() -> None:
     stiffnesses = jnp.asarray([1e4, 1e5, 1e6])
     run = lambda k: slide("forward")(k)[-1]  # noqa: E731
@@ -154,7 +154,7 @@ def test_a_batch_equals_a_loop() -> None:
 # --- what makes it stiff --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_the_report_names_the_spring(coordinates: str) -> None:
     made = on_rail(coordinates=coordinates)
     found = mbd.stiffness(made.mechanism, made.state())
@@ -203,7 +203,7 @@ def test_the_message_names_the_bushing() -> None:
     assert "by the force 'bushing'" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
     mechanism, state = stiff_slider_crank()
     tree = mechanism.described("joint")

@@ -21,22 +21,26 @@ _DAMPING = 1e-5  # μ, as a share of the largest number in C
 _STEPS = 20  # Newton converges in 2 to 4 from the end of an integration step
 
 
+Solve = Callable[[Array], Array]
+
+
 class AbstractCorrection(eqx.Module):
     """How violations are taken back."""
 
     @abc.abstractmethod
-    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
-        """From a violation to a change `x` with `C x` near it, and of directions that hardly count in `C` little."""
+    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
+        """A matrix `K` whose first rows are those of `C`, and a damped solve of `K x = b`: a change with `K x` near `b`
+        that is small in directions that hardly count in `K`."""
 
 
 class LeastChange(AbstractCorrection):
     """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
 
-    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
         C, S = at.jacobian, at.schur()
         shift = _DAMPING**2 * jnp.max(jnp.diag(S), initial=0.0)
         solve = spd_solver(S + jax.lax.stop_gradient(shift) * jnp.eye(len(S), dtype=S.dtype))
-        return lambda miss: at.inertia.solve(C.T @ solve(miss))
+        return C, lambda miss: at.inertia.solve(C.T @ solve(miss))
 
 
 class DependentChange(AbstractCorrection):
@@ -47,7 +51,7 @@ class DependentChange(AbstractCorrection):
 
     independent: Bool[Array, " nv"]
 
-    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
         return _least_squares(self.stacked(at))
 
     def stacked(self, at: Position) -> Float[Array, "rows nv"]:
@@ -58,28 +62,29 @@ class DependentChange(AbstractCorrection):
 class OnlyChange(AbstractCorrection):
     """The change that the constraints alone determine, where they leave no freedom."""
 
-    def damped(self, at: Position) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
+    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
         return _least_squares(at.jacobian)
 
 
-def _least_squares(K: Float[Array, "rows nv"]) -> Callable[[Float[Array, " m"]], Float[Array, " nv"]]:
-    """Levenberg's: `K x = (miss, 0, …)` with rows `μ x = 0` added."""
+def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Float[Array, "rows nv"], Solve]:
+    """Levenberg's: `K x = b` with rows `μ x = 0` added."""
     shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
     solve = Tall(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
-    return lambda miss: solve(jnp.pad(miss, (0, K.shape[0] + K.shape[1] - len(miss))))
+    return K, lambda b: solve(jnp.pad(b, (0, K.shape[1])))
 
 
 def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"]) -> Float[Array, " nv"]:
     """A change `x` of speeds, or of coordinates along speeds, with `C x = miss`; linear in `miss`.
 
     Damped, and done three times over (a proximal iteration, whose fixed point is the undamped solution): a direction
-    with a singular value σ of `C` is corrected up to `(μ² / (σ² + μ²))³`. It is what carries a motion
-    through a singular position, where a violation divided by σ would be worse than the violation.
+    with a singular value σ of `K` is corrected up to `(μ² / (σ² + μ²))³`. It is what carries a motion through a
+    singular position, where a violation divided by σ would be worse than the violation.
     """
-    solve = correction.damped(at)
-    x = solve(miss)
+    K, solve = correction.system(at)
+    wanted = jnp.pad(miss, (0, K.shape[0] - len(miss)))
+    x = solve(wanted)
     for _ in range(2):
-        x = x + solve(miss - at.jacobian @ x)
+        x = x + solve(wanted - K @ x)
     return x
 
 
