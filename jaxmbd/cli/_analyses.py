@@ -7,10 +7,13 @@ import numpy as np
 from typer import Option
 
 import jaxmbd as mbd
+from jaxmbd import plot
 from jaxmbd._errors import unknown
 from jaxmbd._method import AbstractMethod
 from jaxmbd.cli._model import Model
-from jaxmbd.cli._report import save_drawing, show_instant, show_motion, show_table
+from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
+
+_DRAWN = 4  # modes, the slowest that vibrate
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "stabilized": mbd.Stabilized,
@@ -95,7 +98,7 @@ def linearize(
     model: Model,
     push: Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension. *")] = None,
 ) -> None:
-    """Linearise the motion about the start: frequencies, damping, and the matrices A, B, C, D."""
+    """Linearise the motion about the start: frequencies, mode shapes, Bode plot, and the matrices A, B, C, D."""
     state, inputs = model.assembled(), push or model.example.inputs
     with model.working("compiling and linearising"):
         system = mbd.linearize(model.mechanism, state, inputs, model.reads)
@@ -103,6 +106,11 @@ def linearize(
     parts = ("A", "B", "C", "D", "states", "inputs", "outputs")
     numbers: dict[str, Any] = {name: np.asarray(getattr(system, name)) for name in parts}
     model.write("linearize.npz", lambda path: np.savez(path, **numbers))
+    vibrating = np.flatnonzero(~np.asarray(system.modes().rigid))[:_DRAWN]
+    for k in vibrating.tolist():
+        save_figure(model, f"mode{k}.png", lambda k=k: plot.modes(system, k))
+    if system.inputs and system.outputs:
+        save_figure(model, "bode.png", lambda: plot.bode(system)[0])
 
 
 def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
