@@ -190,7 +190,8 @@ def test_equilibrium_and_linearize_of_a_hanging_rod(tmp_path: Path) -> None:
     code, text = run("linearize", "pendulum", "--set", f"rod.theta={-math.pi / 2}", "--out", str(tmp_path))
     assert code == 0, text
     assert f"{math.sqrt(9.81) / (2 * math.pi):.4f}"[:5] in text
-    saved = np.load(tmp_path / "linearize.npz")
+    with np.load(tmp_path / "linearize.npz") as opened:
+        saved = dict(opened)
     np.testing.assert_allclose(np.linalg.eigvals(saved["A"]) ** 2, [-9.81, -9.81], rtol=1e-6)
     assert saved["inputs"].tolist() == ["O.angle"]
 

@@ -76,7 +76,7 @@ def test_closures_do_not_depend_on_chance(two: mbd.Closures) -> None:
     np.testing.assert_allclose(other[1].q, two[1].q, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_closures_in_joint_coordinates(two: mbd.Closures) -> None:
     """The same positions in the same order."""
     joint = mbd.closures(four_bar().described("joint"), {"crank.theta": CRANK}, tries=32)
@@ -142,7 +142,7 @@ def test_six_closures_of_a_platform() -> None:
     assert min(found.counts) >= 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_two_closures_of_bricards_ring() -> None:
     """With one hinge held at a: `sin a sin b + sin a + sin b = 0` for its neighbours, a and b alternately (threefold
     symmetric Bricard linkage; Chen, You, Tarnai, Int. J. Solids Struct. 42 (2005)).
@@ -174,7 +174,7 @@ def test_closures_are_not_compiled() -> None:
         mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=0)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
 def test_a_coupler_that_is_too_short(coordinates: str) -> None:
     """3 mm short: no start closes it, the least misses are a quarter each, and a single joint's gap is told."""
     short = four_bar((0.3, 0.297, 0.6, 1.2)).described(coordinates)

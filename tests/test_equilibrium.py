@@ -83,6 +83,7 @@ def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
 
 
 @pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
+@pytest.mark.long
 def test_a_coordinate_is_held(coordinates: str) -> None:
     """What holds the rod at an angle is the moment of its weight."""
     held = mbd.equilibrium(rod(coordinates), fixed={"O.angle": 0.7})
@@ -107,7 +108,7 @@ def hung_aside() -> dict[str, float]:
             "top.e0": math.cos(angle / 2), "top.e2": math.sin(angle / 2)}  # fmt: skip
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pendulum_in_space(hung_aside: dict[str, float]) -> None:
     """On a ball joint it hangs with two slow modes and may be turned about its axis: neutral. Upright two grow."""
     mechanism = ball_pendulum("absolute")
@@ -276,7 +277,7 @@ def test_a_slider_on_a_turntable() -> None:
         np.testing.assert_allclose(found["slot.fx"] ** 2 + found["slot.fy"] ** 2, 0.0, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_cannot_turn_steadily() -> None:
     driven = turntable([pl.Driver("motor", "O.angle", lambda t: 5.0 * t)])
     with pytest.raises(mbd.SolveError, match=r"cannot turn steadily .* driver 'motor' contradicts it, by 1 \("):
@@ -409,7 +410,7 @@ def test_a_path_that_ends_says_so() -> None:
         mbd.equilibrium_path(mechanism, "spede", loads)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pitchfork() -> None:
     """An upright rod on a torsion spring buckles where its weight exceeds the spring: the straight path has the branch
     point, the buckled one is `k φ = m g l sin φ`."""

@@ -231,7 +231,7 @@ def test_the_chain_written_by_hand_tends_to_the_continuous_one() -> None:
     np.testing.assert_allclose(omega[:4], continuous, rtol=2e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
 def test_a_hanging_chain_in_space(coordinates: str) -> None:
     """Two rods on a universal and a ball joint: each frequency of the plane twice, and a spin that nothing resists."""
@@ -317,7 +317,7 @@ def swing(lengths: Any, mass: Any = 2.0) -> tuple[pl.Mechanism, Array]:
     return mechanism, jnp.zeros(mechanism.nq)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loop_with_redundant_rows() -> None:
     """It moves, so that its position is not singular; `ω = √(g / l)`, and `dω/dl = −ω / 2l`."""
 

@@ -188,7 +188,7 @@ def explicit() -> mbd.Solution:
     return mbd.simulate(mechanism, state, [0.0, 0.2], max_steps=2000, throw=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_far_fewer_steps_than_an_explicit_solver(explicit: mbd.Solution) -> None:
     mechanism, state = stiff_slider_crank()
     implicit = mbd.simulate(mechanism, state, [0.0, 0.2], solver=mbd.Radau())
@@ -227,7 +227,7 @@ def test_the_governor_in_far_fewer_steps() -> None:
     assert worst(solution.violation().position[-1]) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_constraints_that_repeat_one_another() -> None:
     """Bricard's ring: thirty rows of rank 29."""
     made = spatial_examples.bricard()

@@ -34,6 +34,11 @@ class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
         """That of an implicit solver: diffrax hands it the tolerances of the step-size control."""
         return self.solver.root_finder  # pyright: ignore
 
+    @property
+    def scan_kind(self) -> Any:
+        """That of a Runge-Kutta method: diffrax chooses it to suit the adjoint."""
+        return self.solver.scan_kind  # pyright: ignore
+
     def order(self, terms: Any) -> int | None:
         return self.solver.order(terms)
 
