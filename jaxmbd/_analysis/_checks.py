@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd._analysis._assembly._misfit import open_rows, tolerance_of
 from jaxmbd._analysis._state import State
-from jaxmbd._errors import MechanismError
+from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import is_concrete
 
@@ -46,6 +47,23 @@ def check_state(mechanism: Mechanism, state: State) -> None:
             f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
             "jaxmbd.assemble(mechanism, ...)."
         )
+
+
+def closed_enough(q: Array) -> float:
+    """What a state may miss of the constraints: a hundred times as much as assembly leaves."""
+    return 1e2 * tolerance_of(q)
+
+
+def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
+    """That a state satisfies the constraints; `position` and `velocity` are `Φ` and `Φ̇` there."""
+    for miss, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
+        tolerance = closed_enough(miss)
+        if not np.abs(miss).max(initial=0.0) <= tolerance:
+            rows = open_rows(mechanism, np.asarray(miss), (), tolerance)
+            raise AssemblyError(
+                f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
+                "Get a state from jaxmbd.assemble(mechanism, ...)."
+            )
 
 
 def _shortened(names: tuple[str, ...]) -> str:

@@ -1,13 +1,15 @@
 """What several examples are made of."""
 
 import math
+from collections.abc import Sequence
 
 from jaxmbd import planar as pl
+from jaxmbd._types import Number
 
 MODELICA_GRAVITY = 9.80665  # [m/s²]
 
 
-def rod(name: str, mass: float, length: float, start: tuple[float, float], angle: float) -> pl.Body:
+def rod(name: str, mass: Number, length: Number, start: Sequence[Number], angle: float) -> pl.Body:
     """A uniform slender rod whose x axis points along it, with one end at `start` [m], at `angle` [rad]."""
     x, y = start
     centre = (x + length / 2 * math.cos(angle), y + length / 2 * math.sin(angle), angle)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._assembly._assemble import assemble, tolerance_of
+from jaxmbd._analysis._assembly._starts import guessed
 from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
 from jaxmbd._analysis._equilibrium._settle import Search, implicit, settle
 from jaxmbd._analysis._equilibrium._stability import SmallMotions, small_motions
@@ -204,9 +205,7 @@ def holding(mechanism: Mechanism, fixed: Mapping[str, Array]) -> Mechanism:
 def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Number, check: bool) -> Array:
     """A closed position to start from; nothing depends on it smoothly."""
     if isinstance(guess, State):
-        if guess.coordinate_names != mechanism.coordinate_names:
-            raise MechanismError("guess is a State of another mechanism, or of one in other coordinates.")
-        return frozen(guess.q)
+        return frozen(guessed(mechanism, guess))
     mechanism, fixed, guess, t = frozen((mechanism, fixed, guess, t))
     return frozen(assemble(mechanism, fixed, guess=guess, t=t, check=check).q)
 

@@ -1,7 +1,6 @@
 """The choice of independent coordinates at a state: as many as there are degrees of freedom, by name or by pivoting."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,19 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._assembly._misfit import open_rows, tolerance_of
+from jaxmbd._analysis._checks import check_assembled, closed_enough
 from jaxmbd._analysis._redundancy import counted, rank_of
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, eliminated
-from jaxmbd._errors import AssemblyError, MechanismError
+from jaxmbd._errors import MechanismError
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import CoordinatePartitioning, named_speeds
-from jaxmbd._types import Scalar, is_concrete
+from jaxmbd._types import Scalar, frozen, is_concrete
 
 _SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
 _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
-_LOOSE = 1e2  # of the tolerance of assembly: what a state may miss
 
 
 class Choice(eqx.Module):
@@ -54,12 +52,12 @@ def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None
 
     **Raises:** see `linearize`; inside `jit` or `vmap` when the compiled program runs.
     """
-    fixed = jax.tree.map(_fixed, (mechanism, state.t, state.q, state.v))
+    fixed = frozen((mechanism, state.t, state.q, state.v))  # what is known stays known inside grad, where it is wrapped
     look, rolling = _look(*fixed), _rolling(mechanism)
     marks = None if independent is None else _marked(mechanism, independent)
     if not is_concrete(look):
         return _unseen(mechanism, look, marks, state.q, rolling)
-    _check_state(mechanism, look, tolerance_of(state.q) * _LOOSE)
+    check_assembled(mechanism, "state", look.position, look.velocity)
     _check_regular(fixed, look)
     marks = ~np.asarray(eliminated(look.rows)) if marks is None else marks
     _check_marks(mechanism, np.asarray(look.rows), marks)
@@ -67,11 +65,6 @@ def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None
     if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
         places = ~np.asarray(eliminated(jnp.where(marks, 0.0, look.rows[rows])))
     return Choice(_indices(marks), _indices(places), tuple(rows.tolist())), state.q
-
-
-def _fixed(leaf: Any) -> Any:
-    """Known numbers stay known inside `grad`, where they are wrapped for their derivatives."""
-    return jax.lax.stop_gradient(leaf) if eqx.is_array(leaf) else leaf
 
 
 def _indices(marks: np.ndarray) -> tuple[int, ...]:
@@ -105,20 +98,10 @@ def _unseen(
     fits = rank_of(look.rows) + marks.sum() == mechanism.nv
     fits = fits & (rank_of(jnp.concatenate([look.rows, chosen])) == mechanism.nv)
     missed = jnp.concatenate([look.position, look.velocity])
-    closed = jnp.max(jnp.abs(missed), initial=0.0) <= tolerance_of(q) * _LOOSE
+    closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
     q = eqx.error_if(q, ~fits, f"linearize: {_names(mechanism, marks)} cannot be the independent coordinates here.")
     return Choice(_indices(marks), _indices(marks), tuple(range(len(rolling)))), q
-
-
-def _check_state(mechanism: Mechanism, look: _Look, tolerance: float) -> None:
-    for miss, level in ((look.position, "positions"), (look.velocity, "speeds")):
-        if not np.abs(miss).max(initial=0.0) <= tolerance:
-            raise AssemblyError(
-                f"The state is not assembled: its {level} violate the constraints, "
-                f"{open_rows(mechanism, np.asarray(miss), (), tolerance)}. Get one from "
-                "jaxmbd.assemble(mechanism, ...)."
-            )
 
 
 def _check_marks(mechanism: Mechanism, rows: np.ndarray, marks: np.ndarray) -> None:
