@@ -16,34 +16,10 @@ from jaxmbd import planar as pl
 from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
 from jaxmbd._analysis._assembly._starts import start_of
+from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 
 CLOSED = 1e-10  # [m or rad]
-CRANK, COUPLER, ROCKER, BASE = 0.3, 0.8, 0.6, 0.9  # lengths [m] of a crank-rocker
-
-
-def four_bar(lengths: Array | None = None) -> pl.Mechanism:
-    """A crank-rocker of slender rods, with rough poses for the open branch."""
-    a, b, c, d = jnp.asarray((CRANK, COUPLER, ROCKER, BASE)) if lengths is None else lengths
-    crank = pl.Body("crank", 0.3, 0.002, (0.1, 0.1, 0.9))
-    coupler = pl.Body("coupler", 0.8, 0.04, (0.5, 0.4, 0.4))
-    rocker = pl.Body("rocker", 0.6, 0.02, (0.9, 0.3, 1.5))
-    return pl.Mechanism(
-        [crank, coupler, rocker],
-        [
-            pl.Revolute("O", pl.ground.at(), crank.at(-a / 2)),
-            pl.Revolute("A", crank.at(a / 2), coupler.at(-b / 2)),
-            pl.Revolute("B", coupler.at(b / 2), rocker.at(c / 2)),
-            pl.Revolute("C", pl.ground.at(d), rocker.at(-c / 2)),
-        ],
-    )
-
-
-def rocker_angle(angle: float, branch: int = 1) -> float:
-    """The rocker's angle [rad] over the crank's, by the law of cosines: the two circles' meeting points."""
-    x, y = CRANK * math.cos(angle) - BASE, CRANK * math.sin(angle)
-    f = math.hypot(x, y)
-    inner = math.acos((f * f + ROCKER**2 - COUPLER**2) / (2 * f * ROCKER))
-    return math.atan2(y, x) - branch * inner
+CRANK, COUPLER, ROCKER, BASE = LENGTHS
 
 
 def test_a_body_coordinate_is_fixed() -> None:

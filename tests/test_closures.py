@@ -1,6 +1,7 @@
 """All closures of a mechanism, mechanisms that have none, and constraints that repeat one another."""
 
 import math
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,36 +12,15 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd._analysis._redundancy import _reduced, jacobian
+from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 from tests.spatial_examples import bricard
 
-LENGTHS = (0.3, 0.8, 0.6, 0.9)  # crank, coupler, rocker, base [m] of a crank-rocker
-CRANK = 1.1  # its crank's angle [rad]
+CRANK = 1.1  # the crank's angle [rad]
 
 
-def four_bar(lengths: Array | tuple[float, ...] = LENGTHS) -> pl.Mechanism:
-    """A four-bar of slender rods, with rough poses for the open branch."""
-    a, b, c, d = jnp.asarray(lengths)
-    crank = pl.Body("crank", 0.3, 0.002, (0.1, 0.1, 0.9))
-    coupler = pl.Body("coupler", 0.8, 0.04, (0.5, 0.4, 0.4))
-    rocker = pl.Body("rocker", 0.6, 0.02, (0.9, 0.3, 1.5))
-    return pl.Mechanism(
-        [crank, coupler, rocker],
-        [
-            pl.Revolute("O", pl.ground.at(), crank.at(-a / 2)),
-            pl.Revolute("A", crank.at(a / 2), coupler.at(-b / 2)),
-            pl.Revolute("B", coupler.at(b / 2), rocker.at(c / 2)),
-            pl.Revolute("C", pl.ground.at(d), rocker.at(-c / 2)),
-        ],
-    )
-
-
-def rocker_angles(lengths: tuple[float, ...] = LENGTHS) -> list[float]:
-    """The rocker's two angles [rad], open and crossed, by the law of cosines."""
-    a, b, c, d = lengths
-    x, y = a * math.cos(CRANK) - d, a * math.sin(CRANK)
-    f = math.hypot(x, y)
-    inner = math.acos((f * f + c * c - b * b) / (2 * f * c))
-    return [math.atan2(y, x) - inner, math.atan2(y, x) + inner]
+def rocker_angles(lengths: Sequence[float] = LENGTHS) -> list[float]:
+    """The rocker's two angles [rad], open and crossed."""
+    return [rocker_angle(CRANK, branch, lengths) for branch in (1, -1)]
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import examples
 from tests.examples import Example
+from tests.numeric import worst
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
 DURATION = {"andrews": 0.01, "modelica_double_pendulum": 1.0}  # [s]; else 0.5 s
@@ -36,10 +37,6 @@ def slow_but(quick: str, names: Sequence[str]) -> list[Any]:
 
 def times(name: str, rows: int = 6) -> np.ndarray:
     return np.linspace(0.0, DURATION.get(name, 0.5), rows)
-
-
-def worst(values: Array | np.ndarray) -> float:
-    return float(np.max(np.abs(np.asarray(values))))
 
 
 # --- agreement ------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd._equations import Equations, Tall, eliminated
 from jaxmbd._method import DependentChange, LeastChange, Partition, close, consistent
+from tests.numeric import worst
 
 METHODS = {
     "stabilized": mbd.Stabilized(),
@@ -38,10 +39,6 @@ MECHANISMS = {
     "bricard": 0.5,
 }
 QUICK = ("slider_crank",)
-
-
-def worst(values: Array | np.ndarray) -> float:
-    return float(np.max(np.abs(np.asarray(values)), initial=0.0))
 
 
 @cache

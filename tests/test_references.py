@@ -19,6 +19,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from tests import examples
+from tests.numeric import worst
 
 TIGHT = 1e-12  # rtol and atol
 REFERENCES = Path(__file__).parent / "references"
@@ -48,10 +49,6 @@ def columns(data: dict[str, np.ndarray], *names: str) -> np.ndarray:
 
 def signals(solution: mbd.Solution, *names: str) -> np.ndarray:
     return np.stack([np.asarray(value) for value in solution.read(names).values()], axis=-1)
-
-
-def worst(values: Array | np.ndarray) -> float:
-    return float(np.max(np.abs(np.asarray(values))))
 
 
 @cache

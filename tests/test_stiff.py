@@ -19,12 +19,7 @@ from jaxmbd._method import motion_of
 from jaxmbd._method._tableau import tableau
 from tests import examples, spatial_examples
 from tests.examples import Example
-
-
-def worst(x: Any) -> float:
-    """The largest absolute value."""
-    return float(np.abs(np.asarray(x)).max(initial=0.0))
-
+from tests.numeric import worst
 
 # --- the method -----------------------------------------------------------------------------------
 

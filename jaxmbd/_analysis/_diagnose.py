@@ -3,7 +3,6 @@
 from typing import Any
 
 import diffrax as dfx
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -96,8 +95,8 @@ def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array,
 
 
 def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
-    alone = eqx.tree_at(lambda m: m.forces, mechanism, (force,), is_leaf=lambda x: x is mechanism.forces)
-    return bool(np.isfinite(np.asarray(Equations(alone).force(t, q, v))).all())
+    alone = Equations(mechanism.with_parts(forces=(force,)))
+    return bool(np.isfinite(np.asarray(alone.force(t, q, v))).all())
 
 
 def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:

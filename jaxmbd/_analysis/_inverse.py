@@ -85,8 +85,7 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
         mechanism.coordinate(coordinate)
         if name in taken:
             raise MechanismError(f"The actuator {name!r} has the name of another part; give it a name of its own.")
-    drivers = tuple(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items())
-    return eqx.tree_at(lambda m: m.drivers, mechanism, drivers, is_leaf=lambda x: x is mechanism.drivers)
+    return mechanism.with_parts(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
 
 
 @eqx.filter_jit

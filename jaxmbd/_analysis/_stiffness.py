@@ -126,8 +126,7 @@ def _stiff_part(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:
     """`(K + s D) u` of some of the forces."""
-    alone = eqx.tree_at(lambda m: m.forces, mechanism, tuple(forces), is_leaf=lambda x: x is mechanism.forces)
-    equations = Equations(alone)
+    equations = Equations(mechanism.with_parts(forces=forces))
 
     def force(x: Array, v: Array) -> Array:
         at = equations.at(t, q)

@@ -124,6 +124,14 @@ class Mechanism(eqx.Module):
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
+    def with_parts(self, **parts: Iterable[Any]) -> "Mechanism":
+        """The same mechanism with other `forces` or `drivers`, whatever its coordinates were chosen by: their names
+        would otherwise have a say in which joints the tree takes. The parts are not checked."""
+        names = tuple(parts)
+        fields = lambda m: tuple(getattr(m, name) for name in names)  # noqa: E731
+        mine = fields(self)
+        return eqx.tree_at(fields, self, tuple(map(tuple, parts.values())), is_leaf=lambda x: any(x is y for y in mine))
+
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
             if self.cuts:

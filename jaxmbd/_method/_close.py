@@ -6,7 +6,6 @@ derivative of what Newton's method finds is that of one more step from there, by
 """
 
 import abc
-from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -14,14 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._equations import Equations, Position, Tall, spd_solver
+from jaxmbd._equations import Equations, Position, Solve, Tall, spd_solver
 from jaxmbd._types import Scalar
 
 _DAMPING = 1e-5  # μ, as a share of the largest number in C
 _STEPS = 20  # Newton converges in 2 to 4 from the end of an integration step
-
-
-Solve = Callable[[Array], Array]
 
 
 class AbstractCorrection(eqx.Module):

@@ -28,7 +28,6 @@ from jaxmbd._body import check_finite
 from jaxmbd._driver import Driver
 from jaxmbd._equations import Equations
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
-from jaxmbd._joint import AbstractTreeJoint
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Stabilized
 from jaxmbd._types import Number, Scalar, as_float, frozen, is_concrete
@@ -195,11 +194,7 @@ def holding(mechanism: Mechanism, fixed: Mapping[str, Array]) -> Mechanism:
     if not fixed:
         return mechanism
     own = (eqx.tree_at(lambda d: d.motion, Driver(holder(name), name, 0.0), value) for name, value in fixed.items())
-    drivers = (*mechanism.drivers, *own)
-    cut = [j.name for j in mechanism.joints if isinstance(j, AbstractTreeJoint) and j.name not in mechanism.tree.joints]
-    cuts = cut if mechanism.coordinates == "joint" else ()  # the drivers' names must not choose another tree
-    parts = mechanism.bodies, mechanism.joints, mechanism.forces, drivers, mechanism.sensors
-    return Mechanism(*parts, mechanism.floating, mechanism.coordinates, cuts, mechanism.speeds)
+    return mechanism.with_parts(drivers=(*mechanism.drivers, *own))
 
 
 def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Number, check: bool) -> Array:

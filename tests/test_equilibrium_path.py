@@ -1,0 +1,102 @@
+"""Paths of equilibria against a parameter: snap-through, a fork, and what ends them."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from tests.numeric import root
+
+ROOT = 1e-9  # [m, rad]: agreement of a position with the root found by hand
+
+HALF, RISE, STIFF = 1.0, 0.4, 100.0  # a shallow truss of two springs [m, m, N/m]
+
+
+def truss() -> pl.Mechanism:
+    """Two springs from the ground to an apex that slides up and down under a load, `slide.displacement` its height."""
+    apex = pl.Body("apex", 1.0, 1.0, (0.0, RISE, math.pi / 2))
+    length = math.hypot(HALF, RISE)
+    return pl.Mechanism(
+        [apex],
+        [pl.Translational("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())],
+        [
+            pl.SpringDamper("left", pl.ground.at(-HALF, 0), apex.at(), STIFF, length),
+            pl.SpringDamper("right", pl.ground.at(HALF, 0), apex.at(), STIFF, length),
+            pl.JointForce("load", "slide.displacement", 0.0),
+        ],
+        coordinates="joint",
+    )
+
+
+def truss_load(y: Any) -> Any:
+    """The load that holds the apex at a height."""
+    return 2 * STIFF * y * (1 - np.hypot(HALF, RISE) / np.hypot(HALF, y))
+
+
+def load_of(mechanism: pl.Mechanism) -> Array:
+    return mechanism["load"].function
+
+
+@pytest.fixture(scope="module")
+def snap() -> mbd.EquilibriumPath:
+    """The truss under a load that grows downwards, followed through."""
+    return mbd.equilibrium_path(truss(), load_of, (0.0, -12.0), points=60)
+
+
+def test_a_truss_snaps_through(snap: mbd.EquilibriumPath) -> None:
+    """All points are on the load-deflection curve; the path passes both limit points, between which it is unstable."""
+    y = np.asarray(snap["slide.displacement"])
+    np.testing.assert_allclose(snap.values, truss_load(y), atol=1e-9)
+    assert y[0] == pytest.approx(RISE)
+    assert y[-1] < -RISE
+    assert -12 <= float(snap.values[-1]) < -11
+    # At a limit point the load is stationary: y² = (L0² b⁴)^⅓ − b².
+    limit = math.sqrt(((HALF**2 + RISE**2) * HALF**4) ** (1 / 3) - HALF**2)
+    marked = np.flatnonzero(np.asarray(snap.limits))
+    assert len(marked) == 2
+    assert not np.asarray(snap.bifurcations).any()
+    for k, place in zip(marked, (limit, -limit), strict=True):
+        assert y[k + 1] < place < y[k]
+    np.testing.assert_array_equal(snap.stable, np.abs(y) > limit)
+    assert snap.verdicts[marked[0] + 1] == "unstable (1 growing mode)"
+
+
+def test_a_path_that_ends_says_so() -> None:
+    """At given loads the truss is followed up to its limit point, and not beyond."""
+    mechanism, loads = truss(), np.array([0.0, -0.7, -1.4, -2.1])
+    path = mbd.equilibrium_path(mechanism, load_of, loads)
+    heights = [root(lambda y, p=p: truss_load(y) - p, 0.235, 0.5) for p in loads]
+    np.testing.assert_allclose(path["slide.displacement"], heights, atol=ROOT)
+    np.testing.assert_allclose(path.at(2)["load.effort"], -1.4)
+    with pytest.raises(mbd.SolveError, match=r"path ends between -2.1 and -3: .* limit point"):
+        mbd.equilibrium_path(mechanism, load_of, [0.0, -1.5, -2.1, -3.0])
+    with pytest.raises(mbd.MechanismError, match="or 'speed' with a rotation; got 'spede'"):
+        mbd.equilibrium_path(mechanism, "spede", loads)
+
+
+@pytest.mark.long
+def test_a_pitchfork() -> None:
+    """An upright rod on a torsion spring buckles where its weight exceeds the spring: the straight path has the branch
+    point, the buckled one is `k φ = m g l sin φ`."""
+    body = pl.Body("rod", 2.0, 2.0 / 12, (0.0, 0.5, 0.0))
+    mechanism = pl.Mechanism(
+        [body],
+        [pl.Revolute("O", pl.ground.at(), body.at(0, -0.5))],
+        [pl.Gravity(8.0), pl.JointSpringDamper("spring", "O.angle", 10.0)],
+        coordinates="joint",
+    )
+    weight = lambda m: m["gravity"].acceleration  # noqa: E731
+    straight = mbd.equilibrium_path(mechanism, weight, np.linspace(8.0, 12.0, 6), {"O.angle": 0.0})
+    np.testing.assert_allclose(straight["O.angle"], 0.0, atol=ROOT)
+    np.testing.assert_array_equal(straight.stable, [True] * 3 + [False] * 3)
+    np.testing.assert_array_equal(straight.bifurcations, [False, False, True, False, False])
+    assert not np.asarray(straight.limits).any()
+    values = np.linspace(12.0, 10.4, 6)
+    buckled = mbd.equilibrium_path(mechanism, weight, values, {"O.angle": 0.9})
+    by_hand = [root(lambda x, g=g: 10 * x - 2 * g * 0.5 * math.sin(x), 0.1, 2.0) for g in values]
+    np.testing.assert_allclose(buckled["O.angle"], by_hand, atol=ROOT)
+    assert buckled.verdicts == ("stable",) * 6
