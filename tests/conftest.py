@@ -13,6 +13,7 @@ import random
 import sys
 import zlib
 from collections.abc import Iterator
+from importlib.metadata import version
 
 # One thread per worker. With JAX's default of one per core, two workers on two cores took twice as long to
 # compile a reverse solve (10 s against 5 s).
@@ -22,6 +23,9 @@ for variable in ("NPROC", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 # Nearly all programs run once: what the compiler spends on their speed is lost. Without its expensive passes the suite
 # takes a third less.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+QUICK += " --xla_cpu_parallel_codegen_split_count=1"
+if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA stops at a flag that it does not know
+    QUICK += " --xla_cpu_use_fusion_emitters=false"  # the older emitters compile a reverse solve in half the time
 os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {QUICK}")
 # Pictures go to files, never to a screen.
 os.environ["MPLBACKEND"] = "agg"

@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from tests import examples
 from tests.examples import Example
+from tests.marks import long_but
 
 TIGHT = 1e-12  # rtol and atol of the derivatives under test
 FIXED_STEPS = 200  # of the differences: three times as many as the step control takes at TIGHT
@@ -97,17 +98,16 @@ def expected(case: str) -> Float[np.ndarray, "k p"]:
     return differences(fixed_step(case), at, STEP * sizes(at))
 
 
-slow_cases = [pytest.param(case, marks=[] if case == "pendulum" else pytest.mark.slow, id=case) for case in CASES]
-
-
-@pytest.mark.parametrize("case", slow_cases)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", long_but(["pendulum", "A02", "double pendulum"], CASES))
 def test_forward_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacfwd(adaptive(case, "forward"))(at)
     assert disagreement(found, expected(case), sizes(at)) < AGREEMENT
 
 
-@pytest.mark.parametrize("case", slow_cases)
+@pytest.mark.slow
+@pytest.mark.parametrize("case", long_but(["pendulum", "four-bar", "slider-crank"], CASES))
 def test_reverse_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacrev(adaptive(case, "reverse"))(at)

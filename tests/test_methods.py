@@ -3,9 +3,7 @@
 Also the order of convergence, the conservation of energy, and single precision.
 """
 
-from collections.abc import Sequence
 from functools import cache
-from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
@@ -19,20 +17,17 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import examples
 from tests.examples import Example
+from tests.marks import long_but, slow_but
 from tests.numeric import worst
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
+KEPT = ("slider_crank", "andrews", "double_pendulum_with_friction")  # in CI, of the tests that compile most
 DURATION = {"andrews": 0.01, "modelica_double_pendulum": 1.0}  # [s]; else 0.5 s
 
 
 @cache
 def example(name: str) -> Example:
     return examples.ALL[name]()
-
-
-def slow_but(quick: str, names: Sequence[str]) -> list[Any]:
-    """Parameters of a test that is marked slow for all examples but one."""
-    return [pytest.param(name, marks=[] if name == quick else pytest.mark.slow) for name in names]
 
 
 def times(name: str, rows: int = 6) -> np.ndarray:
@@ -42,7 +37,8 @@ def times(name: str, rows: int = 6) -> np.ndarray:
 # --- agreement ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_but("slider_crank", [*LOOPS, "double_pendulum_with_friction", "four_bars_2"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", long_but(KEPT, [*LOOPS, "double_pendulum_with_friction", "four_bars_2"]))
 def test_methods_agree(name: str) -> None:
     """At every level; A02 too, which does not meet a singular position within 0.5 s."""
     made = [
@@ -58,7 +54,7 @@ def test_methods_agree(name: str) -> None:
 # --- constraints ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_but("slider_crank", LOOPS))
+@pytest.mark.parametrize("name", slow_but(["slider_crank"], LOOPS))
 @pytest.mark.parametrize("method", [mbd.Stabilized(), mbd.Augmented()], ids=["stabilized", "augmented"])
 def test_constraints_are_kept(name: str, method: mbd.Stabilized | mbd.Augmented) -> None:
     """At the default tolerances (1e-8): each level against its own bound, scaled by the motion's speeds.
@@ -175,7 +171,9 @@ def test_fixed_steps_converge_at_the_order_of_the_solver(
     assert order - 0.2 < measured < order + (2.0 if order == 5 else 0.2)
 
 
-@pytest.mark.parametrize("name", slow_but("pendulum", ["pendulum", "slider_crank", "four_bar_with_springs"]))
+@pytest.mark.parametrize(
+    "name", long_but(["four_bar_with_springs"], ["pendulum", "slider_crank", "four_bar_with_springs"])
+)
 def test_single_precision_runs_end_to_end(name: str) -> None:
     """Assembly, motion, reactions and a derivative in float32, at its own default tolerances."""
     expected = example(name).simulate([0.0, 0.3], rtol=1e-10, atol=1e-10)

@@ -17,6 +17,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd._equations import Equations, Tall, eliminated
 from jaxmbd._method import DependentChange, LeastChange, Partition, close, consistent
+from tests.marks import long_but
 from tests.numeric import worst
 
 METHODS = {
@@ -38,7 +39,6 @@ MECHANISMS = {
     "spatial_four_bar": 0.3,
     "bricard": 0.5,
 }
-QUICK = ("slider_crank",)
 
 
 @cache
@@ -52,7 +52,7 @@ def motion(name: str, coordinates: str, method: str) -> dict[str, np.ndarray]:
     return {key: np.asarray(value) for key, value in solution.read(names).items()}
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.long) for n in MECHANISMS])
+@pytest.mark.parametrize("name", long_but(["slider_crank"], MECHANISMS))
 def test_one_motion_in_all_ways(name: str) -> None:
     """{absolute, joint} × {stabilised, projected, partitioned}, to 1e-7 of the largest position and speed."""
     reference = motion(name, "absolute", "stabilized")
@@ -189,7 +189,7 @@ def test_wrong_choices_are_named() -> None:
         mbd.CoordinatePartitioning("crank.theta")
 
 
-@pytest.mark.parametrize("method", ["projection", "partitioning"])
+@pytest.mark.parametrize("method", long_but(["partitioning"], ["projection", "partitioning"]))
 def test_gradients_by_value(method: str) -> None:
     """Of the end position with respect to a mass and a length, forward and reverse, against differences."""
     example = examples.get("slider_crank")
