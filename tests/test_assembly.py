@@ -17,6 +17,7 @@ from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
 from jaxmbd._analysis._assembly._starts import start_of
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
+from tests.marks import in_both_coordinates
 
 CLOSED = 1e-10  # [m or rad]
 CRANK, COUPLER, ROCKER, BASE = LENGTHS
@@ -193,7 +194,7 @@ def test_weights_give_the_nearest_position_and_its_derivatives() -> None:
     np.testing.assert_allclose(reverse, expected, atol=1e-8)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_weights_on_a_loop(coordinates: str) -> None:
     """Of all positions of the four-bar, the one with the least weighted change of its coordinates."""
     mechanism = four_bar().described(coordinates)
@@ -241,7 +242,7 @@ def test_weights_in_space() -> None:
 # --- locked --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
     """The crank keeps its guessed angle; the cart as a whole its guessed pose, which the rails would leave free."""
     guess = {"crank.theta": 1.3}

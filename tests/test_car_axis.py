@@ -7,6 +7,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import examples
+from tests.marks import in_both_coordinates
 
 # Mazzia and Magherini, Test Set for Initial Value Problem Solvers (2008), II-8: x and y of the body's left and right
 # end at 3 s, and their speeds, computed by PSIDE at 1e-13 or so.
@@ -20,7 +21,7 @@ METHODS = {
     "projection": mbd.Projection(),
     "partitioning": mbd.CoordinatePartitioning(),
 }
-BOTH = pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+BOTH = in_both_coordinates("absolute")
 
 
 def driven(coordinates: str, **options: Any) -> mbd.Solution:

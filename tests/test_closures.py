@@ -13,6 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd._analysis._redundancy import _reduced, jacobian
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
+from tests.marks import in_both_coordinates
 from tests.spatial_examples import bricard
 
 CRANK = 1.1  # the crank's angle [rad]
@@ -154,7 +155,7 @@ def test_closures_are_not_compiled() -> None:
         mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=0)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_a_coupler_that_is_too_short(coordinates: str) -> None:
     """3 mm short: no start closes it, the least misses are a quarter each, and a single joint's gap is told."""
     short = four_bar((0.3, 0.297, 0.6, 1.2)).described(coordinates)

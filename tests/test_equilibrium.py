@@ -15,6 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from tests import examples, spatial_examples
+from tests.marks import in_both_coordinates
 from tests.numeric import root, roots
 
 G = 9.81  # [m/s²]
@@ -39,7 +40,7 @@ def at(angle: float) -> dict[str, float]:
 RATE = math.sqrt(1.5 * G)  # [rad/s] of the rod's small motions, (3 g / 2 l)^½
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
+@in_both_coordinates("joint")
 def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
     """Newton's method finds what is next to the guess, with the modes of the textbook and the weight in the pin; from
     the horizontal, where there is no stiffness, it goes down; and down from the top where a stable one is wanted.
@@ -70,8 +71,7 @@ def test_a_pendulum_hangs_or_stands(coordinates: str) -> None:
         assert abs(math.remainder(float(found["rod.theta"]) + math.pi / 2, math.tau)) < ROOT
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
-@pytest.mark.long
+@in_both_coordinates("joint")
 def test_a_coordinate_is_held(coordinates: str) -> None:
     """What holds the rod at an angle is the moment of its weight."""
     held = mbd.equilibrium(rod(coordinates), fixed={"O.angle": 0.7})
@@ -109,8 +109,8 @@ def test_a_pendulum_in_space(hung_aside: dict[str, float]) -> None:
     np.testing.assert_allclose(modes, [-rate, -rate, 0, 0, rate, rate], atol=1e-6)
 
 
-@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
 @pytest.mark.long
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_a_sleeping_top(coordinates: str) -> None:
     """A top stands while it spins faster than `2 (m g l I)^½ / I₃` (Goldstein, Poole, Safko, *Classical Mechanics*,
     §5.7): gyroscopic and Coriolis' forces are in the small motions."""
@@ -205,7 +205,7 @@ def with_stiffness(mechanism: pl.Mechanism, stiffness: Array) -> pl.Mechanism:
     return eqx.tree_at(lambda m: m["spring"].stiffness, mechanism, stiffness)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_a_four_bar(coordinates: str) -> None:
     """Its crank stands where the energy of one coordinate is stationary; and how that moves with a stiffness, forward
     and reverse, side by side, is how the root moves. All in one program: to compile it is what takes time."""
@@ -302,7 +302,7 @@ def governor_by_hand(speed: float, start: np.ndarray) -> np.ndarray:
 GOVERNOR_SPEEDS = np.array([4.5, 5.0, 2 * math.pi, 7.5, 9.0])  # [rad/s]
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
+@in_both_coordinates("joint")
 @pytest.mark.slow
 def test_the_governor_at_five_speeds(coordinates: str) -> None:
     """Rods and slider stand where the hand-written balance of a rod and of the slider has its root; and they move with

@@ -20,6 +20,7 @@ from jaxmbd._analysis._events._event import as_quantity
 from jaxmbd._analysis._events._happened import USED_UP
 from jaxmbd._analysis._events._impact import Impact, impact
 from jaxmbd._equations import Equations
+from tests.marks import in_both_coordinates
 
 ROUNDING = 1e-12
 TIME = 1e-9  # [s] of impacts on a parabola, which the integration has exactly
@@ -159,7 +160,7 @@ def swung(mechanism: Any, events: list[mbd.Event], end: float = 1.0, **options: 
     return mbd.simulate(mechanism, state, jnp.linspace(0.0, end, 11), events=events, max_events=4, **options)
 
 
-@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
+@in_both_coordinates("joint")
 def test_pendulum_hits_a_stop(coordinates: str) -> None:
     """Released from the horizontal it meets a stop at 60° below; energy, and momenta with the pin's impulse."""
     stop = mbd.Event("stop", "O.angle", below=-math.pi / 3, then=mbd.Bounce(0.6))

@@ -14,6 +14,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
+from tests.marks import in_both_coordinates
 
 TIMES = np.linspace(0.0, 0.5, 801)
 
@@ -24,7 +25,7 @@ def five_bar(coordinates: str) -> mbd.Solution:
     return mbd.inverse_dynamics(example.mechanism, TIMES)
 
 
-@pytest.mark.parametrize("coordinates", ["joint", pytest.param("absolute", marks=pytest.mark.long)])
+@in_both_coordinates("joint")
 def test_driven_by_the_efforts_found_a_five_bar_moves_as_it_was_told(coordinates: str) -> None:
     """Kinematics, inverse dynamics, and forward again with the efforts as functions of time: positions to 1e-8."""
     motion = five_bar(coordinates)

@@ -12,6 +12,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
+from tests.marks import in_both_coordinates
 
 CRANK, ROD, SPEED = 0.1, 0.3, 7.0  # [m], [m], [rad/s]
 
@@ -46,7 +47,7 @@ def slider(t: Array, rod: Array | float = ROD) -> Array:
     return CRANK * jnp.cos(angle) + jnp.sqrt(rod**2 - (CRANK * jnp.sin(angle)) ** 2)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_slider_crank_at_thousands_of_times(coordinates: str) -> None:
     """Position, speed and acceleration in closed form, at times too far apart for one step each, and very near."""
     ts = np.concatenate([np.linspace(0.0, 1.0, 2001), [1.7, 3.0]])

@@ -20,10 +20,11 @@ from jaxmbd import plot
 from jaxmbd import spatial as sp
 from jaxmbd._analysis._linear._eigen import general, symmetric
 from tests.examples import four_bar_with_springs, four_bars, pendulum
+from tests.marks import in_both_coordinates
 
 G = 9.81  # [m/s²]
 EXACT = 1e-12
-BOTH = pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
+BOTH = in_both_coordinates("joint")
 
 
 def at_rest(mechanism: pl.Mechanism, q: Any, **speeds: float) -> mbd.State:
@@ -232,7 +233,7 @@ def test_the_chain_written_by_hand_tends_to_the_continuous_one() -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("coordinates", [pytest.param("absolute", marks=pytest.mark.long), "joint"])
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_a_hanging_chain_in_space(coordinates: str) -> None:
     """Two rods on a universal and a ball joint: each frequency of the plane twice, and a spin that nothing resists."""
     lengths = jnp.array([0.3, 0.2])

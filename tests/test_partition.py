@@ -17,7 +17,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd._equations import Equations, Tall, eliminated
 from jaxmbd._method import DependentChange, LeastChange, Partition, close, consistent
-from tests.marks import long_but
+from tests.marks import in_both_coordinates, long_but
 from tests.numeric import worst
 
 METHODS = {
@@ -128,7 +128,7 @@ def test_projection_is_the_least_change() -> None:
 
 
 @pytest.mark.parametrize("method", ["projection", "partitioning"])
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_a02_goes_round(method: str, coordinates: str) -> None:
     """Through its singular positions, where the choice of independent coordinates degenerates and is made anew."""
     example = examples.get("four_bars", 1).described(coordinates)

@@ -19,6 +19,7 @@ from jaxmbd._method import motion_of
 from jaxmbd._method._tableau import tableau
 from tests import examples, spatial_examples
 from tests.examples import Example
+from tests.marks import in_both_coordinates
 from tests.numeric import worst
 
 # --- the method -----------------------------------------------------------------------------------
@@ -149,7 +150,7 @@ def test_a_batch_equals_a_loop() -> None:
 # --- what makes it stiff --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", pytest.param("joint", marks=pytest.mark.long)])
+@in_both_coordinates("absolute")
 def test_the_report_names_the_spring(coordinates: str) -> None:
     made = on_rail(coordinates=coordinates)
     found = mbd.stiffness(made.mechanism, made.state())

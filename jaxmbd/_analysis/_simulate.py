@@ -115,7 +115,7 @@ def simulate(
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, events, max_events,
     )  # fmt: skip
     if throw and known:
-        _raise_if_failed(solution, state, check)
+        _raise_if_failed(solution, check)
     return solution
 
 
@@ -239,7 +239,7 @@ def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
-def _raise_if_failed(solution: Solution, state: State, check: _Check) -> None:
+def _raise_if_failed(solution: Solution, check: _Check) -> None:
     mechanism = solution.mechanism
     check_assembled(mechanism, "initial state", check.position, check.velocity)
     if solution.events is not None:

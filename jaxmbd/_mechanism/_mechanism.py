@@ -124,13 +124,17 @@ class Mechanism(eqx.Module):
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
-    def with_parts(self, **parts: Iterable[Any]) -> "Mechanism":
-        """The same mechanism with other `forces` or `drivers`, whatever its coordinates were chosen by: their names
-        would otherwise have a say in which joints the tree takes. The parts are not checked."""
-        names = tuple(parts)
-        fields = lambda m: tuple(getattr(m, name) for name in names)  # noqa: E731
-        mine = fields(self)
-        return eqx.tree_at(fields, self, tuple(map(tuple, parts.values())), is_leaf=lambda x: any(x is y for y in mine))
+    def with_parts(
+        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
+    ) -> "Mechanism":
+        """The same mechanism, in the same coordinates, with other forces or drivers, which are not checked.
+
+        (Made anew of them it may choose another tree of joints: what forces and drivers name has a say in that.)
+        """
+        kept = self.forces, self.drivers
+        given = (old if new is None else tuple(new) for old, new in zip(kept, (forces, drivers), strict=True))
+        is_kept = lambda x: any(x is old for old in kept)  # noqa: E731
+        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(given), is_leaf=is_kept)
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
