@@ -24,6 +24,7 @@ TABLE = "tests/test_architecture.py"
 FLOORS = {
     0: "_types _errors",
     0.5: "_maths _graph",
+    0.6: "_program",
     0.7: "rotation",
     1: "_space _solid",
     2: "_body",

@@ -25,6 +25,7 @@ from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized, motion_of
+from jaxmbd._program import compiled
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -180,10 +181,14 @@ def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, .
     """The right-hand side: `(q̇, v̇)` and the integrands."""
     q, v, _ = y
     t = jnp.asarray(t)
-    motion = motion_of(method, equations, t, q, v)
-    readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
-    rates = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
-    return motion.qdot, motion.rate, rates
+
+    def rates(equations: Equations, method: AbstractMethod, t: Array, q: Array, v: Array) -> Any:
+        motion = method.motion(equations, t, q, v)
+        readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+        integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
+        return motion.qdot, motion.rate, integrands
+
+    return compiled(rates)(equations, method, t, q, v)
 
 
 def default_controller(

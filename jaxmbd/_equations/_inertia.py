@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations._linear import spd_solver
+from jaxmbd._equations._symmetric import spd_solver
 from jaxmbd._space import AbstractSpace
 
 

@@ -10,31 +10,38 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from jaxmbd._equations._groups import Group
+from jaxmbd._equations._symmetric import Symmetric, symmetric
 from jaxmbd._equations._tables import gather_sum, gather_table
+from jaxmbd._program import Pattern
 
 
 def schur_complement(
     groups: Sequence[Group], blocks: Sequence[Array], inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
-) -> Float[Array, "m m"]:
+) -> Symmetric:
     """`C M⁻¹ Cᵀ` with rows in the mechanism's order; `order` is where each of them is among the groups' rows.
 
     `accelerate(inertia, effort)` is `M⁻¹ f` of one body, the leaves of `inertia` have bodies on their first axis.
     """
+    m = len(order)
+    if not blocks:
+        return symmetric(jnp.zeros((0, 0)))
     width = blocks[0].shape[-1]
     bodies = jax.tree.leaves(inertia)[0].shape[0]
     row, body = _legs(groups, blocks)
     place = np.argsort(order)[row]
     first, second = _meetings(body, bodies)
+    lower = place[first] >= place[second]
+    first, second = first[lower], second[lower]
     legs = jnp.concatenate([block.reshape(-1, width) for block in blocks])
     here = np.minimum(body, bodies - 1)
     scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[here], inertia), legs)
     products = jnp.sum(scaled[first] * legs[second], axis=1)
-    m = len(order)
-    table = gather_table(place[first] * m + place[second], m * m)
-    return gather_sum(products, table).reshape(m, m)
+    entries, target = np.unique(place[first] * m + place[second], return_inverse=True)
+    values = gather_sum(products, gather_table(target.reshape(-1), len(entries)))
+    return Symmetric(values, Pattern(m, *np.divmod(entries, m)))
 
 
 def _legs(groups: Sequence[Group], blocks: Sequence[Array]) -> tuple[np.ndarray, np.ndarray]:

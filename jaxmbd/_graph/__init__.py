@@ -1,7 +1,17 @@
-"""JAX functions of small arrays as graphs of scalar expressions, to be written as formulas or as source text."""
+"""JAX functions of small arrays as graphs of scalar expressions, to be written as formulas or as source text.
 
+The walk over a function's jaxpr, and the rules that only move numbers or walk on, serve other pictures of it too.
+"""
+
+from jaxmbd._graph._calls import RULES as CALLS
+from jaxmbd._graph._moves import RULES as MOVES
+from jaxmbd._graph._moves import scatter
 from jaxmbd._graph._node import BOOLEAN, Graph, Node, in_order
 from jaxmbd._graph._number import to_float, twelfths_of_pi
-from jaxmbd._graph._trace import Traced, trace
+from jaxmbd._graph._step import Step
+from jaxmbd._graph._trace import Traced, Walk, trace
 
-__all__ = ["BOOLEAN", "Graph", "Node", "Traced", "in_order", "to_float", "trace", "twelfths_of_pi"]
+__all__ = [
+    *("BOOLEAN", "CALLS", "MOVES", "Graph", "Node", "Step", "Traced", "Walk"),
+    *("in_order", "scatter", "to_float", "trace", "twelfths_of_pi"),
+]

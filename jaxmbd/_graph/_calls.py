@@ -20,9 +20,9 @@ def _call(step: Step, *operands: np.ndarray) -> Arrays:
 def _cond(step: Step, index: np.ndarray, *operands: np.ndarray) -> Arrays:
     """The branch that a constant names; else both, with a choice between their results."""
     branches = step.params["branches"]
-    if index.item().is_constant:
-        chosen = min(max(int(index.item().value), 0), len(branches) - 1)
-        return step.walk(branches[chosen], list(operands))
+    known = step.graph.values(index, int)
+    if known is not None:
+        return step.walk(branches[min(max(int(known), 0), len(branches) - 1)], list(operands))
     results = step.walk(branches[0], list(operands))
     for k, branch in enumerate(branches[1:], start=1):
         beyond = elementwise(lambda node, k=k: _choice.compare("ge", node, step.constant(k)), index)
@@ -41,13 +41,16 @@ def _scan(step: Step, *operands: np.ndarray) -> Arrays:
     fixed, carried = list(operands[:n_fixed]), list(operands[n_fixed : n_fixed + n_carried])
     sequences = operands[n_fixed + n_carried :]
     outputs = [var.aval.shape for var in step.equation.outvars[n_carried:]]
-    stacked = [np.empty(shape, dtype=object) for shape in outputs]
-    for lap in reversed(range(laps)) if params["reverse"] else range(laps):
+    order = range(laps)[::-1] if params["reverse"] else range(laps)
+    found: list[Arrays] = []
+    for lap in order:
         results = step.walk(params["jaxpr"], fixed + carried + [array(x[lap]) for x in sequences])
         carried = results[:n_carried]
-        for output, value in zip(stacked, results[n_carried:], strict=True):
-            output[lap, ...] = value
-    return carried + stacked
+        found.append(results[n_carried:])
+    if not laps:
+        return carried + [step.graph.constants(np.zeros(shape)) for shape in outputs]
+    in_order = [found[order.index(lap)] for lap in range(laps)]
+    return carried + [np.stack(values) for values in zip(*in_order, strict=True)]
 
 
 def _scan_counts(params: dict[str, Any]) -> tuple[int, int]:
@@ -66,9 +69,10 @@ def _while(step: Step, *operands: np.ndarray) -> Arrays:
     carried = list(operands[n_condition + n_body :])
     for _ in range(_LAPS):
         (goes_on,) = step.walk(params["cond_jaxpr"], condition_fixed + carried)
-        if not goes_on.item().is_constant:
+        known = step.graph.values(goes_on, bool)
+        if known is None:
             raise step.unsupported(" with an end that depends on the inputs")
-        if not goes_on.item().value:
+        if not known:
             return carried
         carried = step.walk(params["body_jaxpr"], body_fixed + carried)
     raise step.unsupported(f" with more than {_LAPS} laps")

@@ -82,7 +82,7 @@ def _pad(step: Step, x: np.ndarray, value: np.ndarray) -> np.ndarray:
     spread = [(size - 1) * (gap + 1) + 1 if size else 0 for size, (_, _, gap) in zip(x.shape, config, strict=True)]
     # Built on the range that the numbers span, then cut or widened: padding may be negative.
     wide = [max(low, 0) + size + max(high, 0) for size, (low, high, _) in zip(spread, config, strict=True)]
-    padded = np.full(wide, value.item(), dtype=object)
+    padded = np.full(wide, value.item(), dtype=x.dtype)
     inner = tuple(slice(max(low, 0), max(low, 0) + n, gap + 1) for n, (low, _, gap) in zip(spread, config, strict=True))
     padded[inner] = x
     keep = tuple(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high, _) in zip(wide, config, strict=True))
@@ -109,17 +109,28 @@ def _dynamic_update_slice(step: Step, x: np.ndarray, update: np.ndarray, *indice
     return result
 
 
-def _positions(
-    step: Step, indices: np.ndarray, axes: tuple[Any, ...], batching: tuple[tuple[Any, ...], tuple[Any, ...]], ndim: int
-) -> Iterator[tuple[tuple[int, ...], np.ndarray]]:
-    """Each batch position of the indices with the start in the operand that it names."""
+def _places(
+    step: Step, indices: np.ndarray, axes: Any, batching: Any, sizes: tuple[int, ...], shape: tuple[int, ...]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Where the numbers of the windows named by constant indices lie in a flat array, and which windows lie inside.
+
+    Shapes: that of the indices without their last axis, followed by `sizes`; and without these. Windows that reach
+    out are moved inside.
+    """
     values = step.indices(indices)
-    for position in np.ndindex(values.shape[:-1]):
-        start = np.zeros(ndim, dtype=int)
-        start[list(axes)] = values[position]
-        for axis, source in zip(*batching, strict=True):
-            start[axis] = position[source]
-        yield position, start
+    starts = np.zeros((*values.shape[:-1], len(shape)), dtype=int)
+    starts[..., list(axes)] = values
+    for axis, source in zip(*batching, strict=True):
+        along = [-1 if k == source else 1 for k in range(values.ndim - 1)]
+        starts[..., axis] = np.arange(values.shape[source]).reshape(along)
+    inside = np.all((starts >= 0) & (starts + sizes <= shape), axis=-1)
+    starts = np.clip(starts, 0, np.subtract(shape, sizes))
+    strides = np.append(np.cumprod(shape[:0:-1], dtype=int)[::-1], 1)[: len(shape)].astype(int)
+    window = np.zeros(sizes, dtype=int)
+    for axis, (size, stride) in enumerate(zip(sizes, strides, strict=True)):
+        window = window + stride * np.arange(size).reshape([-1 if k == axis else 1 for k in range(len(sizes))])
+    first = starts @ strides if len(shape) else np.zeros(starts.shape[:-1], dtype=int)
+    return first.reshape(first.shape + (1,) * len(sizes)) + window, inside
 
 
 def _gather(step: Step, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
@@ -129,13 +140,11 @@ def _gather(step: Step, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
     window = tuple(size for axis, size in enumerate(sizes) if axis not in dropped)
     batch = indices.shape[:-1]
-    result = np.empty(batch + window, dtype=object)
-    is_filling = lax.GatherScatterMode.from_any(step.params["mode"]) == lax.GatherScatterMode.FILL_OR_DROP
-    for position, start in _positions(step, indices, numbers.start_index_map, batching, x.ndim):
-        is_filled = is_filling and not _is_inside(start, sizes, x.shape)
-        # With the dots, an array without axes is not stored as if it were a node.
-        result[(*position, ...)] = _fill(step) if is_filled else x[_window(start, sizes, x.shape)].reshape(window)
-    return np.moveaxis(result, range(len(batch), result.ndim), numbers.offset_dims)
+    places, inside = _places(step, indices, numbers.start_index_map, batching, sizes, x.shape)
+    result = x.reshape(-1)[places]
+    if lax.GatherScatterMode.from_any(step.params["mode"]) == lax.GatherScatterMode.FILL_OR_DROP:
+        result[~inside] = _fill(step)
+    return np.moveaxis(result.reshape(batch + window), range(len(batch), len(batch + window)), numbers.offset_dims)
 
 
 def _fill(step: Step) -> Node:
@@ -151,39 +160,47 @@ def _fill(step: Step) -> Node:
     return step.constant(np.nan)
 
 
-def _is_inside(start: np.ndarray, sizes: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    return bool(np.all(start >= 0) and np.all(start + sizes <= shape))
-
-
-def _scatter(combine: Callable[[Node, Node], Node]) -> Callable[..., Any]:
+def scatter(combine: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> Callable[..., Any]:
     """Updates put into `x` at constant indices one after the other, so that repeated targets combine."""
 
     def rule(step: Step, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
         numbers = step.params["dimension_numbers"]
         batching = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
         dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+        count = indices.ndim - 1
         windows = np.moveaxis(
-            updates,
-            numbers.update_window_dims,
-            range(indices.ndim - 1, indices.ndim - 1 + len(numbers.update_window_dims)),
+            updates, numbers.update_window_dims, range(count, count + len(numbers.update_window_dims))
         )
-        lengths = iter(windows.shape[indices.ndim - 1 :])
+        lengths = iter(windows.shape[count:])
         sizes = tuple(1 if axis in dropped else next(lengths) for axis in range(x.ndim))
-        is_clipping = lax.GatherScatterMode.from_any(step.params["mode"]) == lax.GatherScatterMode.CLIP
-        result, combined = x.copy(), over_arrays(combine, 2)
         axes = numbers.scatter_dims_to_operand_dims
-        for position, start in _positions(step, indices, axes, batching, x.ndim):
-            if is_clipping or _is_inside(start, sizes, x.shape):
-                target = _window(start, sizes, x.shape)
-                update = array(windows[position]).reshape(sizes)
-                result[target] = combined(result[target], update)
-        return result
+        places, inside = _places(step, indices, axes, batching, sizes, x.shape)
+        if lax.GatherScatterMode.from_any(step.params["mode"]) == lax.GatherScatterMode.CLIP:
+            inside = np.ones_like(inside)
+        result = x.reshape(-1).copy()
+        targets, new = places[inside].reshape(-1), windows.reshape(places.shape)[inside].reshape(-1)
+        for turn in _turns(targets):
+            result[targets[turn]] = combine(result[targets[turn]], new[turn])
+        return result.reshape(x.shape)
 
     return rule
 
 
-_ADD, _SUB, _MUL = _scatter(_algebra.add), _scatter(_algebra.sub), _scatter(_algebra.mul)
-_MAX, _MIN = _scatter(_choice.maximum), _scatter(_choice.minimum)
+def _turns(targets: np.ndarray) -> Iterator[np.ndarray]:
+    """Which of the targets come first, those that come for the second time, and so on."""
+    order = np.argsort(targets, kind="stable")
+    arranged = targets[order]
+    rank = np.arange(len(targets)) - np.searchsorted(arranged, arranged)
+    for turn in range(rank.max(initial=-1) + 1):
+        yield order[rank == turn]
+
+
+def _combined(combine: Callable[[Node, Node], Node]) -> Callable[..., Any]:
+    return scatter(over_arrays(combine, 2))
+
+
+_ADD, _SUB, _MUL = _combined(_algebra.add), _combined(_algebra.sub), _combined(_algebra.mul)
+_MAX, _MIN = _combined(_choice.maximum), _combined(_choice.minimum)
 
 _IDENTITIES = (
     *("copy", "copy_p", "stop_gradient", "optimization_barrier", "name", "reduce_precision"),
@@ -197,7 +214,7 @@ RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("scatter-mul", "scatter_mul"), _MUL),
     **dict.fromkeys(("scatter-max", "scatter_max"), _MAX),
     **dict.fromkeys(("scatter-min", "scatter_min"), _MIN),
-    "scatter": _scatter(lambda _, new: new),
+    "scatter": scatter(lambda _, new: new),
     "iota": _iota,
     "reshape": _reshape,
     "transpose": _transpose,

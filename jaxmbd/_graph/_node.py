@@ -88,6 +88,14 @@ class Graph:
         nodes[:] = [self.constant(value) for value in distinct]
         return nodes[places.reshape(numbers.shape)] if numbers.ndim else nodes.reshape(())
 
+    def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
+        """Constant nodes as numbers; None where one of the nodes is none."""
+        if not all(node.is_constant for node in array.flat):
+            return None
+        numbers = np.empty(array.size, dtype=object)
+        numbers[:] = [node.value for node in array.flat]
+        return numbers.astype(dtype).reshape(array.shape)
+
     def symbols(self, names: np.ndarray) -> np.ndarray:
         """The symbols for an array of names."""
         nodes = np.empty(names.shape, dtype=object)

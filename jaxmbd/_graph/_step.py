@@ -1,23 +1,42 @@
-"""What a rule for a primitive is given: one equation of a jaxpr, and arrays of nodes for its operands."""
+"""What a rule for a primitive is given: one equation of a jaxpr, and arrays of nodes for its operands.
+
+The rules that only move numbers, and those that walk inner jaxprs, know nothing of nodes: whatever stands for a number may
+be in the arrays, if there is an `AbstractGraph` of it.
+"""
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._graph._node import Graph, Node
+from jaxmbd._graph._node import Node
 
 Arrays: TypeAlias = list[np.ndarray]
+
+
+@runtime_checkable
+class AbstractGraph(Protocol):
+    """Where the things that stand for numbers come from."""
+
+    def constant(self, value: Any) -> Any:
+        """That of one number."""
+
+    def constants(self, array: Any) -> np.ndarray:
+        """Those of an array of numbers."""
+        ...
+
+    def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
+        """Constants as numbers; None where one of them is none."""
 
 
 @dataclass(frozen=True)
 class Step:
     """One equation. `walk` traces an inner jaxpr, and `title` names the traced function in messages."""
 
-    graph: Graph
+    graph: AbstractGraph
     equation: Any
     walk: Callable[[Any, Arrays], Arrays]
     title: str
@@ -39,7 +58,7 @@ class Step:
     def operand_dtype(self) -> np.dtype:
         return np.dtype(self.equation.invars[0].aval.dtype)
 
-    def constant(self, value: Any) -> Node:
+    def constant(self, value: Any) -> Any:
         return self.graph.constant(value)
 
     def unsupported(self, detail: str = "") -> MechanismError:
@@ -51,31 +70,25 @@ class Step:
 
     def evaluate(self, *operands: np.ndarray) -> Arrays:
         """The primitive itself at constants, whatever it is."""
-        if not all(node.is_constant for operand in operands for node in operand.flat):
-            raise self.unsupported(" of something that depends on the inputs" if operands else "")
         avals = [var.aval for var in self.equation.invars]
-        values = [numbers(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]
+        values = [self.graph.values(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]
+        if any(value is None for value in values):
+            raise self.unsupported(" of something that depends on the inputs" if operands else "")
         results = self.equation.primitive.bind(*values, **self.params)
         several = results if self.equation.primitive.multiple_results else [results]
         return [self.graph.constants(np.asarray(result)) for result in several]
 
     def indices(self, operand: np.ndarray) -> np.ndarray:
         """Constants as whole numbers, to index with."""
-        if not all(node.is_constant for node in operand.flat):
+        values = self.graph.values(operand, np.dtype(np.int64))
+        if values is None:
             raise self.unsupported(" with an index that depends on the inputs")
-        return numbers(operand, np.dtype(np.int64))
-
-
-def numbers(operand: np.ndarray, dtype: Any) -> np.ndarray:
-    """Constant nodes as numbers."""
-    values = np.empty(operand.size, dtype=object)
-    values[:] = [node.value for node in operand.flat]
-    return values.astype(dtype).reshape(operand.shape)
+        return values
 
 
 def array(nodes: Any) -> np.ndarray:
-    """An object array, also of the single node that NumPy gives instead of one without axes."""
-    return np.asarray(nodes, dtype=object)
+    """An array, also of the single node that NumPy gives instead of one without axes."""
+    return np.asarray(nodes) if isinstance(nodes, np.ndarray | np.generic) else np.asarray(nodes, dtype=object)
 
 
 def over_arrays(function: Callable[..., Node], operands: int) -> np.ufunc:

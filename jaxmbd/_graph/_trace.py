@@ -1,6 +1,6 @@
 """A JAX function of small arrays as a graph of scalar expressions: its jaxpr, walked with arrays of nodes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,11 +12,11 @@ from jax.extend import core as jex
 from jaxmbd._errors import MechanismError
 from jaxmbd._graph import _calls, _elementwise, _linear, _moves, _sums
 from jaxmbd._graph._node import Graph
-from jaxmbd._graph._step import Arrays, Step
+from jaxmbd._graph._step import AbstractGraph, Arrays, Step
 
 Names: TypeAlias = str | Sequence[Any] | np.ndarray
 
-_RULES: dict[str, Callable[..., Any]] = {
+RULES: dict[str, Callable[..., Any]] = {
     **_elementwise.RULES,
     **_moves.RULES,
     **_sums.RULES,
@@ -60,7 +60,7 @@ def trace(function: Callable[..., Any], *names: Names, graph: Graph | None = Non
     specs = [jax.ShapeDtypeStruct(array.shape, jnp.result_type(float)) for array in inputs]
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     with jax.ensure_compile_time_eval():
-        results = _Walk(graph, title).run(jaxpr, list(inputs))
+        results = Walk(graph, RULES, title).run(jaxpr, list(inputs))
     return Traced(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
 
 
@@ -76,12 +76,11 @@ def _as_names(given: Names) -> np.ndarray:
     return names
 
 
-class _Walk:
-    """A walk over a jaxpr and those inside it."""
+class Walk:
+    """A walk over a jaxpr and those inside it, by the rules for its primitives."""
 
-    def __init__(self, graph: Graph, title: str) -> None:
-        self.graph = graph
-        self.title = title
+    def __init__(self, graph: AbstractGraph, rules: Mapping[str, Callable[..., Any]], title: str) -> None:
+        self.graph, self.rules, self.title = graph, rules, title
 
     def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:
         # A closed jaxpr holds an open one until jax 0.10, and is the same type from 0.11.
@@ -101,10 +100,10 @@ class _Walk:
         return values[var]
 
     def _apply(self, step: Step, operands: Arrays) -> Arrays:
-        rule = _RULES.get(step.name)
+        rule = self.rules.get(step.name)
         if rule is None:
             # What is unknown may still be evaluated, if nothing in it is a symbol.
-            if any(not node.is_constant for operand in operands for node in operand.flat):
+            if any(self.graph.values(operand, object) is None for operand in operands):
                 raise step.unsupported()
             return step.evaluate(*operands)
         results = rule(step, *operands)

@@ -24,19 +24,18 @@ class AbstractCorrection(eqx.Module):
     """How violations are taken back."""
 
     @abc.abstractmethod
-    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
-        """A matrix `K` whose first rows are those of `C`, and a damped solve of `K x = b`: a change with `K x` near `b`
-        that is small in directions that hardly count in `K`."""
+    def system(self, at: Position) -> tuple[Solve, Solve]:
+        """The product `K x` with a matrix whose first rows are those of `C`, and a damped solve of `K x = b`: a change
+        with `K x` near `b` that is small in directions that hardly count in `K`."""
 
 
 class LeastChange(AbstractCorrection):
     """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
 
-    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
-        C, S = at.jacobian, at.schur()
-        shift = _DAMPING**2 * jnp.max(jnp.diag(S), initial=0.0)
-        solve = spd_solver(S + jax.lax.stop_gradient(shift) * jnp.eye(len(S), dtype=S.dtype))
-        return C, lambda miss: at.inertia.solve(C.T @ solve(miss))
+    def system(self, at: Position) -> tuple[Solve, Solve]:
+        S = at.schur()
+        solve = S.shifted(jax.lax.stop_gradient(_DAMPING**2 * S.largest())).solver()
+        return at.times, lambda miss: at.inertia.solve(at.load(solve(miss)))
 
 
 class DependentChange(AbstractCorrection):
@@ -47,7 +46,7 @@ class DependentChange(AbstractCorrection):
 
     independent: Bool[Array, " nv"]
 
-    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
+    def system(self, at: Position) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))
 
     def stacked(self, at: Position) -> Float[Array, "rows nv"]:
@@ -58,15 +57,16 @@ class DependentChange(AbstractCorrection):
 class OnlyChange(AbstractCorrection):
     """The change that the constraints alone determine, where they leave no freedom."""
 
-    def system(self, at: Position) -> tuple[Float[Array, "rows nv"], Solve]:
+    def system(self, at: Position) -> tuple[Solve, Solve]:
         return _least_squares(at.jacobian)
 
 
-def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Float[Array, "rows nv"], Solve]:
+def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Solve, Solve]:
     """Levenberg's: `K x = b` with rows `μ x = 0` added."""
     shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
     solve = Tall(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
-    return K, lambda b: solve(jnp.pad(b, (0, K.shape[1])))
+    rows = sum(K.shape)
+    return lambda x: K @ x, lambda b: solve(jnp.pad(b, (0, rows - len(b))))
 
 
 def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"]) -> Float[Array, " nv"]:
@@ -76,11 +76,11 @@ def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"
     with a singular value σ of `K` is corrected up to `(μ² / (σ² + μ²))³`. It is what carries a motion through a
     singular position, where a violation divided by σ would be worse than the violation.
     """
-    K, solve = correction.system(at)
-    wanted = jnp.pad(miss, (0, K.shape[0] - len(miss)))
-    x = solve(wanted)
+    times, solve = correction.system(at)
+    x = solve(miss)
     for _ in range(2):
-        x = x + solve(wanted - K @ x)
+        done = times(x)
+        x = x + solve(jnp.pad(miss, (0, len(done) - len(miss))) - done)
     return x
 
 

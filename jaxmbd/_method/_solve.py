@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Position, spd_solver
+from jaxmbd._equations import Position
 
 _PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
 
@@ -24,11 +24,10 @@ class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
     def __init__(self, at: Position) -> None:
-        self.inertia, self.C, S = at.inertia, at.jacobian, at.schur()
-        shift = _PROXIMAL * jnp.finfo(S.dtype).eps * jnp.max(jnp.diag(S), initial=0.0)
+        self.at, self.inertia, S = at, at.inertia, at.schur()
+        shift = _PROXIMAL * jnp.finfo(at.q.dtype).eps * S.largest()
         self.epsilon = jnp.where(at.equations.redundant, jax.lax.stop_gradient(shift), 0.0)
-        shifted = S + self.epsilon * jnp.eye(S.shape[0], dtype=S.dtype)
-        self.solve = spd_solver(shifted)
+        self.solve = S.shifted(self.epsilon).solver()
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
@@ -36,7 +35,7 @@ class SaddlePoint:
 
     def change(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`M⁻¹ Cᵀ η`."""
-        return self.inertia.solve(self.C.T @ eta)
+        return self.inertia.solve(self.at.load(eta))
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; where constraints repeat one another, λ is the one of least norm.
@@ -45,8 +44,8 @@ class SaddlePoint:
         grows with the inverse square of the smallest singular value, and step-size control would chase it.
         """
         free = self.inertia.solve(F)
-        lam = self.solve(self.C @ free - b)
-        miss = self.C @ (free - self.change(lam)) - b
+        lam = self.solve(self.at.times(free) - b)
+        miss = self.at.times(free - self.change(lam)) - b
         lam = lam + self.solve(miss)
         return free - self.change(lam), self._least(lam)
 

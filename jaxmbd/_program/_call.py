@@ -1,0 +1,135 @@
+"""Functions of arrays that run as programs: one call for XLA, however much is inside.
+
+`compiled` makes one of a function of pytrees. The call is a primitive of JAX, with rules for derivatives, which are
+programs too, and for batches, which the machine runs in lanes.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+from jax.interpreters import ad, batching, mlir
+
+from jaxmbd._program._function import Function, pruned, traced
+from jaxmbd._program._native import TARGETS, machine, register
+
+run_p = jex.Primitive("jaxmbd_program")
+run_p.multiple_results = True
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function, run as a program where that can be: on a CPU, and if all of it is arithmetic.
+
+    Else it is run by XLA, as if nothing had been said. Arguments and results are pytrees; arrays that the function
+    closes over must be arguments.
+    """
+
+    def call(*arguments: Any) -> Any:
+        leaves, tree = jax.tree.flatten(arguments)
+        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray)]
+        arrays = [jnp.asarray(leaves[k]) for k in places]
+        if jax.default_backend() != "cpu" or machine() is None or not arrays:
+            return function(*arguments)
+        shape: list[Any] = []
+
+        def flat(*given: Any) -> Any:
+            full = list(leaves)
+            for k, x, like in zip(places, given, arrays, strict=True):
+                full[k] = x != 0 if like.dtype == np.bool_ else x
+            results, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, full)))
+            shape.append(structure)
+            return results
+
+        numbers = jnp.result_type(float)
+        numbers = next((x.dtype for x in arrays if jnp.issubdtype(x.dtype, jnp.floating)), numbers)
+        given = [x.astype(numbers) if x.dtype == np.bool_ else x for x in arrays]
+        mine = pruned(traced(flat, [jax.typeof(x) for x in given]))
+        if mine.program is None:
+            return function(*arguments)
+        return jax.tree.unflatten(shape[0], run_p.bind(*(given[k] for k in mine.used), function=mine, batch=0))
+
+    return call
+
+
+def _is_batched(function: Function, operands: Any) -> list[bool]:
+    return [np.ndim(x) > len(like.shape) for x, like in zip(operands, function.types, strict=True)]
+
+
+@run_p.def_abstract_eval
+def _types(*operands: Any, function: Function, batch: int) -> Any:
+    lead = (batch,) if batch else ()
+    return [jax.core.ShapedArray((*lead, *x.shape), x.dtype) for x in function.results]
+
+
+@run_p.def_impl
+def _evaluated(*operands: Any, function: Function, batch: int) -> Any:
+    return jax.jit(partial(run_p.bind, function=function, batch=batch))(*operands)
+
+
+def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
+    if not batch:
+        return function(*operands)
+    axes = tuple(0 if is_batched else None for is_batched in _is_batched(function, operands))
+    return jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
+
+
+def _by_machine(context: Any, *operands: Any, function: Function, batch: int) -> Any:
+    if function.program is None or machine() is None:
+        return mlir.lower_fun(_by_xla, multiple_results=True)(context, *operands, function=function, batch=batch)
+    target = TARGETS[np.dtype(function.results[0].dtype)]
+    lower = jax.ffi.ffi_lowering(target)
+    return lower(context, *operands, batch=np.int64(batch), key=np.int64(register(function.program)))
+
+
+mlir.register_lowering(run_p, mlir.lower_fun(_by_xla, multiple_results=True))
+mlir.register_lowering(run_p, _by_machine, platform="cpu")
+
+
+def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any:
+    size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
+    moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(operands, axes, strict=True)]
+    if batch:  # a batch of batches is one batch
+        moved = [_joined(x, axis is not None, like, size, batch) for x, axis, like in zip(moved, axes, function.types, strict=True)]
+    results = run_p.bind(*moved, function=function, batch=size * max(batch, 1))
+    if batch:
+        results = [x.reshape(size, batch, *x.shape[1:]) for x in results]
+    return results, [0] * len(results)
+
+
+def _joined(x: Any, is_outer: bool, like: Any, size: int, batch: int) -> Any:
+    is_inner = x.ndim - is_outer > len(like.shape)
+    if not is_outer and not is_inner:
+        return x
+    x = x if is_outer else x[None]
+    x = x if is_inner else x[:, None]
+    return jnp.broadcast_to(x, (size, batch, *like.shape)).reshape(size * batch, *like.shape)
+
+
+batching.primitive_batchers[run_p] = _batched
+
+
+def _differentiated(primals: Any, tangents: Any, *, function: Function, batch: int) -> Any:
+    results = run_p.bind(*primals, function=function, batch=batch)
+    moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
+    changes = [tangents[k] for k in moving]
+    return results, run_p.bind(*primals, *changes, function=function.derivative(moving), batch=batch)
+
+
+def _transposed(cotangents: Any, *operands: Any, function: Function, batch: int) -> Any:
+    wanted = tuple(k for k, x in enumerate(operands) if ad.is_undefined_primal(x))
+    known = [x for k, x in enumerate(operands) if k not in wanted]
+    given = [ad.instantiate_zeros(x) for x in cotangents]
+    found = run_p.bind(*known, *given, function=function.transpose(wanted), batch=batch)
+    results: list[Any] = [None] * len(operands)
+    for k, x in zip(wanted, found, strict=True):
+        is_shared = batch and len(operands[k].aval.shape) == len(function.types[k].shape)
+        results[k] = jnp.sum(x, axis=0) if is_shared else x
+    return results
+
+
+ad.primitive_jvps[run_p] = _differentiated
+ad.primitive_transposes[run_p] = _transposed

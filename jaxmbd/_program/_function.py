@@ -1,0 +1,113 @@
+"""A function of arrays, traced, and what is derived from it: its program, its derivative, its transpose."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core as jex
+
+from jaxmbd._errors import MechanismError
+from jaxmbd._graph import Walk
+from jaxmbd._program._recorder import Recorder
+from jaxmbd._program._rules import RULES
+from jaxmbd._program._schedule import Program, schedule
+
+
+class Function:
+    """A traced function of arrays, linear in its last `linear` arguments.
+
+    `used`: which of the arguments of the jaxpr those are; it does not depend on the others.
+    """
+
+    def __init__(self, jaxpr: Any, used: Sequence[int], linear: int = 0) -> None:
+        self.jaxpr, self.used, self.linear = jaxpr, tuple(used), linear
+        self.types = tuple(jaxpr.in_avals[k] for k in used)
+        self.results = tuple(jaxpr.out_avals)
+        self._derivatives: dict[Any, Function] = {}
+        self._transposes: dict[Any, Function] = {}
+
+    def __call__(self, *arrays: Any) -> Sequence[Any]:
+        """The function as JAX runs it."""
+        return jex.jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
+
+    def _all(self, given: Sequence[Any], other: Callable[[Any], Any]) -> list[Any]:
+        """The arguments of the jaxpr, with `other` of their types for those that count for nothing."""
+        mine = dict(zip(self.used, given, strict=True))
+        return [mine[k] if k in mine else other(x) for k, x in enumerate(self.jaxpr.in_avals)]
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The program, or None where something in the function cannot be a part of one."""
+        types = (*self.types, *self.results)
+        if len({np.dtype(x.dtype) for x in types}) != 1 or not np.issubdtype(types[0].dtype, np.floating):
+            return None
+        recorder = Recorder()
+        inputs = [recorder.inputs(x.shape) for x in self.types]
+        full = self._all(inputs, lambda x: np.broadcast_to(np.int32(0), x.shape))
+        try:
+            with jax.ensure_compile_time_eval():
+                outputs = Walk(recorder, RULES, "The right-hand side").run(self.jaxpr, full)
+        except MechanismError:
+            return None
+        return schedule(recorder, inputs, outputs)
+
+    def derivative(self, moving: tuple[int, ...]) -> "Function":
+        """The tangents of the results, from the arguments and the tangents of those that move; linear in these."""
+        if moving not in self._derivatives:
+            count = len(self.types)
+
+            def tangents(*arrays: Any) -> Any:
+                still, moved = arrays[:count], arrays[count:]
+
+                def along(*some: Any) -> Any:
+                    full = list(still)
+                    for k, x in zip(moving, some, strict=True):
+                        full[k] = x
+                    return tuple(self(*full))
+
+                return jax.jvp(along, tuple(still[k] for k in moving), tuple(moved))[1]
+
+            types = (*self.types, *(self.types[k] for k in moving))
+            self._derivatives[moving] = traced(tangents, types, len(moving))
+        return self._derivatives[moving]
+
+    def transpose(self, wanted: tuple[int, ...]) -> "Function":
+        """For arguments in which the function is linear, what cotangents of the results give them.
+
+        Its arguments are the others, and then the cotangents.
+        """
+        if wanted not in self._transposes:
+            others = [k for k in range(len(self.types)) if k not in wanted]
+
+            def pulled(*arrays: Any) -> Any:
+                known, cotangents = arrays[: len(others)], arrays[len(others) :]
+
+                def linear(*some: Any) -> Any:
+                    full: list[Any] = [None] * len(self.types)
+                    for places, values in ((others, known), (wanted, some)):
+                        for k, x in zip(places, values, strict=True):
+                            full[k] = x
+                    return tuple(self(*full))
+
+                return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
+
+            types = (*(self.types[k] for k in others), *self.results)
+            self._transposes[wanted] = traced(pulled, types, len(self.results))
+        return self._transposes[wanted]
+
+
+def traced(fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int = 0) -> Function:
+    """A function of arrays of the given types, which gives several arrays."""
+    return Function(jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types), range(len(types)), linear)
+
+
+def pruned(function: Function) -> Function:
+    """The same function of the arguments that its results depend on."""
+    jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
+    needed = {var for var in jaxpr.outvars if not isinstance(var, jex.Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if any(var in needed for var in equation.outvars):
+            needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
+    return Function(function.jaxpr, [k for k, var in enumerate(jaxpr.invars) if var in needed])

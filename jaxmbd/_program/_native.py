@@ -1,0 +1,102 @@
+"""The machine that runs programs: `machine.c`, compiled once for this computer and kept in the user's cache."""
+
+import ctypes
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+import warnings
+from functools import cache
+from pathlib import Path
+
+import jax
+import jaxlib
+import numpy as np
+import platformdirs
+
+from jaxmbd._program._operations import EVALUATE
+from jaxmbd._program._schedule import Program
+
+TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
+
+_HERE = Path(__file__).parent
+_SOURCES = ("machine.c", "machine_lanes.h")
+_FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+_registered: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place
+
+
+@cache
+def machine() -> ctypes.CDLL | None:
+    """The machine, known to XLA; None, with a warning, where it cannot be had."""
+    try:
+        library = ctypes.CDLL(str(_compiled()))
+    except (OSError, subprocess.SubprocessError) as error:
+        detail = getattr(error, "stderr", "") or error
+        warnings.warn(
+            f"jaxmbd runs on XLA alone, which is slower, since its own machine could not be compiled: {detail} "
+            "It needs a C compiler; name one in the environment variable CC.",
+            stacklevel=2,
+        )
+        return None
+    for name in TARGETS.values():
+        jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
+    return library
+
+
+def _compiled() -> Path:
+    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if not compiler:
+        raise OSError("there is no C compiler on the path.")
+    sources = b"".join((_HERE / name).read_bytes() for name in _SOURCES)
+    made_of = (sources, " ".join(_FLAGS), compiler, jaxlib.__version__, platform.machine(), platform.processor())
+    digest = hashlib.sha256(repr((made_of, _cpu(), tuple(EVALUATE))).encode()).hexdigest()[:16]
+    for folder in (Path(platformdirs.user_cache_dir("jaxmbd")), Path(tempfile.gettempdir()) / f"jaxmbd-{os.getuid()}"):
+        path = folder / f"machine-{digest}.so"
+        if path.exists():
+            return path
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return _compile(compiler, path)
+        except PermissionError:
+            continue
+    raise OSError("there is no folder to write it to.")
+
+
+def _compile(compiler: str, path: Path) -> Path:
+    """Compiled beside its place and then moved there, so that no other process sees half of it."""
+    handle, name = tempfile.mkstemp(suffix=".so", dir=path.parent)
+    os.close(handle)
+    command = [compiler, *_FLAGS, f"-I{jax.ffi.include_dir()}", str(_HERE / "machine.c"), "-o", name, "-lm", "-pthread"]
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        os.replace(name, path)
+    finally:
+        Path(name).unlink(missing_ok=True)
+    return path
+
+
+def _cpu() -> str:
+    """What the processor can do: a cache may be shared by computers that differ."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return ""
+    return next((line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))), "")
+
+
+def register(program: Program) -> int:
+    """Hands a program to the machine; its key."""
+    library = machine()
+    if library is not None and program.key not in _registered:
+        numbers = np.array(
+            [program.places, len(program.constants), len(program.input_sizes), len(program.output_sizes),
+             len(program.code)], np.int64,
+        )  # fmt: skip
+        tables = (
+            numbers, program.constants, program.input_sizes, program.input_ends, program.loads,
+            program.output_sizes, program.output_ends, program.stores, program.code,
+        )  # fmt: skip
+        library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in tables))
+        _registered[program.key] = program
+    return program.key

@@ -1,0 +1,198 @@
+"""Rules for the primitives of JAX: what each one records, for arrays of rows."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax import lax
+
+from jaxmbd._graph import CALLS, MOVES, Step, scatter
+from jaxmbd._program._elimination import RULES as ELIMINATION
+from jaxmbd._program._operations import EVALUATE
+from jaxmbd._program._recorder import ONE, ZERO, Recorder, Rows, product_pairs
+
+Rule = Callable[..., Any]
+
+
+def _plain(name: str) -> Rule:
+    return lambda step, *rows: step.graph.apply(name, *rows)
+
+
+def _real(name: str) -> Rule:
+    """For real numbers; whole ones, where a quotient is cut off, must be constants."""
+
+    def rule(step: Step, *rows: Rows) -> Any:
+        is_real = np.issubdtype(step.operand_dtype, np.floating)
+        return step.graph.apply(name, *rows) if is_real else step.evaluate(*rows)
+
+    return rule
+
+
+def _logical(name: str) -> Rule:
+    """For booleans; bits of whole numbers must be constants."""
+
+    def rule(step: Step, *rows: Rows) -> Any:
+        return step.graph.apply(name, *rows) if step.operand_dtype == np.bool_ else step.evaluate(*rows)
+
+    return rule
+
+
+def _swapped(name: str) -> Rule:
+    return lambda step, a, b: step.graph.apply(name, b, a)
+
+
+def _composed(function: Callable[..., Rows]) -> Rule:
+    """A rule from a function of the recorder and the rows."""
+    return lambda step, *rows: function(step.graph, *rows)
+
+
+def _power(step: Step, x: Rows) -> Rows:
+    """A whole power, by squaring."""
+    graph, exponent = step.graph, abs(step.params["y"])
+    result, square = np.full(x.shape, ONE, np.int32), x
+    while exponent:
+        if exponent % 2:
+            result = graph.apply("mul", result, square)
+        exponent //= 2
+        square = graph.apply("mul", square, square) if exponent else square
+    return result if step.params["y"] >= 0 else graph.apply("div", ONE, result)
+
+
+def _logistic(graph: Recorder, x: Rows) -> Rows:
+    return graph.apply("div", ONE, graph.apply("add", ONE, graph.apply("exp", graph.apply("neg", x))))
+
+
+def _log2(graph: Recorder, x: Rows) -> Rows:
+    return graph.apply("div", graph.apply("log", x), graph.constant(np.log(2)))
+
+
+def _round(step: Step, x: Rows) -> Rows:
+    to_even = step.params["rounding_method"] == lax.RoundingMethod.TO_NEAREST_EVEN
+    return step.graph.apply("round" if to_even else "round_away", x)
+
+
+def _select(step: Step, which: Rows, *cases: Rows) -> Rows:
+    if step.operand_dtype == np.bool_:
+        return step.graph.apply("select", which, cases[1], cases[0])
+    chosen = np.broadcast_to(step.indices(which), cases[0].shape)
+    return np.choose(chosen, cases).astype(np.int32)
+
+
+def _convert(step: Step, x: Rows) -> Any:
+    before, after = step.operand_dtype, step.dtype
+    if after == np.bool_:
+        return step.graph.apply("ne", x, ZERO)
+    is_narrower = np.issubdtype(before, np.floating) and before != after
+    return step.evaluate(x) if is_narrower else x
+
+
+def _reduction(name: str, start: Any) -> Rule:
+    def rule(step: Step, x: Rows) -> Rows:
+        return step.graph.fold_last(name, _last(step, x), start)
+
+    return rule
+
+
+def _reduce_sum(step: Step, x: Rows) -> Rows:
+    return step.graph.sum_last(_last(step, x))
+
+
+def _last(step: Step, x: Rows) -> Rows:
+    """The axes that are reduced as one, the last."""
+    axes = tuple(axis % x.ndim for axis in step.params["axes"])
+    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    size = int(np.prod([x.shape[axis] for axis in axes], dtype=int))
+    return x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), size)
+
+
+def _running(name: str) -> Rule:
+    def rule(step: Step, x: Rows) -> Rows:
+        moved = np.moveaxis(x, step.params["axis"], 0)
+        moved = moved[::-1] if step.params["reverse"] else moved
+        result = list(moved[:1])
+        for row in moved[1:]:
+            result.append(step.graph.apply(name, result[-1], row))
+        stacked = np.stack(result) if result else moved
+        return np.moveaxis(stacked[::-1] if step.params["reverse"] else stacked, 0, step.params["axis"])
+
+    return rule
+
+
+def _dot_general(step: Step, a: Rows, b: Rows) -> Rows:
+    """Products summed over the contracting axes, those that are not structurally zero."""
+    (over_a, over_b), (batch_a, batch_b) = step.params["dimension_numbers"]
+    left, batch, rows = _matrices(a, batch_a, over_a)
+    right, _, columns = _matrices(b, batch_b, over_b)
+    first, second, places = product_pairs(left, right)
+    shape = batch + rows + columns
+    size = int(np.prod(shape, dtype=int))
+    return step.graph.sum_into(step.graph.apply("mul", first, second), places, size).reshape(shape)
+
+
+def _matrices(x: Rows, batch: Any, over: Any) -> tuple[Rows, tuple[int, ...], tuple[int, ...]]:
+    """Axes arranged as batch, free and contracting, each one axis; the shapes of the first two."""
+    free = [axis for axis in range(x.ndim) if axis not in (*over, *batch)]
+    shapes = [tuple(x.shape[axis] for axis in axes) for axes in (batch, free, over)]
+    sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
+    return x.transpose(*batch, *free, *over).reshape(sizes), shapes[0], shapes[1]
+
+
+def _cond(step: Step, index: Rows, *operands: Rows) -> Any:
+    """The branch that a constant names; else both, with a choice between their results."""
+    branches, graph = step.params["branches"], step.graph
+    known = graph.values(index, int)
+    if known is not None:
+        return step.walk(branches[min(max(int(known), 0), len(branches) - 1)], list(operands))
+    results = step.walk(branches[0], list(operands))
+    for k, branch in enumerate(branches[1:], start=1):
+        beyond = graph.apply("le", graph.constant(k), index)
+        others = step.walk(branch, list(operands))
+        results = [graph.apply("select", beyond, yes, no) for yes, no in zip(others, results, strict=True)]
+    return results
+
+
+def _scattering(name: str) -> Rule:
+    def rule(step: Step, *operands: Rows) -> Rows:
+        return scatter(lambda old, new: step.graph.apply(name, old, new))(step, *operands)
+
+    return rule
+
+
+_ANY_TYPE = ("add", "sub", "mul", "neg", "max", "min", "eq", "ne", "lt", "le", "abs", "sign", "is_finite")
+_OTHERS = {"and", "or", "not", "select", "fma", "fms", "fnma", "round", "round_away", *_ANY_TYPE}
+
+RULES: dict[str, Rule] = {
+    **MOVES,
+    **CALLS,
+    **ELIMINATION,
+    **{name: _real(name) for name in EVALUATE if name not in _OTHERS},
+    **{name: _plain(name) for name in _ANY_TYPE},
+    **{name: _logical(name) for name in ("and", "or", "not")},
+    **{f"scatter{mark}{name}": _scattering(name) for mark in "-_" for name in ("add", "sub", "mul", "max", "min")},
+    "add_any": _plain("add"),
+    "gt": _swapped("lt"),
+    "ge": _swapped("le"),
+    "xor": _logical("ne"),
+    "square": _composed(lambda graph, x: graph.apply("mul", x, x)),
+    "rsqrt": _composed(lambda graph, x: graph.apply("div", ONE, graph.apply("sqrt", x))),
+    "one_minus_square": _composed(lambda graph, x: graph.apply("sub", ONE, graph.apply("mul", x, x))),
+    "logistic": _composed(_logistic),
+    "log2": _composed(_log2),
+    "integer_pow": _power,
+    "clamp": _composed(lambda graph, low, x, high: graph.apply("min", graph.apply("max", x, low), high)),
+    "round": _round,
+    "select_n": _select,
+    "convert_element_type": _convert,
+    "reduce_sum": _reduce_sum,
+    "reduce_prod": _reduction("mul", 1),
+    "reduce_max": _reduction("max", -np.inf),
+    "reduce_min": _reduction("min", np.inf),
+    "reduce_and": _reduction("and", True),
+    "reduce_or": _reduction("or", False),
+    "cumsum": _running("add"),
+    "cumprod": _running("mul"),
+    "cummax": _running("max"),
+    "cummin": _running("min"),
+    "dot_general": _dot_general,
+    "cond": _cond,
+}

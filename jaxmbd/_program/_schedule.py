@@ -1,0 +1,256 @@
+"""From a recording to a program: what nobody needs is dropped, equal values are computed once, products and sums are
+fused, and the rest is put into few instructions that each do one operation many times.
+
+A program's places are a small memory that values share one after the other: those of constants and inputs keep
+their places, so that a batch can load once what all its instances have in common.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from jaxmbd._program._operations import EVALUATE, INPUT, NUMBER
+from jaxmbd._program._recorder import Recorder, Rows
+
+_COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
+_NEVER = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The tables that `machine.c` reads.
+
+    `loads` and `stores` are pairs (element, place), those of one input or output after the other, ending at
+    `input_ends` and `output_ends`. `code` is one instruction after the other: operation, count, and for each time the
+    places of the result and of the operands.
+    """
+
+    places: int
+    constants: np.ndarray
+    input_sizes: np.ndarray
+    input_ends: np.ndarray
+    loads: np.ndarray
+    output_sizes: np.ndarray
+    output_ends: np.ndarray
+    stores: np.ndarray
+    code: np.ndarray
+    operations: int
+    instructions: int
+
+    @cached_property
+    def key(self) -> int:
+        """A number that two programs share only where they are the same."""
+        digest = hashlib.sha256(np.int64(self.places).tobytes())
+        for array in (self.constants, self.input_sizes, self.input_ends, self.loads, self.output_sizes):
+            digest.update(np.int64(array.size).tobytes() + array.tobytes())
+        for array in (self.output_ends, self.stores, self.code):
+            digest.update(np.int64(array.size).tobytes() + array.tobytes())
+        return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
+
+
+def schedule(recorder: Recorder, inputs: Sequence[Rows], outputs: Sequence[Rows]) -> Program:
+    """The program that computes `outputs` from `inputs`."""
+    op, args, outputs = _without_repeats(recorder, outputs)
+    op, args = _fused(op, args, outputs)
+    needed = _needed(args, outputs)
+    leaves = np.flatnonzero((op == INPUT) & needed)
+    place = np.full(len(op), -1, np.int64)
+    is_constant = recorder.is_constant[leaves]
+    ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
+    place[ordered] = np.arange(len(ordered))
+    groups = _instructions(op, args, needed)
+    code, places = _code(op, args, groups, place, len(ordered), outputs)
+    loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in inputs]
+    stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
+    return Program(
+        places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place), code,
+        sum(map(len, groups)), len(groups),
+    )  # fmt: skip
+
+
+def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    sizes = np.array([rows.size for _, rows in moves], np.int32)
+    ends = np.cumsum([len(elements) for elements, _ in moves]).astype(np.int32)
+    pairs = [np.stack([elements, place[rows[elements]]], axis=1) for elements, rows in moves]
+    return sizes, ends, np.concatenate([np.zeros((0, 2)), *pairs]).astype(np.int32)
+
+
+def _levels(op: np.ndarray, args: Rows) -> np.ndarray:
+    """How many operations deep each row is; leaves are at 0. Rows come after what they work on."""
+    level = np.zeros(len(op) + 1, np.int32)
+    level[-1] = -1  # where args are −1
+    pending = np.flatnonzero(op != INPUT)
+    # Rows were recorded in arrays; one pass settles all rows whose arguments are settled, starting from the leaves.
+    settled = np.append(op == INPUT, True)
+    users, starts = _users(args)
+    waiting = np.count_nonzero((args >= 0) & ~settled[args], axis=1)
+    ready = pending[waiting[pending] == 0]
+    depth = 0
+    while len(ready):
+        depth += 1
+        level[ready] = depth
+        touched = _ranges(users, starts, ready)
+        np.subtract.at(waiting, touched, 1)
+        touched = np.unique(touched)
+        ready = touched[waiting[touched] == 0]
+    return level[:-1]
+
+
+def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
+    """For each row, who works on it: `users[starts[row] : starts[row + 1]]`, once for each time."""
+    flat = args.reshape(-1)
+    sources = np.flatnonzero(flat >= 0)
+    order = np.argsort(flat[sources], kind="stable")
+    counts = np.bincount(flat[sources], minlength=len(args))
+    return sources[order] // args.shape[1], np.append(0, np.cumsum(counts))
+
+
+def _ranges(values: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Those of `values` between `starts[row]` and `starts[row + 1]`, for all rows."""
+    counts = starts[rows + 1] - starts[rows]
+    ends = np.cumsum(counts)
+    return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[rows] - (ends - counts), counts)]
+
+
+def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
+    """Operations and arguments where equal values are one row: the first one, level by level."""
+    op, args = recorder.op.copy(), recorder.args.copy()
+    level = _levels(op, args)
+    same = np.arange(len(op) + 1, dtype=np.int32)
+    same[-1] = -1
+    order = np.argsort(level, kind="stable")
+    bounds = np.searchsorted(level[order], np.arange(1, level.max(initial=0) + 2))
+    commutes = np.isin(op, _COMMUTATIVE)
+    products = np.isin(op, [NUMBER["fma"], NUMBER["fms"], NUMBER["fnma"]])
+    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+        rows = order[first:last]
+        mine = same[args[rows]]
+        flip = (commutes[rows] | products[rows]) & (mine[:, 0] > mine[:, 1])
+        mine[flip, :2] = mine[flip, 1::-1]
+        args[rows] = mine
+        keys = np.concatenate([op[rows, None].astype(np.int32), mine], axis=1)
+        keys = np.ascontiguousarray(keys).view([("", np.int32)] * 4).reshape(-1)
+        _, representative, places = np.unique(keys, return_index=True, return_inverse=True)
+        same[rows] = rows[representative[places.reshape(-1)]]
+    return op, args, [same[rows] for rows in outputs]
+
+
+def _needed(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
+    """The rows that the outputs are made of."""
+    needed = np.zeros(len(args) + 1, bool)
+    front = np.unique(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in outputs)]))
+    while len(front):
+        needed[front] = True
+        found = np.unique(args[front])
+        front = found[(found >= 0) & ~needed[found]]
+    return needed[:-1]
+
+
+def _fused(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows]:
+    """Products that only one sum or difference uses become a part of it."""
+    needed = _needed(args, outputs)
+    uses = np.bincount(args[needed][args[needed] >= 0], minlength=len(op))
+    for rows in outputs:
+        uses[np.unique(rows)] += 2
+    op, args = op.copy(), args.copy()
+    alone = (op == NUMBER["mul"]) & (uses == 1)
+    sums, differences = (needed & (op == NUMBER[name]) for name in ("add", "sub"))
+    for rows, side, name in (
+        (sums, 1, "fma"), (sums, 0, "fma"), (differences, 1, "fnma"), (differences, 0, "fms"),
+    ):  # fmt: skip
+        found = np.flatnonzero(rows & np.isin(op, [NUMBER["add"], NUMBER["sub"]]))
+        found = found[alone[args[found, side]]]
+        product, other = args[found, side], args[found, 1 - side]
+        op[found] = NUMBER[name]
+        args[found, 0], args[found, 1], args[found, 2] = args[product, 0], args[product, 1], other
+    return op, args
+
+
+def _instructions(op: np.ndarray, args: Rows, needed: np.ndarray) -> list[np.ndarray]:
+    """The needed operations in an order that respects what they work on, those of one instruction together.
+
+    Greedy: always the operation of which most of what is left can be done now.
+    """
+    todo = np.flatnonzero(needed & (op != INPUT))
+    mine = np.where(needed[:, None] & (op[:, None] != INPUT), args, -1)
+    users, starts = _users(mine)
+    waiting = np.count_nonzero((args >= 0) & (op[args] != INPUT), axis=1)
+    height = _heights(op, mine, todo, users, starts)
+    ready: dict[int, list[np.ndarray]] = {}
+    counts = np.zeros(len(EVALUATE), int)
+    urgent = np.zeros(len(EVALUATE), int)
+
+    def add(rows: np.ndarray) -> None:
+        for kind in np.unique(op[rows]):
+            those = rows[op[rows] == kind]
+            ready.setdefault(int(kind), []).append(those)
+            counts[kind] += len(those)
+            urgent[kind] = max(urgent[kind], height[those].max())
+
+    add(todo[waiting[todo] == 0])
+    remaining = np.bincount(op[todo], minlength=len(EVALUATE)).astype(float)
+    groups = []
+    while ready:
+        kind = max(ready, key=lambda k: (urgent[k], counts[k] / remaining[k]))
+        rows = np.concatenate(ready.pop(kind))
+        remaining[kind] -= len(rows)
+        counts[kind], urgent[kind] = 0, 0
+        groups.append(np.sort(rows))
+        touched = _ranges(users, starts, rows)
+        np.subtract.at(waiting, touched, 1)
+        touched = np.unique(touched)
+        add(touched[waiting[touched] == 0])
+    return groups
+
+
+def _heights(op: np.ndarray, args: Rows, todo: np.ndarray, users: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """How many operations wait for each row, one after the other."""
+    height = np.zeros(len(op), np.int32)
+    counts = starts[1:] - starts[:-1]
+    waiting = counts.copy()
+    ready = todo[waiting[todo] == 0]
+    depth = 0
+    while len(ready):
+        depth += 1
+        height[ready] = depth
+        touched = args[ready].reshape(-1)
+        touched = touched[touched >= 0]
+        touched = touched[op[touched] != INPUT]
+        np.subtract.at(waiting, touched, 1)
+        touched = np.unique(touched)
+        ready = touched[waiting[touched] == 0]
+    return height
+
+
+def _code(
+    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, outputs: Sequence[Rows]
+) -> tuple[np.ndarray, int]:
+    """The instructions' table, and how many places there are. A place is free again after its value's last use."""
+    last = np.full(len(op), -1, np.int64)
+    for k, rows in enumerate(groups):
+        used = args[rows].reshape(-1)
+        last[used[used >= 0]] = k
+    for rows in outputs:
+        last[rows.reshape(-1)] = _NEVER
+    by_end: dict[int, list[np.ndarray]] = {}
+    computed = np.concatenate([np.zeros(0, int), *groups]).astype(int)
+    order = computed[np.argsort(last[computed], kind="stable")]
+    ends, firsts = np.unique(last[order], return_index=True)
+    for end, rows in zip(ends, np.split(order, firsts[1:]), strict=True):
+        by_end[int(end)] = [rows]
+    free = np.zeros(0, np.int64)
+    code = []
+    for k, rows in enumerate(groups):
+        taken, free = free[: len(rows)], free[len(rows) :]
+        fresh = np.arange(places, places + len(rows) - len(taken))
+        places += len(fresh)
+        place[rows] = np.concatenate([taken, fresh])
+        arity = int(np.count_nonzero(args[rows[0]] >= 0))
+        table = np.concatenate([place[rows][:, None], place[args[rows, :arity]]], axis=1)
+        code += [np.array([op[rows[0]], len(rows)]), table.reshape(-1)]
+        for ended in by_end.get(k, ()):
+            free = np.sort(np.concatenate([free, place[ended]]))
+    return np.concatenate([np.zeros(0, int), *code]).astype(np.int32), places

@@ -1,0 +1,221 @@
+/* Runs programs of scalar operations, called by XLA through its foreign function interface.
+
+   A program works on numbered places; each of its instructions does one operation on many places, read and written by
+   tables of place numbers. A batch is run in lanes: a place then holds one number for each of several instances, side by
+   side, so that the compiler turns every operation into vector instructions. The layout of a program's table is that of
+   `_schedule.py`, and the operations are numbered as in `_operations.py`. */
+
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "xla/ffi/api/c_api.h"
+
+enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE, AND, OR, NOT, IS_FINITE, SQRT, ABS, SIGN,
+       SIN, COS, FLOOR, CEIL, ROUND, ROUND_AWAY, TAN, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, ASINH, ACOSH, ATANH, EXP,
+       EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM };
+
+typedef struct {
+  uint64_t key;          /* 0: empty */
+  int64_t places;        /* how many */
+  int64_t constants;     /* the first places hold these */
+  const double *constant;
+  int64_t inputs, outputs;
+  const int32_t *input_ends, *output_ends; /* where each one's moves end */
+  const int32_t *input_sizes, *output_sizes;
+  const int32_t *loads, *stores; /* pairs (element, place) */
+  const int32_t *code;
+  int64_t length;
+} Program;
+
+/* --- the table of programs ------------------------------------------------------------------------------ */
+
+static Program **table;
+static int64_t capacity, count;
+static pthread_rwlock_t table_lock = PTHREAD_RWLOCK_INITIALIZER;
+
+static int64_t find(uint64_t key) {
+  int64_t i = (int64_t)(key & (uint64_t)(capacity - 1));
+  while (table[i] && table[i]->key != key) i = (i + 1) & (capacity - 1);
+  return i;
+}
+
+static void grow(void) {
+  Program **old = table;
+  int64_t before = capacity;
+  capacity = before ? 2 * before : 64;
+  table = calloc((size_t)capacity, sizeof *table);
+  for (int64_t i = 0; i < before; i++)
+    if (old[i]) table[find(old[i]->key)] = old[i];
+  free(old);
+}
+
+/* `numbers`: places, constants, inputs, outputs, length of the code; the arrays are kept by the caller, for good. */
+int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
+                    const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
+                    const int32_t *output_ends, const int32_t *stores, const int32_t *code) {
+  pthread_rwlock_wrlock(&table_lock);
+  if (2 * (count + 1) > capacity) grow();
+  int64_t i = find(key);
+  if (!table[i]) {
+    Program *p = malloc(sizeof *p);
+    *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
+                   input_sizes, output_sizes, loads, stores, code, numbers[4]};
+    table[i] = p;
+    count++;
+  }
+  pthread_rwlock_unlock(&table_lock);
+  return 0;
+}
+
+static const Program *look_up(uint64_t key) {
+  pthread_rwlock_rdlock(&table_lock);
+  const Program *p = capacity ? table[find(key)] : NULL;
+  pthread_rwlock_unlock(&table_lock);
+  return p;
+}
+
+/* --- the machine: once for each type of number and width ------------------------------------------------- */
+
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#define T double
+#define M(g) g
+#define LANES 1
+#define NAME f64_1
+#include "machine_lanes.h"
+#define LANES 8
+#define NAME f64_8
+#include "machine_lanes.h"
+#undef T
+#undef M
+#define T float
+#define M(g) g##f
+#define LANES 1
+#define NAME f32_1
+#include "machine_lanes.h"
+#define LANES 16
+#define NAME f32_16
+#include "machine_lanes.h"
+
+/* --- calls from XLA --------------------------------------------------------------------------------------- */
+
+typedef void Chunk(const Program *, void *const *, const int64_t *, void *const *, int64_t, int64_t, int64_t);
+
+typedef struct {
+  const Program *program;
+  void **inputs, **outputs;
+  int64_t *sizes;
+  int64_t batch, width, chunks;
+  Chunk *run;
+  atomic_llong next, done;
+  atomic_int holders;
+} Work;
+
+static void release(Work *w) {
+  if (atomic_fetch_sub(&w->holders, 1) == 1) free(w);
+}
+
+/* Takes chunks until none are left. The caller waits only for chunks that have begun, so no thread of the pool is waited
+   for that has not started. */
+static void work(Work *w) {
+  int64_t per = (w->batch + w->chunks - 1) / w->chunks;
+  per = (per + w->width - 1) / w->width * w->width;
+  for (;;) {
+    int64_t k = atomic_fetch_add(&w->next, 1);
+    if (k >= w->chunks) return;
+    int64_t first = k * per, last = first + per < w->batch ? first + per : w->batch;
+    if (first < last) w->run(w->program, w->inputs, w->sizes, w->outputs, w->batch, first, last);
+    atomic_fetch_add(&w->done, 1);
+  }
+}
+
+static void task(void *data) {
+  work(data);
+  release(data);
+}
+
+static int64_t threads(XLA_FFI_CallFrame *frame) {
+  int64_t n = 1;
+  XLA_FFI_ThreadPool_NumThreads_Args args = {XLA_FFI_ThreadPool_NumThreads_Args_STRUCT_SIZE, NULL, frame->ctx, &n};
+  XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_NumThreads(&args);
+  if (error) {
+    XLA_FFI_Error_Destroy_Args destroy = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, NULL, error};
+    frame->api->XLA_FFI_Error_Destroy(&destroy);
+    return 1;
+  }
+  return n;
+}
+
+static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, const char *message) {
+  XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, NULL, message, XLA_FFI_Error_Code_INTERNAL};
+  return frame->api->XLA_FFI_Error_Create(&args);
+}
+
+static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, Chunk *lanes, int64_t width) {
+  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
+    XLA_FFI_Metadata_Extension *e = (XLA_FFI_Metadata_Extension *)frame->extension_start;
+    e->metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    e->metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    return NULL;
+  }
+  int64_t batch = 0;
+  uint64_t key = 0;
+  for (int64_t i = 0; i < frame->attrs.size; i++) {
+    int64_t value = *(int64_t *)((XLA_FFI_Scalar *)frame->attrs.attrs[i])->value;
+    if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
+  }
+  const Program *p = look_up(key);
+  if (!p) return fail(frame, "jaxmbd: this computation was compiled in another process, where its program is.");
+  int64_t n = frame->args.size, m = frame->rets.size;
+  void *inputs[n + 1], *outputs[m + 1];
+  int64_t sizes[n + 1];
+  for (int64_t i = 0; i < n; i++) {
+    XLA_FFI_Buffer *b = frame->args.args[i];
+    inputs[i] = b->data;
+    sizes[i] = 1;
+    for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
+  }
+  for (int64_t i = 0; i < m; i++) outputs[i] = ((XLA_FFI_Buffer *)frame->rets.rets[i])->data;
+  if (batch <= 1) {
+    single(p, inputs, sizes, outputs, 1, 0, 1);
+    return NULL;
+  }
+  int64_t most = (batch + width - 1) / width, pool = threads(frame);
+  /* A thread is worth starting for some 20 µs of work. */
+  int64_t helpers = p->length * most / 60000;
+  if (helpers > pool - 1) helpers = pool - 1;
+  if (helpers < 1) {
+    lanes(p, inputs, sizes, outputs, batch, 0, batch);
+    return NULL;
+  }
+  Work *w = malloc(sizeof *w);
+  w->program = p, w->inputs = inputs, w->outputs = outputs, w->sizes = sizes, w->batch = batch, w->width = width;
+  w->run = lanes;
+  w->chunks = 4 * (helpers + 1) < most ? 4 * (helpers + 1) : most;
+  atomic_init(&w->next, 0);
+  atomic_init(&w->done, 0);
+  atomic_init(&w->holders, 1);
+  for (int64_t i = 0; i < helpers; i++) {
+    XLA_FFI_ThreadPool_Schedule_Args args = {XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, NULL, frame->ctx, task, w};
+    atomic_fetch_add(&w->holders, 1);
+    XLA_FFI_Error *error = frame->api->XLA_FFI_ThreadPool_Schedule(&args);
+    if (error) {
+      XLA_FFI_Error_Destroy_Args destroy = {XLA_FFI_Error_Destroy_Args_STRUCT_SIZE, NULL, error};
+      frame->api->XLA_FFI_Error_Destroy(&destroy);
+      release(w);
+    }
+  }
+  work(w);
+  while (atomic_load(&w->done) < w->chunks) {
+  }
+  release(w);
+  return NULL;
+}
+
+XLA_FFI_Error *jaxmbd_run_f64(XLA_FFI_CallFrame *frame) { return call(frame, run_f64_1, run_f64_8, 8); }
+XLA_FFI_Error *jaxmbd_run_f32(XLA_FFI_CallFrame *frame) { return call(frame, run_f32_1, run_f32_16, 16); }
