@@ -179,16 +179,16 @@ def _integrate(
 
 def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Any, y: Any) -> Any:
     """The right-hand side: `(q̇, v̇)` and the integrands."""
-    q, v, _ = y
-    t = jnp.asarray(t)
+    return compiled(_rates)(equations, method, integrals, jnp.asarray(t), y[0], y[1])
 
-    def rates(equations: Equations, method: AbstractMethod, t: Array, q: Array, v: Array) -> Any:
-        motion = method.motion(equations, t, q, v)
-        readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
-        integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
-        return motion.qdot, motion.rate, integrands
 
-    return compiled(rates)(equations, method, t, q, v)
+def _rates(
+    equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, q: Array, v: Array
+) -> tuple[Array, Array, Array]:
+    motion = method.motion(equations, t, q, v)
+    readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
+    return motion.qdot, motion.rate, integrands
 
 
 def default_controller(

@@ -52,8 +52,8 @@ class SaddlePoint:
     def _least(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
         """`λ` without its part in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity.
 
-        Twice, since rounding leaves eigenvalues of `S` there that are not quite zero against ε.
+        Thrice, since rounding leaves eigenvalues of `S` there that are not quite zero against ε.
         """
-        for _ in range(2):
+        for _ in range(3):
             lam = lam - self.epsilon * self.solve(self.epsilon * self.solve(lam))
         return lam

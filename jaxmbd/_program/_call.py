@@ -5,7 +5,7 @@ programs too, and for batches, which the machine runs in lanes.
 """
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
@@ -25,34 +25,54 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, run as a program where that can be: on a CPU, and if all of it is arithmetic.
 
     Else it is run by XLA, as if nothing had been said. Arguments and results are pytrees; arrays that the function
-    closes over must be arguments.
+    closes over must be arguments. It is traced once for each structure and type of the arguments.
     """
 
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray)]
-        arrays = [jnp.asarray(leaves[k]) for k in places]
-        if jax.default_backend() != "cpu" or machine() is None or not arrays:
+        is_array = [isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves]
+        arrays = [jnp.asarray(leaf) for leaf, mine in zip(leaves, is_array, strict=True) if mine]
+        if jax.default_backend() != "cpu" or machine() is None:
             return function(*arguments)
-        shape: list[Any] = []
-
-        def flat(*given: Any) -> Any:
-            full = list(leaves)
-            for k, x, like in zip(places, given, arrays, strict=True):
-                full[k] = x != 0 if like.dtype == np.bool_ else x
-            results, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, full)))
-            shape.append(structure)
-            return results
-
-        numbers = jnp.result_type(float)
-        numbers = next((x.dtype for x in arrays if jnp.issubdtype(x.dtype, jnp.floating)), numbers)
-        given = [x.astype(numbers) if x.dtype == np.bool_ else x for x in arrays]
-        mine = pruned(traced(flat, [jax.typeof(x) for x in given]))
-        if mine.program is None:
+        others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
+        types = tuple((x.shape, x.dtype) for x in arrays)
+        found = _program_of(function, tree, tuple(is_array), others, types, jax.config.jax_enable_x64)
+        if found is None:
             return function(*arguments)
-        return jax.tree.unflatten(shape[0], run_p.bind(*(given[k] for k in mine.used), function=mine, batch=0))
+        program, structure = found
+        given = [_as_number(arrays[k], types) for k in program.used]
+        return jax.tree.unflatten(structure, run_p.bind(*given, function=program, batch=0))
 
     return call
+
+
+def _as_number(x: Any, types: Any) -> Any:
+    """A boolean as a number of the type of the others."""
+    return x.astype(_number_type(types)) if x.dtype == np.bool_ else x
+
+
+def _number_type(types: Any) -> Any:
+    return next((dtype for _, dtype in types if np.issubdtype(dtype, np.floating)), jnp.result_type(float))
+
+
+@lru_cache(maxsize=256)
+def _program_of(
+    function: Callable[..., Any], tree: Any, is_array: tuple[bool, ...], others: tuple[Any, ...], types: Any, _: bool
+) -> tuple[Function, Any] | None:
+    """The function of the arrays among the leaves, and the structure of its results; None where it is no program."""
+    structure = None
+
+    def flat(*given: Any) -> Any:
+        nonlocal structure
+        arrays = iter(x != 0 if dtype == np.bool_ else x for x, (_, dtype) in zip(given, types, strict=True))
+        leaves = [next(arrays) if mine else other for mine, other in zip(is_array, others, strict=True)]
+        results, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, leaves)))
+        return results
+
+    number = _number_type(types)
+    given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
+    found = pruned(traced(flat, given))
+    return None if found.program is None else (found, structure)
 
 
 def _is_batched(function: Function, operands: Any) -> list[bool]:
