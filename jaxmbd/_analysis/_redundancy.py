@@ -12,9 +12,13 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._method import proximal_shift
+from jaxmbd._program import compiled
+from jaxmbd._types import frozen
 
 RANK = 1e-10  # singular values of C below this share of the largest count as zero
 _TAKES_PART = 1e-6  # of the largest number in a dependence
+_LARGE = 300  # rows: more take longer than a tenth of a second
 _PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
 
 
@@ -95,6 +99,27 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The rank of rows, where it is counted in a compiled program."""
     return jnp.sum(counted(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
+
+
+def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
+    """Whether constraint rows repeat one another at a position, where it is asked in a compiled program.
+
+    By the rank of `C`; for large mechanisms, whose singular values would cost more than their motion, by whether
+    `C M⁻¹ Cᵀ` has an eigenvalue below the shift that the solve puts on it where rows repeat (inverse iteration).
+    """
+    if equations.m <= _LARGE:
+        return rank_of(equations.jacobian(t, q)) < equations.m
+    return compiled(_is_singular)(*frozen((equations, t, q)))
+
+
+def _is_singular(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
+    S = equations.at(t, q).schur()
+    shift = proximal_shift(S.largest())
+    solve = S.shifted(shift).solver()
+    x = jnp.cos(jnp.arange(1.0, equations.m + 1, dtype=q.dtype) ** 2)  # in no null space
+    for _ in range(3):
+        x = solve(x / jnp.sqrt(jnp.sum(x * x)))
+    return shift * jnp.sqrt(jnp.sum(x * x)) > 0.5
 
 
 def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:

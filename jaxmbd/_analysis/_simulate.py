@@ -18,13 +18,13 @@ from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import halted, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
 from jaxmbd._analysis._readings import Snapshot, read
-from jaxmbd._analysis._redundancy import jacobian, rank_of
+from jaxmbd._analysis._redundancy import jacobian, rank_of, rows_repeat
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized, motion_of
+from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized
 from jaxmbd._program import compiled
 from jaxmbd._types import is_concrete
 
@@ -140,7 +140,7 @@ def _integrate(
     events: tuple[Event, ...], max_events: int,
 ) -> tuple[Solution, _Check]:  # fmt: skip
     equations = Equations(mechanism)
-    redundant = rank_of(equations.jacobian(jnp.asarray(ts[0]), q)) < equations.m
+    redundant = rows_repeat(equations, jnp.asarray(ts[0]), q)
     equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
 
     def solve(

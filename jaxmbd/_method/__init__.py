@@ -21,3 +21,4 @@ from jaxmbd._method._project import Projection as Projection
 from jaxmbd._method._radau import Radau as Radau
 from jaxmbd._method._settled import Settled as Settled
 from jaxmbd._method._solve import SaddlePoint as SaddlePoint
+from jaxmbd._method._solve import proximal_shift as proximal_shift

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._equations import Equations, Position, Solve, Tall, spd_solver
+from jaxmbd._equations import Equations, Position, Solve, Tall
+from jaxmbd._program import compiled
 from jaxmbd._types import Scalar
 
 _DAMPING = 1e-5  # μ, as a share of the largest number in C
@@ -109,7 +110,7 @@ def _closed(args: Any, q: Array) -> Array:
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
-        step = _step(args, q)
+        step = compiled(_step)(args, q)
         return equations.retract(t, q, step), jnp.max(jnp.abs(step), initial=0.0), count + 1
 
     equations, t, _ = args

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method._solve import SaddlePoint
+from jaxmbd._program import compiled
 from jaxmbd._types import Scalar, as_float
 
 
@@ -113,7 +114,10 @@ class Stabilized(AbstractMethod):
         return Motion(qdot, vdot + carried, v, vdot, lam)
 
 
-@eqx.filter_jit
 def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
-    """`method.motion`, compiled as a function of its own: whoever asks for it in several places has it traced once."""
+    """`method.motion`, as a program of its own where it is one."""
+    return compiled(_motion)(method, equations, t, q, v)
+
+
+def _motion(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
     return method.motion(equations, t, q, v)

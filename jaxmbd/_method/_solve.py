@@ -16,8 +16,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._equations import Position
+from jaxmbd._types import Scalar
 
 _PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
+
+
+def proximal_shift(largest: Scalar) -> Scalar:
+    """`ε`, by the largest diagonal entry of `S`: a constant to derivatives."""
+    return jax.lax.stop_gradient(_PROXIMAL * jnp.finfo(largest.dtype).eps * largest)
 
 
 class SaddlePoint:
@@ -25,8 +31,7 @@ class SaddlePoint:
 
     def __init__(self, at: Position) -> None:
         self.at, self.inertia, S = at, at.inertia, at.schur()
-        shift = _PROXIMAL * jnp.finfo(at.q.dtype).eps * S.largest()
-        self.epsilon = jnp.where(at.equations.redundant, jax.lax.stop_gradient(shift), 0.0)
+        self.epsilon = jnp.where(at.equations.redundant, proximal_shift(S.largest()), 0.0)
         self.solve = S.shifted(self.epsilon).solver()
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:

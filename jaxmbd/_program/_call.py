@@ -39,9 +39,12 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         found = _program_of(function, tree, tuple(is_array), others, types, jax.config.jax_enable_x64)
         if found is None:
             return function(*arguments)
-        program, structure = found
+        program, results = found
         given = [_as_number(arrays[k], types) for k in program.used]
-        return jax.tree.unflatten(structure, run_p.bind(*given, function=program, batch=0))
+        leaves, structure = jax.tree.flatten(results)
+        values = run_p.bind(*given, function=program, batch=0)
+        values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, leaves, strict=True)]
+        return jax.tree.unflatten(structure, values)
 
     return call
 
@@ -59,20 +62,20 @@ def _number_type(types: Any) -> Any:
 def _program_of(
     function: Callable[..., Any], tree: Any, is_array: tuple[bool, ...], others: tuple[Any, ...], types: Any, _: bool
 ) -> tuple[Function, Any] | None:
-    """The function of the arrays among the leaves, and the structure of its results; None where it is no program."""
-    structure = None
+    """The function of the arrays among the leaves, and the types of its results; None where it is no program."""
+    number, shape = _number_type(types), None
 
     def flat(*given: Any) -> Any:
-        nonlocal structure
+        nonlocal shape
         arrays = iter(x != 0 if dtype == np.bool_ else x for x, (_, dtype) in zip(given, types, strict=True))
         leaves = [next(arrays) if mine else other for mine, other in zip(is_array, others, strict=True)]
-        results, structure = jax.tree.flatten(function(*jax.tree.unflatten(tree, leaves)))
-        return results
+        results = function(*jax.tree.unflatten(tree, leaves))
+        shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), results)
+        return [_as_number(x, types) for x in jax.tree.leaves(results)]
 
-    number = _number_type(types)
     given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
     found = pruned(traced(flat, given))
-    return None if found.program is None else (found, structure)
+    return None if found.program is None else (found, shape)
 
 
 def _is_batched(function: Function, operands: Any) -> list[bool]:
@@ -113,7 +116,10 @@ def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(operands, axes, strict=True)]
     if batch:  # a batch of batches is one batch
-        moved = [_joined(x, axis is not None, like, size, batch) for x, axis, like in zip(moved, axes, function.types, strict=True)]
+        moved = [
+            _joined(x, axis is not None, like, size, batch)
+            for x, axis, like in zip(moved, axes, function.types, strict=True)
+        ]
     results = run_p.bind(*moved, function=function, batch=size * max(batch, 1))
     if batch:
         results = [x.reshape(size, batch, *x.shape[1:]) for x in results]

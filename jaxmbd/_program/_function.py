@@ -9,8 +9,8 @@ import numpy as np
 from jax.extend import core as jex
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._graph import Walk
-from jaxmbd._program._recorder import Recorder
+from jaxmbd._graph import Step, Walk
+from jaxmbd._program._recorder import ZERO, Recorder
 from jaxmbd._program._rules import RULES
 from jaxmbd._program._schedule import Program, schedule
 
@@ -37,6 +37,10 @@ class Function:
         mine = dict(zip(self.used, given, strict=True))
         return [mine[k] if k in mine else other(x) for k, x in enumerate(self.jaxpr.in_avals)]
 
+    def placed(self, rows: Sequence[Any]) -> list[Any]:
+        """Rows for the arguments of the jaxpr."""
+        return self._all(rows, lambda x: np.broadcast_to(np.int32(ZERO), x.shape))
+
     @cached_property
     def program(self) -> Program | None:
         """The program, or None where something in the function cannot be a part of one."""
@@ -45,13 +49,12 @@ class Function:
             return None
         recorder = Recorder()
         inputs = [recorder.inputs(x.shape) for x in self.types]
-        full = self._all(inputs, lambda x: np.broadcast_to(np.int32(0), x.shape))
         try:
             with jax.ensure_compile_time_eval():
-                outputs = Walk(recorder, RULES, "The right-hand side").run(self.jaxpr, full)
+                outputs = Walk(recorder, _RULES, "The right-hand side").run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return schedule(recorder, inputs, outputs)
+        return schedule(recorder, inputs, outputs, len(inputs) - self.linear if self.linear else 0)
 
     def derivative(self, moving: tuple[int, ...]) -> "Function":
         """The tangents of the results, from the arguments and the tangents of those that move; linear in these."""
@@ -111,3 +114,14 @@ def pruned(function: Function) -> Function:
         if any(var in needed for var in equation.outvars):
             needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
     return Function(function.jaxpr, [k for k, var in enumerate(jaxpr.invars) if var in needed])
+
+
+def _inner(step: Step, *rows: Any) -> Any:
+    """A program inside another one."""
+    function = step.params["function"]
+    if step.params["batch"]:
+        raise step.unsupported(" of a batch")
+    return step.walk(function.jaxpr, function.placed(rows))
+
+
+_RULES = {**RULES, "jaxmbd_program": _inner}

@@ -89,13 +89,9 @@ def register(program: Program) -> int:
     """Hands a program to the machine; its key."""
     library = machine()
     if library is not None and program.key not in _registered:
-        numbers = np.array(
-            [program.places, len(program.constants), len(program.input_sizes), len(program.output_sizes),
-             len(program.code)], np.int64,
-        )  # fmt: skip
         tables = (
-            numbers, program.constants, program.input_sizes, program.input_ends, program.loads,
-            program.output_sizes, program.output_ends, program.stores, program.code,
+            program.numbers, program.constants, program.input_sizes, program.input_ends, program.loads,
+            program.output_sizes, program.output_ends, program.stores, program.code, program.carried,
         )  # fmt: skip
         library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in tables))
         _registered[program.key] = program

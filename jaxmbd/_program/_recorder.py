@@ -158,7 +158,12 @@ class Recorder:
             known, holds = self._is_constant[a], self._value[a] != 0
             return [(known & holds, yes), (known & ~holds, no), (yes == no, yes)]
         if name == "and":
-            return [((a == ZERO) | (b == ZERO), zero), (self._is_constant[a], b), (self._is_constant[b], a), (a == b, a)]
+            return [
+                ((a == ZERO) | (b == ZERO), zero),
+                (self._is_constant[a], b),
+                (self._is_constant[b], a),
+                (a == b, a),
+            ]
         if name == "or":
             return [(a == ZERO, b), (b == ZERO, a), (a == b, a)]
         return []

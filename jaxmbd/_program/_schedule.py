@@ -25,7 +25,8 @@ class Program:
 
     `loads` and `stores` are pairs (element, place), those of one input or output after the other, ending at
     `input_ends` and `output_ends`. `code` is one instruction after the other: operation, count, and for each time the
-    places of the result and of the operands.
+    places of the result and of the operands. Its part up to `shared_length` needs only the first `shared_inputs`
+    inputs, and hands on what is in the places `carried`.
     """
 
     places: int
@@ -37,38 +38,75 @@ class Program:
     output_ends: np.ndarray
     stores: np.ndarray
     code: np.ndarray
+    carried: np.ndarray
+    shared_length: int
+    shared_inputs: int
     operations: int
     instructions: int
 
     @cached_property
+    def numbers(self) -> np.ndarray:
+        """The sizes that the machine asks for."""
+        sizes = (self.places, self.constants.size, self.input_sizes.size, self.output_sizes.size, self.code.size)
+        return np.array([*sizes, self.shared_length, self.shared_inputs, self.carried.size], np.int64)
+
+    @cached_property
     def key(self) -> int:
         """A number that two programs share only where they are the same."""
-        digest = hashlib.sha256(np.int64(self.places).tobytes())
-        for array in (self.constants, self.input_sizes, self.input_ends, self.loads, self.output_sizes):
-            digest.update(np.int64(array.size).tobytes() + array.tobytes())
-        for array in (self.output_ends, self.stores, self.code):
-            digest.update(np.int64(array.size).tobytes() + array.tobytes())
+        digest = hashlib.sha256(self.numbers.tobytes())
+        for array in (
+            self.constants, self.input_sizes, self.input_ends, self.loads,
+            self.output_sizes, self.output_ends, self.stores, self.code, self.carried,
+        ):  # fmt: skip
+            digest.update(array.tobytes())
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(recorder: Recorder, inputs: Sequence[Rows], outputs: Sequence[Rows]) -> Program:
-    """The program that computes `outputs` from `inputs`."""
+def schedule(recorder: Recorder, inputs: Sequence[Rows], outputs: Sequence[Rows], shared: int = 0) -> Program:
+    """The program that computes `outputs` from `inputs`.
+
+    What the first `shared` of the inputs determine comes first, if `shared` is given: instances may have it in common.
+    """
     op, args, outputs = _without_repeats(recorder, outputs)
     op, args = _fused(op, args, outputs)
     needed = _needed(args, outputs)
     leaves = np.flatnonzero((op == INPUT) & needed)
-    place = np.full(len(op), -1, np.int64)
     is_constant = recorder.is_constant[leaves]
+    place = np.full(len(op), -1, np.int64)
     ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
     place[ordered] = np.arange(len(ordered))
-    groups = _instructions(op, args, needed)
-    code, places = _code(op, args, groups, place, len(ordered), outputs)
+    todo = needed & (op != INPUT)
+    own = _reached(args, inputs[shared:]) & todo if shared else todo
+    before, after = _instructions(op, args, todo & ~own), _instructions(op, args, own)
+    kept = _handed_on(args, todo & ~own, own, outputs)
+    last = _last_uses(args, [*before, *after], [kept, *outputs])
+    code, places = _code(op, args, [*before, *after], place, len(ordered), last)
     loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in inputs]
     stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
     return Program(
-        places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place), code,
-        sum(map(len, groups)), len(groups),
+        places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
+        np.concatenate([np.zeros(0, np.int32), *code]).astype(np.int32), place[kept].astype(np.int32),
+        sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
     )  # fmt: skip
+
+
+def _reached(args: Rows, inputs: Sequence[Rows]) -> np.ndarray:
+    """The rows that depend on some inputs."""
+    users, starts = _users(args)
+    reached = np.zeros(len(args), bool)
+    front = np.unique(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in inputs)]))
+    while len(front):
+        reached[front] = True
+        found = np.unique(_ranges(users, starts, front))
+        front = found[~reached[found]]
+    return reached
+
+
+def _handed_on(args: Rows, before: np.ndarray, after: np.ndarray, outputs: Sequence[Rows]) -> np.ndarray:
+    """The rows computed before that others need after, or that are outputs."""
+    used = np.concatenate([args[after].reshape(-1), *(rows.reshape(-1) for rows in outputs)])
+    used = np.unique(used[used >= 0])
+    return used[before[used]] if after.any() else used[:0]
 
 
 def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -169,16 +207,17 @@ def _fused(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndar
     return op, args
 
 
-def _instructions(op: np.ndarray, args: Rows, needed: np.ndarray) -> list[np.ndarray]:
-    """The needed operations in an order that respects what they work on, those of one instruction together.
+def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray) -> list[np.ndarray]:
+    """The wanted operations in an order that respects what they work on, those of one instruction together.
 
-    Greedy: always the operation of which most of what is left can be done now.
+    Greedy: always the kind of operation that the longest chain waits for, and of these the one of which most of what is
+    left can be done now.
     """
-    todo = np.flatnonzero(needed & (op != INPUT))
-    mine = np.where(needed[:, None] & (op[:, None] != INPUT), args, -1)
+    todo = np.flatnonzero(wanted)
+    mine = np.where(wanted[:, None] & (args >= 0) & wanted[args], args, -1)
     users, starts = _users(mine)
-    waiting = np.count_nonzero((args >= 0) & (op[args] != INPUT), axis=1)
-    height = _heights(op, mine, todo, users, starts)
+    waiting = np.count_nonzero(mine >= 0, axis=1)
+    height = _heights(mine, todo, starts)
     ready: dict[int, list[np.ndarray]] = {}
     counts = np.zeros(len(EVALUATE), int)
     urgent = np.zeros(len(EVALUATE), int)
@@ -206,11 +245,10 @@ def _instructions(op: np.ndarray, args: Rows, needed: np.ndarray) -> list[np.nda
     return groups
 
 
-def _heights(op: np.ndarray, args: Rows, todo: np.ndarray, users: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _heights(args: Rows, todo: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """How many operations wait for each row, one after the other."""
-    height = np.zeros(len(op), np.int32)
-    counts = starts[1:] - starts[:-1]
-    waiting = counts.copy()
+    height = np.zeros(len(args), np.int32)
+    waiting = np.diff(starts)
     ready = todo[waiting[todo] == 0]
     depth = 0
     while len(ready):
@@ -218,29 +256,31 @@ def _heights(op: np.ndarray, args: Rows, todo: np.ndarray, users: np.ndarray, st
         height[ready] = depth
         touched = args[ready].reshape(-1)
         touched = touched[touched >= 0]
-        touched = touched[op[touched] != INPUT]
         np.subtract.at(waiting, touched, 1)
         touched = np.unique(touched)
         ready = touched[waiting[touched] == 0]
     return height
 
 
-def _code(
-    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, outputs: Sequence[Rows]
-) -> tuple[np.ndarray, int]:
-    """The instructions' table, and how many places there are. A place is free again after its value's last use."""
-    last = np.full(len(op), -1, np.int64)
+def _last_uses(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -> np.ndarray:
+    """The last of the groups that works on each row; never, for those that are kept."""
+    last = np.full(len(args), -1, np.int64)
     for k, rows in enumerate(groups):
         used = args[rows].reshape(-1)
         last[used[used >= 0]] = k
-    for rows in outputs:
+    for rows in kept:
         last[rows.reshape(-1)] = _NEVER
-    by_end: dict[int, list[np.ndarray]] = {}
+    return last
+
+
+def _code(
+    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, last: np.ndarray
+) -> tuple[list[np.ndarray], int]:
+    """The instructions' tables, and how many places there are. A place is free again after its value's last use."""
     computed = np.concatenate([np.zeros(0, int), *groups]).astype(int)
     order = computed[np.argsort(last[computed], kind="stable")]
     ends, firsts = np.unique(last[order], return_index=True)
-    for end, rows in zip(ends, np.split(order, firsts[1:]), strict=True):
-        by_end[int(end)] = [rows]
+    by_end = dict(zip(ends.tolist(), np.split(order, firsts[1:]), strict=True)) if len(ends) else {}
     free = np.zeros(0, np.int64)
     code = []
     for k, rows in enumerate(groups):
@@ -250,7 +290,7 @@ def _code(
         place[rows] = np.concatenate([taken, fresh])
         arity = int(np.count_nonzero(args[rows[0]] >= 0))
         table = np.concatenate([place[rows][:, None], place[args[rows, :arity]]], axis=1)
-        code += [np.array([op[rows[0]], len(rows)]), table.reshape(-1)]
-        for ended in by_end.get(k, ()):
-            free = np.sort(np.concatenate([free, place[ended]]))
-    return np.concatenate([np.zeros(0, int), *code]).astype(np.int32), places
+        code.append(np.concatenate([[op[rows[0]], len(rows)], table.reshape(-1)]))
+        if k in by_end:
+            free = np.sort(np.concatenate([free, place[by_end[k]]]))
+    return code, places

@@ -29,6 +29,9 @@ typedef struct {
   const int32_t *loads, *stores; /* pairs (element, place) */
   const int32_t *code;
   int64_t length;
+  /* The instructions up to here depend on the first inputs alone, which the instances of a batch may share. */
+  int64_t shared_length, shared_inputs, carries;
+  const int32_t *carried; /* the places of what these instructions hand on */
 } Program;
 
 /* --- the table of programs ------------------------------------------------------------------------------ */
@@ -53,17 +56,19 @@ static void grow(void) {
   free(old);
 }
 
-/* `numbers`: places, constants, inputs, outputs, length of the code; the arrays are kept by the caller, for good. */
+/* `numbers`: places, constants, inputs, outputs, length of the code, of its shared part, shared inputs, places that it
+   hands on. The arrays are kept by the caller, for good. */
 int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
                     const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
-                    const int32_t *output_ends, const int32_t *stores, const int32_t *code) {
+                    const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried) {
   pthread_rwlock_wrlock(&table_lock);
   if (2 * (count + 1) > capacity) grow();
   int64_t i = find(key);
   if (!table[i]) {
     Program *p = malloc(sizeof *p);
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
-                   input_sizes, output_sizes, loads, stores, code, numbers[4]};
+                   input_sizes, output_sizes, loads, stores, code, numbers[4],
+                   numbers[5], numbers[6], numbers[7], carried};
     table[i] = p;
     count++;
   }
@@ -85,6 +90,7 @@ static const Program *look_up(uint64_t key) {
 
 #define T double
 #define M(g) g
+#define SINGLE f64_1
 #define LANES 1
 #define NAME f64_1
 #include "machine_lanes.h"
@@ -93,8 +99,10 @@ static const Program *look_up(uint64_t key) {
 #include "machine_lanes.h"
 #undef T
 #undef M
+#undef SINGLE
 #define T float
 #define M(g) g##f
+#define SINGLE f32_1
 #define LANES 1
 #define NAME f32_1
 #include "machine_lanes.h"

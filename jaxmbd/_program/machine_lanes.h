@@ -145,6 +145,43 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
   }
 }
 
+#if LANES == 1
+/* The constants and the first `count` inputs of instance 0. */
+static void JOIN(prepare, NAME)(const Program *p, void *const *inputs, int64_t count, T *x) {
+  for (int64_t k = 0; k < p->constants; k++) x[k] = (T)p->constant[k];
+  for (int64_t k = 0; k < count; k++) {
+    const T *in = inputs[k];
+    const int32_t *end = p->loads + 2 * p->input_ends[k];
+    for (const int32_t *m = p->loads + 2 * (k ? p->input_ends[k - 1] : 0); m < end; m += 2) x[m[1]] = in[m[0]];
+  }
+}
+#endif
+
+/* Loads what all instances have in common; whether that has the results of the program's shared part too. */
+static int JOIN(share, NAME)(const Program *p, void *const *inputs, const int64_t *sizes, T *flat) {
+  for (int64_t k = 0; k < p->constants; k++)
+    for (int l = 0; l < LANES; l++) flat[k * LANES + l] = (T)p->constant[k];
+  int together = LANES > 1 && p->shared_length > 0;
+  for (int64_t k = 0; k < p->inputs; k++) {
+    const int32_t *m = p->loads + 2 * (k ? p->input_ends[k - 1] : 0), *end = p->loads + 2 * p->input_ends[k];
+    if (LANES > 1 && sizes[k] != p->input_sizes[k]) {
+      if (k < p->shared_inputs) together = 0;
+      continue;
+    }
+    for (; m < end; m += 2)
+      for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = ((const T *)inputs[k])[m[0]];
+  }
+  if (together) {
+    T *x = malloc((size_t)p->places * sizeof(T) + 64);
+    JOIN(prepare, SINGLE)(p, inputs, p->shared_inputs, x);
+    JOIN(execute, SINGLE)(p->code, p->code + p->shared_length, x);
+    for (int64_t k = 0; k < p->carries; k++)
+      for (int l = 0; l < LANES; l++) flat[(int64_t)p->carried[k] * LANES + l] = x[p->carried[k]];
+    free(x);
+  }
+  return together;
+}
+
 /* Instances `first` to `last` of a batch. An input has as many numbers as the program reads, or `batch` times as many. */
 static void JOIN(run, NAME)(const Program *p, void *const *inputs, const int64_t *sizes, void *const *outputs,
                             int64_t batch, int64_t first, int64_t last) {
@@ -154,25 +191,18 @@ static void JOIN(run, NAME)(const Program *p, void *const *inputs, const int64_t
   char *memory = bytes <= 65536 ? local : malloc(bytes + 64);
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   T *flat = (T *)x;
-  for (int64_t k = 0; k < p->constants; k++)
-    for (int l = 0; l < LANES; l++) flat[k * LANES + l] = (T)p->constant[k];
+  const int64_t done = JOIN(share, NAME)(p, inputs, sizes, flat) ? p->shared_length : 0;
   for (int64_t start = first; start < last; start += LANES) {
-    for (int64_t k = 0; k < p->inputs; k++) {
+    for (int64_t k = 0; LANES > 1 && k < p->inputs; k++) {
       const int32_t *move = p->loads + 2 * (k ? p->input_ends[k - 1] : 0), *end = p->loads + 2 * p->input_ends[k];
       const int64_t size = p->input_sizes[k];
-      const T *in = inputs[k];
-      if (LANES == 1 || sizes[k] == size) {
-        if (start == first)
-          for (; move < end; move += 2)
-            for (int l = 0; l < LANES; l++) flat[(int64_t)move[1] * LANES + l] = in[move[0]];
-      } else {
-        for (int l = 0; l < LANES; l++) {
-          const T *mine = in + size * (start + l < batch ? start + l : batch - 1);
-          for (const int32_t *m = move; m < end; m += 2) flat[(int64_t)m[1] * LANES + l] = mine[m[0]];
-        }
+      if (sizes[k] == size) continue;
+      for (int l = 0; l < LANES; l++) {
+        const T *mine = (const T *)inputs[k] + size * (start + l < batch ? start + l : batch - 1);
+        for (const int32_t *m = move; m < end; m += 2) flat[(int64_t)m[1] * LANES + l] = mine[m[0]];
       }
     }
-    JOIN(execute, NAME)(p->code, p->code + p->length, x);
+    JOIN(execute, NAME)(p->code + done, p->code + p->length, x);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
       const int32_t *move = p->stores + 2 * (k ? p->output_ends[k - 1] : 0), *end = p->stores + 2 * p->output_ends[k];
