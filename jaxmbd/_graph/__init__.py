@@ -12,6 +12,17 @@ from jaxmbd._graph._step import Step
 from jaxmbd._graph._trace import Traced, Walk, trace
 
 __all__ = [
-    *("BOOLEAN", "CALLS", "MOVES", "Graph", "Node", "Step", "Traced", "Walk"),
-    *("in_order", "scatter", "to_float", "trace", "twelfths_of_pi"),
+    "BOOLEAN",
+    "CALLS",
+    "MOVES",
+    "Graph",
+    "Node",
+    "Step",
+    "Traced",
+    "Walk",
+    "in_order",
+    "scatter",
+    "to_float",
+    "trace",
+    "twelfths_of_pi",
 ]

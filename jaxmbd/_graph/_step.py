@@ -1,13 +1,13 @@
 """What a rule for a primitive is given: one equation of a jaxpr, and arrays of nodes for its operands.
 
-The rules that only move numbers, and those that walk inner jaxprs, know nothing of nodes: whatever stands for a number may
-be in the arrays, if there is an `AbstractGraph` of it.
+The rules that only move numbers, and those that walk inner jaxprs, know nothing of nodes: whatever stands for a number
+may be in the arrays, if the `graph` has the methods `constant`, `constants` and `values` of `Graph`.
 """
 
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,26 +17,11 @@ from jaxmbd._graph._node import Node
 Arrays: TypeAlias = list[np.ndarray]
 
 
-@runtime_checkable
-class AbstractGraph(Protocol):
-    """Where the things that stand for numbers come from."""
-
-    def constant(self, value: Any) -> Any:
-        """That of one number."""
-
-    def constants(self, array: Any) -> np.ndarray:
-        """Those of an array of numbers."""
-        ...
-
-    def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
-        """Constants as numbers; None where one of them is none."""
-
-
 @dataclass(frozen=True)
 class Step:
     """One equation. `walk` traces an inner jaxpr, and `title` names the traced function in messages."""
 
-    graph: AbstractGraph
+    graph: Any
     equation: Any
     walk: Callable[[Any, Arrays], Arrays]
     title: str

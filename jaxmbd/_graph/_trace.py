@@ -12,7 +12,7 @@ from jax.extend import core as jex
 from jaxmbd._errors import MechanismError
 from jaxmbd._graph import _calls, _elementwise, _linear, _moves, _sums
 from jaxmbd._graph._node import Graph
-from jaxmbd._graph._step import AbstractGraph, Arrays, Step
+from jaxmbd._graph._step import Arrays, Step
 
 Names: TypeAlias = str | Sequence[Any] | np.ndarray
 
@@ -79,7 +79,7 @@ def _as_names(given: Names) -> np.ndarray:
 class Walk:
     """A walk over a jaxpr and those inside it, by the rules for its primitives."""
 
-    def __init__(self, graph: AbstractGraph, rules: Mapping[str, Callable[..., Any]], title: str) -> None:
+    def __init__(self, graph: Any, rules: Mapping[str, Callable[..., Any]], title: str) -> None:
         self.graph, self.rules, self.title = graph, rules, title
 
     def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:

@@ -36,7 +36,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
         others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
         types = tuple((x.shape, x.dtype) for x in arrays)
-        found = _program_of(function, tree, tuple(is_array), others, types, jax.config.jax_enable_x64)
+        found = _program_of(function, tree, tuple(is_array), others, types)
         if found is None:
             return function(*arguments)
         program, results = found
@@ -60,7 +60,7 @@ def _number_type(types: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _program_of(
-    function: Callable[..., Any], tree: Any, is_array: tuple[bool, ...], others: tuple[Any, ...], types: Any, _: bool
+    function: Callable[..., Any], tree: Any, is_array: tuple[bool, ...], others: tuple[Any, ...], types: Any
 ) -> tuple[Function, Any] | None:
     """The function of the arrays among the leaves, and the types of its results; None where it is no program."""
     number, shape = _number_type(types), None
@@ -85,7 +85,7 @@ def _is_batched(function: Function, operands: Any) -> list[bool]:
 @run_p.def_abstract_eval
 def _types(*operands: Any, function: Function, batch: int) -> Any:
     lead = (batch,) if batch else ()
-    return [jax.core.ShapedArray((*lead, *x.shape), x.dtype) for x in function.results]
+    return [x.update(shape=(*lead, *x.shape)) for x in function.results]
 
 
 @run_p.def_impl

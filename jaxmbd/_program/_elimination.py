@@ -1,8 +1,8 @@
 """Symmetric systems `S x = b` with a known sparsity, by elimination: `S = L D Lᵀ`, in an order that keeps `L` sparse.
 
 For JAX these are two primitives, which factor and solve. Where they are run by XLA they are LAPACK's Cholesky
-factorisation of the dense matrix. In a program each pivot is eliminated number by number, and those that do not touch one
-another in one go; what is structurally zero costs nothing.
+factorisation of the dense matrix. In a program each pivot is eliminated number by number, and those that do not touch
+one another in one go; what is structurally zero costs nothing.
 
 Source: minimum degree, Tinney, Walker, Proc. IEEE 55 (1967); George, Liu, SIAM Review 31 (1989).
 """

@@ -9,10 +9,10 @@ import subprocess
 import tempfile
 import warnings
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
 
 import jax
-import jaxlib
 import numpy as np
 import platformdirs
 
@@ -50,7 +50,7 @@ def _compiled() -> Path:
     if not compiler:
         raise OSError("there is no C compiler on the path.")
     sources = b"".join((_HERE / name).read_bytes() for name in _SOURCES)
-    made_of = (sources, " ".join(_FLAGS), compiler, jaxlib.__version__, platform.machine(), platform.processor())
+    made_of = (sources, " ".join(_FLAGS), compiler, version("jaxlib"), platform.machine(), platform.processor())
     digest = hashlib.sha256(repr((made_of, _cpu(), tuple(EVALUATE))).encode()).hexdigest()[:16]
     for folder in (Path(platformdirs.user_cache_dir("jaxmbd")), Path(tempfile.gettempdir()) / f"jaxmbd-{os.getuid()}"):
         path = folder / f"machine-{digest}.so"

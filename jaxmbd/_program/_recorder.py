@@ -1,9 +1,9 @@
 """A recording of scalar operations on numbered values, many at a time.
 
-A value is a row of the recording: an operation and the values it works on, an input, or a constant. Arrays of row numbers
-stand for arrays of values, as arrays of nodes do in `_graph`; but operations are recorded for whole arrays at once, so that
-what is recorded in a second grows to millions of rows. Zeros and ones are folded away number by number, so structural
-zeros of matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
+A value is a row of the recording: an operation and the values it works on, an input, or a constant. Arrays of row
+numbers stand for arrays of values, as arrays of nodes do in `_graph`; but operations are recorded for whole arrays at
+once, millions of rows in a few seconds. Zeros and ones are folded away number by number, so structural zeros of matrices
+cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
 """
 
 from typing import Any
@@ -80,7 +80,7 @@ class Recorder:
     def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
         """Constants as numbers; None where one of the rows is none."""
         rows = np.asarray(rows)
-        return self._value[rows].astype(dtype) if self._is_constant[rows].all() else None
+        return np.asarray(self._value[rows], dtype=dtype) if self._is_constant[rows].all() else None
 
     # --- operations -------------------------------------------------------------------------------------
 
@@ -193,7 +193,8 @@ class Recorder:
     # --- sums -------------------------------------------------------------------------------------------
 
     def sum_into(self, rows: Rows, places: np.ndarray, size: int) -> Rows:
-        """The sums of the rows that have one place, `(size,)`: pair by pair, so that no sum waits long for its terms."""
+        """The sums of the rows that have one place, `(size,)`: pair by pair, so that no sum waits long for its terms.
+        """
         rows, places = rows.reshape(-1), places.reshape(-1)
         counts = rows != ZERO
         rows, places = rows[counts], places[counts]

@@ -6,6 +6,7 @@ their places, so that a batch can load once what all its instances have in commo
 """
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -163,7 +164,7 @@ def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.nd
     bounds = np.searchsorted(level[order], np.arange(1, level.max(initial=0) + 2))
     commutes = np.isin(op, _COMMUTATIVE)
     products = np.isin(op, [NUMBER["fma"], NUMBER["fms"], NUMBER["fnma"]])
-    for first, last in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, last in itertools.pairwise(bounds):
         rows = order[first:last]
         mine = same[args[rows]]
         flip = (commutes[rows] | products[rows]) & (mine[:, 0] > mine[:, 1])
@@ -173,7 +174,7 @@ def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.nd
         keys = np.ascontiguousarray(keys).view([("", np.int32)] * 4).reshape(-1)
         _, representative, places = np.unique(keys, return_index=True, return_inverse=True)
         same[rows] = rows[representative[places.reshape(-1)]]
-    return op, args, [same[rows] for rows in outputs]
+    return op, args, [np.asarray(same[rows]) for rows in outputs]
 
 
 def _needed(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:

@@ -1,0 +1,273 @@
+"""Functions as programs: every operation, batch, derivative and fallback gives what JAX gives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.scipy import special
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd._equations import Equations, spd_solver
+from jaxmbd._equations._symmetric import Symmetric
+from jaxmbd._method import motion_of
+from jaxmbd._program import Pattern, compiled
+from jaxmbd._program import _call as calls
+from jaxmbd._program._operations import EVALUATE
+from tests.numeric import worst
+
+ROUNDING = 4e-15  # a few units in the last place, of sums and of products that are fused
+SINGLE = 3e-6
+
+ONE: dict[str, Callable[..., Any]] = {
+    "neg": lambda x: -x,
+    "abs": jnp.abs,
+    "sign": jnp.sign,
+    "sin": jnp.sin,
+    "cos": jnp.cos,
+    "tan": jnp.tan,
+    "asin": lambda x: jnp.arcsin(x / 4),
+    "acos": lambda x: jnp.arccos(x / 4),
+    "atan": jnp.arctan,
+    "sinh": jnp.sinh,
+    "cosh": jnp.cosh,
+    "tanh": jnp.tanh,
+    "asinh": jnp.arcsinh,
+    "acosh": lambda x: jnp.arccosh(1 + x * x),
+    "atanh": lambda x: jnp.arctanh(x / 4),
+    "exp": jnp.exp,
+    "exp2": jnp.exp2,
+    "expm1": jnp.expm1,
+    "log": lambda x: jnp.log(x * x),
+    "log1p": lambda x: jnp.log1p(x * x),
+    "sqrt": lambda x: jnp.sqrt(x * x + 1),
+    "rsqrt": lambda x: lax.rsqrt(x * x + 1),
+    "cbrt": jnp.cbrt,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "logistic": jax.nn.sigmoid,
+    "log2": lambda x: jnp.log2(x * x),
+    "floor": jnp.floor,
+    "ceil": jnp.ceil,
+    "round": jnp.round,
+    "round_away": lambda x: lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO),
+    "is_finite": lambda x: jnp.where(jnp.isfinite(1 / (x - x[0])), x, 2 * x),
+    "power": lambda x: x**5 + x**-3,
+    "clamp": lambda x: jnp.clip(x, -1.0, 1.0),
+    "square": jnp.square,
+}
+TWO: dict[str, Callable[..., Any]] = {
+    "add": jnp.add,
+    "sub": jnp.subtract,
+    "mul": jnp.multiply,
+    "div": jnp.divide,
+    "max": jnp.maximum,
+    "min": jnp.minimum,
+    "atan2": jnp.arctan2,
+    "pow": lambda x, y: jnp.abs(x) ** y,
+    "rem": lax.rem,
+    "fma": lambda x, y: x * y + 3.0 * x,
+    "fms": lambda x, y: x * y - jnp.sin(y),
+    "fnma": lambda x, y: jnp.sin(x) - y * x,
+    "eq": lambda x, y: jnp.where(jnp.round(x) == jnp.round(y), x, y),
+    "ne": lambda x, y: jnp.where(jnp.round(x) != jnp.round(y), x, y),
+    "lt": lambda x, y: jnp.where(x < y, x * y, y),
+    "le": lambda x, y: jnp.where(x <= y, x * y, y),
+    "gt": lambda x, y: jnp.where(x > y, x * y, y),
+    "and": lambda x, y: jnp.where((x > 0) & (y > 0), x, 7.0),
+    "or": lambda x, y: jnp.where((x > 0) | (y > 0), x, 7.0),
+    "xor": lambda x, y: jnp.where((x > 0) ^ (y > 0), x, 7.0),
+    "not": lambda x, y: jnp.where(~(x > y), x, y),
+}
+ARRAYS: dict[str, Callable[..., Any]] = {
+    "product of matrices": lambda x, y: x[:6].reshape(2, 3) @ y[:6].reshape(3, 2),
+    "batched product": lambda x, y: jnp.einsum("bij,bjk->bki", x.reshape(2, 2, 3), y.reshape(2, 3, 2)),
+    "gather": lambda x, y: x[np.array([[3, 1], [11, 3]])] * y[np.array([[0, 0], [5, 0]])],
+    "scatter": lambda x, y: x.at[np.array([1, 1, 4])].add(y[:3]).at[np.array([0])].set(y[5]),
+    "slices": lambda x, y: jnp.concatenate([x[::-1][2:9:3], jnp.pad(y, (1, 2), constant_values=3.0)]),
+    "dynamic slice": lambda x, y: lax.dynamic_update_slice(x, lax.dynamic_slice(y, (3,), (4,)), (6,)),
+    "reductions": lambda x, y: jnp.stack([x.sum(), y.max(), jnp.min(x * y), jnp.prod(x), jnp.any(x > 1.0) * 1.0]),
+    "running sums": lambda x, y: jnp.cumsum(x) + lax.cumprod(y, reverse=True),
+    "choice of a branch": lambda x, y: lax.cond(x[0] > y[0], lambda a: a * 2, jnp.sin, x),
+    "loop": lambda x, y: lax.scan(lambda c, a: (c * 0.5 + a, c), x[:3], y.reshape(4, 3)),
+    "derivative inside": lambda x, y: jax.jacfwd(lambda a: jnp.sin(a[:, None] * y[None, :3]).sum(1))(x[:3]),
+    "structural zeros": lambda x, y: jnp.diag(x[:3]) @ jnp.diag(y[:3]) @ jnp.triu(jnp.ones((3, 3))),
+    "constants": lambda x, y: jnp.full(3, 2.0) + 0 * x[0],
+    "booleans out": lambda x, y: (x > y, x),
+}
+
+
+@pytest.fixture
+def pair(rng: np.random.Generator) -> tuple[jax.Array, jax.Array]:
+    x, y = rng.uniform(-2, 2, (2, 12))
+    return jnp.asarray(x), jnp.asarray(y)
+
+
+def run(function: Callable[..., Any], *arguments: Any, axes: Any = None) -> Any:
+    """The function as a program; an error where it is none."""
+    mapped = compiled(function) if axes is None else jax.vmap(compiled(function), axes)
+    lowered = jax.jit(mapped).lower(*arguments)
+    assert "jaxmbd_run" in lowered.as_text()
+    return lowered.compile()(*arguments)
+
+
+def equal(found: Any, wanted: Any, tolerance: float) -> None:
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        scale = 1 + np.max(np.abs(np.asarray(other, float)), initial=0.0)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance * scale)
+
+
+@pytest.mark.parametrize("name", [*ONE, *TWO, *ARRAYS])
+def test_a_program_computes_what_jax_does(name: str, pair: Any) -> None:
+    table = {**{k: lambda x, y, f=f: f(x) for k, f in ONE.items()}, **TWO, **ARRAYS}
+    equal(run(table[name], *pair), table[name](*pair), ROUNDING)
+
+
+def test_every_operation_has_its_test() -> None:
+    assert set(EVALUATE) <= {*ONE, *TWO, "select"}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("batch", [1, 7, 8, 9, 33, 4000])
+def test_a_batch_runs_in_lanes(batch: int, dtype: Any, rng: np.random.Generator) -> None:
+    x, y = (jnp.asarray(rng.uniform(-2, 2, shape), dtype) for shape in ((batch, 12), (12,)))
+
+    def everything(x: jax.Array, y: jax.Array) -> Any:
+        return [f(x) for f in ONE.values()], [f(x, y) for f in TWO.values()], ARRAYS["scatter"](x, y)
+
+    found = run(everything, x, y, axes=(0, None))
+    rough = [*ONE].index("tan")  # far from its poles only to some digits
+    found[0][rough], wanted = jnp.zeros(0, dtype), jax.vmap(everything, (0, None))(x, y)
+    wanted[0][rough] = jnp.zeros(0, dtype)
+    equal(found, wanted, 1e-13 if dtype == np.float64 else 1e-4)
+
+
+def test_batches_of_batches(rng: np.random.Generator) -> None:
+    x, y = jnp.asarray(rng.normal(size=(3, 12))), jnp.asarray(rng.normal(size=(5, 12)))
+    nested = lambda f: jax.vmap(jax.vmap(f, (None, 0)), (0, None))  # noqa: E731
+    equal(jax.jit(nested(compiled(ARRAYS["slices"])))(x, y), nested(ARRAYS["slices"])(x, y), ROUNDING)
+    last = lambda f: jax.vmap(f, (1, 1), -1)  # noqa: E731
+    equal(jax.jit(last(compiled(TWO["fma"])))(x.T, x.T), last(TWO["fma"])(x.T, x.T), ROUNDING)
+
+
+def smooth(x: jax.Array, y: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.sin(x * y[0]) * jnp.exp(-y) / (1 + x[::-1] ** 2)) ** 2
+
+
+@pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian, lambda f: jax.jacfwd(jax.grad(f, 1))])
+def test_derivatives(derivative: Any, pair: Any) -> None:
+    equal(jax.jit(derivative(compiled(smooth)))(*pair), derivative(smooth)(*pair), 1e-13)
+
+
+def test_what_a_batch_has_in_common_gets_the_sum_of_its_cotangents(rng: np.random.Generator) -> None:
+    x, y = jnp.asarray(rng.normal(size=(21, 12))), jnp.asarray(rng.normal(size=12))
+    total = lambda f: lambda x, y: jnp.sum(jax.vmap(f, (0, None))(x, y))  # noqa: E731
+    for k in (0, 1):
+        equal(jax.jit(jax.grad(total(compiled(smooth)), k))(x, y), jax.grad(total(smooth), k)(x, y), 1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 8, 11])
+def test_tangents_share_what_does_not_move(count: int, pair: Any, rng: np.random.Generator) -> None:
+    tangents = jnp.asarray(rng.normal(size=(count, 12)))
+    push = lambda f: lambda d: jax.jvp(lambda x: f(x, pair[1]), (pair[0],), (d,))[1]  # noqa: E731
+    equal(jax.jit(jax.vmap(push(compiled(smooth))))(tangents), jax.vmap(push(smooth))(tangents), 1e-13)
+
+
+def test_sine_and_cosine_to_the_last_place(rng: np.random.Generator) -> None:
+    angles = np.concatenate([rng.uniform(-b, b, 4000) for b in (1.0, 10.0, 1e4, 1e8)])
+    angles = jnp.asarray(np.concatenate([angles, np.arange(-400, 400) * np.pi / 4]))
+    sine, cosine = run(lambda x: (jnp.sin(x), jnp.cos(x)), angles, axes=0)
+    assert worst(sine - np.sin(angles)) < 2.3e-16
+    assert worst(cosine - np.cos(angles)) < 2.3e-16
+
+
+def test_infinite_and_undefined_numbers_pass_through() -> None:
+    x = jnp.array([np.nan, np.inf, -np.inf, 1.0, 0.0])
+    for function in (jnp.sin, lambda x: jnp.maximum(x, 0.5), lambda x: jnp.minimum(0.5, x), jnp.sign, lambda x: 1 / x):
+        wanted = function(x)
+        np.testing.assert_array_equal(run(function, x), wanted)
+        np.testing.assert_array_equal(run(function, jnp.tile(x, 3), axes=0), jnp.tile(wanted, 3))
+
+
+def test_what_is_no_arithmetic_runs_by_xla(pair: Any) -> None:
+    halving = lambda x, y: lax.while_loop(lambda c: c.sum() > 1.0, lambda c: c / 2, x * x)  # noqa: E731
+    for function in (lambda x, y: jnp.sort(x) + y, lambda x, y: jnp.linalg.qr(x.reshape(4, 3))[1], halving):
+        lowered = jax.jit(compiled(function)).lower(*pair)
+        assert "jaxmbd_run" not in lowered.as_text()
+        equal(lowered.compile()(*pair), jax.jit(function)(*pair), 1e-14)
+
+
+# --- sparse elimination -----------------------------------------------------------------------------------
+
+
+def chain(n: int, rng: np.random.Generator) -> tuple[Symmetric, np.ndarray]:
+    """A block tridiagonal matrix, its rows shuffled."""
+    near = np.abs(np.subtract.outer(np.arange(n), np.arange(n)) // 1) <= 2
+    half = np.where(near, rng.normal(size=(n, n)), 0.0)
+    S = half + half.T + 10 * np.eye(n)
+    shuffled = rng.permutation(n)
+    S = S[np.ix_(shuffled, shuffled)]
+    i, j = np.nonzero(np.tril(S))
+    return Symmetric(jnp.asarray(S[i, j]), Pattern(n, i, j)), S
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 40])
+def test_sparse_solves(n: int, rng: np.random.Generator) -> None:
+    sparse, S = chain(n, rng)
+    b = jnp.asarray(rng.normal(size=(n, 3)))
+    solve = lambda values, b: Symmetric(values, sparse.pattern).solver()(b)  # noqa: E731
+    wanted = np.linalg.solve(S, b)
+    for found in (run(solve, sparse.values, b), jax.jit(solve)(sparse.values, b)):
+        assert worst(found - wanted) < 1e-13
+    assert worst(sparse.times(b[:, 0]) - S @ b[:, 0]) < 1e-13
+    loss = lambda f: lambda values: jnp.sum(f(values, b) ** 2)  # noqa: E731
+    gradient = jax.grad(lambda values: jnp.sum(jnp.linalg.solve(_full(values, sparse.pattern), b) ** 2))(sparse.values)
+    for f in (compiled(solve), solve):
+        assert worst(jax.jit(jax.grad(loss(f)))(sparse.values) - gradient) < 1e-11
+
+
+def _full(values: jax.Array, pattern: Pattern) -> jax.Array:
+    lower = jnp.zeros((pattern.n, pattern.n)).at[pattern.rows, pattern.columns].set(values)
+    return lower + jnp.tril(lower, -1).T
+
+
+def test_dense_solves_are_as_good(rng: np.random.Generator) -> None:
+    half = jnp.asarray(rng.normal(size=(9, 9)))
+    function = lambda half, b: spd_solver(half @ half.T + jnp.eye(9))(b)  # noqa: E731
+    b = jnp.asarray(rng.normal(size=9))
+    assert worst(run(function, half, b) - np.linalg.solve(half @ half.T + np.eye(9), b)) < 1e-12
+
+
+def four_bars(n: int) -> Equations:
+    """A row of parallelogram four-bars."""
+    cranks = [pl.Body(f"crank{k}", 1.0, 1 / 12, pose=(k, 0.5, np.pi / 2)) for k in range(n + 1)]
+    couplers = [pl.Body(f"coupler{k}", 1.0, 1 / 12, pose=(k + 0.5, 1.0, 0.0)) for k in range(n)]
+    joints = [pl.Revolute(f"O{k}", pl.ground.at(float(k), 0.0), c.at(-0.5, 0.0)) for k, c in enumerate(cranks)]
+    for k, coupler in enumerate(couplers):
+        joints.append(pl.Revolute(f"A{k}", cranks[k].at(0.5, 0.0), coupler.at(-0.5, 0.0)))
+        joints.append(pl.Revolute(f"B{k}", cranks[k + 1].at(0.5, 0.0), coupler.at(0.5, 0.0)))
+    return Equations(pl.Mechanism([*cranks, *couplers], joints, [pl.Gravity(9.81)]), redundant=False)
+
+
+def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_levels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = []
+    register = calls.register
+    monkeypatch.setattr(calls, "register", lambda program: (built.append(program), register(program))[1])
+    for n in (10, 40, 160):
+        size = 3 * (2 * n + 1)
+        motion = eqx.filter_jit(lambda e, q, v: motion_of(mbd.Stabilized(), e, jnp.zeros(()), q, v).vdot)
+        motion.lower(four_bars(n), jnp.zeros(size), jnp.zeros(size))
+    work = [program.operations for program in built]
+    assert work[1] / work[0] < 4.5
+    assert work[2] / work[1] < 4.2
+    steps = [program.instructions for program in built]
+    assert steps[2] - steps[1] < 1.5 * (steps[1] - steps[0])  # as the logarithm does
