@@ -2,8 +2,8 @@
 
 A value is a row of the recording: an operation and the values it works on, an input, or a constant. Arrays of row
 numbers stand for arrays of values, as arrays of nodes do in `_graph`; but operations are recorded for whole arrays at
-once, millions of rows in a few seconds. Zeros and ones are folded away number by number, so structural zeros of matrices
-cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
+once, millions of rows in a few seconds. Zeros and ones are folded away number by number, so structural zeros of
+matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
 """
 
 from typing import Any
@@ -193,8 +193,7 @@ class Recorder:
     # --- sums -------------------------------------------------------------------------------------------
 
     def sum_into(self, rows: Rows, places: np.ndarray, size: int) -> Rows:
-        """The sums of the rows that have one place, `(size,)`: pair by pair, so that no sum waits long for its terms.
-        """
+        """The sums of the rows of each place, `(size,)`: pair by pair, so that no sum waits long for its terms."""
         rows, places = rows.reshape(-1), places.reshape(-1)
         counts = rows != ZERO
         rows, places = rows[counts], places[counts]
