@@ -24,10 +24,24 @@ from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized, motion_of
+from jaxmbd._method import (
+    AbstractMethod,
+    AbstractSettling,
+    DiscreteAdjoint,
+    Radau,
+    RungeKutta4,
+    Settled,
+    Stabilized,
+    motion_of,
+    written_out,
+)
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
+
+_WRITTEN_OUT = (
+    False  # whether stages are written out: faster where a right-hand side compiles at once, slower elsewhere
+)
 
 _TORN = 1e-2  # [m, rad]: a violation at the end that no drift explains
 
@@ -72,7 +86,8 @@ def simulate(
     - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given; `"stiff"` is
-      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted;
+      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted; `jaxmbd.RungeKutta4()` takes
+      equal steps of `dt0`;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
     - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
@@ -97,6 +112,7 @@ def simulate(
     ts = check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = _solver(solver)
+    controller = _steps(solver, controller, dt0)
     events = check_events(mechanism, events, max_events)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
@@ -222,18 +238,28 @@ def state_norm(y: tuple[Array, Array, Array]) -> Array:
 
 
 def _solver(solver: Any) -> dfx.AbstractSolver:
-    if isinstance(solver, dfx.AbstractSolver):
-        return solver
     if solver is None or solver == "stiff":
-        return dfx.Dopri8() if solver is None else Radau()
+        solver = dfx.Dopri8() if solver is None else Radau()
+    if isinstance(solver, dfx.AbstractSolver):
+        return written_out(solver) if _WRITTEN_OUT else solver
     raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
+
+
+def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
+    """The controller given, or equal steps for a solver that has no other choice."""
+    if not isinstance(solver, RungeKutta4):
+        return controller
+    if dt0 is None or not isinstance(controller, dfx.ConstantStepSize | dfx.StepTo | None):
+        given = "no dt0" if dt0 is None else type(controller).__name__
+        raise MechanismError(f"RungeKutta4 has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+    return dfx.ConstantStepSize() if controller is None else controller
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     if isinstance(derivative, dfx.AbstractAdjoint):
         return derivative
     if derivative == "reverse":
-        return dfx.RecursiveCheckpointAdjoint()
+        return DiscreteAdjoint()
     if derivative == "forward":
         return dfx.ForwardMode()
     raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")

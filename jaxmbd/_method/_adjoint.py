@@ -1,9 +1,9 @@
 """Reverse derivatives of an integration from its recorded steps: the discrete adjoint at steps held fixed.
 
-The motion is a chain of accepted steps `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)` with values saved within them. Forward,
-diffrax's loop runs as it does without derivatives and notes where each step began. Backward, one loop over the accepted
-steps applies the transposed derivative of one step, `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`. Neither rejected steps nor
-the control of the step size are differentiated. diffrax's adjoint repeats and transposes its whole loop instead.
+The motion is a chain of accepted steps `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)` with values saved within them.
+Forward, diffrax's loop runs as it does without derivatives and notes where each step began. Backward, one loop over the
+accepted steps applies the transposed derivative of a step, `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`. Neither rejected
+steps nor the control of the step size are differentiated. diffrax's own adjoint repeats and transposes its whole loop.
 """
 
 from collections.abc import Callable
@@ -25,19 +25,18 @@ _SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the sta
 class DiscreteAdjoint(dfx.AbstractAdjoint):
     """Reverse-mode derivatives (`jax.grad`, `jax.vjp`) from recorded steps, whose sizes are held fixed.
 
-    They differ from those of `diffrax.RecursiveCheckpointAdjoint`, which moves the steps with the times that bound them,
-    by no more than the tolerances of the integration. A derivative with respect to the start or the end moves the first
-    or the last step; to a saved time, the dense output.
+    With respect to parameters and the initial state they are those of `diffrax.RecursiveCheckpointAdjoint` to rounding.
+    A derivative with respect to the initial or the final time moves the first or the last step alone, where diffrax
+    moves all of them: these differ by the error of the integration.
 
     **Arguments:** `rows`, how many states are kept. A run of more steps keeps every second, fourth, … state and makes
-    those between again, one more forward run. In memory: `rows + 2 max_steps / rows` times the state and what the solver
-    carries (for a method whose last stage is the next first one, the slopes), and two times for each of `max_steps`.
+    those between again, one more forward run. The memory is `rows + 2 max_steps / rows` times the state and what the
+    solver carries (for a method whose last stage is the next first one, the slopes), and two times per `max_steps`.
 
     Where diffrax ends a solve at an event, saves something other than states at times, or moves steps to given jumps,
     its own adjoint is used.
 
-    Source: Hairer, Lubich, Wanner, *Geometric Numerical Integration* (2006), §VI.4.2 (the adjoint of a Runge–Kutta step);
-    Griewank, Walther, *Evaluating Derivatives* (2008), §12.
+    Source: Griewank, Walther, *Evaluating Derivatives* (2008), §12; Sanz-Serna, SIAM Review 58 (2016).
     """
 
     rows: int = eqx.field(static=True, default=1024)

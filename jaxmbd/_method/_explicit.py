@@ -35,8 +35,8 @@ _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next ste
 class Dense(dfx.AbstractLocalInterpolation):
     """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
 
-    The weights are found from diffrax's interpolation, as what it makes of the unit vectors: the slopes are not gathered
-    into an array, which would take time in every step, also in those that nothing is saved of.
+    The weights are found from diffrax's interpolation, as what it makes of the unit vectors: slopes gathered into an
+    array would take time in every step, also in those that nothing is saved of.
     """
 
     t0: Any
@@ -190,12 +190,13 @@ def _times(control: Any, slope: Any) -> Any:
 
 
 def _weighted(weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
-    """`Σⱼ aⱼ fⱼ` without what has the weight zero."""
-    known = [float(a) if isinstance(a, np.floating) else a for a in weights]
-    terms = [(a, f) for a, f in zip(known, slopes, strict=True) if not (isinstance(a, float) and a == 0)]
+    """`Σⱼ aⱼ fⱼ` without what has the weight zero; weights are numbers of the tableau, or traced."""
+    known = [float(a) if isinstance(a, float) else a for a in weights]  # plain numbers leave the precision as it is
+    kept = [(a, f) for a, f in zip(known, slopes, strict=True) if not (isinstance(a, float) and a == 0)]
+    factors = [a for a, _ in kept]
 
     def total(*leaves: Array) -> Array:
-        first, *rest = [leaf if isinstance(a, float) and a == 1 else a * leaf for (a, _), leaf in zip(terms, leaves, strict=True)]
+        first, *rest = (a * leaf for a, leaf in zip(factors, leaves, strict=True))
         return sum(rest, first)
 
-    return jax.tree.map(total, *[f for _, f in terms])
+    return jax.tree.map(total, *[f for _, f in kept])

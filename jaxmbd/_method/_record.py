@@ -12,18 +12,19 @@ import equinox as eqx
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Int
 
 
 class Record(eqx.Module):
     """The times of all accepted steps, and the states at the start of every `2**level`-th one.
 
-    `states`: their arrays, with one row for each place and one for what is not kept. `starts`, `ends` `[s]`.
+    `states`: arrays with `rows` rows and one for what is not kept; `starts`, `ends` `(max_steps,)` `[s]`. Within a loop
+    they are its buffers.
     """
 
     states: Any
-    starts: Float[Array, " max_steps"]
-    ends: Float[Array, " max_steps"]
+    starts: Any
+    ends: Any
     rows: int = eqx.field(static=True)
     levels: int = eqx.field(static=True)
 
@@ -64,15 +65,17 @@ class Record(eqx.Module):
     ) -> tuple[Any, Any]:
         """The state at step `i`, and `between`, the states since the last kept one.
 
-        To be asked for from the `last` step down to the first: where a kept state is passed, those that follow it are made
-        again; `advance(j, state)` makes step `j`.
+        To be asked for from the `last` step down to the first: before a kept state is met, those that follow it are
+        made again; `advance(j, state)` makes step `j`.
         """
         level = self.level(last)
         start = (i >> level) << level
         fresh = (i == last) | ((i + 1) % (1 << level) == 0)
         place = self.place(start)
         between = jax.tree.map(
-            lambda kept, rows: eqxi.buffer_at_set(rows, 0, kept[place], pred=fresh), self.states, between
+            lambda kept, rows: eqxi.buffer_at_set(rows, 0, kept[place], pred=fresh),  # pyright: ignore
+            self.states,
+            between,
         )
 
         def make(carry: Any) -> Any:
