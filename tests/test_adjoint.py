@@ -60,8 +60,12 @@ def apart(a: Any, b: Any) -> float:
 
 @pytest.mark.parametrize(
     "solver",
-    [written_out(dfx.Dopri8()), dfx.Tsit5(), written_out(dfx.Tsit5()), dfx.Heun(), dfx.Kvaerno5()],
-    ids=["dopri8", "diffrax's tsit5", "tsit5", "heun", "kvaerno5"],
+    [
+        written_out(dfx.Tsit5()),
+        dfx.Heun(),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (written_out(dfx.Dopri8()), dfx.Tsit5(), dfx.Kvaerno5())),
+    ],
+    ids=["tsit5", "diffrax's heun", "dopri8", "diffrax's tsit5", "kvaerno5"],
 )
 def test_derivatives_are_those_of_diffrax(solver: Any) -> None:
     loose = {"controller": dfx.PIDController(rtol=1e-5, atol=1e-5)} if isinstance(solver, dfx.Heun) else {}
@@ -72,7 +76,7 @@ def test_derivatives_are_those_of_diffrax(solver: Any) -> None:
     assert apart(derivatives(DiscreteAdjoint(), solver, **options), expected) < tolerance
 
 
-@pytest.mark.parametrize("rows", [1, 2, 8, 64])
+@pytest.mark.parametrize("rows", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 64))])
 def test_states_between_kept_ones_are_made_again(rows: int) -> None:
     """Tsit5 takes some 200 steps: with fewer rows only every second, fourth, … state is kept."""
     solver = written_out(dfx.Tsit5())
