@@ -54,8 +54,10 @@ from jaxmbd._fit import Real as Real
 from jaxmbd._fit import fit as fit
 from jaxmbd._method import Augmented as Augmented
 from jaxmbd._method import CoordinatePartitioning as CoordinatePartitioning
+from jaxmbd._method import DiscreteAdjoint as DiscreteAdjoint
 from jaxmbd._method import Projection as Projection
 from jaxmbd._method import Radau as Radau
+from jaxmbd._method import RungeKutta4 as RungeKutta4
 from jaxmbd._method import Stabilized as Stabilized
 from jaxmbd.symbolic import SymbolicSystem as SymbolicSystem
 from jaxmbd.symbolic import System as System

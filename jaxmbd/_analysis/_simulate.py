@@ -24,8 +24,17 @@ from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import AbstractMethod, AbstractSettling, Radau, Settled, Stabilized
-from jaxmbd._program import compiled
+from jaxmbd._method import (
+    AbstractMethod,
+    AbstractSettling,
+    DiscreteAdjoint,
+    Radau,
+    RungeKutta4,
+    Settled,
+    Stabilized,
+    written_out,
+)
+from jaxmbd._program import compiled, is_program
 from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -73,7 +82,8 @@ def simulate(
     - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
     - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given; `"stiff"` is
-      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted;
+      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted; `jaxmbd.RungeKutta4()` takes
+      equal steps of `dt0`;
     - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
     - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
@@ -98,6 +108,7 @@ def simulate(
     ts = check_times(ts, state)
     method = Stabilized() if method is None else method
     solver = _solver(solver)
+    controller = _steps(solver, controller, dt0)
     events = check_events(mechanism, events, max_events)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
@@ -148,9 +159,12 @@ def _integrate(
     ) -> dfx.Solution:
         settling = isinstance(method, AbstractSettling)
         start = method.begin(equations, jnp.asarray(t0), y[0]) if settling else method
+        # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
+        is_call = is_program(_rates, equations, start, integrals, jnp.asarray(t0), y[0], y[1])
+        stepping = written_out(solver) if is_call else solver
         return dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
-            Settled(solver) if settling else solver, t0, t1, first, y, args=(equations, start),
+            Settled(stepping) if settling else stepping, t0, t1, first, y, args=(equations, start),
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=adjoint, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
         )  # fmt: skip
@@ -227,18 +241,28 @@ def state_norm(y: tuple[Array, Array, Array]) -> Array:
 
 
 def _solver(solver: Any) -> dfx.AbstractSolver:
+    if solver is None or solver == "stiff":
+        solver = dfx.Dopri8() if solver is None else Radau()
     if isinstance(solver, dfx.AbstractSolver):
         return solver
-    if solver is None or solver == "stiff":
-        return dfx.Dopri8() if solver is None else Radau()
     raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
+
+
+def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
+    """The controller given, or equal steps for a solver that has no other choice."""
+    if not isinstance(solver, RungeKutta4):
+        return controller
+    if dt0 is None or not isinstance(controller, dfx.ConstantStepSize | dfx.StepTo | None):
+        given = "no dt0" if dt0 is None else type(controller).__name__
+        raise MechanismError(f"RungeKutta4 has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+    return dfx.ConstantStepSize() if controller is None else controller
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     if isinstance(derivative, dfx.AbstractAdjoint):
         return derivative
     if derivative == "reverse":
-        return dfx.RecursiveCheckpointAdjoint()
+        return DiscreteAdjoint()
     if derivative == "forward":
         return dfx.ForwardMode()
     raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")

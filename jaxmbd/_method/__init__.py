@@ -1,5 +1,6 @@
 """Methods: how the constraints are kept."""
 
+from jaxmbd._method._adjoint import DiscreteAdjoint as DiscreteAdjoint
 from jaxmbd._method._close import AbstractCorrection as AbstractCorrection
 from jaxmbd._method._close import DependentChange as DependentChange
 from jaxmbd._method._close import LeastChange as LeastChange
@@ -7,6 +8,9 @@ from jaxmbd._method._close import OnlyChange as OnlyChange
 from jaxmbd._method._close import change as change
 from jaxmbd._method._close import close as close
 from jaxmbd._method._close import consistent as consistent
+from jaxmbd._method._explicit import RungeKutta4 as RungeKutta4
+from jaxmbd._method._explicit import WrittenOut as WrittenOut
+from jaxmbd._method._explicit import written_out as written_out
 from jaxmbd._method._kinematic import Kinematic as Kinematic
 from jaxmbd._method._method import AbstractMethod as AbstractMethod
 from jaxmbd._method._method import AbstractSettling as AbstractSettling

@@ -30,23 +30,43 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        is_array = [isinstance(leaf, jax.Array | np.ndarray) for leaf in leaves]
-        arrays = [jnp.asarray(leaf) for leaf, mine in zip(leaves, is_array, strict=True) if mine]
-        if jax.default_backend() != "cpu" or machine() is None:
-            return function(*arguments)
-        others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
-        types = tuple((x.shape, x.dtype) for x in arrays)
-        found = _program_of(function, tree, tuple(is_array), others, types)
+        found = _look_up(function, leaves, tree)
         if found is None:
             return function(*arguments)
         program, results = found
-        given = [_as_number(arrays[k], types) for k in program.used]
-        leaves, structure = jax.tree.flatten(results)
+        arrays = _arrays(leaves)
+        given = [_as_number(arrays[k], _types_of(arrays)) for k in program.used]
+        likes, structure = jax.tree.flatten(results)
         values = run_p.bind(*given, function=program, batch=0)
-        values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, leaves, strict=True)]
+        values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
         return jax.tree.unflatten(structure, values)
 
     return call
+
+
+def is_program(function: Callable[..., Any], *arguments: Any) -> bool:
+    """Whether `compiled(function)` runs these arguments as a program."""
+    return _look_up(function, *jax.tree.flatten(arguments)) is not None
+
+
+def _look_up(function: Callable[..., Any], leaves: list[Any], tree: Any) -> tuple[Function, Any] | None:
+    if jax.default_backend() != "cpu" or machine() is None:
+        return None
+    is_array = tuple(_is_array(leaf) for leaf in leaves)
+    others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
+    return _program_of(function, tree, is_array, others, _types_of(_arrays(leaves)))
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array | np.ndarray)
+
+
+def _arrays(leaves: list[Any]) -> list[Any]:
+    return [jnp.asarray(leaf) for leaf in leaves if _is_array(leaf)]
+
+
+def _types_of(arrays: list[Any]) -> tuple[Any, ...]:
+    return tuple((x.shape, x.dtype) for x in arrays)
 
 
 def _as_number(x: Any, types: Any) -> Any:
