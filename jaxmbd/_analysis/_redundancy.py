@@ -18,7 +18,7 @@ from jaxmbd._types import frozen
 
 RANK = 1e-10  # singular values of C below this share of the largest count as zero
 _TAKES_PART = 1e-6  # of the largest number in a dependence
-_LARGE = 300  # rows: more take longer than a tenth of a second
+_LARGE = 40  # rows: up to here singular values take a fraction of a millisecond
 _PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
 
 
@@ -105,7 +105,8 @@ def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
     """Whether constraint rows repeat one another at a position, where it is asked in a compiled program.
 
     By the rank of `C`; for large mechanisms, whose singular values would cost more than their motion, by whether
-    `C M⁻¹ Cᵀ` has an eigenvalue below the shift that the solve puts on it where rows repeat (inverse iteration).
+    `C M⁻¹ Cᵀ` with rows scaled to a diagonal of ones has an eigenvalue below the share of `ε` that the solve adds where
+    rows repeat (inverse iteration).
     """
     if equations.m <= _LARGE:
         return rank_of(equations.jacobian(t, q)) < equations.m
@@ -113,7 +114,7 @@ def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
 
 
 def _is_singular(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
-    S = equations.at(t, q).schur()
+    S = equations.at(t, q).schur().scaled()
     shift = proximal_shift(S.largest())
     solve = S.shifted(shift).solver()
     x = jnp.cos(jnp.arange(1.0, equations.m + 1, dtype=q.dtype) ** 2)  # in no null space

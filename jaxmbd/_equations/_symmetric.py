@@ -31,6 +31,13 @@ class Symmetric(eqx.Module):
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
         return Symmetric(self.values + shift * diagonal, self.pattern)
 
+    def scaled(self) -> "Symmetric":
+        """`D S D`, with `D` diagonal, so that the diagonal is one; rows of zeros stay."""
+        i, j = self.pattern.rows, self.pattern.columns
+        diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
+        factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
+        return Symmetric(self.values * factor[i] * factor[j], self.pattern)
+
     def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """`S x`."""
         i, j = self.pattern.rows, self.pattern.columns
