@@ -1,0 +1,60 @@
+"""The first `simulate` of a mechanism in a fresh process, without and with JAX's compilation cache on disk."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchmarks.options import Options, Record, Say
+from benchmarks.table import Table, figures
+
+MECHANISMS = ("pendulum", "slider-crank", "four-bars", "bricard")
+STAGES = ("import", "assemble", "simulate", "again")
+REPOSITORY = Path(__file__).parents[2]
+CACHE = "JAX_COMPILATION_CACHE_DIR"
+# Without these JAX keeps only what takes a second or more to compile.
+KEEP_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+
+
+def measure(options: Options, say: Say) -> list[Record]:
+    """Seconds of the stages: without a cache, with an empty one, with that of the run before, and with all kept."""
+    records = []
+    for name in MECHANISMS[:1] if options.quick else MECHANISMS:
+        with tempfile.TemporaryDirectory() as usual, tempfile.TemporaryDirectory() as full:
+            cases = {
+                "no cache": {},
+                "empty cache": {CACHE: usual},
+                "warm cache": {CACHE: usual},
+                "empty cache, all kept": {CACHE: full, **KEEP_ALL},
+                "warm cache, all kept": {CACHE: full, **KEEP_ALL},
+            }
+            for case, variables in cases.items():
+                say(f"{name}, {case}")
+                records.append({"mechanism": name, "cache": case, **fresh_process(name, variables)})
+    return [record for record in records if record["cache"] != "empty cache, all kept"]
+
+
+def fresh_process(name: str, variables: dict[str, str]) -> Record:
+    """The stages' seconds in a process of its own; `failure` says what went wrong."""
+    kept = {key: value for key, value in os.environ.items() if key != CACHE and key not in KEEP_ALL}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.first_call", name], env=kept | variables, cwd=REPOSITORY,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        return {"failure": done.stderr.strip().splitlines()[-1]}
+    return json.loads(done.stdout.splitlines()[-1]) | {"failure": ""}
+
+
+def tables(records: Sequence[Record]) -> list[Table]:
+    """Seconds by mechanism, cache and stage."""
+    rows = [
+        [record["mechanism"], record["cache"], *(figures(record.get(stage), 2) for stage in STAGES)]
+        for record in records
+    ]
+    heads = ("mechanism", "cache", "import [s]", "make and assemble [s]", "first `simulate` [s]", "second [s]")
+    notes = [f"{r['mechanism']}, {r['cache']}: {r['failure']}." for r in records if r["failure"]]
+    return [Table("The first `simulate` in a fresh process", heads, rows, notes)]
