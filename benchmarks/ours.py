@@ -160,7 +160,9 @@ def compiled(duration: float, setting: Setting) -> Any:
 
     @eqx.filter_jit
     def solve(mechanism: Any, state: mbd.State, value: jax.Array) -> tuple[jax.Array, jax.Array]:
-        control = {"controller": dfx.ConstantStepSize(), "dt0": value} if fixed else {"rtol": value, "atol": value}
+        control: dict[str, Any] = (
+            {"controller": dfx.ConstantStepSize(), "dt0": value} if fixed else {"rtol": value, "atol": value}
+        )
         solution = mbd.simulate(
             mechanism, state, jnp.array([0.0, duration]), method=METHODS[setting.method](),
             solver=SOLVERS[setting.solver], max_steps=MAX_STEPS, throw=False, **control,

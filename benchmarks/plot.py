@@ -1,5 +1,6 @@
 """The picture of all results: error against wall time for each problem, steps, batches and scaling."""
 
+import itertools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ STYLES = {
     "sympy": ("#E69F00", "v"),
 }
 OTHER_STYLE = ("#000000", "x")
-DASHES = ("-", "--", ":", "-.")  # for the methods of one program
+DASHES = ("-", "--", ":", "-.", (0, (1, 1)), (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (8, 3)))  # for one program's methods
 COLUMNS = 3
 ERRORS = (1e-11, 1e-2)  # range of the error axis; runs outside it are not shown
 
@@ -43,9 +44,10 @@ def draw(content: Content, path: Path) -> None:
     figure, grid = pyplot.subplots(lines, COLUMNS, figsize=size, squeeze=False, layout="constrained")
     panels = iter(grid.flat)
     handles: dict[str, Any] = {}
+    dashes = dashes_of(results)
     for problem in problems:
         panel = next(panels)
-        handles |= draw_problem(panel, [result for result in results if result.problem == problem])
+        handles |= draw_problem(panel, [result for result in results if result.problem == problem], dashes)
         panel.set_title(all_problems()[problem].title, loc="left", fontsize=11)
     if problems:
         draw_legend(next(panels), handles)
@@ -64,20 +66,26 @@ def draw_legend(panel: Any, handles: dict[str, Any]) -> None:
     panel.legend([handles[name] for name in ordered], ordered, loc="center left", frameon=False, fontsize=8)
 
 
-def draw_problem(panel: Any, results: Sequence[Result]) -> dict[str, Any]:
-    """One panel; returns a line for each program and method, for the legend."""
-    methods: dict[str, list[str]] = {}
+def dashes_of(results: Sequence[Result]) -> dict[tuple[str, str], Any]:
+    """A line style for each program and method, the same in all panels."""
+    methods: dict[str, dict[str, None]] = {}
     for result in results:
-        labels = methods.setdefault(result.program, [])
-        if result.label not in labels:
-            labels.append(result.label)
+        methods.setdefault(result.program, {})[result.label] = None
+    return {
+        (program, label): dash
+        for program, labels in methods.items()
+        for label, dash in zip(labels, itertools.cycle(DASHES), strict=False)
+    }
+
+
+def draw_problem(panel: Any, results: Sequence[Result], dashes: dict[tuple[str, str], Any]) -> dict[str, Any]:
+    """One panel; returns a line for each program and method, for the legend."""
     handles = {}
-    for program, labels in methods.items():
-        for label, dash in zip(labels, DASHES, strict=False):
-            good = [r for r in results if (r.program, r.label) == (program, label) and not r.failure]
-            points = [(r.seconds, r.error) for r in good if r.error is not None]
-            if points:
-                (handles[f"{program}: {label}"],) = draw_line(panel, points, program, dash)
+    for (program, label), dash in dashes.items():
+        good = [r for r in results if (r.program, r.label) == (program, label) and not r.failure]
+        points = [(r.seconds, r.error) for r in good if r.error is not None]
+        if points:
+            (handles[f"{program}: {label}"],) = draw_line(panel, points, program, dash)
     for level in LEVELS:
         panel.axhline(level, color="0.35", linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
     finish(panel, "wall time of a run [s]", "final error [m, rad]")
@@ -85,12 +93,12 @@ def draw_problem(panel: Any, results: Sequence[Result]) -> dict[str, Any]:
     return handles
 
 
-def draw_line(panel: Any, points: Sequence[tuple[float, float]], program: str, dash: str = "-", **more: Any) -> Any:
+def draw_line(panel: Any, points: Sequence[tuple[float, float]], program: str, dash: Any = "-", **more: Any) -> Any:
     """A line with markers in the program's style; open markers where it is not solid."""
     colour, marker = STYLES.get(program, OTHER_STYLE)
     face = colour if dash == "-" else "white"
     return panel.plot(
-        *zip(*points, strict=True), dash, color=colour, marker=marker, markersize=5, linewidth=1.4,
+        *zip(*points, strict=True), linestyle=dash, color=colour, marker=marker, markersize=5, linewidth=1.4,
         markerfacecolor=face, **more,
     )  # fmt: skip
 

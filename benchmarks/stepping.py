@@ -17,7 +17,7 @@ from jaxmbd._method import AbstractMethod, motion_of
 class RungeKutta4(dfx.AbstractERK):
     """The classical method, for `controller=diffrax.ConstantStepSize()`; it estimates no error."""
 
-    tableau: ClassVar[dfx.ButcherTableau] = dfx.ButcherTableau(
+    tableau: ClassVar[dfx.ButcherTableau | dfx.MultiButcherTableau] = dfx.ButcherTableau(
         c=np.array([0.5, 0.5, 1.0]),
         b_sol=np.array([1, 2, 2, 1]) / 6,
         b_error=np.zeros(4),

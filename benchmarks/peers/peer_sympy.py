@@ -32,7 +32,7 @@ RightSide = Callable[[float, Array], NDArray[Any]]
 
 
 def runs(problem: Problem | Ring) -> Iterator[Run]:
-    """The lambdified equations with two adaptive methods, from loose to tight tolerances; small planar problems only."""
+    """The lambdified equations with two adaptive methods, from loose to tight; small planar problems only."""
     if isinstance(problem, Ring) or len(problem.bodies) > MOST_BODIES:
         return
     start = time.perf_counter()

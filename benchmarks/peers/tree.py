@@ -98,8 +98,9 @@ def planar_tree(problem: Problem) -> Tree:
         for p in cuts
     ]  # fmt: skip
     tree = tuple(links)
-    start = [joint_values(tree, x) for x in (problem.positions, problem.velocities)]
-    return Tree(tree, ordered(parents), tuple(closures), *start, partial(absolute_coordinates, tree))
+    positions, speeds = joint_values(tree, problem.positions), joint_values(tree, problem.velocities)
+    answer = partial(absolute_coordinates, tree)
+    return Tree(tree, ordered(parents), tuple(closures), positions, speeds, answer)
 
 
 def ordered(parents: dict[int, int]) -> tuple[int, ...]:
