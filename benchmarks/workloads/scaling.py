@@ -1,6 +1,7 @@
 """How a right-hand side grows with the number of four-bars: time per instance, compile time, memory."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -22,7 +23,7 @@ SIZES = (10, 30, 100, 300, 1000)
 QUICK = SIZES[:2]
 BATCHES = (1, 64)
 LENGTH = 0.2  # seconds that a timed call is to take
-LIMIT, WORKLOAD_LIMIT = 40.0, 240.0  # seconds for building, compiling and three calls of one size, and in all
+LIMIT, WORKLOAD_LIMIT = 30.0, 180.0  # seconds for building, compiling and three calls of one size, and in all
 METHOD = mbd.Augmented  # made when it is used, of the precision that is then set
 SPREAD = 1e-3  # rad; how far the instances of a batch are apart
 
@@ -64,11 +65,17 @@ def one_size(n: int, coordinates: str, batch: int) -> Record:
 
 def arguments(n: int, coordinates: str, batch: int) -> tuple[tuple[Any, Any], tuple[jax.Array, jax.Array]]:
     """The mechanism's arrays and the rest of it, and a batch of states at slightly different crank angles."""
-    problem = four_bars(n)
-    mechanism = ours.mechanism_of(problem).described(coordinates)
+    problem, mechanism = four_bars(n), described(n, coordinates)
     q, v = ours.parallel_start(mechanism, problem)
     shifts = SPREAD * np.arange(batch)[:, None]
     return eqx.partition(mechanism, eqx.is_array), (jnp.asarray(q + shifts), jnp.asarray(np.tile(v, (batch, 1))))
+
+
+@lru_cache(maxsize=2)
+def described(n: int, coordinates: str) -> Any:
+    """The mechanism; the last ones are kept, because making a large one takes long."""
+    mechanism = ours.mechanism_of(four_bars(n))
+    return mechanism if coordinates == "absolute" else mechanism.described(coordinates)
 
 
 def right_sides(parameters: Any, rest: Any, q: jax.Array, v: jax.Array, count: int) -> Compiled:
