@@ -11,11 +11,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import jax
 from rich.console import Console
 
 from benchmarks import plot, report
 from benchmarks import results_file as results
+from benchmarks.devices import use_device
 from benchmarks.environment import environment
 from benchmarks.options import Options
 from benchmarks.peers import PEERS
@@ -35,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         report.fill(document, results.load(source))
         console.print(f"tables of {source} written into {document}")
         return
-    jax.config.update("jax_enable_x64", True)
-    jax.config.update("jax_platforms", "cuda,cpu" if options.device == "gpu" else "cpu")
+    use_device(options.device)
     problems = tuple(options.problems.split(",")) if options.problems else ()
     peers = tuple(usable_peers(options.peers, console))
     asked = Options(peers, problems, options.device, options.quick)

@@ -1,4 +1,4 @@
-"""One `simulate` of a mechanism that this process has not seen: `python -m benchmarks.first_call NAME`.
+"""One `simulate` of a mechanism that this process has not seen: `python -m benchmarks.first_call NAME DEVICE`.
 
 Prints one line of JSON: the seconds that importing, making the mechanism and assembling it, the first `simulate` and
 a second one take. The workload `first` runs it in fresh processes.
@@ -9,16 +9,17 @@ import sys
 import time
 
 
-def main(name: str) -> None:
+def main(name: str, device: str) -> None:
     """Time the stages and print them."""
     started = time.perf_counter()
     import jax
     import numpy as np
 
     import jaxmbd as mbd
+    from benchmarks.devices import use_device
 
     imported = time.perf_counter()
-    jax.config.update("jax_enable_x64", True)
+    use_device(device)
     example = mbd.examples.get(name)
     state = example.state()
     jax.block_until_ready(state.q)
@@ -35,4 +36,4 @@ def main(name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

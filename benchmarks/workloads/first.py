@@ -1,19 +1,14 @@
 """The first `simulate` of a mechanism in a fresh process, without and with JAX's compilation cache on disk."""
 
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
-from pathlib import Path
 
+from benchmarks.fresh import fresh_process
 from benchmarks.options import Options, Record, Say
 from benchmarks.table import Table, figures
 
 MECHANISMS = ("pendulum", "four-bars", "bricard")
 STAGES = ("import", "assemble", "simulate", "again")
-REPOSITORY = Path(__file__).parents[2]
 CACHE = "JAX_COMPILATION_CACHE_DIR"
 # Without these JAX keeps only what takes a second or more to compile.
 KEEP_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
@@ -26,22 +21,10 @@ def measure(options: Options, say: Say) -> list[Record]:
         with tempfile.TemporaryDirectory() as folder:
             for case, more in (("empty", {}), ("warm", {}), ("", KEEP_ALL), ("warm, all kept", KEEP_ALL)):
                 say(f"{name}, {case or 'filling the'} cache")
-                stages = fresh_process(name, {CACHE: folder, **more})
+                stages = fresh_process("benchmarks.first_call", name, options.device, variables={CACHE: folder, **more})
                 if case:
                     records.append({"mechanism": name, "cache": case, **stages})
     return records
-
-
-def fresh_process(name: str, variables: dict[str, str]) -> Record:
-    """The stages' seconds in a process of its own; `failure` says what went wrong."""
-    kept = {key: value for key, value in os.environ.items() if key != CACHE and key not in KEEP_ALL}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.first_call", name], env=kept | variables, cwd=REPOSITORY,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if done.returncode:
-        return {"failure": done.stderr.strip().splitlines()[-1]}
-    return json.loads(done.stdout.splitlines()[-1]) | {"failure": ""}
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
