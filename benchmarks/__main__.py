@@ -39,29 +39,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     problems = tuple(options.problems.split(",")) if options.problems else ()
     peers = tuple(usable_peers(options.peers, console))
     asked = Options(peers, problems, options.device, options.quick)
-    content = measure(options.workloads or list(WORKLOADS), asked, console)
     for path in (options.save, options.plot):
         path.parent.mkdir(parents=True, exist_ok=True)
-    results.save(results.merged(options.save, content), options.save)
+    for name in options.workloads or WORKLOADS:
+        content = measure(name, asked, console)
+        results.save(results.merged(options.save, content), options.save)
     plot.draw(results.load(options.save), options.plot)
     console.print(f"results are in {options.save}, the picture in {options.plot}")
 
 
-def measure(workloads: Sequence[str], options: Options, console: Console) -> results.Content:
-    """All workloads one after the other; each prints its tables as soon as it is done."""
-    content: results.Content = {"environment": environment(), "seconds": {}, "workloads": {}}
-    for name in workloads:
-        start = time.perf_counter()
-        with console.status(name) as status:
-            records = WORKLOADS[name].measure(options, lambda text, n=name, s=status: s.update(f"{n}: {text}"))
-        content["workloads"][name] = records
-        content["seconds"][name] = round(time.perf_counter() - start, 1)
-        if name == "precision":
-            for problem in dict.fromkeys(record["problem"] for record in records):
-                console.print(for_terminal(precision.detail(records, problem)), "")
-        for table in WORKLOADS[name].tables(records):
-            console.print(for_terminal(table), f"({name}: {content['seconds'][name]:.0f} s)", "")
-    return content
+def measure(name: str, options: Options, console: Console) -> results.Content:
+    """Measure a workload, and print its tables."""
+    workload, start = WORKLOADS[name], time.perf_counter()
+    with console.status(name) as status:
+        records = workload.measure(options, lambda text: status.update(f"{name}: {text}"))
+    seconds = round(time.perf_counter() - start, 1)
+    if name == "precision":
+        for problem in dict.fromkeys(record["problem"] for record in records):
+            console.print(for_terminal(precision.detail(records, problem)), "")
+    for table in workload.tables(records):
+        console.print(for_terminal(table), f"({name}: {seconds:.0f} s)", "")
+    return {"environment": environment(), "seconds": {name: seconds}, "workloads": {name: records}}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -19,7 +19,7 @@ def fresh_process(
 
     Of JAX's variables those about its cache on disk are not handed on, but for those given here.
     """
-    kept = {key: value for key, value in os.environ.items() if "CACHE" not in key}
+    kept = {key: value for key, value in os.environ.items() if not (key.startswith("JAX") and "CACHE" in key)}
     try:
         done = subprocess.run(
             [sys.executable, "-m", module, *arguments], env=kept | dict(variables or {}), cwd=REPOSITORY,

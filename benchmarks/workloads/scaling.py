@@ -53,30 +53,23 @@ def exponents(records: Sequence[Record]) -> dict[tuple[str, int], float]:
     return found
 
 
+COLUMNS = {
+    "microseconds": "right-hand side [µs]",
+    "build_seconds": "build [s]",
+    "trace_seconds": "trace [s]",
+    "compile_seconds": "compile [s]",
+    "megabytes": "program's memory [MB]",
+    "peak_megabytes": "process's peak [MB]",
+}
+
+
 def tables(records: Sequence[Record]) -> list[Table]:
     """One row per coordinates, batch and size; the exponents below."""
     rows = [
-        [
-            f"{r['coordinates']}, batch of {r['batch']}", str(r["n"]),
-            *(
-                figures(r.get(key))
-                for key in ("microseconds", "build_seconds", "trace_seconds", "compile_seconds", "megabytes", "peak_megabytes")
-            ),
-        ]
+        [f"{r['coordinates']}, batch of {r['batch']}", str(r["n"]), *(figures(r.get(key)) for key in COLUMNS)]
         for r in records
-    ]  # fmt: skip
-    notes = [f"{c}, batch of {b}: time grows as N^{power:.2f}." for (c, b), power in exponents(records).items()]
-    notes += [
-        f"{r['coordinates']}, batch of {r['batch']}, N = {r['n']}: {r['failure']}." for r in records if r["failure"]
     ]
-    heads = (
-        "coordinates",
-        "N",
-        "right-hand side [µs]",
-        "build [s]",
-        "trace [s]",
-        "compile [s]",
-        "planned memory [MB]",
-        "peak of the process [MB]",
-    )
-    return [Table("One right-hand side, per instance", heads, rows, notes)]
+    notes = [f"{c}, batch of {b}: time grows as N^{power:.2f}." for (c, b), power in exponents(records).items()]
+    failed = [r for r in records if r["failure"]]
+    notes += [f"{r['coordinates']}, batch of {r['batch']}, N = {r['n']}: {r['failure']}." for r in failed]
+    return [Table("One right-hand side, per instance", ("coordinates", "N", *COLUMNS.values()), rows, notes)]
