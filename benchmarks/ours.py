@@ -74,7 +74,7 @@ RING = (
 FOUR_BARS = (
     Setting("absolute", "Stabilized", "Dopri8", (6, 7, 8, 8.5, 9, 10, 10.5)),
     Setting("joint", "Augmented", "Tsit5", (6.5, 7, 8, 8.5, 9, 10, 10.5)),
-    Setting("joint", "Augmented", "Tsit5", steps=(110, 125, 150, 180, 200, 250, 300, 500, 600, 650)),
+    Setting("joint", "Augmented", "Tsit5", steps=(110, 125, 150, 180, 200, 250, 500, 600, 650, 700, 800)),
 )
 MANY = (
     Setting("absolute", "Stabilized", "Dopri8", (6, 8, 10)),
