@@ -1,8 +1,8 @@
 """Exudyn: redundant absolute coordinates, hard constraints, implicit methods of order two, all in C++.
 
 The trapezoidal method is the more accurate one, but fails at the singular positions of the four-bars and on Bricard's
-ring, where only the generalised-alpha method is used. The ring has a constraint too many: Eigen's dense solver finds the
-pivots that are zero and leaves them out.
+ring, where only the generalised-alpha method is used. The ring has a constraint too many: Eigen's dense solver finds
+the pivots that are zero and leaves them out.
 """
 
 import importlib
