@@ -4,8 +4,8 @@ Prints one line of JSON: microseconds of a right-hand side per instance, the sec
 """
 
 import json
-import resource
 import sys
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -66,9 +66,16 @@ def right_sides(parameters: Any, rest: Any, q: jax.Array, v: jax.Array, count: i
     return compiled(jax.vmap(one, in_axes=(None, 0, 0)), parameters, q, v)
 
 
-def peak_megabytes() -> float:
-    """The most memory that this process has held (Linux counts kilobytes, macOS bytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1e-6 if sys.platform == "darwin" else 1.024e-3)
+def peak_megabytes() -> float | None:
+    """The most memory that this process has held; None where the system does not tell.
+
+    Not `resource.getrusage`: on Linux a child's count starts with what its parent held.
+    """
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    lines = [line for line in status.read_text().splitlines() if line.startswith("VmHWM:")]
+    return 1.024e-3 * int(lines[0].split()[1])  # the system counts in units of 1,024 bytes
 
 
 if __name__ == "__main__":
