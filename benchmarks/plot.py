@@ -7,6 +7,7 @@ from typing import Any
 
 import matplotlib
 from matplotlib import pyplot
+from matplotlib.ticker import NullFormatter
 
 from benchmarks.measure import OURS, Result
 from benchmarks.options import Record
@@ -107,6 +108,8 @@ def finish(panel: Any, across: str, up: str) -> None:
     """Two logarithmic axes with a grid."""
     panel.set_xscale("log")
     panel.set_yscale("log")
+    if panel.get_xlim()[1] / panel.get_xlim()[0] > 10:  # labels between the powers of ten would overlap
+        panel.xaxis.set_minor_formatter(NullFormatter())
     panel.grid(True, which="major", color="0.92", zorder=0)
     panel.set_axisbelow(True)
     panel.set_xlabel(across)
