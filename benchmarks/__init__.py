@@ -1,4 +1,4 @@
-"""Work-precision benchmark: five planar mechanisms, solved by this library and by its peers.
+"""Benchmarks of this library beside its peers: work and precision, steps, batches, derivatives, scaling, first calls.
 
 Run it with `python -m benchmarks`; `python -m benchmarks --help` lists the choices.
 """

@@ -1,61 +1,92 @@
-"""Command line of the benchmark: measure, print the tables, and write the results and the picture."""
+"""Command line of the benchmarks: measure, print tables, write results, a picture and a report.
+
+python -m benchmarks                                     everything; results and picture go to out/benchmarks
+python -m benchmarks precision --problems four-bar-1     one workload, one problem
+python -m benchmarks --device gpu                        the same on a GPU; peers run on the CPU and are left out
+python -m benchmarks --report docs/performance.md benchmarks/results/cpu.json
+"""
 
 import argparse
-import json
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
-from benchmarks import ours, plot
-from benchmarks.measure import OURS, Result, Run, environment, time_runs
+from benchmarks import plot, report
+from benchmarks import results_file as results
+from benchmarks.devices import use_device
+from benchmarks.environment import environment
+from benchmarks.options import Options
 from benchmarks.peers import PEERS
-from benchmarks.problems import Array, Problem, all_problems, reference
-from benchmarks.tables import problem_table, summary, summary_table
+from benchmarks.table import for_terminal
+from benchmarks.workloads import WORKLOADS, precision
+
+OUT = Path("out/benchmarks")
+WIDTH = 160  # of tables that go to a file
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the benchmark as the arguments say."""
-    problems = all_problems()
-    options = parse(arguments, list(problems))
-    console = Console()
-    results: list[Result] = []
-    peers = usable_peers(options.peers, console)
-    for name in options.workloads or problems:
-        problem = problems[name]
-        with console.status(f"{problem.title}: building models"):
-            runs = list(collect(problem, peers))
-        with console.status(f"{problem.title}: {len(runs)} runs"):
-            measured = time_runs(runs, name, reference(problem))
-        console.print(problem_table(problem.title, measured), "")
-        results += measured
-    console.print(summary_table(results))
+    """Run the benchmarks, or fill a report, as the arguments say."""
+    options, console = parse(arguments), Console()
+    console = console if console.is_terminal else Console(width=WIDTH)
+    if options.report:
+        document, source = options.report
+        report.fill(document, results.load(source))
+        console.print(f"tables of {source} written into {document}")
+        return
+    use_device(options.device)
+    problems = tuple(options.problems.split(",")) if options.problems else ()
+    peers = tuple(usable_peers(options.peers, console))
+    asked = Options(peers, problems, options.device, options.quick)
     for path in (options.save, options.plot):
-        if path:
-            path.parent.mkdir(parents=True, exist_ok=True)
-    if options.save:
-        save(results, options.save)
-        console.print(f"results written to {options.save}")
-    if options.plot:
-        plot.draw(results, options.plot)
-        console.print(f"picture written to {options.plot}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+    for name in options.workloads or WORKLOADS:
+        content = measure(name, asked, console)
+        results.save(results.merged(options.save, content), options.save)
+    plot.draw(results.load(options.save), options.plot)
+    console.print(f"results are in {options.save}, the picture in {options.plot}")
 
 
-def parse(arguments: Sequence[str] | None, problems: list[str]) -> argparse.Namespace:
+def measure(name: str, options: Options, console: Console) -> results.Content:
+    """Measure a workload, and print its tables."""
+    workload, start = WORKLOADS[name], time.perf_counter()
+    with console.status(name) as status:
+        records = workload.measure(options, lambda text: status.update(f"{name}: {text}"))
+    seconds = round(time.perf_counter() - start, 1)
+    if name == "precision":
+        for problem in dict.fromkeys(record["problem"] for record in records):
+            console.print(for_terminal(precision.detail(records, problem)), "")
+    for table in workload.tables(records):
+        console.print(for_terminal(table), f"({name}: {seconds:.0f} s)", "")
+    return {"environment": environment(), "seconds": {name: seconds}, "workloads": {name: records}}
+
+
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; `peers` becomes a list of names."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    style = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=style)
     everything = ",".join(PEERS)
-    choices = f"any of {', '.join(problems)}; default all"
-    parser.add_argument("workloads", nargs="*", metavar="workload", help=choices)
-    parser.add_argument("--peers", default=everything, help=f"any of {everything}, or none; default all")
-    parser.add_argument("--save", type=Path, metavar="FILE.json", help="write environment and results")
-    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="draw error against wall time")
+    parser.add_argument("workloads", nargs="*", metavar="workload", help=f"any of {', '.join(WORKLOADS)}; default all")
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where jaxmbd runs; default cpu")
+    parser.add_argument("--peers", help=f"any of {everything}, or none; default all, none with --device gpu")
+    parser.add_argument("--problems", default="", help="of the workload precision; default all")
+    parser.add_argument("--quick", action="store_true", help="few problems and sizes, to see that all of it runs")
+    parser.add_argument("--save", type=Path, metavar="FILE.json", help="results; what is there already is kept")
+    parser.add_argument("--plot", type=Path, metavar="FILE.png", help="the picture")
+    parser.add_argument("--report", nargs=2, type=Path, metavar=("FILE.md", "FILE.json"), help="fill in its tables")
     options = parser.parse_args(arguments)
-    options.peers = [] if options.peers == "none" else options.peers.split(",")
-    for given, known in ((options.workloads, problems), (options.peers, PEERS)):
-        unknown = [name for name in given if name not in known]
+    options.save = options.save or OUT / f"{options.device}.json"
+    options.plot = options.plot or options.save.with_suffix(".png")
+    default = "none" if options.device == "gpu" else everything
+    chosen = options.peers or default
+    options.peers = [] if chosen == "none" else chosen.split(",")
+    problems = options.problems.split(",") if options.problems else []
+    known = (options.workloads, WORKLOADS), (options.peers, PEERS), (problems, precision.all_problems())
+    for given, names in known:
+        unknown = [name for name in given if name not in names]
         if unknown:
-            parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(known)}")
+            parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(names)}")
     return options
 
 
@@ -70,35 +101,6 @@ def usable_peers(names: Sequence[str], console: Console) -> list[str]:
         else:
             usable.append(name)
     return usable
-
-
-def collect(problem: Problem, peers: Sequence[str]) -> Iterator[Run]:
-    """Our runs, then those of the peers. A program that cannot build its model gives a run that fails."""
-    sources = {OURS: ours.runs} | {name: PEERS[name].load() for name in peers}
-    for program, runs in sources.items():
-        try:
-            yield from runs(problem)
-        except Exception as error:  # shown in the table like any other failure
-            yield failing(program, error)
-
-
-def failing(program: str, error: Exception) -> Run:
-    """A run that does nothing but raise what went wrong before."""
-
-    def solve() -> Array:
-        raise error
-
-    return Run(program, "model", "-", solve)
-
-
-def save(results: Sequence[Result], path: Path) -> None:
-    """Write environment, summary and all results as JSON."""
-    content = {
-        "environment": environment(),
-        "summary": summary(results),
-        "results": [result.to_dict() for result in results],
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":

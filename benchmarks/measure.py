@@ -1,13 +1,8 @@
 """Timing and accuracy: what a run is, how it is measured, and what its result holds."""
 
-import importlib.metadata
-import os
-import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -17,9 +12,8 @@ from benchmarks.problems import Array
 
 OURS = "jaxmbd"  # the program name of this library's own runs
 FAILED_ERROR = 1e-2  # an answer further off than this (m or rad) counts as failed
-LONG_RUN = 2.0  # seconds; a run that takes longer is timed once, without repeating it
-BUDGET = 1.0  # seconds of repeats for one run
-PACKAGES = ("jaxmbd", "jax", "jaxlib", "numpy", "scipy", "pin", "mujoco", "exudyn", "sympy")
+LONG_RUN = 1.0  # seconds; a run that takes longer is timed once, without repeating it
+BUDGET = 0.4  # seconds of repeats for one run
 
 
 @dataclass(frozen=True)
@@ -97,9 +91,23 @@ def time_runs(runs: Iterable[Run], problem: str, reference: Array, repeats: int 
     return results
 
 
-def time_run(run: Run, problem: str, reference: Array, repeats: int = 25) -> Result:
-    """Measure one run by itself."""
-    return time_runs([run], problem, reference, repeats)[0]
+def take_turns(calls: Sequence[Callable[[], object]], budget: float = BUDGET, most: int = 25) -> list[float]:
+    """Median seconds of several calls, which are made once before and then in turn, about `budget` seconds of each."""
+    firsts = [seconds_of(call) for call in calls]
+    counts = [int(np.clip(round(budget / max(first, 1e-6)), 1, most)) for first in firsts]
+    samples: list[list[float]] = [[] for _ in calls]
+    for turn in range(max(counts, default=0)):
+        for call, count, times in zip(calls, counts, samples, strict=True):
+            if turn < count:
+                times.append(seconds_of(call))
+    return [median(times) for times in samples]
+
+
+def seconds_of(call: Callable[[], object]) -> float:
+    """Wall time of one call."""
+    start = time.perf_counter()
+    call()
+    return time.perf_counter() - start
 
 
 def _warm_up(run: Run, reference: Array) -> tuple[Run, float, float | None, str]:
@@ -137,31 +145,3 @@ def fastest_at(results: Iterable[Result], error: float) -> dict[str, Result]:
 def seconds_at(results: Iterable[Result], error: float) -> dict[str, float]:
     """For each program the least wall time that was seen to reach `error`. Nothing is interpolated."""
     return {program: result.seconds for program, result in fastest_at(results, error).items()}
-
-
-def environment(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
-    """The machine and the versions: CPU, number of cores, Python, packages, date."""
-    versions = {}
-    for package in packages:
-        try:
-            versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
-    return {
-        "cpu": _cpu_name(),
-        "cores": os.cpu_count(),
-        "system": f"{platform.system()} {platform.machine()}",
-        "python": platform.python_version(),
-        "packages": versions,
-        "date": date.today().isoformat(),
-    }
-
-
-def _cpu_name() -> str:
-    """The processor's name as the operating system tells it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -1,16 +1,14 @@
-"""The five benchmark problems and their reference answers.
+"""The planar benchmark problems.
 
-Every mechanism is planar. A body has the absolute coordinates (x, y, theta) of its centre of mass, and points
-on it are given in its own frame, whose origin is that centre and whose x axis is the rod's axis. All
-quantities are in SI units: metres, radians, kilograms, seconds. Gravity acts along -y.
+A body has the absolute coordinates (x, y, theta) of its centre of mass, and points on it are given in its own
+frame, whose origin is that centre and whose x axis is the rod's axis. All quantities are in SI units: metres,
+radians, kilograms, seconds. Gravity acts along -y.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
-from scipy.special import ellipj, ellipk
 
 Array = NDArray[np.float64]
 Point = tuple[float, float]
@@ -122,42 +120,6 @@ def four_bars(n: int) -> Problem:
     )
 
 
-def all_problems() -> dict[str, Problem]:
-    """The benchmark problems by name."""
-    made = (pendulum(), slider_crank(), four_bars(1), four_bars(2), four_bars(10))
-    return {problem.name: problem for problem in made}
-
-
-# --- reference answers --------------------------------------------------------------------------------------
-
-
-def reference(problem: Problem) -> Array:
-    """The exact final (x, y, theta) of every body, from the mechanism's one-degree-of-freedom equation."""
-    if problem.name == "slider-crank":
-        return slider_crank_kinematics(slider_crank_angle(problem))[0]
-    if problem.name == "pendulum":
-        angle = swinging_angle(problem.duration, 1.5 * GRAVITY)
-        return np.array([[np.cos(angle) / 2, np.sin(angle) / 2, angle]])
-    n = (len(problem.bodies) - 1) // 2
-    stiffness = GRAVITY * ((n + 1) / 2 + n) / ((n + 1) / 3 + n)
-    return four_bars_at(n, turning_angle(problem.duration, stiffness, 1.0))
-
-
-def swinging_angle(t: float, stiffness: float) -> float:
-    """Solution at `t` of phi'' = -stiffness cos(phi) with phi(0) = phi'(0) = 0, by Jacobi's functions."""
-    modulus = np.sqrt(0.5)  # sine of half the amplitude, 90 degrees
-    _, cn, dn, _ = ellipj(np.sqrt(stiffness) * t, 0.5)
-    return float(2 * np.arcsin(modulus * cn / dn) - np.pi / 2)
-
-
-def turning_angle(t: float, stiffness: float, speed: float) -> float:
-    """Solution at `t` of phi'' = -stiffness cos(phi) with phi(0) = pi/2 and phi'(0) = -speed (full turns)."""
-    rate2 = speed**2 / 4 + stiffness
-    m = stiffness / rate2
-    amplitude = ellipj(ellipk(m) + np.sqrt(rate2) * t, m)[3]
-    return float(1.5 * np.pi - 2 * amplitude)
-
-
 def four_bars_at(n: int, angle: float) -> Array:
     """Absolute coordinates of the A02 mechanism when its cranks stand at `angle`."""
     c, s = np.cos(angle), np.sin(angle)
@@ -183,30 +145,3 @@ def slider_crank_kinematics(angle: float) -> tuple[Array, Array]:
         [-CRANK * s - ROD * st * turn, 0.0, 0.0],
     ]
     return np.array(positions), np.array(rates)
-
-
-def slider_crank_angle(problem: Problem) -> float:
-    """Final crank angle. Energy conservation gives the crank's rate as a function of its angle alone.
-
-    The time of one whole turn comes from the trapezium rule, which is exact to rounding for a smooth
-    periodic integrand; only the part of a turn that is left over is integrated in time.
-    """
-    mass = np.array([[b.mass, b.mass, b.inertia] for b in problem.bodies])
-
-    def parts(angle: float) -> tuple[float, float]:
-        """Generalised inertia and potential energy at a crank angle."""
-        positions, rates = slider_crank_kinematics(angle)
-        return float(np.sum(mass * rates**2)), GRAVITY * float(mass[:, 1] @ positions[:, 1])
-
-    inertia, potential = parts(CRANK_ANGLE)
-    energy = inertia * CRANK_SPEED**2 / 2 + potential
-
-    def rate(angle: float) -> float:
-        inertia, potential = parts(angle)
-        return float(np.sqrt(2 * (energy - potential) / inertia))
-
-    angles = np.linspace(0.0, 2 * np.pi, 400, endpoint=False)
-    turn_time = 2 * np.pi * float(np.mean([1 / rate(float(angle)) for angle in angles]))
-    turns, rest = divmod(problem.duration, turn_time)
-    last = solve_ivp(lambda _, y: [rate(y[0])], (0.0, rest), [CRANK_ANGLE], "DOP853", rtol=1e-13, atol=1e-13)
-    return float(last.y[0, -1] + 2 * np.pi * turns)

@@ -1,0 +1,145 @@
+"""The benchmarks' own parts: trees, references, steps, predictions, files and reports. No peer is needed."""
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import diffrax as dfx
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from benchmarks import bricard, ours, report, results_file
+from benchmarks.budget import Budget, Growth
+from benchmarks.peers.tree import absolute_coordinates, joint_values, moved, planar_tree
+from benchmarks.problems import GROUND, Problem, four_bars, pendulum, slider_crank
+from benchmarks.references import reference
+from benchmarks.stepping import RungeKutta4, march
+from benchmarks.table import Table, figures, for_markdown
+from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads.scaling import exponents
+
+PLANAR = [pendulum(), slider_crank(), four_bars(2)]
+
+
+@pytest.mark.parametrize("problem", PLANAR, ids=lambda problem: problem.name)
+def test_tree_of_joints_gives_back_the_bodies_and_closes_the_loops(problem: Problem) -> None:
+    tree = planar_tree(problem)
+    placed = absolute_coordinates(tree.links, joint_values(tree.links, problem.positions))
+    np.testing.assert_allclose(placed, problem.positions, atol=1e-15)
+    for closure in tree.closures:
+        ends = []
+        for body, point in ((closure.body, closure.point), (closure.other, closure.other_point)):
+            frame = np.zeros(3)
+            if body != GROUND:
+                origin = moved(placed[body], -tree.links[body].centre)
+                frame = np.array([*origin, placed[body, 2]])
+            ends.append(moved(frame, point))
+        np.testing.assert_allclose(ends[0], ends[1], atol=1e-15)
+
+
+def test_bricards_reference_keeps_energy_and_closure() -> None:
+    """At a state on the way, the power of the bars' motion is that of gravity, and the closure has no acceleration."""
+    speeds, h = np.array([1.0, 0.0, 0.0, 0.0, 0.0]), 1e-6
+    chain = bricard.placed(np.zeros(5))
+    spin, turn, bias = bricard.angular(chain, speeds)
+    jacobian, _ = bricard.closing(chain, speeds, spin, turn, bias)
+    free = np.linalg.svd(jacobian)[2][4]
+    state = np.concatenate([np.zeros(5), free])
+    rates = bricard.rates(0.0, state)
+    before, after = energy(state - h * rates), energy(state + h * rates)
+    assert abs(after - before) / (2 * h) < 1e-7
+    ends = [bricard.placed((state + s * h * rates)[:5]).points[5] for s in (-1, 1)]
+    np.testing.assert_allclose((ends[1] - ends[0]) / (2 * h), 0.0, atol=1e-9)
+
+
+def energy(state: np.ndarray) -> float:
+    """Kinetic and potential energy of Bricard's ring."""
+    chain = bricard.placed(state[:5])
+    spin, turn, bias = bricard.angular(chain, state[5:])
+    place, _ = bricard.linear(chain, chain.centres, spin, bias, turn)
+    total = 0.0
+    for k, rotation in enumerate(chain.rotations):
+        speed, turning = place[k] @ state[5:], rotation.T @ spin[k]
+        total += 0.5 * speed @ speed + 0.5 * turning @ (bricard.moments(k) * turning) + 9.81 * chain.centres[k, 1]
+    return float(total)
+
+
+def test_steps_are_of_order_four_and_the_same_in_simulate() -> None:
+    problem = replace(pendulum(), duration=0.8)
+    mechanism = ours.mechanism_of(problem).described("joint")
+    state = ours.start_of(mechanism, problem)
+    exact, errors = reference(problem)[0, 2], []
+    for steps in (40, 80):
+        q, _ = march(mechanism, mbd.Augmented(), state.q, state.v, problem.duration / steps, steps)
+        errors.append(abs(float(q[0]) - exact))
+    assert 14 < errors[0] / errors[1] < 18
+    solution = mbd.simulate(
+        mechanism, state, jnp.array([0.0, problem.duration]), method=mbd.Augmented(), solver=RungeKutta4(),
+        controller=dfx.ConstantStepSize(), dt0=problem.duration / 80,
+    )  # fmt: skip
+    np.testing.assert_allclose(solution.q[-1, 0], q[0], atol=1e-13)
+
+
+def test_larger_sizes_are_predicted_from_smaller_ones() -> None:
+    growth = Growth()
+    assert growth.predicted(10) == 0.0
+    growth.add(10, prepare=2.0, run=0.01)
+    growth.add(100, prepare=2.0, run=10.0)
+    assert growth.predicted(200) == pytest.approx(2.0 + 80.0)
+    budget = Budget(100.0, clock=count(0.0, 30.0).__next__)
+    assert budget.refusal(80.0, limit=50.0) == "left out, 80 s predicted"
+    assert budget.refusal(45.0, limit=50.0) == "left out, the workload's time is up"
+
+
+def test_exponent_is_fitted_to_what_was_measured() -> None:
+    case = {"coordinates": "joint", "batch": 1}
+    records = [case | {"n": n, "microseconds": 3.0 * n**1.5, "failure": ""} for n in (10, 30, 100)]
+    records.append(case | {"n": 300, "failure": "left out"})
+    assert exponents(records) == {("joint", 1): pytest.approx(1.5)}
+
+
+def test_results_of_other_workloads_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "results.json"
+    for name, date in (("steps", "2026-01-01"), ("batch", "2026-01-02")):
+        new = {"environment": {"date": date}, "seconds": {name: 1.0}, "workloads": {name: [{"a": name}, {"a": None}]}}
+        results_file.save(results_file.merged(path, new), path)
+    read = results_file.load(path)
+    assert read["workloads"] == {name: [{"a": name}, {"a": None}] for name in ("steps", "batch")}
+    assert read["dates"] == {"steps": "2026-01-01", "batch": "2026-01-02"}
+
+
+def test_report_is_filled_between_its_markers_and_again() -> None:
+    entry = {
+        "n": 1,
+        "program": "jaxmbd",
+        "label": "joint",
+        "microseconds": 6.84,
+        "steps": 9,
+        "error": 0.0,
+        "failure": "",
+    }
+    content = {"workloads": {"steps": [entry]}}
+    text = "before\n<!-- table: steps -->\nold\n<!-- end -->\n<!-- table: batch -->\n<!-- end -->\nafter\n"
+    once = report.filled(text, content)
+    assert "| 1 | – | 6.84 | – | – |" in once
+    assert "old" not in once
+    assert "(not measured yet)" in once
+    assert once.startswith("before\n")
+    assert once.endswith("after\n")
+    assert report.filled(once, content) == once
+    with pytest.raises(ValueError, match="no table is called 'stops'"):
+        report.filled(text.replace("steps", "stops"), content)
+
+
+def test_report_in_the_docs_has_a_place_for_every_workload() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "performance.md").read_text(encoding="utf-8")
+    assert {name for _, name, _ in report.MARKED.findall(text)} == {"environment", *WORKLOADS}
+
+
+def test_tables_and_figures() -> None:
+    table = Table("t", ("a", "b"), [["x|y", "**1**"]], ["Note."])
+    assert for_markdown(table) == "| a | b |\n| --- | ---: |\n| x\\|y | **1** |\n\nNote."
+    numbers = (None, 0.0, 0.000123, 0.0123, 1.236, 15236.0, 3e8)
+    assert [figures(x) for x in numbers] == ["–", "0.00e+00", "1.23e-04", "0.0123", "1.24", "15,200", "3.00e+08"]
