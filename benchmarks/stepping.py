@@ -1,32 +1,13 @@
-"""The classical Runge-Kutta method of order four with equal steps: as a diffrax solver and as a bare loop.
+"""The classical Runge-Kutta method of order four with equal steps as a bare loop: what a step costs without diffrax."""
 
-The bare loop shows what a step costs without diffrax's machinery around it. Whatever else takes equal steps goes here.
-"""
+from typing import Any
 
-from typing import Any, ClassVar
-
-import diffrax as dfx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd._method import AbstractMethod, motion_of
-
-
-class RungeKutta4(dfx.AbstractERK):
-    """The classical method, for `controller=diffrax.ConstantStepSize()`; it estimates no error."""
-
-    tableau: ClassVar[dfx.ButcherTableau | dfx.MultiButcherTableau] = dfx.ButcherTableau(
-        c=np.array([0.5, 0.5, 1.0]),
-        b_sol=np.array([1, 2, 2, 1]) / 6,
-        b_error=np.zeros(4),
-        a_lower=(np.array([0.5]), np.array([0.0, 0.5]), np.array([0.0, 0.0, 1.0])),
-    )
-    interpolation_cls: ClassVar[Any] = dfx.ThirdOrderHermitePolynomialInterpolation.from_k
-
-    def order(self, terms: Any) -> int:
-        return 4
+from jaxmbd._method import AbstractMethod
+from jaxmbd._program import compiled
 
 
 def march(
@@ -36,8 +17,7 @@ def march(
     equations = mbd.Equations(mechanism, redundant=False)
 
     def rates(t: Any, y: Any) -> Any:
-        motion = motion_of(method, equations, t, *y)
-        return motion.qdot, motion.rate
+        return compiled(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
 
     def step(k: Any, y: Any) -> Any:
         t = k * dt
@@ -48,6 +28,11 @@ def march(
         return jax.tree.map(lambda x, a, b, c, d: x + dt / 6 * (a + 2 * (b + c) + d), y, k1, k2, k3, k4)
 
     return jax.lax.fori_loop(0, steps, step, (jnp.asarray(q), jnp.asarray(v)))
+
+
+def _rates(method: AbstractMethod, equations: mbd.Equations, t: Any, q: jax.Array, v: jax.Array) -> tuple[Any, Any]:
+    motion = method.motion(equations, t, q, v)
+    return motion.qdot, motion.rate
 
 
 def moved(y: Any, rates: Any, by: Any) -> Any:

@@ -16,7 +16,7 @@ from benchmarks.measure import OURS, take_turns
 from benchmarks.options import Options, Record, Say
 from benchmarks.peers.tree import planar_tree
 from benchmarks.problems import Array, four_bars
-from benchmarks.stepping import RungeKutta4, march
+from benchmarks.stepping import march
 from benchmarks.table import Table, figures
 
 SIZE, STEPS, STEP = 1024, 1000, 1e-3
@@ -60,7 +60,7 @@ def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable
             q, _ = march(changed, METHOD(), state.q, state.v, STEP, steps)
         else:
             q = mbd.simulate(
-                changed, state, jnp.array([0.0, end]), method=METHOD(), solver=RungeKutta4(),
+                changed, state, jnp.array([0.0, end]), method=METHOD(), solver=mbd.RungeKutta4(),
                 controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False,
             ).q[-1]  # fmt: skip
         return mbd.Equations(changed).at(state.t, q).poses()[0, 2]
