@@ -3,8 +3,7 @@
 The order matters: the environment is read when JAX starts, and the import hook reaches only modules imported
 after it. Warnings are errors by `filterwarnings` in pyproject.toml.
 
-There is no compilation cache on disk. JAX does not store a computation that calls back to Python, as every
-`diffrax` solve and every `eqx.error_if` does: tried on a forward and a reverse solve, it stored nothing.
+There is no compilation cache on disk: what tests compile differs from one change to the next.
 """
 
 import gc
@@ -27,6 +26,7 @@ QUICK += " --xla_cpu_parallel_codegen_split_count=1"
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA stops at a flag that it does not know
     QUICK += " --xla_cpu_use_fusion_emitters=false"  # the older emitters compile a reverse solve in half the time
 os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {QUICK}")
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
 # Pictures go to files, never to a screen.
 os.environ["MPLBACKEND"] = "agg"
 

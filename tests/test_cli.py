@@ -1,16 +1,27 @@
 """The command, run as a user runs it."""
 
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray as xr
+from equinox import _errors as runtime_checks
 from PIL import Image
 from typer.testing import CliRunner
 
 from jaxmbd import examples
 from jaxmbd.cli import app
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands are run in the process of the tests: what they configure ends with each."""
+    monkeypatch.setattr(runtime_checks, "EQX_ON_ERROR", runtime_checks.EQX_ON_ERROR)
+
 
 MODEL = """
 from jaxmbd import planar as pl
@@ -211,3 +222,12 @@ def test_kinematics_and_inverse_of_a_driven_five_bar(tmp_path: Path) -> None:
     code, text = run("kinematics", "pendulum", "--no-files")
     assert code == 1
     assert text.startswith("jaxmbd: ")
+
+
+@pytest.mark.slow
+def test_what_a_command_compiles_is_kept_for_the_next(tmp_path: Path) -> None:
+    changed = {"XDG_CACHE_HOME": str(tmp_path), "JAX_ENABLE_COMPILATION_CACHE": "true"}
+    kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    command = [sys.executable, "-m", "jaxmbd", "simulate", "pendulum", "--no-files"]
+    subprocess.run(command, env=kept | changed, check=True, capture_output=True)
+    assert list((tmp_path / "jaxmbd" / "compiled").glob("jit__integrate-*"))

@@ -11,6 +11,7 @@ from jaxmbd import __version__
 from jaxmbd import demo as job
 from jaxmbd import examples as library
 from jaxmbd.cli._analyses import ANALYSES
+from jaxmbd.cli._cache import keep_compiled
 from jaxmbd.cli._command import analysis
 from jaxmbd.cli._report import show_table
 
@@ -18,9 +19,10 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dy
 
 
 @app.callback()
-def _double_precision() -> None:
+def _configured() -> None:
     """Multibody dynamics of mechanisms, differentiable from end to end."""
     jax.config.update("jax_enable_x64", True)
+    keep_compiled()
 
 
 @app.command()
