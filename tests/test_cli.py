@@ -20,7 +20,8 @@ from jaxmbd.cli import app
 @pytest.fixture(autouse=True)
 def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     """Commands are run in the process of the tests: what they configure ends with each."""
-    monkeypatch.setattr(runtime_checks, "EQX_ON_ERROR", runtime_checks.EQX_ON_ERROR)
+    before = runtime_checks.EQX_ON_ERROR  # pyright: ignore[reportPrivateImportUsage]
+    monkeypatch.setattr(runtime_checks, "EQX_ON_ERROR", before)
 
 
 MODEL = """

@@ -39,6 +39,8 @@ from jaxmbd._types import is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
 
+_MANY = 64  # bodies
+
 _TORN = 1e-2  # [m, rad]: a violation at the end that no drift explains
 
 _TOLERANCES = {
@@ -122,10 +124,13 @@ def simulate(
         print("compiling ...", flush=True)
     meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
     raised = throw and not known
-    solution, check = _integrate(
-        mechanism, method, state.q, state.v, ts,
+    # To the compiler many numbers are more work than many times the motion: they are put together before.
+    equations = Equations(mechanism) if known and len(mechanism.bodies) > _MANY else mechanism
+    found, check = _integrate(
+        equations, method, state.q, state.v, ts,
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, events, max_events,
     )  # fmt: skip
+    solution = Solution(mechanism=mechanism, **found)
     if throw and known:
         _raise_if_failed(solution, check)
     return solution
@@ -145,12 +150,13 @@ class _Check(eqx.Module):
 
 @eqx.filter_jit
 def _integrate(
-    mechanism: Mechanism, method: AbstractMethod, q: Array, v: Array, ts: Array,
+    described: Mechanism | Equations, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
     events: tuple[Event, ...], max_events: int,
-) -> tuple[Solution, _Check]:  # fmt: skip
-    equations = Equations(mechanism)
+) -> tuple[dict[str, Any], _Check]:  # fmt: skip
+    """The fields of a `Solution` but the mechanism, and what tells whether it is a good one."""
+    equations = described if isinstance(described, Equations) else Equations(described)
     redundant = rows_repeat(equations, jnp.asarray(ts[0]), q)
     equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
 
@@ -182,13 +188,14 @@ def _integrate(
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     qs = jax.vmap(equations.tidy)(qs)
     qs = qs if log is None or not throw else halted(log, qs)
-    solution = Solution(
-        mechanism, method, ts, qs, vs, integrated, equations.redundant, dict(run.stats), run.result, log
-    )
+    found = {
+        "method": method, "ts": ts, "q": qs, "integrated_speeds": vs, "integrals": integrated,
+        "redundant": equations.redundant, "stats": dict(run.stats), "result": run.result, "events": log,
+    }  # fmt: skip
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
     start, end = jax.vmap(equations.position)(jnp.stack([ts[0], t1[0]]), jnp.stack([q, q1[0]]))
     check = _Check(start, equations.velocity(ts[0], q, v), end, reached, t1[0], q1[0], v1[0])
-    return solution, jax.lax.stop_gradient(check)
+    return found, jax.lax.stop_gradient(check)
 
 
 def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Any, y: Any) -> Any:

@@ -10,10 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd._body import GROUND
-from jaxmbd._mechanism import Mechanism, counted, told
+from jaxmbd._mechanism import Mechanism, counted, kind_of, told, unnamed
 from jaxmbd._types import is_concrete
-
-_NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 class Group(eqx.Module):
@@ -48,50 +46,23 @@ def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]
     statics: dict[Any, Any] = {}
     for position, part in enumerate(parts):
         arrays, static = eqx.partition(unnamed(part), eqx.is_array)
-        key = _key(arrays, static)
+        key = kind_of(arrays, static)
         statics.setdefault(key, static)
         found.setdefault(key, []).append((position, arrays))
     groups = []
     for key, members in found.items():
-        stacked = jax.tree.map(_stack, *(arrays for _, arrays in members))
+        numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in counted(parts[p])) for p in positions)
-        groups.append(Group(stacked, statics[key], positions, bodies, turns))
+        groups.append(Group(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)
-
-
-def unnamed(part: Any) -> Any:
-    """A copy of a part without its names, which would keep equal parts from being stacked.
-
-    A user's own modules, parameters of a law, are left as they are.
-    """
-    if isinstance(part, tuple):
-        return tuple(unnamed(item) for item in part)
-    if not isinstance(part, eqx.Module) or not type(part).__module__.startswith("jaxmbd."):
-        return part
-    copy = object.__new__(type(part))
-    for field in part.__dataclass_fields__:
-        value = getattr(part, field)
-        is_name = field in _NAMES and isinstance(value, str)
-        object.__setattr__(copy, field, "" if is_name else unnamed(value))
-    return copy
 
 
 def _markers(part: Any) -> Iterable[Any]:
     return getattr(part, "markers", ())
 
 
-def _key(arrays: Any, static: Any) -> Any:
-    leaves, treedef = jax.tree.flatten(arrays)
-    shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
-    others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))
-    return treedef, shapes, jax.tree.structure(static), others
-
-
-def _stack(*leaves: Any) -> Any:
-    return (
-        np.stack(leaves)
-        if is_concrete(leaves) and all(isinstance(x, np.ndarray) for x in leaves)
-        else jnp.stack(leaves)
-    )
+def stacked(*leaves: Any) -> Any:
+    """Numbers or arrays of one shape on a new leading axis."""
+    return jnp.asarray(np.stack(leaves)) if is_concrete(leaves) else jnp.stack(leaves)

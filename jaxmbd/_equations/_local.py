@@ -14,8 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker
-from jaxmbd._equations._groups import unnamed
 from jaxmbd._joint import AbstractNonholonomic
+from jaxmbd._mechanism import unnamed
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._coordinates import Twists
-from jaxmbd._equations._groups import Group, group_parts
+from jaxmbd._equations._groups import Group, group_parts, stacked
 from jaxmbd._equations._local import Near, Rows, efforts_along, taylor_pair, wrenches
 from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._force import AbstractAlong, AbstractForce, Gravity
@@ -54,8 +54,8 @@ class Parts(eqx.Module):
         self.coordinate_forces = group_parts(
             [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
         )
-        self.masses = jnp.stack([body.mass for body in mechanism.bodies])
-        tensors = jnp.stack([body.inertia for body in mechanism.bodies])
+        self.masses = stacked(*(body.mass for body in mechanism.bodies))
+        tensors = stacked(*(body.inertia for body in mechanism.bodies))
         self.inertia = jax.vmap(self.space.inertia)(self.masses, tensors)
         fields = [part.vector(self.space) for part in mechanism.forces if isinstance(part, Gravity)]
         self.gravity = sum(fields, jnp.zeros(self.space.dim))

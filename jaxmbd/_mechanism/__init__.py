@@ -7,6 +7,8 @@ from jaxmbd._mechanism._coordinate import Drive as Drive
 from jaxmbd._mechanism._coordinate import SpeedDrive as SpeedDrive
 from jaxmbd._mechanism._coordinate import counted as counted
 from jaxmbd._mechanism._coordinate import told as told
+from jaxmbd._mechanism._kind import kind_of as kind_of
+from jaxmbd._mechanism._kind import unnamed as unnamed
 from jaxmbd._mechanism._mechanism import Constraint as Constraint
 from jaxmbd._mechanism._mechanism import Mechanism as Mechanism
 from jaxmbd._mechanism._mechanism import Sensor as Sensor

@@ -106,11 +106,15 @@ def check_ground(mechanism: Any) -> None:
         joined |= {marker.body for marker in _markers(joint)}
     driven = [link for link in links if isinstance(link, Drive | SpeedDrive) and len(link.markers) == 1]
     reached |= {link.markers[0].body for link in driven}
-    for _ in mechanism.bodies:
-        for link in links:
-            bodies = {marker.body for marker in _markers(link)}
-            if bodies & reached:
-                reached |= bodies
+    beside: dict[str, set[str]] = {}
+    for link in links:
+        bodies = {marker.body for marker in _markers(link)}
+        for body in bodies:
+            beside.setdefault(body, set()).update(bodies)
+    front = set(reached)
+    while front:
+        front = set().union(*(beside.get(body, set()) for body in front)) - reached
+        reached |= front
     loose = sorted(joined - reached)
     if loose:
         raise MechanismError(

@@ -31,6 +31,7 @@ from jaxmbd._mechanism._checks import (
     named_joints,
 )
 from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
+from jaxmbd._mechanism._kind import kind_of, unnamed
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure
@@ -140,7 +141,7 @@ class Mechanism(eqx.Module):
         if self.coordinates == "absolute":
             if self.cuts:
                 raise MechanismError(f"cuts={list(self.cuts)} only means something with coordinates='joint'.")
-            return absolute(self.bodies)
+            return self.tree
         if self.coordinates != "joint":
             raise MechanismError(f"coordinates must be 'absolute' or 'joint', got {self.coordinates!r}.")
         check_cuts(self.joints, self.cuts)
@@ -220,7 +221,14 @@ class Mechanism(eqx.Module):
 
     def constraint_sizes(self) -> tuple[int, ...]:
         """The number of rows of each of `constraints()`."""
-        return tuple(count_rows(self, part) for part in self.constraints())
+        found: dict[Any, int] = {}
+        sizes = []
+        for part in self.constraints():
+            kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
+            if kind not in found:
+                found[kind] = count_rows(self, part)
+            sizes.append(found[kind])
+        return tuple(sizes)
 
     def row_labels(self) -> tuple[tuple[str, int], ...]:
         """For each row of `Φ`: the name of the part that gives it, and its number among that part's rows."""

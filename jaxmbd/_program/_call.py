@@ -35,7 +35,8 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*arguments)
         program, results = found
         arrays = _arrays(leaves)
-        given = [_as_number(arrays[k], _types_of(arrays)) for k in program.used]
+        number = _number_type(_types_of(arrays))
+        given = [_as_number(arrays[k], number) for k in program.used]
         likes, structure = jax.tree.flatten(results)
         values = run_p.bind(*given, function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
@@ -62,16 +63,16 @@ def _is_array(leaf: Any) -> bool:
 
 
 def _arrays(leaves: list[Any]) -> list[Any]:
-    return [jnp.asarray(leaf) for leaf in leaves if _is_array(leaf)]
+    return [leaf for leaf in leaves if _is_array(leaf)]
 
 
 def _types_of(arrays: list[Any]) -> tuple[Any, ...]:
     return tuple((x.shape, x.dtype) for x in arrays)
 
 
-def _as_number(x: Any, types: Any) -> Any:
+def _as_number(x: Any, number: Any) -> Any:
     """A boolean as a number of the type of the others."""
-    return x.astype(_number_type(types)) if x.dtype == np.bool_ else x
+    return x.astype(number) if x.dtype == np.bool_ else x
 
 
 def _number_type(types: Any) -> Any:
@@ -91,7 +92,7 @@ def _program_of(
         leaves = [next(arrays) if mine else other for mine, other in zip(is_array, others, strict=True)]
         results = function(*jax.tree.unflatten(tree, leaves))
         shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), results)
-        return [_as_number(x, types) for x in jax.tree.leaves(results)]
+        return [_as_number(x, number) for x in jax.tree.leaves(results)]
 
     given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
     found = pruned(traced(flat, given))

@@ -21,4 +21,4 @@ def keep_compiled() -> None:
         folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
-    runtime_checks.EQX_ON_ERROR = "nan"
+    runtime_checks.EQX_ON_ERROR = "nan"  # pyright: ignore[reportPrivateImportUsage]

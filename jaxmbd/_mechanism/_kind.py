@@ -1,0 +1,34 @@
+"""What parts have in common: the same law, for numbers of the same shapes."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+_NAMES = ("name", "body", "coordinate", "a", "b")
+
+
+def unnamed(part: Any) -> Any:
+    """A copy of a part without its names, which would keep equal parts from being stacked.
+
+    A user's own modules, parameters of a law, are left as they are.
+    """
+    if isinstance(part, tuple):
+        return tuple(unnamed(item) for item in part)
+    if not isinstance(part, eqx.Module) or not type(part).__module__.startswith("jaxmbd."):
+        return part
+    copy = object.__new__(type(part))
+    for field in part.__dataclass_fields__:
+        value = getattr(part, field)
+        is_name = field in _NAMES and isinstance(value, str)
+        object.__setattr__(copy, field, "" if is_name else unnamed(value))
+    return copy
+
+
+def kind_of(arrays: Any, static: Any) -> Any:
+    """What parts without names share whose numbers can be stacked, from their arrays and the rest of them."""
+    leaves, treedef = jax.tree.flatten(arrays)
+    shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
+    others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))
+    return treedef, shapes, jax.tree.structure(static), others
