@@ -233,13 +233,14 @@ def default_controller(
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of the coordinates and integrals in `(q, v, integrals)`.
+    """Root mean square of the coordinates and integrals in `(q, v, integrals)`; infinite where a speed is.
 
-    Speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
+    Else speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
     the next evaluation removes, and that no step size can.
     """
-    q, _, integrals = y
-    return jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+    q, v, integrals = y
+    norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+    return jnp.where(jnp.all(jnp.isfinite(v)), norm, jnp.inf)
 
 
 def state_norm(y: tuple[Array, Array, Array]) -> Array:

@@ -123,7 +123,7 @@ def _places(
     for axis, source in zip(*batching, strict=True):
         along = [-1 if k == source else 1 for k in range(values.ndim - 1)]
         starts[..., axis] = np.arange(values.shape[source]).reshape(along)
-    inside = np.all((starts >= 0) & (starts + sizes <= shape), axis=-1)
+    inside = np.asarray(np.all((starts >= 0) & (starts + sizes <= shape), axis=-1))
     starts = np.clip(starts, 0, np.subtract(shape, sizes))
     strides = np.append(np.cumprod(shape[:0:-1], dtype=int)[::-1], 1)[: len(shape)].astype(int)
     window = np.zeros(sizes, dtype=int)

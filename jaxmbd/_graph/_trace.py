@@ -34,7 +34,13 @@ class Traced:
     result: Any
 
 
-def trace(function: Callable[..., Any], *names: Names, graph: Graph | None = None, title: str = "") -> Traced:
+def trace(
+    function: Callable[..., Any],
+    *names: Names,
+    graph: Graph | None = None,
+    title: str = "",
+    rules: Mapping[str, Callable[..., Any]] | None = None,
+) -> Traced:
     """Write a JAX function of small arrays as a graph of scalar expressions.
 
     The graph knows real numbers only: zeros and ones are folded away also where an operand could be infinite or NaN
@@ -46,6 +52,7 @@ def trace(function: Callable[..., Any], *names: Names, graph: Graph | None = Non
     - `names`: of the symbols of each input, nested as the input's shape; a string alone is a scalar input.
     - `graph`: where the nodes go; those of several functions in one graph are shared. Default: a new one.
     - `title`: what messages call the function. Default: by its name.
+    - `rules`: for primitives that are not JAX's own.
 
     **Raises:** `MechanismError` where the function uses what no formula expresses.
 
@@ -60,7 +67,7 @@ def trace(function: Callable[..., Any], *names: Names, graph: Graph | None = Non
     specs = [jax.ShapeDtypeStruct(array.shape, jnp.result_type(float)) for array in inputs]
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     with jax.ensure_compile_time_eval():
-        results = Walk(graph, RULES, title).run(jaxpr, list(inputs))
+        results = Walk(graph, RULES | dict(rules or {}), title).run(jaxpr, list(inputs))
     return Traced(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
 
 

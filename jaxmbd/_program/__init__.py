@@ -1,6 +1,6 @@
 """Functions as straight-line programs of scalar operations, run by a small machine of our own."""
 
 from jaxmbd._program._call import compiled, is_program
-from jaxmbd._program._elimination import Pattern, factor_p, solve_p
+from jaxmbd._program._elimination import FORMULAS, Pattern, factor_p, solve_p
 
-__all__ = ["Pattern", "compiled", "factor_p", "is_program", "solve_p"]
+__all__ = ["FORMULAS", "Pattern", "compiled", "factor_p", "is_program", "solve_p"]

@@ -7,6 +7,7 @@ one another in one go; what is structurally zero costs nothing.
 Source: minimum degree, Tinney, Walker, Proc. IEEE 55 (1967); George, Liu, SIAM Review 31 (1989).
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -91,23 +92,22 @@ class Elimination:
 
     def solve(self, b: Rows) -> Rows:
         """`S⁻¹ b`, for `b (n, k)`."""
-        graph, x, k = self.graph, b.copy(), b.shape[1]
+        if not b.size:
+            return b
+        graph, x = self.graph, b.copy()
         for rows, columns, L, _, _ in self._levels:
-            if len(rows):
-                touched, places = np.unique(rows, return_inverse=True)
-                products = graph.apply("mul", L[:, None], x[columns])
-                where = places.reshape(-1, 1) * k + np.arange(k)
-                total = graph.sum_into(products, where, len(touched) * k).reshape(-1, k)
-                x[touched] = graph.apply("sub", x[touched], total)
+            self._subtract(x, rows, graph.apply("mul", L[:, None], x[columns]))
         for rows, columns, L, chosen, inverse in reversed(self._levels):
             x[chosen] = graph.apply("mul", x[chosen], inverse[:, None])
-            if len(rows):
-                touched, places = np.unique(columns, return_inverse=True)
-                products = graph.apply("mul", L[:, None], x[rows])
-                where = places.reshape(-1, 1) * k + np.arange(k)
-                total = graph.sum_into(products, where, len(touched) * k).reshape(-1, k)
-                x[touched] = graph.apply("sub", x[touched], total)
+            self._subtract(x, columns, graph.apply("mul", L[:, None], x[rows]))
         return x
+
+    def _subtract(self, x: Rows, targets: np.ndarray, products: Rows) -> None:
+        """Takes products `(count, k)` from the rows of `x (n, k)` that are their targets."""
+        k = x.shape[1]
+        touched, places = np.unique(targets, return_inverse=True)
+        total = self.graph.sum_into(products, places.reshape(-1, 1) * k + np.arange(k), len(touched) * k)
+        x[touched] = self.graph.apply("sub", x[touched], total.reshape(-1, k))
 
 
 def _levels(near: list[set[int]]) -> list[list[tuple[int, list[int]]]]:
@@ -221,4 +221,15 @@ def _record_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
     return graph.cache[key].solve(b)
 
 
+def _written(function: Any) -> Any:
+    """The rule for formulas: what XLA runs, number by number."""
+
+    def rule(step: Step, *operands: Any) -> Any:
+        types = [var.aval for var in step.equation.invars]
+        return step.walk(jax.make_jaxpr(partial(function, **step.params))(*types), list(operands))
+
+    return rule
+
+
 RULES = {"symmetric_factor": _record_factor, "symmetric_solve": _record_solve}
+FORMULAS = {"symmetric_factor": _written(_factor), "symmetric_solve": _written(_solve)}

@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._graph import Graph, Node, Traced, trace
+from jaxmbd._program import FORMULAS
 from jaxmbd.symbolic._names import accelerated, check_given, dotted, speed_names, symbol_names
 from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy
@@ -215,7 +216,7 @@ class SymbolicSystem:
 
             title = f"The piece {piece!r} of the mechanism"
             self._traced[piece] = trace(
-                function, "t", self._q, self._p, *self.parameters, graph=self._graph, title=title
+                function, "t", self._q, self._p, *self.parameters, graph=self._graph, title=title, rules=FORMULAS
             )
         return self._traced[piece]
 
