@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, eliminated
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import proximal_shift
 from jaxmbd._program import compiled
@@ -19,6 +19,7 @@ from jaxmbd._types import frozen
 RANK = 1e-10  # singular values of C below this share of the largest count as zero
 _TAKES_PART = 1e-6  # of the largest number in a dependence
 _LARGE = 40  # rows: up to here singular values take a fraction of a millisecond
+_DENSE = 400  # rows: of more, those that repeat are all kept
 _PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
 
 
@@ -111,6 +112,22 @@ def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
     if equations.m <= _LARGE:
         return rank_of(equations.jacobian(t, q)) < equations.m
     return compiled(_is_singular)(*frozen((equations, t, q)))
+
+
+def for_motion(equations: Equations, t: Array, q: Array) -> Equations:
+    """The equations, with the rows that a motion from a position is to be solved in."""
+    redundant = rows_repeat(equations, t, q)
+    equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
+    if not 0 < equations.m <= _DENSE:
+        return equations
+    fixed = frozen((equations, t, q))
+    kept = jax.lax.cond(redundant, _independent, lambda e, t, q: jnp.ones_like(e.kept), *fixed)
+    return eqx.tree_at(lambda e: e.kept, equations, kept)
+
+
+def _independent(equations: Equations, t: Array, q: Array) -> Float[Array, " m"]:
+    """1 for as many rows of `C` as its rank, chosen by elimination with the largest pivots, 0 for the others."""
+    return eliminated(equations.jacobian(t, q).T).astype(equations.kept.dtype)
 
 
 def _is_singular(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:

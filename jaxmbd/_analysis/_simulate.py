@@ -18,7 +18,7 @@ from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import halted, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
 from jaxmbd._analysis._readings import Snapshot, read
-from jaxmbd._analysis._redundancy import jacobian, rank_of, rows_repeat
+from jaxmbd._analysis._redundancy import for_motion, jacobian, rank_of
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations
@@ -157,8 +157,7 @@ def _integrate(
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip
     """The fields of a `Solution` but the mechanism, and what tells whether it is a good one."""
     equations = described if isinstance(described, Equations) else Equations(described)
-    redundant = rows_repeat(equations, jnp.asarray(ts[0]), q)
-    equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
+    equations = for_motion(equations, jnp.asarray(ts[0]), q)
 
     def solve(
         method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None

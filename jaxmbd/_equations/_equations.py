@@ -35,7 +35,8 @@ class Equations(eqx.Module):
 
     Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the constraints and then the drivers, `(m,)`. A row that
     constrains velocities alone is zero in `Φ`. `redundant`: whether rows may repeat one another, which the linear solve
-    then allows for.
+    then allows for. `kept (m,)`: 1 for the rows that accelerations are to satisfy, 0 for those left out because they
+    follow from the others.
     """
 
     mechanism: Mechanism
@@ -43,6 +44,7 @@ class Equations(eqx.Module):
     coordinates: AbstractCoordinates
     globals: tuple[GlobalConstraint, ...]
     redundant: Bool[Array, ""]
+    kept: Float[Array, " m"]
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
@@ -51,6 +53,7 @@ class Equations(eqx.Module):
         self.redundant = jnp.asarray(redundant)
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
+        self.kept = jnp.ones(self.m, mechanism.bodies[0].mass.dtype)
         self.parts = Parts(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = Absolute(mechanism.space, len(mechanism.bodies))

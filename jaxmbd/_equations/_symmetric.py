@@ -31,6 +31,12 @@ class Symmetric(eqx.Module):
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
         return Symmetric(self.values + shift * diagonal, self.pattern)
 
+    def limited(self, kept: Float[Array, " n"]) -> "Symmetric":
+        """`S` in the rows and columns where `kept` is 1; where it is 0 a multiple of the unit matrix."""
+        i, j = self.pattern.rows, self.pattern.columns
+        rest = jnp.where(i == j, (1 - kept[i]) * self.largest(), 0.0)
+        return Symmetric(self.values * kept[i] * kept[j] + rest, self.pattern)
+
     def scaled(self) -> "Symmetric":
         """`D S D`, with `D` diagonal, so that the diagonal is one; rows of zeros stay."""
         i, j = self.pattern.rows, self.pattern.columns

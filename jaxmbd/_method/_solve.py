@@ -8,6 +8,10 @@ refinement removes its effect on the rows that do not repeat (a proximal iterati
 itself); the multipliers then differ from those of least norm by what repeats, which `_least` removes. Where no rows
 repeat, ε is zero: near a singular position the forces that even a small ε takes away are those that grow without bound.
 
+Off the constraints rows that repeat contradict one another, by as much as a stage of an integrator has drifted, and ε
+is too small to even that out: step-size control would chase the difference. So a motion is solved in rows that do not
+repeat.
+
 Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """
 
@@ -30,9 +34,14 @@ class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
     def __init__(self, at: Position) -> None:
-        self.at, self.inertia, S = at, at.inertia, at.schur()
-        self.epsilon = jnp.where(at.equations.redundant, proximal_shift(S.largest()), 0.0)
-        self.solve = S.shifted(self.epsilon).solver()
+        self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.kept
+        self.epsilon = jnp.where(at.equations.redundant, proximal_shift(self.S.largest()), 0.0)
+        self._solve = self.S.limited(self.kept).shifted(self.epsilon).solver()
+
+    def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
+        """`S⁻¹ b` in the rows that are kept, zero in the others."""
+        kept = self.kept if b.ndim == 1 else self.kept[:, None]
+        return self._solve(kept * b)
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
@@ -55,10 +64,11 @@ class SaddlePoint:
         return free - self.change(lam), self._least(lam)
 
     def _least(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
-        """`λ` without its part in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity.
+        """`λ` without its part in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity, in all rows.
 
         Thrice, since rounding leaves eigenvalues of `S` there that are not quite zero against ε.
         """
+        solve = self.S.shifted(self.epsilon).solver()
         for _ in range(3):
-            lam = lam - self.epsilon * self.solve(self.epsilon * self.solve(lam))
+            lam = lam - self.epsilon * solve(self.epsilon * solve(lam))
         return lam
