@@ -121,7 +121,7 @@ def for_motion(equations: Equations, t: Array, q: Array) -> Equations:
     if not 0 < equations.m <= _DENSE:
         return equations
     fixed = frozen((equations, t, q))
-    kept = jax.lax.cond(redundant, _independent, lambda e, t, q: jnp.ones_like(e.kept), *fixed)
+    kept = jax.lax.cond(redundant, lambda: _independent(*fixed), lambda: jnp.ones_like(equations.kept))
     return eqx.tree_at(lambda e: e.kept, equations, kept)
 
 

@@ -130,6 +130,7 @@ def simulate(
         equations, method, state.q, state.v, ts,
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, events, max_events,
     )  # fmt: skip
+    found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
     solution = Solution(mechanism=mechanism, **found)
     if throw and known:
         _raise_if_failed(solution, check)
