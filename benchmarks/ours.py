@@ -66,18 +66,21 @@ SLIDER_CRANK = (
     Setting("joint", "Augmented", "Dopri8", (6.5, 7, 8, 8.5, 9, 9.5, 10)),
 )
 RING = (
-    Setting("absolute", "Stabilized", "Dopri8", (6, 8)),
-    Setting("joint", "CoordinatePartitioning", "Dopri8", (3, 4, 5, 6, 7)),
-    Setting("joint", "CoordinatePartitioning", "Dopri8", steps=(10, 13, 14, 16, 18, 20, 24)),
-    Setting("joint", "CoordinatePartitioning", "Tsit5", steps=(18, 20, 24, 30, 40, 50, 100)),
+    Setting("absolute", "Stabilized", "Dopri8", (4, 5, 6, 7, 8)),
+    Setting("joint", "Stabilized", "Tsit5", (3, 3.5, 4, 4.5, 5, 6, 7)),
+    Setting("joint", "Augmented", "Tsit5", (3, 3.5, 4, 5, 6, 7, 8)),
+    Setting("joint", "Stabilized", "Dopri8", (3, 4, 5, 5.5, 6, 7, 7.5, 8)),
+    Setting("joint", "Augmented", "Tsit5", steps=(20, 24, 30, 40, 50, 70, 100)),
 )
 FOUR_BARS = (
     Setting("absolute", "Stabilized", "Dopri8", (6, 7, 8, 8.5, 9, 10, 10.5)),
+    Setting("absolute", "Stabilized", "Tsit5", (6, 7, 8, 9, 10)),
     Setting("joint", "Augmented", "Tsit5", (6.5, 7, 8, 8.5, 9, 10, 10.5)),
     Setting("joint", "Augmented", "Tsit5", steps=(110, 125, 150, 180, 200, 250, 500, 600, 650, 700, 800)),
 )
 MANY = (
-    Setting("absolute", "Stabilized", "Dopri8", (6, 8, 10)),
+    Setting("absolute", "Stabilized", "Dopri8", (6, 7, 8, 9, 10)),
+    Setting("absolute", "Stabilized", "Tsit5", (6, 7, 8, 9)),
     Setting("joint", "Augmented", "Tsit5", (7, 8.5)),
     Setting("joint", "Augmented", "Tsit5", steps=(125, 150, 200, 300, 600)),
 )

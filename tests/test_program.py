@@ -18,6 +18,7 @@ from jaxmbd._equations._symmetric import Symmetric
 from jaxmbd._method import motion_of
 from jaxmbd._program import Pattern, compiled
 from jaxmbd._program import _call as calls
+from jaxmbd._program import _native as native
 from jaxmbd._program._operations import EVALUATE
 from tests.numeric import worst
 
@@ -202,6 +203,29 @@ def test_what_is_no_arithmetic_runs_by_xla(pair: Any) -> None:
         lowered = jax.jit(compiled(function)).lower(*pair)
         assert "jaxmbd_run" not in lowered.as_text()
         equal(lowered.compile()(*pair), jax.jit(function)(*pair), 1e-14)
+
+
+def test_a_number_in_a_closure_may_be_traced(pair: Any) -> None:
+    def loss(c: jax.Array) -> jax.Array:
+        return jnp.sum(compiled(lambda x: jnp.sin(c * x))(pair[0]))
+
+    wanted = jnp.sum(pair[0] * jnp.cos(0.3 * pair[0]))
+    assert worst(jax.jit(jax.grad(loss))(jnp.asarray(0.3)) - wanted) < ROUNDING * 10
+
+
+def test_a_program_runs_outside_of_other_functions_too(pair: Any) -> None:
+    equal(compiled(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
+
+
+def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
+    monkeypatch.setenv("CC", "no-such-compiler")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    monkeypatch.setattr(native.tempfile, "gettempdir", lambda: "/dev/null")
+    with pytest.warns(UserWarning, match="slower, since its own machine could not be compiled: .* C compiler"):
+        assert native.machine.__wrapped__() is None
+    monkeypatch.setattr(calls, "machine", lambda: None)
+    assert "jaxmbd_run" not in jax.jit(compiled(TWO["fma"])).lower(*pair).as_text()
+    equal(compiled(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
 
 
 # --- sparse elimination -----------------------------------------------------------------------------------

@@ -111,7 +111,12 @@ def _types(*operands: Any, function: Function, batch: int) -> Any:
 
 @run_p.def_impl
 def _evaluated(*operands: Any, function: Function, batch: int) -> Any:
-    return jax.jit(partial(run_p.bind, function=function, batch=batch))(*operands)
+    return _on_its_own(function, batch)(*operands)
+
+
+@lru_cache(maxsize=256)
+def _on_its_own(function: Function, batch: int) -> Callable[..., Any]:
+    return jax.jit(partial(run_p.bind, function=function, batch=batch))
 
 
 def _by_xla(*operands: Any, function: Function, batch: int) -> Any:

@@ -13,6 +13,7 @@ from jaxmbd._graph import Step, Walk
 from jaxmbd._program._recorder import ZERO, Recorder
 from jaxmbd._program._rules import RULES
 from jaxmbd._program._schedule import Program, schedule
+from jaxmbd._types import is_concrete
 
 
 class Function:
@@ -46,6 +47,8 @@ class Function:
         """The program, or None where something in the function cannot be a part of one."""
         types = (*self.types, *self.results)
         if len({np.dtype(x.dtype) for x in types}) != 1 or not np.issubdtype(types[0].dtype, np.floating):
+            return None
+        if not is_concrete(self.jaxpr.consts):  # a law that closes over a number which is being traced
             return None
         recorder = Recorder()
         inputs = [recorder.inputs(x.shape) for x in self.types]

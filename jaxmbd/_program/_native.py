@@ -56,12 +56,17 @@ def _compiled() -> Path:
         path = folder / f"machine-{digest}.so"
         if path.exists():
             return path
-        try:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _is_writable(folder):
             return _compile(compiler, path)
-        except PermissionError:
-            continue
     raise OSError("there is no folder to write it to.")
+
+
+def _is_writable(folder: Path) -> bool:
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError:
+        return False
+    return os.access(folder, os.W_OK)
 
 
 def _compile(compiler: str, path: Path) -> Path:

@@ -7,7 +7,7 @@ their places, so that a batch can load once what all its instances have in commo
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -118,24 +118,26 @@ def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple
 
 
 def _levels(op: np.ndarray, args: Rows) -> np.ndarray:
-    """How many operations deep each row is; leaves are at 0. Rows come after what they work on."""
-    level = np.zeros(len(op) + 1, np.int32)
-    level[-1] = -1  # where args are −1
-    pending = np.flatnonzero(op != INPUT)
-    # Rows were recorded in arrays; one pass settles all rows whose arguments are settled, starting from the leaves.
-    settled = np.append(op == INPUT, True)
+    """How many operations deep each row is; leaves are at 0."""
+    level = np.zeros(len(op), np.int32)
     users, starts = _users(args)
-    waiting = np.count_nonzero((args >= 0) & ~settled[args], axis=1)
-    ready = pending[waiting[pending] == 0]
-    depth = 0
+    waiting = np.count_nonzero((args >= 0) & (op[args] != INPUT), axis=1)
+    operations = np.flatnonzero(op != INPUT)
+    for depth, rows in enumerate(_waves(operations, waiting, lambda rows: _ranges(users, starts, rows)), start=1):
+        level[rows] = depth
+    return level
+
+
+def _waves(rows: np.ndarray, waiting: np.ndarray, after: Callable[[np.ndarray], np.ndarray]) -> Iterator[np.ndarray]:
+    """Rows in waves, each row when nothing is left that it is `waiting` for; `after(rows)` wait for them, each as often
+    as the number says."""
+    ready = rows[waiting[rows] == 0]
     while len(ready):
-        depth += 1
-        level[ready] = depth
-        touched = _ranges(users, starts, ready)
+        yield ready
+        touched = after(ready)
         np.subtract.at(waiting, touched, 1)
         touched = np.unique(touched)
         ready = touched[waiting[touched] == 0]
-    return level[:-1]
 
 
 def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -249,17 +251,9 @@ def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray) -> list[np.nda
 def _heights(args: Rows, todo: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """How many operations wait for each row, one after the other."""
     height = np.zeros(len(args), np.int32)
-    waiting = np.diff(starts)
-    ready = todo[waiting[todo] == 0]
-    depth = 0
-    while len(ready):
-        depth += 1
-        height[ready] = depth
-        touched = args[ready].reshape(-1)
-        touched = touched[touched >= 0]
-        np.subtract.at(waiting, touched, 1)
-        touched = np.unique(touched)
-        ready = touched[waiting[touched] == 0]
+    used = lambda rows: args[rows][args[rows] >= 0]  # noqa: E731
+    for depth, rows in enumerate(_waves(todo, np.diff(starts), used), start=1):
+        height[rows] = depth
     return height
 
 
