@@ -21,10 +21,14 @@ def as_float(value: Any) -> Any:
     Arrays that are traced or already floating pass through; integers become the default float. Anything else
     (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is left alone.
     """
-    if isinstance(value, jax.Array | np.ndarray | float | int | np.generic | list | tuple):
+    # An explicit dtype makes the type strong: a weak one would compile everything a second time.
+    if isinstance(value, float | int) and not isinstance(value, np.generic):
+        return jnp.asarray(value, dtype=jnp.result_type(float))
+    if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
         given = jnp.asarray(value)
-        inexact = jnp.issubdtype(given.dtype, jnp.inexact) and not given.weak_type
-        # An explicit dtype makes the type strong: a weak one would compile everything a second time.
+        inexact = jnp.issubdtype(given.dtype, jnp.inexact)
+        if inexact and not given.weak_type:
+            return given
         return jnp.asarray(given, dtype=given.dtype if inexact else jnp.result_type(float))
     return value
 

@@ -19,6 +19,7 @@ from jaxmbd._method import motion_of
 from jaxmbd._program import Pattern, compiled
 from jaxmbd._program import _call as calls
 from jaxmbd._program import _native as native
+from jaxmbd._program import _schedule as schedules
 from jaxmbd._program._operations import EVALUATE
 from tests.numeric import worst
 
@@ -284,8 +285,9 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     built = []
-    register = calls.register
-    monkeypatch.setattr(calls, "register", lambda program: (built.append(program), register(program))[1])
+    monkeypatch.setattr(schedules, "_PIECE", 10**9)  # all in one piece
+    register = calls._registered
+    monkeypatch.setattr(calls, "_registered", lambda program: (built.append(program), register(program))[1])
     for n in (10, 40, 160):
         size = 3 * (2 * n + 1)
         motion = lambda e, q, v: motion_of(mbd.Stabilized(), e, jnp.zeros(()), q, v).vdot  # noqa: E731
@@ -295,3 +297,20 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
     assert work[2] / work[1] < 4.2
     steps = [program.instructions for program in built]
     assert steps[2] - steps[1] < 1.5 * (steps[1] - steps[0])  # as the logarithm does
+
+
+@pytest.mark.parametrize("batch", [1, 11])
+def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    equations, t = four_bars(3), jnp.zeros(())
+    q, v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(2, batch, 21)))
+    found = []
+    for size in (10**9, 100):
+        monkeypatch.setattr(schedules, "_PIECE", size)
+        calls._program_of.cache_clear()
+
+        def loss(q: jax.Array, v: jax.Array) -> jax.Array:
+            return jnp.sum(motion_of(mbd.Augmented(), equations, t, q, v).vdot ** 2)
+
+        found.append(jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(q, v))
+    for whole, pieces in zip(*found, strict=True):
+        assert worst(whole - pieces) < 1e-12 * np.abs(whole).max()

@@ -198,8 +198,10 @@ class Mechanism(eqx.Module):
 
     def links(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints that carry the coordinates, one for each branch of the tree."""
+        joints: dict[str, Any] = {joint.name: joint for joint in self.joints}
         return tuple(
-            Free(self.bodies[branch.child]) if branch.floating else self[branch.joint] for branch in self.tree.branches
+            Free(self.bodies[branch.child]) if branch.floating else joints[branch.joint]
+            for branch in self.tree.branches
         )
 
     def constraints(self) -> tuple[Constraint, ...]:

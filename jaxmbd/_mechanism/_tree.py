@@ -11,6 +11,7 @@ mechanism: so the choice does not depend on chance.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jaxmbd._body import GROUND, AbstractBody
@@ -43,18 +44,19 @@ class Tree:
     speeds: tuple[str, ...]
     speed_units: tuple[str, ...]
 
-    @property
-    def joints(self) -> tuple[str, ...]:
-        """Names of the joints in the tree, those of floating bodies left out."""
-        return tuple(branch.joint for branch in self.branches if not branch.floating)
+    @cached_property
+    def joints(self) -> dict[str, int]:
+        """The numbers of the joints in the tree by their names, those of floating bodies left out."""
+        return {branch.joint: i for i, branch in enumerate(self.branches) if not branch.floating}
 
 
-Hung = tuple[AbstractTreeJoint, int, int, bool]  # a joint, its parent and child, and whether it is backward
+Hung = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, and whether the joint is backward
 
 
 def absolute(bodies: Sequence[AbstractBody]) -> Tree:
     """The tree of absolute coordinates."""
-    return _arranged([(Free(body), len(bodies), i, False) for i, body in enumerate(bodies)])
+    free = Free(bodies[0])  # one for all: they differ in their names alone
+    return _arranged([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
 
 
 def spanning(bodies: Sequence[AbstractBody], joints: Iterable[Any], wanted: set[str], cuts: Sequence[str]) -> Tree:
@@ -111,17 +113,17 @@ def _rooted(joints: Sequence[AbstractTreeJoint], number: dict[str, int]) -> list
                 a, b = (number[marker.body] for marker in joint.markers)
                 backward = b == parent
                 child = a if backward else b
-                found[joint.name] = (joint, parent, child, backward)
+                found[joint.name] = (joint.name, joint, parent, child, backward)
                 reached.append(child)
     return [found[joint.name] for joint in joints]
 
 
 def _arranged(found: Sequence[Hung]) -> Tree:
     branches, coordinates, speeds = [], {}, {}
-    for joint, parent, child, backward in found:
+    for name, joint, parent, child, backward in found:
         q, v = len(coordinates), len(speeds)
-        coordinates |= {f"{joint.name}.{name}": unit for name, unit in joint.free.items()}
-        speeds |= {f"{joint.name}.{name}": unit for name, unit in joint.speeds.items()}
+        coordinates |= {f"{name}.{own}": unit for own, unit in joint.free.items()}
+        speeds |= {f"{name}.{own}": unit for own, unit in joint.speeds.items()}
         places = (q, len(coordinates)), (v, len(speeds))
-        branches.append(Branch(joint.name, parent, child, backward, isinstance(joint, Free), *places))
+        branches.append(Branch(name, parent, child, backward, isinstance(joint, Free), *places))
     return Tree(tuple(branches), tuple(coordinates), tuple(coordinates.values()), tuple(speeds), tuple(speeds.values()))

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd._program import compiled
 from jaxmbd._types import Scalar
 
 _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
@@ -36,7 +37,8 @@ class Dense(dfx.AbstractLocalInterpolation):
     """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
 
     The weights are found from diffrax's interpolation, as what it makes of the unit vectors: slopes gathered into an
-    array would take time in every step, also in those that nothing is saved of.
+    array would take time in every step, also in those that nothing is saved of. They are a program of their own: for
+    XLA a polynomial is a loop.
     """
 
     t0: Any
@@ -51,7 +53,7 @@ class Dense(dfx.AbstractLocalInterpolation):
             return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
         empty = self.t1 == self.t0
         theta = jnp.where(empty, 0.0, t0 - self.t0) / jnp.where(empty, 1.0, self.t1 - self.t0)
-        weights = self.weigh(theta)
+        weights = compiled(self.weigh)(theta)
         return _moved(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
 
 

@@ -4,10 +4,12 @@
 programs too, and for batches, which the machine runs in lanes.
 """
 
+import ctypes
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,8 @@ from jax.extend import core as jex
 from jax.interpreters import ad, batching, mlir
 
 from jaxmbd._program._function import Function, pruned, traced
-from jaxmbd._program._native import TARGETS, machine, register
+from jaxmbd._program._native import TARGETS, machine
+from jaxmbd._program._schedule import Program
 
 run_p = jex.Primitive("jaxmbd_program")
 run_p.multiple_results = True
@@ -24,15 +27,16 @@ run_p.multiple_results = True
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, run as a program where that can be: on a CPU, and if all of it is arithmetic.
 
-    Else it is run by XLA, as if nothing had been said. Arguments and results are pytrees; arrays that the function
-    closes over must be arguments. It is traced once for each structure and type of the arguments.
+    Else it is run by XLA, as a function of its own. Arguments and results are pytrees; arrays that the function
+    closes over must be arguments. Either way it is traced once for each structure and type of the arguments, however
+    often it is called.
     """
 
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         found = _look_up(function, leaves, tree)
         if found is None:
-            return function(*arguments)
+            return eqx.filter_jit(function)(*arguments)
         program, results = found
         arrays = _arrays(leaves)
         number = _number_type(_types_of(arrays))
@@ -127,11 +131,23 @@ def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
 
 
 def _by_machine(context: Any, *operands: Any, function: Function, batch: int) -> Any:
-    if function.program is None or machine() is None:
+    if machine() is None or function.program is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *operands, function=function, batch=batch)
     target = TARGETS[np.dtype(function.results[0].dtype)]
     lower = jax.ffi.ffi_lowering(target)
-    return lower(context, *operands, batch=np.int64(batch), key=np.int64(register(function.program)))
+    return lower(context, *operands, batch=np.int64(batch), key=np.int64(_registered(function.program)))
+
+
+_programs: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place
+
+
+def _registered(program: Program) -> int:
+    """The key by which the machine knows a program."""
+    library = machine()
+    if library is not None and program.key not in _programs:
+        library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in program.tables))
+        _programs[program.key] = program
+    return program.key
 
 
 mlir.register_lowering(run_p, mlir.lower_fun(_by_xla, multiple_results=True))

@@ -24,7 +24,8 @@ class Function:
 
     def __init__(self, jaxpr: Any, used: Sequence[int], linear: int = 0) -> None:
         self.jaxpr, self.used, self.linear = jaxpr, tuple(used), linear
-        self.types = tuple(jaxpr.in_avals[k] for k in used)
+        taken = jaxpr.in_avals  # a list that is made anew each time
+        self.types = tuple(taken[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
         self._derivatives: dict[Any, Function] = {}
         self._transposes: dict[Any, Function] = {}

@@ -1,4 +1,4 @@
-"""The machine that runs programs: `machine.c`, compiled once for this computer and kept in the user's cache."""
+"""The C library: `machine.c`, which runs programs, compiled once for this computer and kept in the user's cache."""
 
 import ctypes
 import hashlib
@@ -17,14 +17,12 @@ import numpy as np
 import platformdirs
 
 from jaxmbd._program._operations import EVALUATE
-from jaxmbd._program._schedule import Program
 
 TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
 
 _HERE = Path(__file__).parent
 _SOURCES = ("machine.c", "machine_lanes.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-_registered: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place
 
 
 @cache
@@ -90,14 +88,13 @@ def _cpu() -> str:
     return next((line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))), "")
 
 
-def register(program: Program) -> int:
-    """Hands a program to the machine; its key."""
+def depth_first(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.ndarray:
+    """The wanted rows that some roots need, each after those of `args (rows, 3)` that it works on, in the order in
+    which a search depth first leaves them. In C: one row after another."""
     library = machine()
-    if library is not None and program.key not in _registered:
-        tables = (
-            program.numbers, program.constants, program.input_sizes, program.input_ends, program.loads,
-            program.output_sizes, program.output_ends, program.stores, program.code, program.carried,
-        )  # fmt: skip
-        library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in tables))
-        _registered[program.key] = program
-    return program.key
+    assert library is not None  # who makes programs has a machine
+    rows = np.ascontiguousarray(args, np.int32), np.where(wanted, 0, 4).astype(np.uint8), roots.astype(np.int32)
+    stack, order = (np.empty(len(args), np.int32) for _ in range(2))
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*rows, stack, order)]
+    library.jaxmbd_depth_first.restype = ctypes.c_int64
+    return order[: library.jaxmbd_depth_first(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]

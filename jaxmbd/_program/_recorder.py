@@ -27,7 +27,7 @@ class Recorder:
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; not a number for the rest
         self._is_constant = np.zeros(1024, bool)
-        self._found: dict[bytes, int] = {}
+        self._found: dict[float, int] = {}  # rows of constants
         self.cache: dict[Any, Any] = {}  # what rules keep between equations
         for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
             assert self.constant(value) == row
@@ -65,17 +65,16 @@ class Recorder:
     def constants(self, array: Any) -> Rows:
         """The rows of an array of numbers."""
         numbers = np.asarray(array).astype(float) + 0.0  # minus zero is zero
+        if not numbers.size:
+            return np.zeros(numbers.shape, np.int32)
         distinct, places = np.unique(numbers.reshape(-1), return_inverse=True)
-        rows = np.array([self._constant(value) for value in distinct], np.int32)
-        return rows[places].reshape(numbers.shape) if len(rows) else np.zeros(numbers.shape, np.int32)
-
-    def _constant(self, value: np.float64) -> int:
-        key = value.tobytes()
-        if key not in self._found:
-            row = int(self._append(INPUT, np.full((1, _ARITY), -1, np.int32))[0])
-            self._value[row], self._is_constant[row] = value, True
-            self._found[key] = row
-        return self._found[key]
+        rows = np.array([self._found.get(value, -1) for value in distinct.tolist()], np.int32)
+        new = np.flatnonzero(rows < 0)
+        if len(new):
+            rows[new] = self._append(INPUT, np.full((len(new), _ARITY), -1, np.int32))
+            self._value[rows[new]], self._is_constant[rows[new]] = distinct[new], True
+            self._found |= zip(distinct[new].tolist(), rows[new].tolist(), strict=True)
+        return rows[places].reshape(numbers.shape)
 
     def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
         """Constants as numbers; None where one of the rows is none."""

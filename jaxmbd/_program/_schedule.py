@@ -13,11 +13,14 @@ from functools import cached_property
 
 import numpy as np
 
+from jaxmbd._program._native import depth_first
 from jaxmbd._program._operations import EVALUATE, INPUT, NUMBER
 from jaxmbd._program._recorder import Recorder, Rows
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
+_MARGIN = 4 * 33  # numbers after the code, which the machine may look at: it fetches ahead
+_PIECE = 2**15  # operations that are put in order together
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,8 +29,8 @@ class Program:
 
     `loads` and `stores` are pairs (element, place), those of one input or output after the other, ending at
     `input_ends` and `output_ends`. `code` is one instruction after the other: operation, count, and for each time the
-    places of the result and of the operands. Its part up to `shared_length` needs only the first `shared_inputs`
-    inputs, and hands on what is in the places `carried`.
+    places of the result and of the operands; then a margin. Its part up to `shared_length` needs only the first
+    `shared_inputs` inputs, and hands on what is in the places `carried`.
     """
 
     places: int
@@ -48,17 +51,22 @@ class Program:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The sizes that the machine asks for."""
-        sizes = (self.places, self.constants.size, self.input_sizes.size, self.output_sizes.size, self.code.size)
-        return np.array([*sizes, self.shared_length, self.shared_inputs, self.carried.size], np.int64)
+        inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size - _MARGIN
+        shared = (self.shared_length, self.shared_inputs, self.carried.size)
+        return np.array([self.places, self.constants.size, inputs, outputs, length, *shared], np.int64)
+
+    @property
+    def tables(self) -> tuple[np.ndarray, ...]:
+        """All arrays, in the order in which the machine takes them."""
+        inputs = (self.input_sizes, self.input_ends, self.loads)
+        outputs = (self.output_sizes, self.output_ends, self.stores)
+        return self.numbers, self.constants, *inputs, *outputs, self.code, self.carried
 
     @cached_property
     def key(self) -> int:
         """A number that two programs share only where they are the same."""
-        digest = hashlib.sha256(self.numbers.tobytes())
-        for array in (
-            self.constants, self.input_sizes, self.input_ends, self.loads,
-            self.output_sizes, self.output_ends, self.stores, self.code, self.carried,
-        ):  # fmt: skip
+        digest = hashlib.sha256()
+        for array in self.tables:
             digest.update(array.tobytes())
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
@@ -78,15 +86,16 @@ def schedule(recorder: Recorder, inputs: Sequence[Rows], outputs: Sequence[Rows]
     place[ordered] = np.arange(len(ordered))
     todo = needed & (op != INPUT)
     own = _reached(args, inputs[shared:]) & todo if shared else todo
-    before, after = _instructions(op, args, todo & ~own), _instructions(op, args, own)
     kept = _handed_on(args, todo & ~own, own, outputs)
+    before = _instructions(op, args, todo & ~own, [kept])
+    after = _instructions(op, args, own, outputs)
     last = _last_uses(args, [*before, *after], [kept, *outputs])
     code, places = _code(op, args, [*before, *after], place, len(ordered), last)
     loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in inputs]
     stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
     return Program(
         places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
-        np.concatenate([np.zeros(0, np.int32), *code]).astype(np.int32), place[kept].astype(np.int32),
+        np.concatenate([*code, np.zeros(_MARGIN, np.int32)]).astype(np.int32), place[kept].astype(np.int32),
         sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
     )  # fmt: skip
 
@@ -95,12 +104,23 @@ def _reached(args: Rows, inputs: Sequence[Rows]) -> np.ndarray:
     """The rows that depend on some inputs."""
     users, starts = _users(args)
     reached = np.zeros(len(args), bool)
-    front = np.unique(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in inputs)]))
+    front = _together(inputs)
     while len(front):
         reached[front] = True
-        found = np.unique(_ranges(users, starts, front))
-        front = found[~reached[found]]
+        found = _ranges(users, starts, front)
+        front = _distinct(found[~reached[found]])
     return reached
+
+
+def _together(arrays: Sequence[Rows]) -> Rows:
+    """The rows of several arrays, each once."""
+    return _distinct(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in arrays)]))
+
+
+def _distinct(rows: Rows) -> Rows:
+    """Each row once, in order. (NumPy's `unique` takes several times as long.)"""
+    rows = np.sort(rows)
+    return rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
 
 
 def _handed_on(args: Rows, before: np.ndarray, after: np.ndarray, outputs: Sequence[Rows]) -> np.ndarray:
@@ -136,8 +156,7 @@ def _waves(rows: np.ndarray, waiting: np.ndarray, after: Callable[[np.ndarray], 
         yield ready
         touched = after(ready)
         np.subtract.at(waiting, touched, 1)
-        touched = np.unique(touched)
-        ready = touched[waiting[touched] == 0]
+        ready = _distinct(touched[waiting[touched] == 0])
 
 
 def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
@@ -172,21 +191,24 @@ def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.nd
         flip = (commutes[rows] | products[rows]) & (mine[:, 0] > mine[:, 1])
         mine[flip, :2] = mine[flip, 1::-1]
         args[rows] = mine
-        keys = np.concatenate([op[rows, None].astype(np.int32), mine], axis=1)
-        keys = np.ascontiguousarray(keys).view([("", np.int32)] * 4).reshape(-1)
-        _, representative, places = np.unique(keys, return_index=True, return_inverse=True)
-        same[rows] = rows[representative[places.reshape(-1)]]
+        wide = np.concatenate([op[rows, None], mine], axis=1, dtype=np.int64)
+        keys = wide[:, [0, 2]].T * 2**32 + wide[:, [1, 3]].T
+        first_of = np.lexsort(keys)
+        keys = keys[:, first_of]
+        is_new = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
+        same[rows[first_of]] = rows[first_of[is_new]][np.cumsum(is_new) - 1]
     return op, args, [np.asarray(same[rows]) for rows in outputs]
 
 
 def _needed(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
     """The rows that the outputs are made of."""
     needed = np.zeros(len(args) + 1, bool)
-    front = np.unique(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in outputs)]))
+    needed[-1] = True  # what stands for no argument
+    front = _together(outputs)
     while len(front):
         needed[front] = True
-        found = np.unique(args[front])
-        front = found[(found >= 0) & ~needed[found]]
+        found = args[front].reshape(-1)
+        front = _distinct(found[~needed[found]])
     return needed[:-1]
 
 
@@ -210,49 +232,69 @@ def _fused(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndar
     return op, args
 
 
-def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray) -> list[np.ndarray]:
+def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray, results: Sequence[Rows]) -> list[np.ndarray]:
     """The wanted operations in an order that respects what they work on, those of one instruction together.
+
+    Where they are many they are taken in pieces, which the order of a search depth first from the results makes parts
+    of the mechanism near to one another: so what is worked on stays in the processor's caches.
+    """
+    order = np.flatnonzero(wanted)
+    if len(order) <= _PIECE:
+        return _grouped(op, args, order)
+    pieces = np.array_split(depth_first(args, wanted, _together(results)), -(-len(order) // _PIECE))
+    return [rows for piece in pieces for rows in _grouped(op, args, np.sort(piece))]
+
+
+def _grouped(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
+    """Some operations, in groups of one kind each.
 
     Greedy: always the kind of operation that the longest chain waits for, and of these the one of which most of what is
     left can be done now.
     """
-    todo = np.flatnonzero(wanted)
-    mine = np.where(wanted[:, None] & (args >= 0) & wanted[args], args, -1)
-    users, starts = _users(mine)
-    waiting = np.count_nonzero(mine >= 0, axis=1)
-    height = _heights(mine, todo, starts)
+    op, args = op[todo], _among(todo, args[todo])
+    users, starts = _users(args)
+    waiting = np.count_nonzero(args >= 0, axis=1)
+    height = _heights(args, starts)
     ready: dict[int, list[np.ndarray]] = {}
     counts = np.zeros(len(EVALUATE), int)
     urgent = np.zeros(len(EVALUATE), int)
 
     def add(rows: np.ndarray) -> None:
-        for kind in np.unique(op[rows]):
-            those = rows[op[rows] == kind]
-            ready.setdefault(int(kind), []).append(those)
+        kinds = op[rows]
+        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
+            those = rows[kinds == kind]
+            ready.setdefault(kind, []).append(those)
             counts[kind] += len(those)
             urgent[kind] = max(urgent[kind], height[those].max())
 
-    add(todo[waiting[todo] == 0])
-    remaining = np.bincount(op[todo], minlength=len(EVALUATE)).astype(float)
+    add(np.flatnonzero(waiting == 0))
+    remaining = np.bincount(op, minlength=len(EVALUATE)).astype(float)
     groups = []
     while ready:
         kind = max(ready, key=lambda k: (urgent[k], counts[k] / remaining[k]))
         rows = np.concatenate(ready.pop(kind))
         remaining[kind] -= len(rows)
         counts[kind], urgent[kind] = 0, 0
-        groups.append(np.sort(rows))
+        groups.append(todo[np.sort(rows)])
         touched = _ranges(users, starts, rows)
         np.subtract.at(waiting, touched, 1)
-        touched = np.unique(touched)
-        add(touched[waiting[touched] == 0])
+        add(_distinct(touched[waiting[touched] == 0]))
     return groups
 
 
-def _heights(args: Rows, todo: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _among(some: np.ndarray, rows: Rows) -> Rows:
+    """The places of rows among `some`, which are sorted; −1 for those that are not."""
+    if not len(some):
+        return rows
+    found = np.minimum(np.searchsorted(some, rows), len(some) - 1).astype(np.int32)
+    return np.where(some[found] == rows, found, np.int32(-1))
+
+
+def _heights(args: Rows, starts: np.ndarray) -> np.ndarray:
     """How many operations wait for each row, one after the other."""
     height = np.zeros(len(args), np.int32)
     used = lambda rows: args[rows][args[rows] >= 0]  # noqa: E731
-    for depth, rows in enumerate(_waves(todo, np.diff(starts), used), start=1):
+    for depth, rows in enumerate(_waves(np.arange(len(args)), np.diff(starts), used), start=1):
         height[rows] = depth
     return height
 
@@ -271,21 +313,27 @@ def _last_uses(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -
 def _code(
     op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, last: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
-    """The instructions' tables, and how many places there are. A place is free again after its value's last use."""
+    """The instructions' tables, and how many places there are.
+
+    A place is free again after its value's last use; those that are free last are taken first, while the caches hold
+    them.
+    """
     computed = np.concatenate([np.zeros(0, int), *groups]).astype(int)
     order = computed[np.argsort(last[computed], kind="stable")]
     ends, firsts = np.unique(last[order], return_index=True)
     by_end = dict(zip(ends.tolist(), np.split(order, firsts[1:]), strict=True)) if len(ends) else {}
-    free = np.zeros(0, np.int64)
+    free, left = np.empty(len(op), np.int64), 0
     code = []
     for k, rows in enumerate(groups):
-        taken, free = free[: len(rows)], free[len(rows) :]
-        fresh = np.arange(places, places + len(rows) - len(taken))
+        again = min(left, len(rows))
+        left -= again
+        fresh = np.arange(places, places + len(rows) - again)
         places += len(fresh)
-        place[rows] = np.concatenate([taken, fresh])
+        place[rows] = np.concatenate([np.sort(free[left : left + again]), fresh])
         arity = int(np.count_nonzero(args[rows[0]] >= 0))
         table = np.concatenate([place[rows][:, None], place[args[rows, :arity]]], axis=1)
         code.append(np.concatenate([[op[rows[0]], len(rows)], table.reshape(-1)]))
-        if k in by_end:
-            free = np.sort(np.concatenate([free, place[by_end[k]]]))
+        freed = place[by_end.get(k, rows[:0])]
+        free[left : left + len(freed)] = freed[::-1]
+        left += len(freed)
     return code, places

@@ -34,6 +34,30 @@ typedef struct {
   const int32_t *carried; /* the places of what these instructions hand on */
 } Program;
 
+/* --- for making programs ---------------------------------------------------------------------------------- */
+
+/* Rows that work on up to three others, `args`, in the order in which a search depth first from the roots leaves them;
+   how many. `state`: 0 for rows that are wanted, 4 for those to be passed by, in between the number of arguments seen. */
+int64_t jaxmbd_depth_first(const int32_t *args, uint8_t *state, const int32_t *roots, int64_t count, int32_t *stack,
+                           int32_t *order) {
+  int64_t found = 0;
+  for (int64_t k = 0; k < count; k++) {
+    int64_t depth = 0;
+    if (state[roots[k]] == 0) stack[depth++] = roots[k], state[roots[k]] = 1;
+    while (depth) {
+      const int32_t row = stack[depth - 1];
+      if (state[row] == 4) {
+        order[found++] = row;
+        depth--;
+        continue;
+      }
+      const int32_t next = args[3 * (int64_t)row + state[row]++ - 1];
+      if (next >= 0 && state[next] == 0) stack[depth++] = next, state[next] = 1;
+    }
+  }
+  return found;
+}
+
 /* --- the table of programs ------------------------------------------------------------------------------ */
 
 static Program **table;
