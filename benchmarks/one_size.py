@@ -20,9 +20,10 @@ from benchmarks.devices import use_device
 from benchmarks.measure import seconds_of, take_turns
 from benchmarks.options import Record
 from benchmarks.problems import four_bars
-from jaxmbd._method import motion_of
+from benchmarks.stepping import moved, rates
 
-LENGTH = 0.2  # seconds that a timed call is to take
+LENGTH = 0.4  # seconds that a timed call is to take
+SEVERAL, MOST = 20, 20_000  # evaluations to estimate it from, and in one call
 SPREAD = 1e-3  # rad; how far the instances of a batch are apart
 
 
@@ -30,40 +31,44 @@ def one_size(n: int, coordinates: str, batch: int) -> Record:
     """One size: microseconds per right-hand side and instance, compile time, memory."""
     build: list[tuple[Any, Any]] = []
     seconds = seconds_of(lambda: build.append(arguments(n, coordinates, batch)))
-    (parameters, rest), (q, v) = build[0]
-    program = right_sides(parameters, rest, q, v, 1)
-    once = min(seconds_of(program.call) for _ in range(2))
-    count = int(np.clip(LENGTH / once, 1, 2000))
-    repeated = right_sides(parameters, rest, q, v, count) if count > 1 else program
-    time = take_turns([repeated.call], 1.0, 5)[0] / count if count > 1 else once
+    equations, (q, v) = build[0]
+    program = right_sides(equations, q, v, 1)
+    program.call()
+    several = right_sides(equations, q, v, SEVERAL)
+    estimate = (seconds_of(several.call) - seconds_of(program.call)) / SEVERAL
+    count = int(np.clip(LENGTH / max(estimate, 1e-9), SEVERAL, MOST))
+    once, repeated = take_turns([program.call, right_sides(equations, q, v, count).call], 5 * LENGTH, 5)
+    time = (repeated - once) / (count - 1)  # without what a call costs: it hands over all numbers of the mechanism
     return {
         "microseconds": 1e6 * time / batch, "build_seconds": seconds, "trace_seconds": program.trace_seconds,
         "compile_seconds": program.compile_seconds, "megabytes": program.megabytes, "failure": "",
     }  # fmt: skip
 
 
-def arguments(n: int, coordinates: str, batch: int) -> tuple[tuple[Any, Any], tuple[jax.Array, jax.Array]]:
-    """The mechanism's arrays and the rest of it, and a batch of states at slightly different crank angles."""
+def arguments(n: int, coordinates: str, batch: int) -> tuple[mbd.Equations, tuple[jax.Array, jax.Array]]:
+    """The equations, put together before as `simulate` does it for a large mechanism, and a batch of states at slightly
+    different crank angles."""
     problem = four_bars(n)
     mechanism = ours.mechanism_of(problem).described(coordinates)
     q, v = ours.parallel_start(mechanism, problem)
     shifts = SPREAD * np.arange(batch)[:, None]
-    return eqx.partition(mechanism, eqx.is_array), (jnp.asarray(q + shifts), jnp.asarray(np.tile(v, (batch, 1))))
+    states = jnp.asarray(q + shifts), jnp.asarray(np.tile(v, (batch, 1)))
+    return mbd.Equations(mechanism, redundant=False), states
 
 
-def right_sides(parameters: Any, rest: Any, q: jax.Array, v: jax.Array, count: int) -> Compiled:
+def right_sides(equations: mbd.Equations, q: jax.Array, v: jax.Array, count: int) -> Compiled:
     """So many evaluations, one after the other, each from a state that depends on the one before."""
+    numbers, rest = eqx.partition(equations, eqx.is_array)
 
-    def one(parameters: Any, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
-        equations = mbd.Equations(eqx.combine(parameters, rest), redundant=False)
+    def one(numbers: Any, q: jax.Array, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        equations = eqx.combine(numbers, rest)
 
         def again(_: Any, y: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-            motion = motion_of(mbd.Augmented(), equations, jnp.zeros(()), *y)
-            return y[0] + 1e-9 * motion.qdot, y[1] + 1e-9 * motion.rate
+            return moved(y, rates(mbd.Augmented(), equations, jnp.zeros(()), y), 1e-9)
 
         return jax.lax.fori_loop(0, count, again, (q, v))
 
-    return compiled(jax.vmap(one, in_axes=(None, 0, 0)), parameters, q, v)
+    return compiled(jax.vmap(one, in_axes=(None, 0, 0)), numbers, q, v)
 
 
 def peak_megabytes() -> float | None:

@@ -1,5 +1,6 @@
 """The classical Runge-Kutta method of order four with equal steps as a bare loop: what a step costs without diffrax."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -16,18 +17,20 @@ def march(
     """Coordinates and speeds after `steps` steps of length `dt` [s] by the classical method."""
     equations = mbd.Equations(mechanism, redundant=False)
 
-    def rates(t: Any, y: Any) -> Any:
-        return compiled(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
-
     def step(k: Any, y: Any) -> Any:
-        t = k * dt
-        k1 = rates(t, y)
-        k2 = rates(t + dt / 2, moved(y, k1, dt / 2))
-        k3 = rates(t + dt / 2, moved(y, k2, dt / 2))
-        k4 = rates(t + dt, moved(y, k3, dt))
+        t, at = k * dt, partial(rates, method, equations)
+        k1 = at(t, y)
+        k2 = at(t + dt / 2, moved(y, k1, dt / 2))
+        k3 = at(t + dt / 2, moved(y, k2, dt / 2))
+        k4 = at(t + dt, moved(y, k3, dt))
         return jax.tree.map(lambda x, a, b, c, d: x + dt / 6 * (a + 2 * (b + c) + d), y, k1, k2, k3, k4)
 
     return jax.lax.fori_loop(0, steps, step, (jnp.asarray(q), jnp.asarray(v)))
+
+
+def rates(method: AbstractMethod, equations: mbd.Equations, t: Any, y: Any) -> tuple[Any, Any]:
+    """The right-hand side `(q̇, v̇)` at `y = (q, v)`, as a program."""
+    return compiled(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
 
 
 def _rates(method: AbstractMethod, equations: mbd.Equations, t: Any, q: jax.Array, v: jax.Array) -> tuple[Any, Any]:
