@@ -110,8 +110,13 @@ def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
     rows repeat (inverse iteration).
     """
     if equations.m <= _LARGE:
-        return rank_of(equations.jacobian(t, q)) < equations.m
+        return rank_of(_rows(equations, t, q)) < equations.m
     return compiled(_is_singular)(*frozen((equations, t, q)))
+
+
+def _rows(equations: Equations, t: Array, q: Array) -> Float[Array, "m nv"]:
+    """`C`, a constant to derivatives."""
+    return compiled(Equations.jacobian)(*frozen((equations, t, q)))
 
 
 def for_motion(equations: Equations, t: Array, q: Array) -> Equations:
@@ -120,14 +125,13 @@ def for_motion(equations: Equations, t: Array, q: Array) -> Equations:
     equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
     if not 0 < equations.m <= _DENSE:
         return equations
-    fixed = frozen((equations, t, q))
-    kept = jax.lax.cond(redundant, lambda: _independent(*fixed), lambda: jnp.ones_like(equations.kept))
+    kept = jax.lax.cond(redundant, lambda: _independent(_rows(equations, t, q)), lambda: jnp.ones_like(equations.kept))
     return eqx.tree_at(lambda e: e.kept, equations, kept)
 
 
-def _independent(equations: Equations, t: Array, q: Array) -> Float[Array, " m"]:
+def _independent(C: Float[Array, "m nv"]) -> Float[Array, " m"]:
     """1 for as many rows of `C` as its rank, chosen by elimination with the largest pivots, 0 for the others."""
-    return eliminated(equations.jacobian(t, q).T).astype(equations.kept.dtype)
+    return eliminated(C.T).astype(C.dtype)
 
 
 def _is_singular(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:

@@ -186,16 +186,21 @@ def _integrate(
     integrated = dict(zip(integrals, zs.T, strict=True))
     if isinstance(method, AbstractSettling):  # between steps the solver interpolates
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
-    qs = jax.vmap(equations.tidy)(qs)
+    qs = jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs)
     qs = qs if log is None or not throw else halted(log, qs)
     found = {
         "method": method, "ts": ts, "q": qs, "integrated_speeds": vs, "integrals": integrated,
         "redundant": equations.redundant, "stats": dict(run.stats), "result": run.result, "events": log,
     }  # fmt: skip
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
-    start, end = jax.vmap(equations.position)(jnp.stack([ts[0], t1[0]]), jnp.stack([q, q1[0]]))
-    check = _Check(start, equations.velocity(ts[0], q, v), end, reached, t1[0], q1[0], v1[0])
+    start, end = (compiled(_violations)(equations, *at) for at in ((ts[0], q, v), (t1[0], q1[0], v1[0])))
+    check = _Check(*start, end[0], reached, t1[0], q1[0], v1[0])
     return found, jax.lax.stop_gradient(check)
+
+
+def _violations(equations: Equations, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
+    at = equations.at(t, q)
+    return at.position(), at.velocity(v)
 
 
 def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Any, y: Any) -> Any:
