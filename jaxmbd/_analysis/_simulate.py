@@ -194,7 +194,7 @@ def _integrate(
     }  # fmt: skip
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
     start, end = (compiled(_violations)(equations, *at) for at in ((ts[0], q, v), (t1[0], q1[0], v1[0])))
-    check = _Check(*start, end[0], reached, t1[0], q1[0], v1[0])
+    check = _Check(start[0], start[1], end[0], reached, t1[0], q1[0], v1[0])
     return found, jax.lax.stop_gradient(check)
 
 

@@ -4,6 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+_MANY = 16  # sources of a place, up to which sums are written out: XLA then makes one loop of them and what follows
+
 
 def gather_table(targets: np.ndarray, size: int) -> np.ndarray:
     """For each of `size` places, the sources that add to it: shape `(most sources of a place, size)`.
@@ -25,6 +27,8 @@ def gather_table(targets: np.ndarray, size: int) -> np.ndarray:
 def gather_sum(values: Array, table: np.ndarray) -> Array:
     """Sum `values` into the places of a `gather_table`."""
     padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
+    if len(table) > _MANY:
+        return jnp.sum(padded[table], axis=0)
     total = padded[table[0]]
     for layer in table[1:]:
         total = total + padded[layer]

@@ -27,7 +27,7 @@ class Recorder:
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; not a number for the rest
         self._is_constant = np.zeros(1024, bool)
-        self._found: dict[float, int] = {}  # rows of constants
+        self._known = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, in order, and their rows
         self.cache: dict[Any, Any] = {}  # what rules keep between equations
         for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
             assert self.constant(value) == row
@@ -68,12 +68,14 @@ class Recorder:
         if not numbers.size:
             return np.zeros(numbers.shape, np.int32)
         distinct, places = np.unique(numbers.reshape(-1), return_inverse=True)
-        rows = np.array([self._found.get(value, -1) for value in distinct.tolist()], np.int32)
-        new = np.flatnonzero(rows < 0)
-        if len(new):
-            rows[new] = self._append(INPUT, np.full((len(new), _ARITY), -1, np.int32))
+        numbers_known, rows_known = self._known
+        at = np.searchsorted(numbers_known, distinct)
+        new = np.append(numbers_known, np.nan)[at] != distinct
+        rows = np.append(rows_known, ZERO)[at]
+        if new.any():
+            rows[new] = self._append(INPUT, np.full((np.count_nonzero(new), _ARITY), -1, np.int32))
             self._value[rows[new]], self._is_constant[rows[new]] = distinct[new], True
-            self._found |= zip(distinct[new].tolist(), rows[new].tolist(), strict=True)
+            self._known = np.insert(numbers_known, at[new], distinct[new]), np.insert(rows_known, at[new], rows[new])
         return rows[places].reshape(numbers.shape)
 
     def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
