@@ -110,7 +110,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         dependent=tuple(variables[i] for i in dependent),
         driven=tuple(variables[i] for i in driven),
         reactions=load_names(mechanism),
-        tree=tuple(mechanism.tree.joints),
+        tree=mechanism.tree.joints,
     )
 
 

@@ -161,9 +161,8 @@ class Mechanism(eqx.Module):
     def turns(self) -> tuple[str, ...]:
         """The angles of cut joints that are carried among the coordinates so that their whole turns count (none in the
         plane)."""
-        joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint)]
-        cut = [joint for joint in joints if joint.turning and joint.name not in self.tree.joints]
-        return tuple(f"{joint.name}.{angle}" for joint in cut for angle in joint.turning)
+        joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint) and joint.turning]
+        return tuple(f"{joint.name}.{angle}" for joint in self.tree.cut(joints) for angle in joint.turning)
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
@@ -206,7 +205,7 @@ class Mechanism(eqx.Module):
 
     def constraints(self) -> tuple[Constraint, ...]:
         """Everything that gives rows of `Φ`, in their order: joints that carry no coordinates, then drivers."""
-        cut = (joint for joint in self.joints if joint.name not in self.tree.joints)
+        cut = self.tree.cut(self.joints)
         joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
         return (*joints, *(self._driven(driver) for driver in self.drivers))
 

@@ -45,9 +45,14 @@ class Tree:
     speed_units: tuple[str, ...]
 
     @cached_property
-    def joints(self) -> dict[str, int]:
-        """The numbers of the joints in the tree by their names, those of floating bodies left out."""
-        return {branch.joint: i for i, branch in enumerate(self.branches) if not branch.floating}
+    def joints(self) -> tuple[str, ...]:
+        """Names of the joints in the tree, those of floating bodies left out."""
+        return tuple(branch.joint for branch in self.branches if not branch.floating)
+
+    def cut(self, joints: Iterable[Any]) -> list[Any]:
+        """Of some joints those that are not in the tree."""
+        carrying = set(self.joints)
+        return [joint for joint in joints if joint.name not in carrying]
 
 
 Hung = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, and whether the joint is backward

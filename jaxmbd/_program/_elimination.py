@@ -1,12 +1,11 @@
 """Symmetric systems `S x = b` with a known sparsity, by elimination: `S = L D Lᵀ`, in an order that keeps `L` sparse.
 
-For JAX these are two primitives, which factor and solve. Where they are run by XLA they are LAPACK's Cholesky
-factorisation of the dense matrix. In a program each pivot is eliminated number by number, and those that do not touch
-one another in one go; what is structurally zero costs nothing.
-
-Source: minimum degree, Tinney, Walker, Proc. IEEE 55 (1967); George, Liu, SIAM Review 31 (1989).
+For JAX these are two primitives, which factor and solve. In a program each pivot is eliminated number by number; what
+is structurally zero costs nothing. XLA does the same with arrays, a level of the plan at a time, where matrices are
+large and sparse; for others it takes LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
 """
 
+import abc
 from functools import partial
 from typing import Any
 
@@ -18,123 +17,91 @@ from jax.interpreters import batching, mlir
 from jaxtyping import Array, Float
 
 from jaxmbd._graph import Step
+from jaxmbd._program._plan import Pattern, Plan, plan_of
 from jaxmbd._program._recorder import ONE, ZERO, Recorder, Rows
 
 _UNROLLED = 4  # rows up to which XLA's factorisation is written out: a call to LAPACK costs more than its work there
+_DENSE = 100, 0.25  # rows, and share of the entries that `L` fills, up to which and from which it is dense for XLA
 
 
-class Pattern:
-    """Where a symmetric matrix `(n, n)` has entries: `rows`, `columns`, none of them above the diagonal."""
+class AbstractArithmetic(abc.ABC):
+    """What an elimination does with values: arrays of numbers, or of the rows of a recording."""
 
-    def __init__(self, n: int, rows: np.ndarray, columns: np.ndarray) -> None:
-        self.n, self.rows, self.columns = n, rows, columns
-        self._key = (n, rows.tobytes(), columns.tobytes())
+    @abc.abstractmethod
+    def inverse(self, x: Any) -> Any:
+        """`1 / x`."""
 
-    def __hash__(self) -> int:
-        return hash(self._key)
+    @abc.abstractmethod
+    def times(self, x: Any, y: Any) -> Any:
+        """`x y`, number by number."""
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Pattern) and self._key == other._key
+    @abc.abstractmethod
+    def put(self, x: Any, places: np.ndarray, values: Any) -> Any:
+        """`x` with other values at some places."""
+
+    @abc.abstractmethod
+    def minus(self, x: Any, places: np.ndarray, values: Any) -> Any:
+        """`x` less the values at each place, of which there may be several."""
 
 
-class Elimination:
-    """The elimination of one recorded matrix."""
+def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+    """From the entries of `S` at the places of the plan those of `L`, and on the diagonal the inverse of `D`."""
+    for level in plan.levels:
+        old, inverse = x[level.below], by.inverse(x[level.pivots])
+        L = by.times(old, inverse[level.at])
+        x = by.minus(x, level.target, by.times(L[level.first], old[level.second]))
+        x = by.put(by.put(x, level.pivots, inverse), level.below, L)
+    return x
 
-    def __init__(self, graph: Recorder, values: Rows, pattern: Pattern) -> None:
-        self.graph, n = graph, pattern.n
-        self._entries: dict[tuple[int, int], int] = {}
-        self._diagonal = np.full(n, ZERO, np.int32)
-        near: list[set[int]] = [set() for _ in range(n)]
-        there = np.flatnonzero(values != ZERO)
-        for i, j, row in zip(*(x[there].tolist() for x in (pattern.rows, pattern.columns, values)), strict=True):
-            if i == j:
-                self._diagonal[i] = row
-            else:
-                self._entries[i, j] = row
-                near[i].add(j)
-                near[j].add(i)
-        self._levels = [self._eliminate(pivots) for pivots in _levels(near)]
 
-    def _eliminate(self, pivots: list[tuple[int, list[int]]]) -> tuple[np.ndarray, ...]:
-        """One level: for each non-zero below the pivots its row, column and value of `L`; and the pivots."""
-        graph, entries = self.graph, self._entries
-        chosen = np.array([pivot for pivot, _ in pivots], int)
-        inverse = graph.apply("div", ONE, self._diagonal[chosen])
-        place = {pivot: k for k, (pivot, _) in enumerate(pivots)}
-        below = [(i, pivot) for pivot, neighbours in pivots for i in neighbours]
-        rows, columns = np.array(below, int).reshape(-1, 2).T
-        old = np.array([entries[max(pair), min(pair)] for pair in below], np.int32)
-        at = np.array([place[pivot] for _, pivot in below], int)
-        L = graph.apply("mul", old, inverse[at])
-        self._update(pivots, {pair: k for k, pair in enumerate(below)}, old, L)
-        return rows, columns, L, chosen, inverse
+def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+    """`S⁻¹ b`, for `b (n, k)`, from what `eliminate` gives."""
+    for level in plan.levels:
+        b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
+    for level in reversed(plan.levels):
+        b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
+        b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
+    return b
 
-    def _update(
-        self, pivots: list[tuple[int, list[int]]], index: dict[tuple[int, int], int], old: Rows, L: Rows
-    ) -> None:
-        """`S_ij − L_ip S_pj` for all neighbours `i`, `j` of pivots `p`; a turn for each that meets an entry again."""
-        pairs = [(i, j, p) for p, near in pivots for a, i in enumerate(near) for j in near[: a + 1]]
-        if not pairs:
-            return
-        keys: dict[tuple[int, int], int] = {}
-        target = np.array([keys.setdefault((max(i, j), min(i, j)), len(keys)) for i, j, _ in pairs])
-        first = np.array([index[i, p] for i, _, p in pairs])
-        second = np.array([index[j, p] for _, j, p in pairs])
-        products = self.graph.apply("mul", L[first], old[second])
-        total = self.graph.sum_into(products, target, len(keys))
-        before = [self._diagonal[i] if i == j else self._entries.get((i, j), ZERO) for i, j in keys]
-        after = self.graph.apply("sub", np.array(before, np.int32), total)
-        for (i, j), row in zip(keys, after.tolist(), strict=True):
-            if i == j:
-                self._diagonal[i] = row
-            else:
-                self._entries[i, j] = row
 
-    def solve(self, b: Rows) -> Rows:
-        """`S⁻¹ b`, for `b (n, k)`."""
-        if not b.size:
-            return b
-        graph, x = self.graph, b.copy()
-        for rows, columns, L, _, _ in self._levels:
-            self._subtract(x, rows, graph.apply("mul", L[:, None], x[columns]))
-        for rows, columns, L, chosen, inverse in reversed(self._levels):
-            x[chosen] = graph.apply("mul", x[chosen], inverse[:, None])
-            self._subtract(x, columns, graph.apply("mul", L[:, None], x[rows]))
+class Recording(AbstractArithmetic):
+    """Arithmetic on the rows of a recording."""
+
+    def __init__(self, graph: Recorder) -> None:
+        self.graph = graph
+
+    def inverse(self, x: Rows) -> Rows:
+        return self.graph.apply("div", ONE, x)
+
+    def times(self, x: Rows, y: Rows) -> Rows:
+        return self.graph.apply("mul", x, y)
+
+    def put(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+        x = x.copy()
+        x[places] = values
         return x
 
-    def _subtract(self, x: Rows, targets: np.ndarray, products: Rows) -> None:
-        """Takes products `(count, k)` from the rows of `x (n, k)` that are their targets."""
-        k = x.shape[1]
-        touched, places = np.unique(targets, return_inverse=True)
-        total = self.graph.sum_into(products, places.reshape(-1, 1) * k + np.arange(k), len(touched) * k)
-        x[touched] = self.graph.apply("sub", x[touched], total.reshape(-1, k))
+    def minus(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+        touched, at = np.unique(places, return_inverse=True)
+        width = int(np.prod(x.shape[1:], dtype=int))
+        total = self.graph.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
+        return self.put(x, touched, self.graph.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-def _levels(near: list[set[int]]) -> list[list[tuple[int, list[int]]]]:
-    """Pivots level by level, each with its neighbours at that time, and none beside another.
+class ByXLA(AbstractArithmetic):
+    """Arithmetic on arrays."""
 
-    Of a level are those with up to twice the fewest neighbours. With the fewest alone a chain would be eliminated from
-    its ends, two at a time; like this it takes as many levels as the logarithm of its length, for half again the work.
-    """
-    near = [set(neighbours) for neighbours in near]
-    left = set(range(len(near)))
-    levels = []
-    while left:
-        order = sorted(left, key=lambda i: (len(near[i]), i))
-        least, blocked, level = len(near[order[0]]), set(), []
-        for i in order:
-            if len(near[i]) > max(2 * least, 1):
-                break
-            if i not in blocked:
-                level.append((i, sorted(near[i])))
-                blocked |= near[i]
-        for i, neighbours in level:
-            left.discard(i)
-            for j in neighbours:
-                near[j].discard(i)
-                near[j].update(k for k in neighbours if k != j)
-        levels.append(level)
-    return levels
+    def inverse(self, x: Array) -> Array:
+        return 1 / x
+
+    def times(self, x: Array, y: Array) -> Array:
+        return x * y
+
+    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
+        return x.at[places].set(values, unique_indices=True)
+
+    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
+        return x.at[places].add(-values)  # as gathers, level upon level, XLA would compute each sum many times
 
 
 # --- primitives -------------------------------------------------------------------------------------------
@@ -150,12 +117,23 @@ def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n
     return jnp.append(values, 0.0)[places]
 
 
+def _is_dense(pattern: Pattern) -> bool:
+    rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
+    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).places > most
+
+
 def _factor(values: Array, *, pattern: Pattern) -> Array:
+    """What a solve takes: of large sparse matrices the places of the plan, of others a matrix."""
+    if not _is_dense(pattern):
+        plan = plan_of(pattern)
+        return eliminate(ByXLA().put(jnp.zeros(plan.places, values.dtype), plan.given, values), plan, ByXLA())
     matrix = dense(values, pattern)
     return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
 
 
 def _solve(values: Array, factor: Array, b: Array, *, pattern: Pattern) -> Array:
+    if not _is_dense(pattern):
+        return substitute(factor, b, plan_of(pattern), ByXLA())
     return _unrolled(factor, b) if pattern.n <= _UNROLLED else jax.scipy.linalg.cho_solve((factor, True), b)
 
 
@@ -178,7 +156,11 @@ def _unrolled(S: Array, b: Array) -> Array:
 
 
 def _factor_type(values: Any, *, pattern: Pattern) -> Any:
-    return values.update(shape=(pattern.n, pattern.n))
+    return values.update(shape=_factor_shape(pattern))
+
+
+def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
+    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).places,)
 
 
 def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
@@ -210,15 +192,18 @@ for _primitive, _function, _type, _batched in (
 
 def _record_factor(step: Step, values: Rows) -> Rows:
     """Nothing yet: the elimination is recorded by the first solve, and shared by all."""
-    return np.broadcast_to(np.int32(ZERO), (step.params["pattern"].n,) * 2)
+    return np.broadcast_to(np.int32(ZERO), _factor_shape(step.params["pattern"]))
 
 
 def _record_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
-    graph, pattern = step.graph, step.params["pattern"]
+    by, pattern = Recording(step.graph), step.params["pattern"]
+    there = values != ZERO
+    plan = plan_of(Pattern(pattern.n, pattern.rows[there], pattern.columns[there]))
     key = ("elimination", values.tobytes(), pattern)
-    if key not in graph.cache:
-        graph.cache[key] = Elimination(graph, values, pattern)
-    return graph.cache[key].solve(b)
+    if key not in step.graph.cache:
+        entries = by.put(np.full(plan.places, ZERO, np.int32), plan.given, values[there])
+        step.graph.cache[key] = eliminate(entries, plan, by)
+    return substitute(step.graph.cache[key], b, plan, by)
 
 
 def _written(function: Any) -> Any:
