@@ -314,9 +314,12 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
 def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     equations, t = four_bars(3), jnp.zeros(())
     q, v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(2, batch, 21)))
-    found = []
+    found, searched = [], []
+    depth_first = schedules.depth_first
+    monkeypatch.setattr(schedules, "depth_first", lambda *x: (searched.append(1), depth_first(*x))[1])
     for size in (10**9, 100):
         monkeypatch.setattr(schedules, "_PIECE", size)
+        assert not searched
         calls._program_of.cache_clear()
 
         def loss(q: jax.Array, v: jax.Array) -> jax.Array:
@@ -325,3 +328,4 @@ def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.M
         found.append(jax.jit(jax.vmap(jax.grad(loss, argnums=(0, 1))))(q, v))
     for whole, pieces in zip(*found, strict=True):
         assert worst(whole - pieces) < 1e-12 * np.abs(whole).max()
+    assert searched

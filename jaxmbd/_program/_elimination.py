@@ -196,14 +196,15 @@ def _record_factor(step: Step, values: Rows) -> Rows:
 
 
 def _record_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
-    by, pattern = Recording(step.graph), step.params["pattern"]
-    there = values != ZERO
-    plan = plan_of(Pattern(pattern.n, pattern.rows[there], pattern.columns[there]))
+    by, pattern, cache = Recording(step.graph), step.params["pattern"], step.graph.cache
     key = ("elimination", values.tobytes(), pattern)
-    if key not in step.graph.cache:
+    if key not in cache:
+        there = values != ZERO
+        plan = plan_of(Pattern(pattern.n, pattern.rows[there], pattern.columns[there]))
         entries = by.put(np.full(plan.places, ZERO, np.int32), plan.given, values[there])
-        step.graph.cache[key] = eliminate(entries, plan, by)
-    return substitute(step.graph.cache[key], b, plan, by)
+        cache[key] = eliminate(entries, plan, by), plan
+    factor, plan = cache[key]
+    return substitute(factor, b, plan, by)
 
 
 def _written(function: Any) -> Any:

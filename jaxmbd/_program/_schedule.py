@@ -125,8 +125,8 @@ def _distinct(rows: Rows) -> Rows:
 
 def _handed_on(args: Rows, before: np.ndarray, after: np.ndarray, outputs: Sequence[Rows]) -> np.ndarray:
     """The rows computed before that others need after, or that are outputs."""
-    used = np.concatenate([args[after].reshape(-1), *(rows.reshape(-1) for rows in outputs)])
-    used = np.unique(used[used >= 0])
+    used = _together([args[after], *outputs])
+    used = used[used >= 0]
     return used[before[used]] if after.any() else used[:0]
 
 
