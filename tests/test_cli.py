@@ -9,20 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xarray as xr
-from equinox import _errors as runtime_checks
 from PIL import Image
 from typer.testing import CliRunner
 
 from jaxmbd import examples
 from jaxmbd.cli import app
-
-
-@pytest.fixture(autouse=True)
-def _as_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands are run in the process of the tests: what they configure ends with each."""
-    before = runtime_checks.EQX_ON_ERROR  # pyright: ignore[reportPrivateImportUsage]
-    monkeypatch.setattr(runtime_checks, "EQX_ON_ERROR", before)
-
 
 MODEL = """
 from jaxmbd import planar as pl

@@ -15,6 +15,7 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
+from jaxmbd._analysis import _simulate
 from jaxmbd._method import Projection, Settled, WrittenOut, written_out
 from tests import examples
 from tests.numeric import worst
@@ -223,3 +224,43 @@ def test_the_classical_method_needs_a_step() -> None:
     equal = made.simulate([0.0, 0.5], solver=mbd.RungeKutta4(), dt0=1e-3)
     assert worst(equal.q[-1] - made.simulate([0.0, 0.5]).q[-1]) < 1e-9
     assert equal.stats["num_steps"] == 500
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"derivative": "forward", "method": Projection()},
+        {"solver": mbd.RungeKutta4(), "dt0": 1e-3},
+        {"events": [mbd.Event("turned", "rod.theta", at=3.3)]},
+    ],
+)
+def test_nothing_calls_back_to_python(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """JAX keeps no program that does in its cache on disk, and would compile every motion in each process anew."""
+
+    class LoweredError(Exception):
+        pass
+
+    def lower(*arguments: Any) -> None:
+        raise LoweredError(integrate.lower(*arguments).as_text())
+
+    integrate: Any = _simulate._integrate
+    monkeypatch.setattr(_simulate, "_integrate", lower)
+    with pytest.raises(LoweredError) as caught:
+        examples.pendulum().simulate([0.0, 0.1], **options)
+    text = str(caught.value)
+    assert "while" in text
+    assert "callback" not in text
+
+
+def test_steps_end_where_the_user_says() -> None:
+    made, ends = examples.pendulum(), jnp.linspace(0.0, 0.1, 11)
+    controller = dfx.StepTo(ts=ends)
+    told = made.simulate([0.0, 0.1], controller=controller)
+    assert told.stats["num_steps"] == 10
+    assert worst(told.q[-1] - made.simulate([0.0, 0.1]).q[-1]) < 1e-9
+    for dt0, words in ((-1e-3, "positive number of seconds, got -0.001"), (float("nan"), "got nan")):
+        with pytest.raises(mbd.MechanismError, match=words):
+            made.simulate([0.0, 0.1], dt0=dt0)
+    with pytest.raises(mbd.MechanismError, match="goes without dt0"):
+        made.simulate([0.0, 0.1], dt0=1e-3, controller=controller)

@@ -32,10 +32,11 @@ from jaxmbd._method import (
     RungeKutta4,
     Settled,
     Stabilized,
+    Trusting,
     written_out,
 )
 from jaxmbd._program import compiled, is_program
-from jaxmbd._types import is_concrete
+from jaxmbd._types import Scalar, is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
 
@@ -98,7 +99,7 @@ def simulate(
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
       `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
       longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
-    - `dt0`: the first step `[s]`; `max_steps`; `progress` (a progress bar); `throw`.
+    - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar); `throw`.
 
     **Returns:** a `Solution`.
 
@@ -168,14 +169,15 @@ def _integrate(
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
         is_call = is_program(_rates, equations, start, integrals, jnp.asarray(t0), y[0], y[1])
         stepping = written_out(solver) if is_call else solver
+        sweep = adjoint if throw else Trusting(adjoint, t0, t1, ts, first)
         return dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
             Settled(stepping) if settling else stepping, t0, t1, first, y, args=(equations, start),
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=adjoint, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
+            adjoint=sweep, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
         )  # fmt: skip
 
-    first, log = (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else dt0, None
+    first, log = _first_step(controller, ts, dt0), None
     y = q, v, jnp.zeros(len(integrals), q.dtype)
     if events:
         run, method, log = run_with_events(solve, equations, method, y, ts, events, max_events)
@@ -263,12 +265,24 @@ def _solver(solver: Any) -> dfx.AbstractSolver:
 
 def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
     """The controller given, or equal steps for a solver that has no other choice."""
+    if isinstance(controller, dfx.StepTo):
+        if dt0 is not None:
+            raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
+        return controller
+    if dt0 is not None and not 0 < dt0 < np.inf:
+        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
     if not isinstance(solver, RungeKutta4):
         return controller
-    if dt0 is None or not isinstance(controller, dfx.ConstantStepSize | dfx.StepTo | None):
+    if dt0 is None or not isinstance(controller, dfx.ConstantStepSize | None):
         given = "no dt0" if dt0 is None else type(controller).__name__
         raise MechanismError(f"RungeKutta4 has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
     return dfx.ConstantStepSize() if controller is None else controller
+
+
+def _first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | None) -> Scalar | None:
+    if isinstance(controller, dfx.StepTo):
+        return None
+    return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:

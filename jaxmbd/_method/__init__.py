@@ -26,3 +26,4 @@ from jaxmbd._method._radau import Radau as Radau
 from jaxmbd._method._settled import Settled as Settled
 from jaxmbd._method._solve import SaddlePoint as SaddlePoint
 from jaxmbd._method._solve import proximal_shift as proximal_shift
+from jaxmbd._method._trusting import Trusting as Trusting

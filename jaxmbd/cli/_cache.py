@@ -4,7 +4,6 @@ from pathlib import Path
 
 import jax
 import platformdirs
-from equinox import _errors as runtime_checks
 
 _SECONDS = 0.3  # what compiles faster is not worth a file
 
@@ -12,13 +11,8 @@ _SECONDS = 0.3  # what compiles faster is not worth a file
 def keep_compiled() -> None:
     """Turns JAX's compilation cache on, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or none
     (`JAX_ENABLE_COMPILATION_CACHE=false`).
-
-    JAX keeps no program that calls back to Python, as the checks inside diffrax's loop do. They repeat what the
-    commands check themselves, before and after; so they give numbers that are none instead, as equinox's
-    `EQX_ON_ERROR=nan` has it, which is read before this is run.
     """
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
         folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
         jax.config.update("jax_compilation_cache_dir", str(folder))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
-    runtime_checks.EQX_ON_ERROR = "nan"  # pyright: ignore[reportPrivateImportUsage]
