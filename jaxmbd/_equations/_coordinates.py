@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd._equations._entries import Entries, legs_of, summed
 from jaxmbd._equations._groups import Group
 from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
-from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Scalar
 
@@ -69,8 +69,8 @@ class AbstractPlacement(abc.ABC):
         """`J̇ u` along the motion; None where it is zero everywhere."""
 
     @abc.abstractmethod
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
-        """`C_b J`, dense, from the non-zero blocks of `C_b` that joints give."""
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+        """`C_b J` from the non-zero blocks of `C_b` that joints give."""
 
     @abc.abstractmethod
     def inertia(self, parts: Any) -> AbstractInertia:
@@ -152,21 +152,13 @@ class AbsolutePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> None:
         return None
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
-        bodies = len(self._poses)
-        nv = bodies * len(self.space.speeds)
-        if not blocks:
-            return jnp.zeros((0, nv))
-        targets, start = [], 0
-        for group, block in zip(groups, blocks, strict=True):
-            parts, rows, _, width = block.shape
-            row = start + np.arange(parts * rows).reshape(parts, rows, 1, 1)
-            column = group.incidence[:, None, :, None] * width + np.arange(width)
-            inside = np.broadcast_to(group.incidence[:, None, :, None] < bodies, block.shape)
-            targets.append(np.where(inside, row * nv + column, -1).reshape(-1))
-            start += parts * rows
-        table = gather_table(np.concatenate(targets), start * nv)
-        return gather_sum(jnp.concatenate([b.reshape(-1) for b in blocks]), table).reshape(start, nv)
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+        legs = legs_of(groups, blocks, len(self.space.speeds))
+        moving, width = np.flatnonzero(legs.body < len(self._poses)), legs.values.shape[1]
+        columns = legs.body[moving, None] * width + np.arange(width)
+        rows = np.broadcast_to(legs.row[moving, None], columns.shape)
+        shape = legs.rows, len(self._poses) * width
+        return summed(legs.values[moving].reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)

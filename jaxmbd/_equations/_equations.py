@@ -15,12 +15,13 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd._body import AbstractMarker
 from jaxmbd._equations._coordinates import Absolute, AbstractCoordinates, Twists
+from jaxmbd._equations._entries import Entries, below_one_another, full, legs_of
 from jaxmbd._equations._inertia import AbstractInertia, BodyInertia
 from jaxmbd._equations._local import Near, taylor, taylor_pair
 from jaxmbd._equations._parts import Bodies, Parts
-from jaxmbd._equations._schur import schur_complement
+from jaxmbd._equations._schur import schur_of_entries, schur_of_legs
 from jaxmbd._equations._speeds import ChosenSpeeds
-from jaxmbd._equations._symmetric import Symmetric, symmetric
+from jaxmbd._equations._symmetric import Symmetric
 from jaxmbd._equations._tree import TreeCoordinates
 from jaxmbd._force import GeneralizedForce
 from jaxmbd._joint import GlobalConstraint
@@ -244,8 +245,14 @@ class Position:
     @cached_property
     def jacobian(self) -> Float[Array, "m nv"]:
         """`C`."""
+        return self.entries.dense()
+
+    @cached_property
+    def entries(self) -> Entries:
+        """`C` by its entries."""
         local = self.placement.rows(self.parts.joints, self.blocks)
-        return self.equations.in_order([local, *(self._global_jacobian(part) for part in self.equations.globals)])
+        own = [full(self._global_jacobian(part)) for part in self.equations.globals]
+        return below_one_another([local, *own]).reordered(self.equations.order)
 
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`C v`, by the blocks of `C`."""
@@ -265,10 +272,9 @@ class Position:
         """`S = C M⁻¹ Cᵀ`: by its blocks where those of `M` are the bodies'."""
         equations = self.equations
         if equations.globals or not isinstance(self.inertia, BodyInertia):
-            C = self.jacobian
-            return symmetric(self.inertia.solve_rows(C) @ C.T)
-        order = np.asarray(equations.order, dtype=int)
-        return schur_complement(self.parts.joints, self.blocks, self.parts.inertia, self.space.acceleration, order)
+            return schur_of_entries(self.entries, self.inertia)
+        legs = legs_of(self.parts.joints, self.blocks, len(self.space.speeds))
+        return schur_of_legs(legs, self.parts.inertia, self.space.acceleration, np.asarray(equations.order, dtype=int))
 
     def velocity(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""

@@ -1,4 +1,4 @@
-"""The mass matrix at one position: a block for each body in absolute coordinates, dense in joint coordinates."""
+"""The mass matrix at one position: a block for each body in absolute coordinates, else a symmetric matrix."""
 
 import abc
 from typing import Any
@@ -6,9 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
-from jaxmbd._equations._symmetric import spd_solver
+from jaxmbd._equations._symmetric import Symmetric
 from jaxmbd._space import AbstractSpace
 
 
@@ -30,6 +33,10 @@ class AbstractInertia(eqx.Module):
     @abc.abstractmethod
     def solve_rows(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
         """`M⁻¹` of each row."""
+
+    @abc.abstractmethod
+    def components(self) -> np.ndarray:
+        """For each speed the number of its component: `M` couples only speeds of one."""
 
     @abc.abstractmethod
     def whiten(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
@@ -59,6 +66,9 @@ class BodyInertia(AbstractInertia):
     def solve_rows(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
         return jax.vmap(self.solve)(rows)
 
+    def components(self) -> np.ndarray:
+        return np.repeat(np.arange(jax.tree.leaves(self.parts)[0].shape[0]), len(self.space.speeds))
+
     def whiten(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
         L = jnp.linalg.cholesky(self._blocks())
         solve = jax.vmap(lambda factor, x: jax.scipy.linalg.solve_triangular(factor, x, lower=True))
@@ -77,25 +87,29 @@ class BodyInertia(AbstractInertia):
         return v.reshape(-1, len(self.space.speeds))
 
 
-class DenseInertia(AbstractInertia):
-    """A full matrix."""
+class CoupledInertia(AbstractInertia):
+    """A matrix by its entries."""
 
-    M: Float[Array, "nv nv"]
+    M: Symmetric
 
     def matrix(self) -> Float[Array, "nv nv"]:
-        return self.M
+        return self.M.matrix()
 
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        return self.M @ v
+        return self.M.times(v)
 
     def solve(self, f: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        return spd_solver(self.M)(f)
+        return self.M.solver()(f)
 
     def solve_rows(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
-        return spd_solver(self.M)(rows.T).T
+        return self.M.solver()(rows.T).T
+
+    def components(self) -> np.ndarray:
+        i, j, n = self.M.pattern.rows, self.M.pattern.columns, self.M.pattern.n
+        return connected_components(coo_array((np.ones(len(i)), (i, j)), (n, n)), directed=False)[1]
 
     def whiten(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
-        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.M), rows.T, lower=True).T
+        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.matrix()), rows.T, lower=True).T
 
     def unwhiten(self, x: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.M).T, x, lower=False)
+        return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.matrix()).T, x, lower=False)

@@ -1,10 +1,10 @@
-"""`S = C M⁻¹ Cᵀ` from the blocks of `C`: two rows meet only in the bodies they share.
+"""`S = C M⁻¹ Cᵀ` from the entries of `C`: two rows meet only where `M` couples what they touch.
 
 For a long chain of loops almost all products of rows are zero. The pairs that are not are known from the topology,
 so `S` costs a multiple of the number of joints instead of the product of three dense dimensions.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -12,48 +12,51 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._equations._groups import Group
-from jaxmbd._equations._symmetric import Symmetric, symmetric
-from jaxmbd._equations._tables import gather_sum, gather_table
+from jaxmbd._equations._entries import Entries, Legs, summed
+from jaxmbd._equations._inertia import AbstractInertia
+from jaxmbd._equations._symmetric import Symmetric
 from jaxmbd._program import Pattern
 
 
-def schur_complement(
-    groups: Sequence[Group], blocks: Sequence[Array], inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
-) -> Symmetric:
-    """`C M⁻¹ Cᵀ` with rows in the mechanism's order; `order` is where each of them is among the groups' rows.
+def schur_of_legs(legs: Legs, inertia: Any, accelerate: Callable[..., Array], order: np.ndarray) -> Symmetric:
+    """`C M⁻¹ Cᵀ` for bodies that move on their own, with rows in the mechanism's order; `order` is where each of them
+    is among the groups' rows.
 
     `accelerate(inertia, effort)` is `M⁻¹ f` of one body, the leaves of `inertia` have bodies on their first axis.
     """
-    m = len(order)
-    if not blocks:
-        return symmetric(jnp.zeros((0, 0)))
-    width = blocks[0].shape[-1]
     bodies = jax.tree.leaves(inertia)[0].shape[0]
-    row, body = _legs(groups, blocks)
-    place = np.argsort(order)[row]
-    first, second = _meetings(body, bodies)
+    place = np.argsort(order)[legs.row]
+    first, second = _meetings(legs.body, bodies)
     lower = place[first] >= place[second]
     first, second = first[lower], second[lower]
-    legs = jnp.concatenate([block.reshape(-1, width) for block in blocks])
-    here = np.minimum(body, bodies - 1)
-    scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[here], inertia), legs)
-    products = jnp.sum(scaled[first] * legs[second], axis=1)
-    entries, target = np.unique(place[first] * m + place[second], return_inverse=True)
-    values = gather_sum(products, gather_table(target.reshape(-1), len(entries)))
-    return Symmetric(values, Pattern(m, *np.divmod(entries, m)))
+    here = np.minimum(legs.body, bodies - 1)
+    scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[here], inertia), legs.values)
+    products = jnp.sum(scaled[first] * legs.values[second], axis=1)
+    return _lower(products, place[first], place[second], legs.rows)
 
 
-def _legs(groups: Sequence[Group], blocks: Sequence[Array]) -> tuple[np.ndarray, np.ndarray]:
-    """For each (row, marker) of all groups: the row and the body."""
-    rows, bodies, start = [], [], 0
-    for group, block in zip(groups, blocks, strict=True):
-        parts, count, markers = block.shape[:3]
-        row = start + np.arange(parts * count).reshape(parts, count, 1)
-        rows.append(np.broadcast_to(row, (parts, count, markers)).reshape(-1))
-        bodies.append(np.broadcast_to(group.incidence[:, None, :], (parts, count, markers)).reshape(-1))
-        start += parts * count
-    return np.concatenate(rows), np.concatenate(bodies)
+def schur_of_entries(C: Entries, inertia: AbstractInertia) -> Symmetric:
+    """`C M⁻¹ Cᵀ` for any `M`: rows that touch speeds of different components of `M` share a column of one solve."""
+    m, nv = C.shape
+    component = inertia.components()[C.columns]
+    touching = _by_component(C.rows, component)
+    colour = _colours(m, touching)
+    b = Entries(C.values, C.columns, colour[C.rows], (nv, colour.max(initial=-1) + 1))
+    x = inertia.solve_rows(b.dense().T)
+    counts = np.array([len(touching[k]) for k in component], dtype=int)
+    entry = np.repeat(np.arange(len(component)), counts)
+    row = np.concatenate([np.zeros(0, int), *(touching[k] for k in component)])
+    lower = C.rows[entry] >= row
+    entry, row = entry[lower], row[lower]
+    return _lower(C.values[entry] * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
+
+
+def _lower(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> Symmetric:
+    """Sums of products on and below the diagonal, all of which has a place."""
+    every = np.arange(m)
+    values, rows = jnp.concatenate([products, jnp.zeros(m, products.dtype)]), np.append(rows, every)
+    S = summed(values, rows, np.append(columns, every), (m, m))
+    return Symmetric(S.values, Pattern(m, S.rows, S.columns))
 
 
 def _meetings(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:
@@ -61,3 +64,26 @@ def _meetings(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:
     on = [np.flatnonzero(body == k) for k in range(bodies)]
     first = np.concatenate([np.repeat(legs, len(legs)) for legs in on])
     return first, np.concatenate([np.tile(legs, len(legs)) for legs in on])
+
+
+def _by_component(rows: np.ndarray, component: np.ndarray) -> dict[int, np.ndarray]:
+    """The rows that touch each component."""
+    pairs = np.unique(np.stack([component, rows]), axis=1)
+    found, starts = np.unique(pairs[0], return_index=True)
+    return dict(zip(found.tolist(), np.split(pairs[1], starts[1:]), strict=False))
+
+
+def _colours(m: int, touching: dict[int, np.ndarray]) -> np.ndarray:
+    """A number for each row, no two rows of one component the same, the least that is left."""
+    near: list[list[int]] = [[] for _ in range(m)]
+    for component, rows in touching.items():
+        for row in rows:
+            near[row].append(component)
+    taken: dict[int, set[int]] = {component: set() for component in touching}
+    colours = np.zeros(m, int)
+    for row, components in enumerate(near):
+        used = set().union(*(taken[k] for k in components))
+        colours[row] = next(k for k in range(len(used) + 1) if k not in used)
+        for k in components:
+            taken[k].add(int(colours[row]))
+    return colours

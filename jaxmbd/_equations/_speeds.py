@@ -9,8 +9,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._coordinates import AbstractCoordinates, AbstractPlacement, Twists
+from jaxmbd._equations._entries import Entries, full
 from jaxmbd._equations._groups import Group
-from jaxmbd._equations._inertia import DenseInertia
+from jaxmbd._equations._inertia import CoupledInertia
+from jaxmbd._equations._symmetric import symmetric
 from jaxmbd._mechanism import GeneralizedSpeeds
 from jaxmbd._types import Scalar
 
@@ -93,11 +95,11 @@ class ChosenPlacement(AbstractPlacement):
     def _slope_rate(self, v: Array) -> Array:
         return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
-        return self.base.rows(groups, blocks) @ self.slope
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+        return full(self.base.rows(groups, blocks).dense() @ self.slope)
 
-    def inertia(self, parts: Any) -> DenseInertia:
-        return DenseInertia(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope)
+    def inertia(self, parts: Any) -> CoupledInertia:
+        return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
 
     def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.base.beyond(wrenches)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._tables import gather_sum, gather_table
-from jaxmbd._program import Pattern, factor_p, solve_p
+from jaxmbd._program import Pattern, dense, factor_p, solve_p
 from jaxmbd._types import Scalar
 
 Solve = Callable[[Array], Array]
@@ -20,6 +20,10 @@ class Symmetric(eqx.Module):
 
     values: Float[Array, " entries"]
     pattern: Pattern = eqx.field(static=True)
+
+    def matrix(self) -> Float[Array, "n n"]:
+        """`S`, dense."""
+        return dense(self.values, self.pattern)
 
     def largest(self) -> Scalar:
         """The largest entry of the diagonal; zero for a matrix without rows."""

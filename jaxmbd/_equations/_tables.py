@@ -26,7 +26,7 @@ def gather_table(targets: np.ndarray, size: int) -> np.ndarray:
 
 def gather_sum(values: Array, table: np.ndarray) -> Array:
     """Sum `values` into the places of a `gather_table`."""
-    padded = jnp.concatenate([values, jnp.zeros_like(values[:1])])
+    padded = jnp.concatenate([values, jnp.zeros((1, *values.shape[1:]), values.dtype)])
     if len(table) > _MANY:
         return jnp.sum(padded[table], axis=0)
     total = padded[table[0]]

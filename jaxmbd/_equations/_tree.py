@@ -20,11 +20,16 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._coordinates import AbstractCoordinates, AbstractPlacement, Twists
+from jaxmbd._equations._entries import Entries, legs_of, summed
 from jaxmbd._equations._groups import Group, group_parts
-from jaxmbd._equations._inertia import DenseInertia
+from jaxmbd._equations._inertia import CoupledInertia
 from jaxmbd._equations._local import Near
+from jaxmbd._equations._paths import Paths
+from jaxmbd._equations._symmetric import Symmetric
+from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._mechanism import Branch, Mechanism
-from jaxmbd._space import AbstractSpace, at_point, carried
+from jaxmbd._program import Pattern
+from jaxmbd._space import AbstractSpace, about_point, at_point, carried
 from jaxmbd._types import Scalar
 
 
@@ -71,23 +76,28 @@ class TreeCoordinates(AbstractCoordinates):
         return len(self.branches)
 
     @property
-    def parents(self) -> np.ndarray:
-        """The parent of each body; the ground is `bodies`."""
+    def paths(self) -> Paths:
+        """The paths of the bodies to the ground."""
         found = np.empty(self.bodies, dtype=int)
         for branch in self.branches:
             found[branch.child] = branch.parent
-        return found
+        return Paths(found)
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Each body with each speed that moves it, body by body."""
+        bodies, carried = self.paths.pairs()
+        first, last = np.array([branch.v for branch in sorted(self.branches, key=lambda b: b.child)]).T
+        count = (last - first)[carried]
+        start = np.repeat(first[carried] - np.cumsum(count) + count, count)
+        return np.repeat(bodies, count), start + np.arange(len(start))
 
     @property
-    def path(self) -> np.ndarray:
-        """Whether the joint that carries a body is on the path of another one: `path[body, carried]`, 0 or 1."""
-        found = np.eye(self.bodies + 1)[:, : self.bodies]
-        ancestor = np.append(self.parents, self.bodies)
-        here = ancestor
-        while (here < self.bodies).any():
-            found[np.arange(self.bodies + 1), np.minimum(here, self.bodies - 1)] += here < self.bodies
-            here = ancestor[here]
-        return found[: self.bodies]
+    def owners(self) -> np.ndarray:
+        """For each speed the body that its joint carries."""
+        found = np.empty(sum(branch.v[1] - branch.v[0] for branch in self.branches), dtype=int)
+        for branch in self.branches:
+            found[slice(*branch.v)] = branch.child
+        return found
 
     def by_child(self, values: Sequence[Any]) -> Any:
         """What the groups of links give, each stacked, in the order of the bodies they carry."""
@@ -144,14 +154,12 @@ class TreePlacement(AbstractPlacement):
     def _composed(self) -> Any:
         """The frames of the bodies and the ground."""
         rest = jax.tree.map(lambda x: x[None], self.space.place(jnp.asarray(self.space.rest, self.q.dtype)))
-        frames, ancestor = self._relative(), self.tree.parents
-        while True:
+        frames = self._relative()
+        for further in self.tree.paths.rounds():
             extended = jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, rest)
-            if (ancestor == self.tree.bodies).all():
-                return extended
-            outer = jax.tree.map(lambda x, a=ancestor: x[a], extended)
+            outer = jax.tree.map(lambda x, a=further: x[a], extended)
             frames = jax.vmap(lambda a, b: a.compose(b))(outer, frames)
-            ancestor = np.append(ancestor, self.tree.bodies)[ancestor]
+        return jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, rest)
 
     def _relative(self) -> Any:
         """The frame of each body in that of its parent."""
@@ -171,15 +179,17 @@ class TreePlacement(AbstractPlacement):
     # --- speeds and accelerations -----------------------------------------------------------------------
 
     @cached_property
-    def partial(self) -> Float[Array, "bodies twist nv"]:
-        """`J`: the bodies' twists by the speeds."""
-        owner = np.concatenate([np.full(branch.v[1] - branch.v[0], branch.child) for branch in self.tree.branches])
-        on_path = self.tree.path[:, owner.astype(int)]
+    def partial(self) -> Float[Array, "pairs twist"]:
+        """`J` by its entries: the twist of each body by each of the speeds that move it."""
+        body, speed = self.tree.pairs()
+        return jax.vmap(self._twist)(self._bodies(body), self.axes[speed])
 
-        def one(body: Any, path: Array) -> Array:
-            return jax.vmap(lambda s, p: p * self.space.to_twist(body, at_point(s, body.position)))(self.axes, path)
+    def _twist(self, body: Any, rate: Array) -> Array:
+        """The twist of a body that moves at a rate at the world's origin."""
+        return self.space.to_twist(body, at_point(rate, body.position))
 
-        return jax.vmap(one)(self.moving, jnp.asarray(on_path, self.q.dtype)).transpose(0, 2, 1)
+    def _bodies(self, which: np.ndarray) -> Any:
+        return jax.tree.map(lambda x: x[which], self.moving)
 
     @cached_property
     def axes(self) -> Float[Array, "nv twist"]:
@@ -204,12 +214,11 @@ class TreePlacement(AbstractPlacement):
         return self.twists(vdot) + self.drift(v)
 
     def drift(self, v: Array) -> Twists:
-        relative = self.tree.by_child([self._sum(links, v) for links in self.tree.links])
-        path = jnp.asarray(self.tree.path, v.dtype)
-        rates = path @ relative
-        of_parents = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[self.tree.parents]
+        relative, paths = self._relative_rates(v), self.tree.paths
+        rates = paths.to_root(relative)
+        of_parents = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[paths.parents]
         own = self.tree.by_child([self._own_drift(links, v) for links in self.tree.links])
-        changes = path @ (jax.vmap(carried)(of_parents, relative) + own)
+        changes = paths.to_root(jax.vmap(carried)(of_parents, relative) + own)
 
         def one(body: Any, rate: Array, change: Array) -> Array:
             dim = self.space.dim
@@ -219,10 +228,10 @@ class TreePlacement(AbstractPlacement):
 
         return jax.vmap(one)(self.moving, rates, changes)
 
-    def _sum(self, links: Links, v: Array) -> Array:
-        """The motion of each child relative to its parent, at the world's origin."""
-        table = links.table("v")
-        return jnp.sum(self.axes[table] * v[table][..., None], axis=1)
+    def _relative_rates(self, v: Array) -> Twists:
+        """The motion of each body relative to its parent, at the world's origin."""
+        tables = [links.table("v") for links in self.tree.links]
+        return self.tree.by_child([jnp.sum(self.axes[table] * v[table][..., None], axis=1) for table in tables])
 
     def _own_drift(self, links: Links, v: Array) -> Array:
         """How that motion changes as seen from the parent: where a joint's axes turn with its coordinates."""
@@ -236,10 +245,12 @@ class TreePlacement(AbstractPlacement):
         return links.over(one, self.q[links.table("q")], v[links.table("v")], self._first(links))
 
     def twists(self, v: Array) -> Twists:
-        return self.partial @ v
+        body, speed = self.tree.pairs()
+        return gather_sum(self.partial * v[speed][:, None], gather_table(body, self.tree.bodies))
 
     def loads(self, efforts: Twists) -> Array:
-        return jnp.tensordot(efforts, self.partial, 2)
+        body, speed = self.tree.pairs()
+        return gather_sum(jnp.sum(self.partial * efforts[body], axis=1), gather_table(speed, len(self.tree.owners)))
 
     def load_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
@@ -247,20 +258,43 @@ class TreePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> Twists:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).twists(u), (self.q,), (self.rate(v),))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Array:
-        J = jnp.concatenate([self.partial, jnp.zeros_like(self.partial[:1])])
-        found = [
-            jnp.einsum("prmw,pmwv->prv", block, J[group.incidence]) for group, block in zip(groups, blocks, strict=True)
-        ]
-        return jnp.concatenate([jnp.zeros((0, J.shape[2]), J.dtype), *(x.reshape(-1, J.shape[2]) for x in found)])
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+        legs, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
+        leg, pair = _matches(legs.body, body)
+        values = jnp.sum(legs.values[leg] * self.partial[pair], axis=1)
+        return summed(values, legs.row[leg], speed[pair], (legs.rows, len(self.tree.owners)))
 
-    def inertia(self, parts: Any) -> DenseInertia:
-        J = self.partial
-        momenta = jax.vmap(jax.vmap(self.space.momentum, (None, 1), 1))(parts, J)
-        return DenseInertia(jnp.tensordot(J, momenta, ((0, 1), (0, 1))))
+    def inertia(self, parts: Any) -> CoupledInertia:
+        """`M_rs = S_r · H_s`: `H_s` is the momentum that a unit of the speed `s` gives to all bodies beyond its joint,
+        and `S_r` the motion of the first of them by a unit of `r`, of a joint on its path; both at that body."""
+        (body, speed), owners = self.tree.pairs(), self.tree.owners
+
+        def momentum(part: Any, here: Any, twist: Array, first: Array) -> Array:
+            wrench = self.space.in_world(here, self.space.momentum(part, twist))
+            return about_point(wrench, first - here.position)
+
+        def product(rate: Array, first: Array, wrench: Array) -> Array:
+            return jnp.sum(at_point(rate, first) * wrench)
+
+        mine, first = jax.tree.map(lambda x: x[body], parts), self.moving.position[owners]
+        momenta = jax.vmap(momentum)(mine, self._bodies(body), self.partial, first[speed])
+        H = gather_sum(momenta, gather_table(speed, len(owners)))
+        s, pair = _matches(owners, body)
+        r = speed[pair]
+        once = (owners[r] != owners[s]) | (r <= s)
+        r, s = r[once], s[once]
+        values, n = jax.vmap(product)(self.axes[r], first[s], H[s]), len(owners)
+        return CoupledInertia(Symmetric(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
     def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
-        return jnp.asarray(self.tree.path.T, wrenches.dtype) @ wrenches
+        return self.tree.paths.beyond(wrenches)
+
+
+def _matches(wanted: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each number wanted with each place where it is `among` others, which are sorted: two arrays of indices."""
+    first, last = np.searchsorted(among, wanted), np.searchsorted(among, wanted, side="right")
+    index = np.repeat(np.arange(len(wanted)), last - first)
+    return index, first[index] + np.arange(len(index)) - np.searchsorted(index, index)
 
 
 def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Array:

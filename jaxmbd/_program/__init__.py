@@ -1,7 +1,7 @@
 """Functions as straight-line programs of scalar operations, run by a small machine of our own."""
 
 from jaxmbd._program._call import compiled, is_program
-from jaxmbd._program._elimination import FORMULAS, factor_p, solve_p
+from jaxmbd._program._elimination import FORMULAS, dense, factor_p, solve_p
 from jaxmbd._program._plan import Pattern
 
-__all__ = ["FORMULAS", "Pattern", "compiled", "factor_p", "is_program", "solve_p"]
+__all__ = ["FORMULAS", "Pattern", "compiled", "dense", "factor_p", "is_program", "solve_p"]
