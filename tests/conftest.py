@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 # One thread per worker. With JAX's default of one per core, two workers on two cores took twice as long to
 # compile a reverse solve (10 s against 5 s).
@@ -39,7 +40,14 @@ jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes would go unchecked"
-install_import_hook("jaxmbd", "beartype.beartype")
+# Not in those whose arrays hold rows of a graph: they are called hundreds of thousands of times.
+PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"_graph", "_program"}
+install_import_hook(
+    [f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED], "beartype.beartype"
+)
+
+# Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
+gc.set_threshold(100_000, 20, 20)
 
 
 @pytest.fixture

@@ -137,7 +137,11 @@ def test_a_run_of_no_steps_has_its_start() -> None:
     np.testing.assert_array_equal(jax.grad(read)(jnp.array([1.0, -0.5])), [111.0, 111.0])
 
 
-@pytest.mark.parametrize("method", [mbd.Stabilized(), mbd.Projection()], ids=["stabilized", "projection"])
+@pytest.mark.parametrize(
+    "method",
+    [mbd.Stabilized(), pytest.param(mbd.Projection(), marks=pytest.mark.long)],
+    ids=["stabilized", "projection"],
+)
 def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(method: Any) -> None:
     """With respect to all numbers of a pendulum; a settling method carries its choice from step to step."""
     made = examples.pendulum()

@@ -21,7 +21,7 @@ from tests.marks import long_but, slow_but
 from tests.numeric import worst
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
-KEPT = ("slider_crank", "andrews", "double_pendulum_with_friction")  # in CI, of the tests that compile most
+KEPT = ("slider_crank", "andrews")  # in CI, of the tests that compile most
 DURATION = {"andrews": 0.01, "modelica_double_pendulum": 1.0}  # [s]; else 0.5 s
 
 

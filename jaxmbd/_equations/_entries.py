@@ -62,7 +62,7 @@ class Legs(NamedTuple):
 
 
 def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> Legs:
-    """From the non-zero blocks of `C_b`, `(parts, rows, markers, twist)` for each group; twists have `width` numbers."""
+    """From the non-zero blocks of `C_b`, for each group `(parts, rows, markers, width)`."""
     none = np.zeros(0, int)
     values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0
     for group, block in zip(groups, blocks, strict=True):
