@@ -224,6 +224,8 @@ def test_the_classical_method_needs_a_step() -> None:
     equal = made.simulate([0.0, 0.5], solver=mbd.RungeKutta4(), dt0=1e-3)
     assert worst(equal.q[-1] - made.simulate([0.0, 0.5]).q[-1]) < 1e-9
     assert equal.stats["num_steps"] == 500
+    of_a_step = jax.jit(lambda h: made.simulate([0.0, 0.5], solver=mbd.RungeKutta4(), dt0=h).q[-1])
+    assert worst(equal.q[-1] - of_a_step(1e-3)) < 1e-14
 
 
 @pytest.mark.parametrize(

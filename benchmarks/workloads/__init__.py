@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from benchmarks.workloads import batch, first, gradients, precision, scaling, steps
+from benchmarks.workloads import batch, first, gradients, precision, scaling, single, steps
 
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
@@ -11,4 +11,5 @@ WORKLOADS: dict[str, ModuleType] = {
     "gradients": gradients,
     "scaling": scaling,
     "first": first,
+    "single": single,
 }

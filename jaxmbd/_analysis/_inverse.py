@@ -11,10 +11,9 @@ from jaxtyping import Array, Float
 
 from jaxmbd._analysis._kinematics import kinematics
 from jaxmbd._analysis._readings import Snapshot
-from jaxmbd._analysis._redundancy import RANK
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._driver import Driver
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, tolerance_of_rank
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, as_float, is_concrete
@@ -97,10 +96,11 @@ def _efforts(mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"]
         at = equations.at(s.t, s.q)
         wanted = at.force(s.v) - at.inertia.times(s.vdot)
         C, G = at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]
-        inverse = jnp.linalg.pinv(C, rtol=RANK)
+        rank = tolerance_of_rank(C.dtype)
+        inverse = jnp.linalg.pinv(C, rtol=rank)
         moves = jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C  # onto speeds that joints allow
         scale = 1 / jnp.sqrt(weights)
-        of_actuators = scale * (jnp.linalg.pinv((scale[:, None] * G) @ moves, rtol=RANK).T @ (moves @ wanted))
+        of_actuators = scale * (jnp.linalg.pinv((scale[:, None] * G) @ moves, rtol=rank).T @ (moves @ wanted))
         lam = jnp.append(inverse.T @ (wanted - G.T @ of_actuators), of_actuators)
         return Snapshot(s.t, s.q, s.v, s.vdot, lam), wanted - at.jacobian.T @ lam
 

@@ -6,17 +6,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lineax as lx
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations, eliminated
+from jaxmbd._equations import Equations, eliminated, tolerance_of_rank
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import proximal_shift
 from jaxmbd._program import compiled
 from jaxmbd._types import frozen
 
-RANK = 1e-10  # singular values of C below this share of the largest count as zero
 _TAKES_PART = 1e-6  # of the largest number in a dependence
 _LARGE = 40  # rows: up to here singular values take a fraction of a millisecond
 _DENSE = 400  # rows: of more, those that repeat are all kept
@@ -149,9 +149,9 @@ def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.nd
     return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
-def tolerance_of_rank(dtype: Any) -> float:
-    """The share of the largest singular value below which one counts as zero: 1e-10, more in single precision."""
-    return max(RANK, 1e2 * float(jnp.finfo(dtype).eps))
+def singular(dtype: Any) -> lx.SVD:
+    """The solve of least norm where rows may repeat: what repeats is left out, not divided by its rounding."""
+    return lx.SVD(rcond=tolerance_of_rank(dtype))
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

@@ -71,7 +71,7 @@ def simulate(
     integrals: Iterable[str] = (),
     events: Iterable[Event] = (),
     max_events: int = 32,
-    dt0: float | int | None = None,
+    dt0: float | int | Array | None = None,
     max_steps: int = 2**16,
     progress: bool = False,
     throw: bool = True,
@@ -154,8 +154,8 @@ class _Check(eqx.Module):
 def _integrate(
     described: Mechanism | Equations, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
-    integrals: tuple[str, ...], dt0: float | int | None, max_steps: int, meter: dfx.AbstractProgressMeter, throw: bool,
-    events: tuple[Event, ...], max_events: int,
+    integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
+    throw: bool, events: tuple[Event, ...], max_events: int,
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip
     """The fields of a `Solution` but the mechanism, and what tells whether it is a good one."""
     equations = described if isinstance(described, Equations) else Equations(described)
@@ -269,7 +269,7 @@ def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.Abstrac
         if dt0 is not None:
             raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
         return controller
-    if dt0 is not None and not 0 < dt0 < np.inf:
+    if dt0 is not None and is_concrete(dt0) and not 0 < dt0 < np.inf:
         raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
     if not isinstance(solver, RungeKutta4):
         return controller
@@ -279,7 +279,9 @@ def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.Abstrac
     return dfx.ConstantStepSize() if controller is None else controller
 
 
-def _first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | None) -> Scalar | None:
+def _first_step(
+    controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | Array | None
+) -> Scalar | None:
     if isinstance(controller, dfx.StepTo):
         return None
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)

@@ -157,7 +157,7 @@ class AbsolutePlacement(AbstractPlacement):
         moving, width = np.flatnonzero(legs.body < len(self._poses)), legs.values.shape[1]
         columns = legs.body[moving, None] * width + np.arange(width)
         rows = np.broadcast_to(legs.row[moving, None], columns.shape)
-        shape = legs.rows, len(self._poses) * width
+        shape = legs.m, len(self._poses) * width
         return summed(legs.values[moving].reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
 
     def inertia(self, parts: Any) -> BodyInertia:

@@ -52,13 +52,13 @@ def below_one_another(parts: Sequence[Entries]) -> Entries:
 
 
 class Legs(NamedTuple):
-    """What joints ask of the bodies they touch: for each row and marker of the `rows` of all groups, how the row takes
-    the twist of its body (`values`, `(legs, twist)`), the `row`, and the `body`."""
+    """What joints ask of the bodies they touch: for each of `m` rows and each of its markers, how the row takes the
+    twist of the body there (`values`), the `row`, and the `body`."""
 
     values: Float[Array, "legs twist"]
     row: np.ndarray
     body: np.ndarray
-    rows: int
+    m: int
 
 
 def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> Legs:

@@ -1,12 +1,20 @@
 """Least squares with small matrices, with derivatives that reuse the factor; elimination with pivoting."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd._equations._symmetric import Solve
 
-_ZERO = 1e-10  # of the first pivot: that of the rank of constraints
+_ZERO, _ROUNDING = 1e-10, 1e2  # a share of the largest, in units of rounding
+
+
+def tolerance_of_rank(dtype: Any) -> float:
+    """The share of the largest below which a singular value or a pivot of constraints counts as zero: 1e-10, or 1e-5 in
+    single precision."""
+    return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
 
 
 class Tall:
@@ -46,21 +54,21 @@ def eliminated(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
     """The columns that `C x = 0` determines by the others: as many as its rank, by elimination with pivoting.
 
     Pivots are the largest numbers left, or those in the last column that has one at least `fit` times as large. A pivot
-    below 1e-10 of the first one counts as zero.
+    below `tolerance_of_rank` of the first one counts as zero.
     """
     m, n = C.shape
     none = jnp.zeros(n, bool)
     if not m:
         return none
     C = jax.lax.stop_gradient(C)
-    first = jnp.max(jnp.abs(C))
+    least = tolerance_of_rank(C.dtype) * jnp.max(jnp.abs(C))
 
     def eliminate(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         rows, chosen = carry
         largest = jnp.max(jnp.abs(rows), axis=0)
         j = n - 1 - jnp.argmax((largest >= fit * jnp.max(largest))[::-1])
         i = jnp.argmax(jnp.abs(rows[:, j]))
-        counts = jnp.abs(rows[i, j]) > _ZERO * first
+        counts = jnp.abs(rows[i, j]) > least
         pivot = jnp.where(counts, rows[i, j], 1.0)
         rest = (rows - jnp.outer(rows[:, j], rows[i] / pivot)).at[i].set(0.0).at[:, j].set(0.0)
         return jnp.where(counts, rest, 0.0), chosen.at[j].set(chosen[j] | counts)

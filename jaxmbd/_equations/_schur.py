@@ -32,7 +32,7 @@ def schur_of_legs(legs: Legs, inertia: Any, accelerate: Callable[..., Array], or
     here = np.minimum(legs.body, bodies - 1)
     scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[here], inertia), legs.values)
     products = jnp.sum(scaled[first] * legs.values[second], axis=1)
-    return _lower(products, place[first], place[second], legs.rows)
+    return _lower(products, place[first], place[second], legs.m)
 
 
 def schur_of_entries(C: Entries, inertia: AbstractInertia) -> Symmetric:
@@ -70,7 +70,7 @@ def _by_component(rows: np.ndarray, component: np.ndarray) -> dict[int, np.ndarr
     """The rows that touch each component."""
     pairs = np.unique(np.stack([component, rows]), axis=1)
     found, starts = np.unique(pairs[0], return_index=True)
-    return dict(zip(found.tolist(), np.split(pairs[1], starts[1:]), strict=False))
+    return dict(zip(found.tolist(), np.split(pairs[1], starts)[1:], strict=True))
 
 
 def _colours(m: int, touching: dict[int, np.ndarray]) -> np.ndarray:

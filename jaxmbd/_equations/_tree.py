@@ -262,7 +262,7 @@ class TreePlacement(AbstractPlacement):
         legs, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
         leg, pair = _matches(legs.body, body)
         values = jnp.sum(legs.values[leg] * self.partial[pair], axis=1)
-        return summed(values, legs.row[leg], speed[pair], (legs.rows, len(self.tree.owners)))
+        return summed(values, legs.row[leg], speed[pair], (legs.m, len(self.tree.owners)))
 
     def inertia(self, parts: Any) -> CoupledInertia:
         """`M_rs = S_r · H_s`: `H_s` is the momentum that a unit of the speed `s` gives to all bodies beyond its joint,

@@ -36,7 +36,8 @@ class SaddlePoint:
     def __init__(self, at: Position) -> None:
         self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.kept
         self.epsilon = jnp.where(at.equations.redundant, proximal_shift(self.S.largest()), 0.0)
-        self._solve = self.S.limited(self.kept).shifted(self.epsilon).solver()
+        left = jnp.where(jnp.all(self.kept == 1), self.epsilon, 0.0)  # kept rows that do not repeat need none
+        self._solve = self.S.limited(self.kept).shifted(left).solver()
 
     def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
         """`S⁻¹ b` in the rows that are kept, zero in the others."""

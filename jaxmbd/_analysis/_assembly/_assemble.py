@@ -13,12 +13,12 @@ import lineax as lx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._assembly._closing import SINGULAR, closed, closure, held, nearest
+from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
 from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
 from jaxmbd._analysis._readings import Reader, Snapshot
-from jaxmbd._analysis._redundancy import rank_of
+from jaxmbd._analysis._redundancy import rank_of, singular
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations, Position
@@ -128,7 +128,7 @@ def _speeds(at: Position, rows: Array, rates: Array) -> Array:
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1])
     scaled = lx.MatrixLinearOperator(at.inertia.whiten(rows))
-    return at.inertia.unwhiten(lx.linear_solve(scaled, rates, SINGULAR, throw=False).value)
+    return at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
 
 
 def _rate_name(mechanism: Mechanism, name: str) -> str:

@@ -17,13 +17,12 @@ import lineax as lx
 import optimistix as optx
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._redundancy import RANK
+from jaxmbd._analysis._redundancy import singular
 from jaxmbd._equations import Equations, Position
 from jaxmbd._types import Scalar
 
 _STEPS = 256
 _SOFT = 1e-2  # how much a miss weighs against a change of one, before the conditions are solved: 1 / _SOFT²
-SINGULAR = lx.SVD(rcond=RANK)  # what repeats is left out, not divided by its rounding errors
 
 # The equations; what is prescribed, `{"crank.theta": value, "rod": pose}`; the time.
 Closing = tuple[Equations, dict[str, Array], Scalar]
@@ -59,7 +58,7 @@ def held(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[s
 def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: Any) -> Array:
     """Levenberg and Marquardt's search for the least sum of squares, from a start."""
     tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
-    search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=SINGULAR)
+    search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=singular(start.dtype))
     return optx.least_squares(residual, search, start, args=args, max_steps=_STEPS, throw=False).value
 
 
@@ -97,7 +96,7 @@ def _stationary(problem: Any, start: Array) -> Array:
     """`z` and `μ`. A search with the joints a little soft slides to a minimum; the conditions are then solved."""
     soft = least_squares(lambda z, p: jnp.append(_stretched(z, p) / _SOFT, z), start, problem)
     A = jax.jacfwd(_stretched)(soft, problem)
-    mu = lx.linear_solve(lx.MatrixLinearOperator(A.T), -soft, SINGULAR, throw=False).value
+    mu = lx.linear_solve(lx.MatrixLinearOperator(A.T), -soft, singular(soft.dtype), throw=False).value
     return least_squares(_conditions, jnp.append(soft, mu), problem)
 
 
@@ -127,4 +126,4 @@ def _response(residual: Callable[[Array, Any], Array], x: Array, args: Any, chan
     if miss is None:
         return jnp.zeros_like(x)
     slope = lx.MatrixLinearOperator(jax.jacfwd(residual)(x, args))
-    return -lx.linear_solve(slope, miss, SINGULAR, throw=False).value
+    return -lx.linear_solve(slope, miss, singular(miss.dtype), throw=False).value

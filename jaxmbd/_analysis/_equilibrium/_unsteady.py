@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
 from jaxmbd._analysis._equilibrium._settle import STEPS, Search
-from jaxmbd._analysis._redundancy import RANK
+from jaxmbd._analysis._redundancy import singular
 from jaxmbd._body import GROUND
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
@@ -70,7 +70,7 @@ def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
 def _least(A: Array, b: Array) -> Array:
     if A.shape[1] == 0:
         return jnp.zeros(0, b.dtype)
-    return lx.linear_solve(lx.MatrixLinearOperator(A), b, lx.SVD(rcond=RANK), throw=False).value
+    return lx.linear_solve(lx.MatrixLinearOperator(A), b, singular(b.dtype), throw=False).value
 
 
 def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar, q: Array) -> Float[Array, " twist"]:
