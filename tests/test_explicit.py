@@ -255,6 +255,12 @@ def test_nothing_calls_back_to_python(options: dict[str, Any], monkeypatch: pyte
     assert "callback" not in text
 
 
+def test_times_that_are_known_late_are_checked_late() -> None:
+    positions = jax.jit(lambda ts: examples.pendulum().simulate(ts, throw=False).q)
+    with pytest.raises(Exception, match="must be increasing"):
+        jax.block_until_ready(positions(jnp.array([0.0, 0.2, 0.1])))
+
+
 def test_steps_end_where_the_user_says() -> None:
     made, ends = examples.pendulum(), jnp.linspace(0.0, 0.1, 11)
     controller = dfx.StepTo(ts=ends)

@@ -129,7 +129,8 @@ def simulate(
     equations = Equations(mechanism) if known and len(mechanism.bodies) > _MANY else mechanism
     found, check = _integrate(
         equations, method, state.q, state.v, ts,
-        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, events, max_events,
+        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, is_concrete(ts, dt0),
+        events, max_events,
     )  # fmt: skip
     found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
     solution = Solution(mechanism=mechanism, **found)
@@ -155,9 +156,9 @@ def _integrate(
     described: Mechanism | Equations, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
-    throw: bool, events: tuple[Event, ...], max_events: int,
+    throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip
-    """The fields of a `Solution` but the mechanism, and what tells whether it is a good one."""
+    """The fields of a `Solution` but the mechanism, and what tells whether it is a good one. `checked`: are times?"""
     equations = described if isinstance(described, Equations) else Equations(described)
     equations = for_motion(equations, jnp.asarray(ts[0]), q)
 
@@ -169,7 +170,7 @@ def _integrate(
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
         is_call = is_program(_rates, equations, start, integrals, jnp.asarray(t0), y[0], y[1])
         stepping = written_out(solver) if is_call else solver
-        sweep = adjoint if throw else Trusting(adjoint, t0, t1, ts, first)
+        sweep = Trusting(adjoint, t0, t1, ts, first) if checked else adjoint
         return dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
             Settled(stepping) if settling else stepping, t0, t1, first, y, args=(equations, start),

@@ -15,6 +15,7 @@ from jaxtyping import Array
 from jaxmbd._equations._entries import Entries, Legs, summed
 from jaxmbd._equations._inertia import AbstractInertia
 from jaxmbd._equations._symmetric import Symmetric
+from jaxmbd._equations._tables import matches
 from jaxmbd._program import Pattern
 
 
@@ -39,20 +40,19 @@ def schur_of_entries(C: Entries, inertia: AbstractInertia) -> Symmetric:
     """`C M⁻¹ Cᵀ` for any `M`: rows that touch speeds of different components of `M` share a column of one solve."""
     m, nv = C.shape
     component = inertia.components()[C.columns]
-    touching = _by_component(C.rows, component)
-    colour = _colours(m, touching)
+    touched, touching = np.unique(np.stack([component, C.rows]), axis=1)  # each component, with each row that it has
+    colour = _colours(m, touched, touching)
     b = Entries(C.values, C.columns, colour[C.rows], (nv, colour.max(initial=-1) + 1))
     x = inertia.solve_rows(b.dense().T)
-    counts = np.array([len(touching[k]) for k in component], dtype=int)
-    entry = np.repeat(np.arange(len(component)), counts)
-    row = np.concatenate([np.zeros(0, int), *(touching[k] for k in component)])
+    entry, pair = matches(component, touched)
+    row = touching[pair]
     lower = C.rows[entry] >= row
     entry, row = entry[lower], row[lower]
     return _lower(C.values[entry] * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
 
 
 def _lower(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> Symmetric:
-    """Sums of products on and below the diagonal, all of which has a place."""
+    """Sums of products on and below the diagonal, all of which has places."""
     every = np.arange(m)
     values, rows = jnp.concatenate([products, jnp.zeros(m, products.dtype)]), np.append(rows, every)
     S = summed(values, rows, np.append(columns, every), (m, m))
@@ -61,29 +61,22 @@ def _lower(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> Sy
 
 def _meetings(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:
     """All ordered pairs of legs on one body (none on the ground)."""
-    on = [np.flatnonzero(body == k) for k in range(bodies)]
-    first = np.concatenate([np.repeat(legs, len(legs)) for legs in on])
-    return first, np.concatenate([np.tile(legs, len(legs)) for legs in on])
+    legs = np.argsort(body, kind="stable")
+    legs = legs[body[legs] < bodies]
+    first, second = matches(body[legs], body[legs])
+    return legs[first], legs[second]
 
 
-def _by_component(rows: np.ndarray, component: np.ndarray) -> dict[int, np.ndarray]:
-    """The rows that touch each component."""
-    pairs = np.unique(np.stack([component, rows]), axis=1)
-    found, starts = np.unique(pairs[0], return_index=True)
-    return dict(zip(found.tolist(), np.split(pairs[1], starts)[1:], strict=True))
-
-
-def _colours(m: int, touching: dict[int, np.ndarray]) -> np.ndarray:
-    """A number for each row, no two rows of one component the same, the least that is left."""
+def _colours(m: int, components: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """A number for each of `m` rows, the least that no other row of its components has; given these pair by pair."""
     near: list[list[int]] = [[] for _ in range(m)]
-    for component, rows in touching.items():
-        for row in rows:
-            near[row].append(component)
-    taken: dict[int, set[int]] = {component: set() for component in touching}
+    for component, row in zip(components.tolist(), rows.tolist(), strict=True):
+        near[row].append(component)
+    taken: dict[int, set[int]] = {component: set() for component in components.tolist()}
     colours = np.zeros(m, int)
-    for row, components in enumerate(near):
-        used = set().union(*(taken[k] for k in components))
-        colours[row] = next(k for k in range(len(used) + 1) if k not in used)
-        for k in components:
-            taken[k].add(int(colours[row]))
+    for row, mine in enumerate(near):
+        used = set().union(*(taken[k] for k in mine))
+        colours[row] = least = next(k for k in range(len(used) + 1) if k not in used)
+        for k in mine:
+            taken[k].add(least)
     return colours

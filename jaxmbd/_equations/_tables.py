@@ -1,4 +1,4 @@
-"""Index tables: scatter-adds turned into gathers, which compile to fast code on CPU and GPU alike."""
+"""Index tables: what meets where; scatter-adds turned into gathers, which compile to fast code on CPU and GPU alike."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -33,3 +33,10 @@ def gather_sum(values: Array, table: np.ndarray) -> Array:
     for layer in table[1:]:
         total = total + padded[layer]
     return total
+
+
+def matches(wanted: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Each number wanted with each place where it is `among` others, which are sorted: two arrays of indices."""
+    first, last = np.searchsorted(among, wanted), np.searchsorted(among, wanted, side="right")
+    index = np.repeat(np.arange(len(wanted)), last - first)
+    return index, first[index] + np.arange(len(index)) - np.searchsorted(index, index)

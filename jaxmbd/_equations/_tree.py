@@ -26,7 +26,7 @@ from jaxmbd._equations._inertia import CoupledInertia
 from jaxmbd._equations._local import Near
 from jaxmbd._equations._paths import Paths
 from jaxmbd._equations._symmetric import Symmetric
-from jaxmbd._equations._tables import gather_sum, gather_table
+from jaxmbd._equations._tables import gather_sum, gather_table, matches
 from jaxmbd._mechanism import Branch, Mechanism
 from jaxmbd._program import Pattern
 from jaxmbd._space import AbstractSpace, about_point, at_point, carried
@@ -260,7 +260,7 @@ class TreePlacement(AbstractPlacement):
 
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
         legs, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
-        leg, pair = _matches(legs.body, body)
+        leg, pair = matches(legs.body, body)
         values = jnp.sum(legs.values[leg] * self.partial[pair], axis=1)
         return summed(values, legs.row[leg], speed[pair], (legs.m, len(self.tree.owners)))
 
@@ -279,7 +279,7 @@ class TreePlacement(AbstractPlacement):
         mine, first = jax.tree.map(lambda x: x[body], parts), self.moving.position[owners]
         momenta = jax.vmap(momentum)(mine, self._bodies(body), self.partial, first[speed])
         H = gather_sum(momenta, gather_table(speed, len(owners)))
-        s, pair = _matches(owners, body)
+        s, pair = matches(owners, body)
         r = speed[pair]
         once = (owners[r] != owners[s]) | (r <= s)
         r, s = r[once], s[once]
@@ -288,13 +288,6 @@ class TreePlacement(AbstractPlacement):
 
     def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.tree.paths.beyond(wrenches)
-
-
-def _matches(wanted: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each number wanted with each place where it is `among` others, which are sorted: two arrays of indices."""
-    first, last = np.searchsorted(among, wanted), np.searchsorted(among, wanted, side="right")
-    index = np.repeat(np.arange(len(wanted)), last - first)
-    return index, first[index] + np.arange(len(index)) - np.searchsorted(index, index)
 
 
 def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Array:

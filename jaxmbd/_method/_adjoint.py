@@ -49,7 +49,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
         start, saveat = given["init_state"], given["saveat"]
         inputs = _Inputs(
             start.y, start.solver_state, given["args"], given["terms"],
-            (given["t0"], given["t1"], tuple(sub.ts for sub in _subs(saveat))),
+            (given["t0"], given["t1"], tuple(sub.ts for sub in subs_of(saveat))),
         )  # fmt: skip
         start, settings = frozen((start, settings))
         end, more = _integrated(inputs, loop=self._loop, rows=self.rows, start=start, settings=settings)
@@ -70,12 +70,13 @@ def _recordable(*, saveat: Any, event: Any, max_steps: Any, stepsize_controller:
     """Whether steps follow each other without jumps, and only states are saved, each set at times or at the end."""
     plain = isinstance(stepsize_controller, dfx.PIDController | dfx.ConstantStepSize | dfx.StepTo)
     saved = all(
-        not sub.t0 and not sub.steps and sub.fn is _SAVE_STATE and (sub.ts is None) == sub.t1 for sub in _subs(saveat)
+        not sub.t0 and not sub.steps and sub.fn is _SAVE_STATE and (sub.ts is None) == sub.t1 for sub in subs_of(saveat)
     )
     return plain and saved and event is None and not saveat.dense and max_steps is not None
 
 
-def _subs(saveat: Any) -> list[dfx.SubSaveAt]:
+def subs_of(saveat: Any) -> list[dfx.SubSaveAt]:
+    """What diffrax is to save: sets of times, or the end."""
     return jax.tree.leaves(saveat.subs, is_leaf=_is_sub)
 
 

@@ -10,7 +10,7 @@ repeat, ε is zero: near a singular position the forces that even a small ε tak
 
 Off the constraints rows that repeat contradict one another, by as much as a stage of an integrator has drifted, and ε
 is too small to even that out: step-size control would chase the difference. So a motion is solved in rows that do not
-repeat.
+repeat, which need no ε.
 
 Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """

@@ -8,10 +8,10 @@ from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmbd._method._adjoint import subs_of
 from jaxmbd._types import Scalar
 
 
@@ -42,5 +42,4 @@ class Trusting(dfx.AbstractAdjoint):
 
 
 def _times(saveat: dfx.SaveAt) -> list[Any]:
-    subs = jax.tree.leaves(saveat.subs, is_leaf=lambda x: isinstance(x, dfx.SubSaveAt))
-    return [sub.ts for sub in subs if sub.ts is not None]
+    return [sub.ts for sub in subs_of(saveat) if sub.ts is not None]
