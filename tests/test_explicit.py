@@ -219,6 +219,8 @@ def test_the_classical_method_needs_a_step() -> None:
     made = examples.pendulum()
     with pytest.raises(mbd.MechanismError, match=r"no estimate of its error: .* got no dt0"):
         made.simulate([0.0, 0.1], solver=mbd.RungeKutta4())
+    with pytest.raises(mbd.MechanismError, match="Euler has no estimate of its error"):
+        made.simulate([0.0, 0.1], solver=dfx.Euler())
     with pytest.raises(mbd.MechanismError, match="got PIDController"):
         made.simulate([0.0, 0.1], solver=mbd.RungeKutta4(), dt0=1e-2, controller=CONTROL)
     equal = made.simulate([0.0, 0.5], solver=mbd.RungeKutta4(), dt0=1e-3)

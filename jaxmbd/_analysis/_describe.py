@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd._analysis._assembly._assemble import assemble
-from jaxmbd._analysis._redundancy import Repeat, jacobian, rank_of, redundancy
+from jaxmbd._analysis._redundancy import Repeat, jacobian, redundancy
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import eliminated
+from jaxmbd._equations import eliminated, rank_of
 from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._analysis._redundancy import counted, jacobian
+from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._stiffness import stiffness_at
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import motion_of
 

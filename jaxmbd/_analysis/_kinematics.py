@@ -12,10 +12,10 @@ from jaxtyping import Array
 from jaxmbd._analysis._assembly._assemble import assemble
 from jaxmbd._analysis._checks import check_state, check_times
 from jaxmbd._analysis._diagnose import margin
-from jaxmbd._analysis._redundancy import jacobian, rank_of, redundancy
+from jaxmbd._analysis._redundancy import jacobian, redundancy
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations, eliminated
+from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Kinematic, OnlyChange, change, close, consistent

@@ -4,22 +4,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import lineax as lx
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations, eliminated, tolerance_of_rank
+from jaxmbd._equations import Equations, counted, tolerance_of_rank
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method import proximal_shift
-from jaxmbd._program import compiled
-from jaxmbd._types import frozen
 
 _TAKES_PART = 1e-6  # of the largest number in a dependence
-_LARGE = 40  # rows: up to here singular values take a fraction of a millisecond
-_DENSE = 400  # rows: of more, those that repeat are all kept
 _PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
 
 
@@ -95,58 +89,6 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     kept = tuple(k for k in range(len(labels)) if k not in repeats)
     tolerance = tolerance_of_rank(values.dtype)
     return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), kept)
-
-
-def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
-    """The rank of rows, where it is counted in a compiled program."""
-    return jnp.sum(counted(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
-
-
-def rows_repeat(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
-    """Whether constraint rows repeat one another at a position, where it is asked in a compiled program.
-
-    By the rank of `C`; for large mechanisms, whose singular values would cost more than their motion, by whether
-    `C M⁻¹ Cᵀ` with rows scaled to a diagonal of ones has an eigenvalue below the share of `ε` that the solve adds where
-    rows repeat (inverse iteration).
-    """
-    if equations.m <= _LARGE:
-        return rank_of(_rows(equations, t, q)) < equations.m
-    return compiled(_is_singular)(*frozen((equations, t, q)))
-
-
-def _rows(equations: Equations, t: Array, q: Array) -> Float[Array, "m nv"]:
-    """`C`, a constant to derivatives."""
-    return compiled(Equations.jacobian)(*frozen((equations, t, q)))
-
-
-def for_motion(equations: Equations, t: Array, q: Array) -> Equations:
-    """The equations, with the rows that a motion from a position is to be solved in."""
-    redundant = rows_repeat(equations, t, q)
-    equations = eqx.tree_at(lambda e: e.redundant, equations, redundant)
-    if not 0 < equations.m <= _DENSE:
-        return equations
-    kept = jax.lax.cond(redundant, lambda: _independent(_rows(equations, t, q)), lambda: jnp.ones_like(equations.kept))
-    return eqx.tree_at(lambda e: e.kept, equations, kept)
-
-
-def _independent(C: Float[Array, "m nv"]) -> Float[Array, " m"]:
-    """1 for as many rows of `C` as its rank, chosen by elimination with the largest pivots, 0 for the others."""
-    return eliminated(C.T).astype(C.dtype)
-
-
-def _is_singular(equations: Equations, t: Array, q: Array) -> Bool[Array, ""]:
-    S = equations.at(t, q).schur().scaled()
-    shift = proximal_shift(S.largest())
-    solve = S.shifted(shift).solver()
-    x = jnp.cos(jnp.arange(1.0, equations.m + 1, dtype=q.dtype) ** 2)  # in no null space
-    for _ in range(3):
-        x = solve(x / jnp.sqrt(jnp.sum(x * x)))
-    return shift * jnp.sqrt(jnp.sum(x * x)) > 0.5
-
-
-def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
-    """Which singular values, largest first, do not count as zero."""
-    return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
 def singular(dtype: Any) -> lx.SVD:

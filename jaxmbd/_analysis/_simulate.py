@@ -18,10 +18,10 @@ from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import halted, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
 from jaxmbd._analysis._readings import Snapshot, read
-from jaxmbd._analysis._redundancy import for_motion, jacobian, rank_of
+from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import (
@@ -29,10 +29,14 @@ from jaxmbd._method import (
     AbstractSettling,
     DiscreteAdjoint,
     Radau,
-    RungeKutta4,
+    Rows,
     Settled,
     Stabilized,
     Trusting,
+    equations_of,
+    known_rows,
+    rows_anew,
+    rows_for_motion,
     written_out,
 )
 from jaxmbd._program import compiled, is_program
@@ -126,9 +130,10 @@ def simulate(
     meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
     raised = throw and not known
     # To the compiler many numbers are more work than many times the motion: they are put together before.
-    equations = Equations(mechanism) if known and len(mechanism.bodies) > _MANY else mechanism
+    described = Equations(mechanism) if known and len(mechanism.bodies) > _MANY else mechanism
+    rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
     found, check = _integrate(
-        equations, method, state.q, state.v, ts,
+        described, rows, method, state.q, state.v, ts,
         solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, is_concrete(ts, dt0),
         events, max_events,
     )  # fmt: skip
@@ -153,27 +158,34 @@ class _Check(eqx.Module):
 
 @eqx.filter_jit
 def _integrate(
-    described: Mechanism | Equations, method: AbstractMethod, q: Array, v: Array, ts: Array,
+    described: Mechanism | Equations, rows: Rows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
     throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip
     """The fields of a `Solution` but the mechanism, and what tells whether it is a good one. `checked`: are times?"""
-    equations = described if isinstance(described, Equations) else Equations(described)
-    equations = for_motion(equations, jnp.asarray(ts[0]), q)
+    equations = equations_of(described)
+    rows = rows_for_motion(equations, jnp.asarray(ts[0]), q) if rows is None else rows
+    equations = equations.solved_in(rows.repeat, rows.kept)
 
     def solve(
         method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
     ) -> dfx.Solution:
+        # A segment after an event starts elsewhere than the motion did.
+        own = (
+            equations.solved_in(equations.redundant, rows_anew(equations, jnp.asarray(t0), y[0]))
+            if events
+            else equations
+        )
         settling = isinstance(method, AbstractSettling)
-        start = method.begin(equations, jnp.asarray(t0), y[0]) if settling else method
+        start = method.begin(own, jnp.asarray(t0), y[0]) if settling else method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, start, integrals, jnp.asarray(t0), y[0], y[1])
+        is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1])
         stepping = written_out(solver) if is_call else solver
         sweep = Trusting(adjoint, t0, t1, ts, first) if checked else adjoint
         return dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
-            Settled(stepping) if settling else stepping, t0, t1, first, y, args=(equations, start),
+            Settled(stepping) if settling or own.kept is not None else stepping, t0, t1, first, y, args=(own, start),
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=sweep, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
         )  # fmt: skip
@@ -193,7 +205,7 @@ def _integrate(
     qs = qs if log is None or not throw else halted(log, qs)
     found = {
         "method": method, "ts": ts, "q": qs, "integrated_speeds": vs, "integrals": integrated,
-        "redundant": equations.redundant, "stats": dict(run.stats), "result": run.result, "events": log,
+        "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": run.result, "events": log,
     }  # fmt: skip
     reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
     start, end = (compiled(_violations)(equations, *at) for at in ((ts[0], q, v), (t1[0], q1[0], v1[0])))
@@ -272,11 +284,11 @@ def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.Abstrac
         return controller
     if dt0 is not None and is_concrete(dt0) and not 0 < dt0 < np.inf:
         raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
-    if not isinstance(solver, RungeKutta4):
+    if isinstance(solver, dfx.AbstractAdaptiveSolver):
         return controller
-    if dt0 is None or not isinstance(controller, dfx.ConstantStepSize | None):
-        given = "no dt0" if dt0 is None else type(controller).__name__
-        raise MechanismError(f"RungeKutta4 has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+    if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
+        given, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
+        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
     return dfx.ConstantStepSize() if controller is None else controller
 
 

@@ -13,9 +13,8 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
-from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, counted
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex
 
-from jaxmbd._analysis._redundancy import counted
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Augmented, motion_of
 

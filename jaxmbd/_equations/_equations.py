@@ -36,25 +36,24 @@ class Equations(eqx.Module):
 
     Shapes: `q (nq,)`, `v (nv,)`, rows of `Φ` in the order of the constraints and then the drivers, `(m,)`. A row that
     constrains velocities alone is zero in `Φ`. `redundant`: whether rows may repeat one another, which the linear solve
-    then allows for. `kept (m,)`: 1 for the rows that accelerations are to satisfy, 0 for those left out because they
-    follow from the others.
+    then allows for; False where it is known that they do not. `kept (m,)`: the rows that accelerations are to satisfy,
+    an independent set from which the others follow; None for all of them.
     """
 
     mechanism: Mechanism
     parts: Parts
     coordinates: AbstractCoordinates
     globals: tuple[GlobalConstraint, ...]
-    redundant: Bool[Array, ""]
-    kept: Float[Array, " m"]
+    redundant: bool | Bool[Array, ""]
+    kept: Bool[Array, " m"] | None
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
         constraints = mechanism.constraints()
-        self.redundant = jnp.asarray(redundant)
+        self.redundant, self.kept = _maybe(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
-        self.kept = jnp.ones(self.m, mechanism.bodies[0].mass.dtype)
         self.parts = Parts(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
         absolute = Absolute(mechanism.space, len(mechanism.bodies))
@@ -77,6 +76,11 @@ class Equations(eqx.Module):
         names = [part.name for part in self.mechanism.constraints()]
         start = sum(self.sizes[: names.index(name)])
         return slice(start, start + self.sizes[names.index(name)])
+
+    def solved_in(self, redundant: bool | Bool[Array, ""], kept: Bool[Array, " m"] | None) -> "Equations":
+        """The same equations, with what is known of their rows."""
+        known = _maybe(redundant), kept
+        return eqx.tree_at(lambda e: (e.redundant, e.kept), self, known, is_leaf=lambda x: x is None)
 
     # --- coordinates ------------------------------------------------------------------------------------
 
@@ -377,6 +381,11 @@ class Position:
         points = self.near(self.mechanism[name].markers).stack.position
         signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
         return jnp.stack([s * about_point(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
+
+
+def _maybe(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:
+    """False as it is, so that nothing is compiled for it; else an array."""
+    return redundant if redundant is False else jnp.asarray(redundant)
 
 
 def _row_order(placed: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._equations._symmetric import Solve
 
@@ -15,6 +16,16 @@ def tolerance_of_rank(dtype: Any) -> float:
     """The share of the largest below which a singular value or a pivot of constraints counts as zero: 1e-10, or 1e-5 in
     single precision."""
     return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
+
+
+def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
+    """Which singular values, largest first, do not count as zero."""
+    return values > tolerance_of_rank(values.dtype) * values[..., :1]
+
+
+def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
+    """The rank of rows, where it is counted in a compiled program."""
+    return jnp.sum(counted(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
 
 
 class Tall:

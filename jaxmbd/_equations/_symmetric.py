@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._program import Pattern, dense, factor_p, solve_p
@@ -35,11 +35,11 @@ class Symmetric(eqx.Module):
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
         return Symmetric(self.values + shift * diagonal, self.pattern)
 
-    def limited(self, kept: Float[Array, " n"]) -> "Symmetric":
-        """`S` in the rows and columns where `kept` is 1; where it is 0 a multiple of the unit matrix."""
+    def limited(self, kept: Bool[Array, " n"]) -> "Symmetric":
+        """`S` in the rows and columns that are kept; in the others a multiple of the unit matrix."""
         i, j = self.pattern.rows, self.pattern.columns
-        rest = jnp.where(i == j, (1 - kept[i]) * self.largest(), 0.0)
-        return Symmetric(self.values * kept[i] * kept[j] + rest, self.pattern)
+        rest = self.largest() * (i == j)
+        return Symmetric(jnp.where(kept[i] & kept[j], self.values, rest), self.pattern)
 
     def scaled(self) -> "Symmetric":
         """`D S D`, with `D` diagonal, so that the diagonal is one; rows of zeros stay."""

@@ -10,7 +10,7 @@ repeat, ε is zero: near a singular position the forces that even a small ε tak
 
 Off the constraints rows that repeat contradict one another, by as much as a stage of an integrator has drifted, and ε
 is too small to even that out: step-size control would chase the difference. So a motion is solved in rows that do not
-repeat, which need no ε.
+repeat (`_rows`), which need no ε.
 
 Source: Carpentier, Budhiraja, Mansard, *Proximal and sparse resolution of constrained dynamic equations* (2021).
 """
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Position
+from jaxmbd._equations import Position, Symmetric
 from jaxmbd._types import Scalar
 
 _PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
@@ -35,14 +35,21 @@ class SaddlePoint:
 
     def __init__(self, at: Position) -> None:
         self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.kept
-        self.epsilon = jnp.where(at.equations.redundant, proximal_shift(self.S.largest()), 0.0)
-        left = jnp.where(jnp.all(self.kept == 1), self.epsilon, 0.0)  # kept rows that do not repeat need none
-        self._solve = self.S.limited(self.kept).shifted(left).solver()
+        repeat, largest = at.equations.redundant, self.S.largest()
+        self.epsilon = None if repeat is False else jnp.where(repeat, proximal_shift(largest), 0.0)
+        self._solve = self._system().solver()
+
+    def _system(self) -> Symmetric:
+        if self.kept is not None:
+            return self.S.limited(self.kept)
+        return self.S if self.epsilon is None else self.S.shifted(self.epsilon)
 
     def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
         """`S⁻¹ b` in the rows that are kept, zero in the others."""
+        if self.kept is None:
+            return self._solve(b)
         kept = self.kept if b.ndim == 1 else self.kept[:, None]
-        return self._solve(kept * b)
+        return self._solve(jnp.where(kept, b, 0.0))
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
@@ -69,6 +76,8 @@ class SaddlePoint:
 
         Thrice, since rounding leaves eigenvalues of `S` there that are not quite zero against ε.
         """
+        if self.epsilon is None:
+            return lam
         solve = self.S.shifted(self.epsilon).solver()
         for _ in range(3):
             lam = lam - self.epsilon * solve(self.epsilon * solve(lam))

@@ -18,10 +18,10 @@ from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_co
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
 from jaxmbd._analysis._readings import Reader, Snapshot
-from jaxmbd._analysis._redundancy import rank_of, singular
+from jaxmbd._analysis._redundancy import singular
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite, check_number
-from jaxmbd._equations import Equations, Position
+from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number, Scalar, as_float, is_concrete

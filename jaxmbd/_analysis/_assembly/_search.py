@@ -12,8 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._assembly._closing import closed, closure
 from jaxmbd._analysis._assembly._starts import extent, random_starts, recast, turned
-from jaxmbd._analysis._redundancy import rank_of
-from jaxmbd._equations import Equations, Position
+from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._joint import AbstractTreeJoint, GlobalConstraint
 from jaxmbd._maths import nearest_turn
 from jaxmbd._mechanism import Mechanism

@@ -15,9 +15,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._redundancy import counted
 from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations, Position
+from jaxmbd._equations import Equations, Position, counted
 from jaxmbd._errors import MechanismError
 from jaxmbd._force import AbstractForce
 from jaxmbd._joint import AbstractJoint

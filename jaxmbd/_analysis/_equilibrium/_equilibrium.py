@@ -21,12 +21,11 @@ from jaxmbd._analysis._equilibrium._unsteady import (
     open_text,
     unsteady,
 )
-from jaxmbd._analysis._redundancy import rank_of
 from jaxmbd._analysis._solution import Reaction, Solution
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite
 from jaxmbd._driver import Driver
-from jaxmbd._equations import Equations
+from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Stabilized

@@ -9,9 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._checks import check_assembled, closed_enough
-from jaxmbd._analysis._redundancy import counted, rank_of
 from jaxmbd._analysis._state import State
-from jaxmbd._equations import Equations, eliminated
+from jaxmbd._equations import Equations, counted, eliminated, rank_of
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._mechanism import Mechanism

@@ -1,0 +1,87 @@
+"""The rows that a motion is solved in where constraints repeat: chosen at the start, exchanged on the way."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import examples
+from jaxmbd import spatial as sp
+from jaxmbd._analysis import _simulate
+from jaxmbd._method import Rows, known_rows, rows_anew
+
+END = [0.0, 1.5]
+BAD = 1  # the ring's row without which the others become dependent at 1.25 s
+
+
+@pytest.fixture(scope="module")
+def ring() -> sp.Mechanism:
+    return examples.bricard().mechanism
+
+
+def without(row: int) -> Rows:
+    return Rows(jnp.asarray(True), jnp.ones(30, bool).at[row].set(False))
+
+
+def equations_without(ring: sp.Mechanism, row: int) -> mbd.Equations:
+    rows = without(row)
+    return mbd.Equations(ring).solved_in(rows.repeat, rows.kept)
+
+
+def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> None:
+    """As many, and good ones; a good choice stays, and so does one for which there is no better."""
+    state = mbd.assemble(ring)
+    there = mbd.simulate(ring, state, [0.0, 1.25])
+    anew = jax.jit(rows_anew)
+    t, q = there.ts[-1], there.q[-1]
+    assert not anew(equations_without(ring, BAD), state.t, state.q)[BAD]
+    chosen = np.asarray(anew(equations_without(ring, BAD), t, q))
+    assert chosen.sum() == 29
+    values = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q)), compute_uv=False)
+    kept = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q))[chosen], compute_uv=False)
+    assert kept[-1] > 0.1 * values[28]
+    found = known_rows(ring, t, q)
+    assert found.kept is not None
+    again = anew(mbd.Equations(ring).solved_in(found.repeat, found.kept), t, q)
+    np.testing.assert_array_equal(again, found.kept)
+
+
+def test_nothing_is_chosen_where_no_rows_repeat() -> None:
+    mechanism = examples.get("planar-four-bar").mechanism
+    state = mbd.assemble(mechanism)
+    assert known_rows(mechanism, state.t, state.q) == Rows(False, None)
+    assert rows_anew(mbd.Equations(mechanism), state.t, state.q) is None
+
+
+def test_lanes_choose_on_their_own(ring: sp.Mechanism) -> None:
+    """One keeps its rows, one changes them."""
+    state = mbd.assemble(ring)
+    there = mbd.simulate(ring, state, [0.0, 1.25])
+    equations = equations_without(ring, BAD)
+    chosen = jax.jit(jax.vmap(lambda q: rows_anew(equations, state.t, q)))(jnp.stack([state.q, there.q[-1]]))
+    assert list(chosen[:, BAD]) == [False, True]
+    assert list(jnp.sum(chosen, axis=1)) == [29, 29]
+
+
+def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor its derivative, with respect to the mass of a bar."""
+    state, name = mbd.assemble(ring), ring.bodies[0].name
+
+    def end(mass: Array | float) -> Array:
+        mechanism = eqx.tree_at(lambda m: m[name].mass, ring, jnp.asarray(mass))
+        return mbd.simulate(mechanism, state, END, accuracy="high").q[-1]
+
+    good, h = mbd.simulate(ring, state, END), 1e-4
+    difference = (end(1 + h) - end(1 - h)) / (2 * h)
+    monkeypatch.setattr(_simulate, "known_rows", lambda *_: without(BAD))
+    monkeypatch.setattr(_simulate, "rows_for_motion", lambda *_: without(BAD))
+    bad = mbd.simulate(ring, state, END)
+    np.testing.assert_allclose(bad.q, good.q, atol=1e-8)
+    assert int(bad.stats["num_steps"]) < 1.5 * int(good.stats["num_steps"])
+    weights = jnp.cos(jnp.arange(len(difference)))
+    slope = jax.grad(lambda mass: jnp.dot(weights, end(mass)))(jnp.asarray(1.0))
+    assert abs(slope) > 1e-3
+    np.testing.assert_allclose(slope, jnp.dot(weights, difference), rtol=1e-6)
