@@ -2,14 +2,13 @@
 
 The order matters: the environment is read when JAX starts, and the import hook reaches only modules imported
 after it. Warnings are errors by `filterwarnings` in pyproject.toml.
-
-There is no compilation cache on disk: what tests compile differs from one change to the next.
 """
 
 import gc
 import os
 import random
 import sys
+import tempfile
 import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -27,7 +26,13 @@ QUICK += " --xla_cpu_parallel_codegen_split_count=1"
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA stops at a flag that it does not know
     QUICK += " --xla_cpu_use_fusion_emitters=false"  # the older emitters compile a reverse solve in half the time
 os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {QUICK}")
-os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"
+# What one worker has compiled the others need not, nor the same one after its programs are freed. Nothing is kept from
+# one run to the next: what tests compile differs from one change to the next.
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    cache = tempfile.TemporaryDirectory(prefix="jaxmbd-tests-")
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = cache.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Pictures go to files, never to a screen.
 os.environ["MPLBACKEND"] = "agg"
 

@@ -63,9 +63,10 @@ def apart(a: Any, b: Any) -> float:
     [
         written_out(dfx.Tsit5()),
         dfx.Heun(),
-        *(pytest.param(s, marks=pytest.mark.slow) for s in (written_out(dfx.Dopri8()), dfx.Tsit5(), dfx.Kvaerno5())),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (written_out(dfx.Dopri8()), dfx.Kvaerno5())),
+        pytest.param(dfx.Tsit5(), marks=pytest.mark.long),
     ],
-    ids=["tsit5", "diffrax's heun", "dopri8", "diffrax's tsit5", "kvaerno5"],
+    ids=["tsit5", "diffrax's heun", "dopri8", "kvaerno5", "diffrax's tsit5"],
 )
 def test_derivatives_are_those_of_diffrax(solver: Any) -> None:
     loose = {"controller": dfx.PIDController(rtol=1e-5, atol=1e-5)} if isinstance(solver, dfx.Heun) else {}

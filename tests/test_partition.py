@@ -51,7 +51,7 @@ def motion(name: str, coordinates: str, method: str) -> dict[str, np.ndarray]:
     return {key: np.asarray(value) for key, value in solution.read(names).items()}
 
 
-@pytest.mark.parametrize("name", long_but(["slider_crank"], MECHANISMS))
+@pytest.mark.parametrize("name", long_but(["pendulum"], MECHANISMS))
 def test_one_motion_in_all_ways(name: str) -> None:
     """{absolute, joint} × {stabilised, projected, partitioned}, to 1e-7 of the largest position and speed."""
     reference = motion(name, "absolute", "stabilized")
@@ -211,10 +211,11 @@ def test_gradients_by_value(method: str) -> None:
 
     mechanism = example.mechanism
     start = jnp.append(mechanism["rod"].mass, mechanism["B"].a.position)
-    reverse = jax.grad(end)(start, "reverse")
+    both = jax.jit(jax.value_and_grad(lambda p: end(p, "reverse")))
+    _, reverse = both(start)
     forward = jax.jacfwd(end)(start, "forward")
     np.testing.assert_allclose(forward, reverse, rtol=1e-6, atol=1e-9)
     for k in range(2):
         step = jnp.zeros(3).at[k].set(1e-5)
-        difference = (end(start + step, "reverse") - end(start - step, "reverse")) / 2e-5
+        difference = (both(start + step)[0] - both(start - step)[0]) / 2e-5
         np.testing.assert_allclose(reverse[k], difference, rtol=1e-5, atol=1e-8)

@@ -18,6 +18,7 @@ from jaxmbd._equations import Equations, counted
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of
+from jaxmbd._types import is_concrete
 
 
 class Violation(eqx.Module):
@@ -98,7 +99,10 @@ class Solution(eqx.Module):
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        return _snapshots(self) if self.found is None else self.found
+        if self.found is not None:
+            return self.found
+        none = is_concrete(self.redundant) and not np.any(self.redundant)
+        return _snapshots(self, False if none else self.redundant)
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
@@ -166,8 +170,8 @@ class Solution(eqx.Module):
 
 
 @eqx.filter_jit
-def _snapshots(solution: Solution) -> Snapshot:
-    equations = Equations(solution.mechanism, solution.redundant)
+def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
+    equations = Equations(solution.mechanism, redundant)
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
         motion = motion_of(solution.method, equations, t, q, w)

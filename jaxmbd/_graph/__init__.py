@@ -4,6 +4,7 @@ The walk over a function's jaxpr, and the rules that only move numbers or walk o
 """
 
 from jaxmbd._graph._calls import RULES as CALLS
+from jaxmbd._graph._calls import branching
 from jaxmbd._graph._moves import RULES as MOVES
 from jaxmbd._graph._moves import scatter
 from jaxmbd._graph._node import BOOLEAN, Graph, Node, in_order
@@ -20,6 +21,7 @@ __all__ = [
     "Step",
     "Traced",
     "Walk",
+    "branching",
     "in_order",
     "scatter",
     "to_float",

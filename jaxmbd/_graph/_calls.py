@@ -17,18 +17,33 @@ def _call(step: Step, *operands: np.ndarray) -> Arrays:
     return step.walk(inner, list(operands))
 
 
-def _cond(step: Step, index: np.ndarray, *operands: np.ndarray) -> Arrays:
-    """The branch that a constant names; else both, with a choice between their results."""
-    branches = step.params["branches"]
-    known = step.graph.values(index, int)
-    if known is not None:
-        return step.walk(branches[min(max(int(known), 0), len(branches) - 1)], list(operands))
-    results = step.walk(branches[0], list(operands))
-    for k, branch in enumerate(branches[1:], start=1):
-        beyond = elementwise(lambda node, k=k: _choice.compare("ge", node, step.constant(k)), index)
-        others = step.walk(branch, list(operands))
-        results = [elementwise(_choice.select, beyond, yes, no) for yes, no in zip(others, results, strict=True)]
-    return results
+def branching(at_least: Callable[..., Any], select: Callable[..., Any]) -> Callable[..., Any]:
+    """The rule for `cond`: the branch that a constant names; else both, with a choice between their results.
+
+    `at_least(graph, index, k)`: whether `index >= k`; `select(graph, condition, yes, no)`.
+    """
+
+    def rule(step: Step, index: Any, *operands: Any) -> Any:
+        branches, graph = step.params["branches"], step.graph
+        known = graph.values(index, int)
+        if known is not None:
+            return step.walk(branches[min(max(int(known), 0), len(branches) - 1)], list(operands))
+        results = step.walk(branches[0], list(operands))
+        for k, branch in enumerate(branches[1:], start=1):
+            beyond = at_least(graph, index, k)
+            others = step.walk(branch, list(operands))
+            results = [select(graph, beyond, yes, no) for yes, no in zip(others, results, strict=True)]
+        return results
+
+    return rule
+
+
+def _at_least(graph: Any, index: np.ndarray, k: int) -> np.ndarray:
+    return elementwise(lambda node: _choice.compare("ge", node, graph.constant(k)), index)
+
+
+def _select(_: Any, condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+    return elementwise(_choice.select, condition, yes, no)
 
 
 def _scan(step: Step, *operands: np.ndarray) -> Arrays:
@@ -93,7 +108,7 @@ _NAMES = (
 
 RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_NAMES, _call),
-    "cond": _cond,
+    "cond": branching(_at_least, _select),
     "scan": _scan,
     "while": _while,
     "custom_linear_solve": _linear_solve,

@@ -100,6 +100,7 @@ class WrittenOut(dfx.AbstractAdaptiveSolver[Any]):
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         return terms.vf(t0, y0, args) if _tableau(self.of).fsal else None
 
+    @eqx.filter_jit
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
         tableau = _tableau(self.of)
         first = _first(terms, t0, y0, args, solver_state, made_jump)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxmbd._graph import CALLS, MOVES, Step, scatter
+from jaxmbd._graph import CALLS, MOVES, Step, branching, scatter
 from jaxmbd._program._elimination import RULES as ELIMINATION
 from jaxmbd._program._operations import EVALUATE
 from jaxmbd._program._recorder import ONE, ZERO, Recorder, Rows, product_pairs
@@ -137,18 +137,12 @@ def _matrices(x: Rows, batch: Any, over: Any) -> tuple[Rows, tuple[int, ...], tu
     return x.transpose(*batch, *free, *over).reshape(sizes), shapes[0], shapes[1]
 
 
-def _cond(step: Step, index: Rows, *operands: Rows) -> Any:
-    """The branch that a constant names; else both, with a choice between their results."""
-    branches, graph = step.params["branches"], step.graph
-    known = graph.values(index, int)
-    if known is not None:
-        return step.walk(branches[min(max(int(known), 0), len(branches) - 1)], list(operands))
-    results = step.walk(branches[0], list(operands))
-    for k, branch in enumerate(branches[1:], start=1):
-        beyond = graph.apply("le", graph.constant(k), index)
-        others = step.walk(branch, list(operands))
-        results = [graph.apply("select", beyond, yes, no) for yes, no in zip(others, results, strict=True)]
-    return results
+def _at_least(graph: Recorder, index: Rows, k: int) -> Rows:
+    return graph.apply("le", graph.constant(k), index)
+
+
+def _chosen(graph: Recorder, condition: Rows, yes: Rows, no: Rows) -> Rows:
+    return graph.apply("select", condition, yes, no)
 
 
 def _scattering(name: str) -> Rule:
@@ -194,5 +188,5 @@ RULES: dict[str, Rule] = {
     "cummax": _running("max"),
     "cummin": _running("min"),
     "dot_general": _dot_general,
-    "cond": _cond,
+    "cond": branching(_at_least, _chosen),
 }
