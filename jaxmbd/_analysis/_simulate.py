@@ -28,8 +28,8 @@ from jaxmbd._method import (
     AbstractMethod,
     AbstractSettling,
     DiscreteAdjoint,
+    KeptRows,
     Radau,
-    Rows,
     Settled,
     Stabilized,
     Trusting,
@@ -158,7 +158,7 @@ class _Check(eqx.Module):
 
 @eqx.filter_jit
 def _integrate(
-    described: Mechanism | Equations, rows: Rows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
+    described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
     throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
@@ -166,7 +166,7 @@ def _integrate(
     """The fields of a `Solution` but the mechanism, and what tells whether it is a good one. `checked`: are times?"""
     equations = equations_of(described)
     rows = rows_for_motion(equations, jnp.asarray(ts[0]), q) if rows is None else rows
-    equations = equations.solved_in(rows.repeat, rows.kept)
+    equations = equations.solved_in(rows.redundant, rows.kept)
 
     def solve(
         method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None

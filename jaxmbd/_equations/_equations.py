@@ -51,7 +51,7 @@ class Equations(eqx.Module):
 
     def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
         constraints = mechanism.constraints()
-        self.redundant, self.kept = _maybe(redundant), None
+        self.redundant, self.kept = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
         self.parts = Parts(mechanism)
@@ -79,7 +79,7 @@ class Equations(eqx.Module):
 
     def solved_in(self, redundant: bool | Bool[Array, ""], kept: Bool[Array, " m"] | None) -> "Equations":
         """The same equations, with what is known of their rows."""
-        known = _maybe(redundant), kept
+        known = _false_or_array(redundant), kept
         return eqx.tree_at(lambda e: (e.redundant, e.kept), self, known, is_leaf=lambda x: x is None)
 
     # --- coordinates ------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ class Position:
         return jnp.stack([s * about_point(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
 
 
-def _maybe(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:
+def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:
     """False as it is, so that nothing is compiled for it; else an array."""
     return redundant if redundant is False else jnp.asarray(redundant)
 

@@ -23,7 +23,7 @@ from jaxmbd._method._partition import Partition as Partition
 from jaxmbd._method._partition import named_speeds as named_speeds
 from jaxmbd._method._project import Projection as Projection
 from jaxmbd._method._radau import Radau as Radau
-from jaxmbd._method._rows import Rows as Rows
+from jaxmbd._method._rows import KeptRows as KeptRows
 from jaxmbd._method._rows import equations_of as equations_of
 from jaxmbd._method._rows import known_rows as known_rows
 from jaxmbd._method._rows import rows_anew as rows_anew

@@ -27,39 +27,37 @@ _LARGE = 10.0  # in W: time for another choice
 _GOLDEN = 0.6180339887498949
 
 
-class Rows(eqx.Module):
-    """Whether rows `repeat` one another, False where it is known that they do not; the rows `kept` for that, if any."""
+class KeptRows(eqx.Module):
+    """What `Equations.solved_in` is told: whether rows are redundant, and which ones are kept; see `Equations`."""
 
-    repeat: bool | Bool[Array, ""]
+    redundant: bool | Bool[Array, ""]
     kept: Bool[Array, " m"] | None
 
 
-def known_rows(described: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> Rows:
+def known_rows(described: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> KeptRows:
     """`rows_for_motion` where numbers are known: where no rows repeat, nothing of it is left to be compiled."""
-    if not sum((described.mechanism if isinstance(described, Equations) else described).constraint_sizes()):
-        return Rows(False, None)
-    repeat = _repeat(described, t, q)
-    return Rows(repeat, _kept(described, t, q)) if repeat else Rows(False, None)
+    redundant = _redundant(described, t, q)
+    return KeptRows(redundant, _kept(described, t, q)) if redundant else KeptRows(False, None)
 
 
-def rows_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Rows:
+def rows_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> KeptRows:
     """The rows that a motion from a position is to be solved in."""
-    repeat = rows_repeat(equations, t, q)
+    redundant = rows_repeat(equations, t, q)
     if not 0 < equations.m <= _MANY:
-        return Rows(repeat, None)
+        return KeptRows(redundant, None)
     every = jnp.ones(equations.m, bool)
-    return Rows(repeat, jax.lax.cond(repeat, lambda: _independent(_rows(equations, t, q)), lambda: every))
+    return KeptRows(redundant, jax.lax.cond(redundant, lambda: _independent(equations, t, q), lambda: every))
 
 
 @eqx.filter_jit
-def _repeat(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
+def _redundant(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
     return rows_repeat(equations_of(described), t, q)
 
 
 @eqx.filter_jit
 def _kept(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, " m"] | None:
     equations = equations_of(described)
-    return _independent(_rows(equations, t, q)) if equations.m <= _MANY else None
+    return _independent(equations, t, q) if equations.m <= _MANY else None
 
 
 def equations_of(described: Mechanism | Equations) -> Equations:
@@ -81,11 +79,11 @@ def rows_repeat(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool
 
 def rows_anew(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool[Array, " m"] | None:
     """The rows to keep from this position on: those that are kept now, or with a better one in the place of one."""
-    kept, repeat = equations.kept, equations.redundant
+    kept, redundant = equations.kept, equations.redundant
     if kept is None:
         return None
-    swapped = lambda: jnp.where(repeat, compiled(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
-    return jax.lax.cond(eqxi.unvmap_any(repeat), swapped, lambda: kept)
+    swapped = lambda: jnp.where(redundant, compiled(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
+    return jax.lax.cond(eqxi.unvmap_any(redundant), swapped, lambda: kept)
 
 
 def _rows(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
@@ -93,9 +91,9 @@ def _rows(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
     return compiled(Equations.jacobian)(*frozen((equations, t, q)))
 
 
-def _independent(C: Float[Array, "m nv"]) -> Bool[Array, " m"]:
+def _independent(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
     """As many rows of `C` as its rank, chosen by elimination with the largest pivots."""
-    return eliminated(C.T)
+    return eliminated(_rows(equations, t, q).T)
 
 
 def _swapped(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:

@@ -35,8 +35,8 @@ class SaddlePoint:
 
     def __init__(self, at: Position) -> None:
         self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.kept
-        repeat, largest = at.equations.redundant, self.S.largest()
-        self.epsilon = None if repeat is False else jnp.where(repeat, proximal_shift(largest), 0.0)
+        redundant, largest = at.equations.redundant, self.S.largest()
+        self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shift(largest), 0.0)
         self._solve = self._system().solver()
 
     def _system(self) -> Symmetric:
