@@ -101,6 +101,19 @@ ARRAYS: dict[str, Callable[..., Any]] = {
     "structural zeros": lambda x, y: jnp.diag(x[:3]) @ jnp.diag(y[:3]) @ jnp.triu(jnp.ones((3, 3))),
     "constants": lambda x, y: jnp.full(3, 2.0) + 0 * x[0],
     "booleans out": lambda x, y: (x > y, x),
+    "rest of whole numbers": lambda x, y: lax.rem(jnp.array([7, 8]), (10 * y[:2]).astype(int)) * x[:2],
+    "quotient of whole numbers": lambda x, y: lax.div((100 * x).astype(int), jnp.array(7)) * y,
+    "interpolated": lambda x, y: jnp.interp(x, jnp.arange(12) / 3 - 2, y),
+    "table of constants": lambda x, y: jnp.interp(x, jnp.arange(12) / 3 - 2, jnp.arange(12) ** 2),
+    "table that was scaled": lambda x, y: jnp.interp(x[:3], y[0] * jnp.arange(4), 1 - y[2] * x[::3]),
+    "few places": lambda x, y: jnp.concatenate([jnp.sin(x), y])[jnp.clip((10 * x).astype(int), 0, 23)],
+    "places outside": lambda x, y: x.at[(10 * y).astype(int)].get(mode="fill", fill_value=7.0),
+    "rows of a table": lambda x, y: lax.dynamic_slice(
+        x.reshape(4, 3), [(y[0] * 9).astype(int), jnp.abs(y[1]).astype(int)], (2, 2)
+    ),
+    "written at places": lambda x, y: x.at[(10 * y).astype(int)].add(y).at[(5 * x).astype(int)].max(0.3),
+    "window written": lambda x, y: lax.dynamic_update_slice(x, 3 * y[:4], [(y[0] * 9).astype(int)]),
+    "tables of a batch": lambda x, y: jax.vmap(lambda a, b: a[(b * 9).astype(int)])(x.reshape(4, 3), y[:4]),
 }
 
 
@@ -180,6 +193,42 @@ def test_tangents_share_what_does_not_move(count: int, pair: Any, rng: np.random
     tangents = jnp.asarray(rng.normal(size=(count, 12)))
     push = lambda f: lambda d: jax.jvp(lambda x: f(x, pair[1]), (pair[0],), (d,))[1]  # noqa: E731
     equal(jax.jit(jax.vmap(push(compiled(smooth))))(tangents), jax.vmap(push(smooth))(tangents), 1e-13)
+
+
+def looked_up(x: jax.Array, y: jax.Array) -> jax.Array:
+    """From tables that move, one of them scaled, at places that move."""
+    at = 0.8 * jnp.sin(x)
+    return jnp.interp(at, jnp.arange(12) / 4 - 1, y) + x[0] * jnp.interp(at, jnp.arange(4.0) - 1, x[1] * y[:4])
+
+
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev, lambda f, k: jax.jacfwd(jax.jacrev(f, k), k)])
+@pytest.mark.parametrize("argument", [0, 1])
+def test_derivatives_of_what_is_looked_up(derivative: Any, argument: int, pair: Any) -> None:
+    lowered = jax.jit(derivative(compiled(looked_up), argument)).lower(*pair)
+    assert lowered.as_text().count("while") == 0
+    equal(lowered.compile()(*pair), derivative(looked_up, argument)(*pair), 1e-13)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0)])
+def test_tables_in_lanes(axes: Any, rng: np.random.Generator) -> None:
+    x, y = (jnp.asarray(rng.normal(size=(21, 12) if axis == 0 else 12)) for axis in axes)
+    equal(run(looked_up, x, y, axes=axes), jax.vmap(looked_up, axes)(x, y), ROUNDING)
+
+
+def test_an_index_beyond_a_table_or_undefined_stays_in_it() -> None:
+    table = jnp.array([1.0, 2.0, 3.0])
+    far = jnp.array([-1e300, -1.0, 0.0, 2.0, 3.0, 1e300, jnp.inf, jnp.nan])
+    assert run(lambda x: jnp.take(table, x.astype(int), mode="clip"), far, axes=0).tolist() == [1.0, 1.0, 1.0, 3.0, 3.0, 3.0, 3.0, 1.0]
+
+
+def test_a_table_takes_no_time_to_carry_along(pair: Any) -> None:
+    sizes = []
+    for n in (1000, 4000):
+        table = jnp.arange(float(n))
+        function, _ = calls._look_up(lambda x, t: jnp.interp(x[0], t, t), *jax.tree.flatten((pair[0], table)))
+        sizes.append((function.program.operations, function.program.loads.size))
+    assert sizes[1][0] - sizes[0][0] < 40  # two laps of the search
+    assert sizes[0][1] == sizes[1][1]
 
 
 def test_sine_and_cosine_to_the_last_place(rng: np.random.Generator) -> None:

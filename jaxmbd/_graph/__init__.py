@@ -6,11 +6,11 @@ The walk over a function's jaxpr, and the rules that only move numbers or walk o
 from jaxmbd._graph._calls import RULES as CALLS
 from jaxmbd._graph._calls import branching
 from jaxmbd._graph._moves import RULES as MOVES
-from jaxmbd._graph._moves import scatter
 from jaxmbd._graph._node import BOOLEAN, Graph, Node, in_order
 from jaxmbd._graph._number import to_float, twelfths_of_pi
 from jaxmbd._graph._step import Step
 from jaxmbd._graph._trace import Traced, Walk, trace
+from jaxmbd._graph._windows import Windows, read_known, window_rules, write_known
 
 __all__ = [
     "BOOLEAN",
@@ -21,10 +21,13 @@ __all__ = [
     "Step",
     "Traced",
     "Walk",
+    "Windows",
     "branching",
     "in_order",
-    "scatter",
+    "read_known",
     "to_float",
     "trace",
     "twelfths_of_pi",
+    "window_rules",
+    "write_known",
 ]

@@ -10,7 +10,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._graph import _calls, _elementwise, _linear, _moves, _sums
+from jaxmbd._graph import _calls, _elementwise, _linear, _moves, _sums, _windows
 from jaxmbd._graph._node import Graph
 from jaxmbd._graph._step import Arrays, Step
 
@@ -19,6 +19,7 @@ Names: TypeAlias = str | Sequence[Any] | np.ndarray
 RULES: dict[str, Callable[..., Any]] = {
     **_elementwise.RULES,
     **_moves.RULES,
+    **_windows.RULES,
     **_sums.RULES,
     **_calls.RULES,
     **_linear.RULES,

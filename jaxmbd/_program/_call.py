@@ -133,9 +133,12 @@ def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
 def _by_machine(context: Any, *operands: Any, function: Function, batch: int) -> Any:
     if machine() is None or function.program is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *operands, function=function, batch=batch)
-    target = TARGETS[np.dtype(function.results[0].dtype)]
-    lower = jax.ffi.ffi_lowering(target)
-    return lower(context, *operands, batch=np.int64(batch), key=np.int64(_registered(function.program)))
+    number, program = np.dtype(function.results[0].dtype), function.program
+    tables = [table.astype(number) for table in program.kept]
+    context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
+    given = (*operands, *map(mlir.ir_constant, tables))
+    lower = jax.ffi.ffi_lowering(TARGETS[number])
+    return lower(context, *given, batch=np.int64(batch), key=np.int64(_registered(program)))
 
 
 _programs: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place

@@ -58,7 +58,7 @@ class Function:
                 outputs = Walk(recorder, _RULES, "The right-hand side").run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return schedule(recorder, inputs, outputs, len(inputs) - self.linear if self.linear else 0)
+        return schedule(recorder, outputs, len(inputs) - self.linear if self.linear else 0)
 
     def derivative(self, moving: tuple[int, ...]) -> "Function":
         """The tangents of the results, from the arguments and the tangents of those that move; linear in these."""

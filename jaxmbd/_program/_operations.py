@@ -68,5 +68,7 @@ EVALUATE: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rem": np.fmod,
 }
-NUMBER = {name: number for number, name in enumerate(EVALUATE)}
+PICK = "pick"  # the number of a table at an index
+NUMBER = {name: number for number, name in enumerate((*EVALUATE, PICK))}
+NAMES = tuple(NUMBER)
 INPUT = -1  # what is no operation: an input or a constant

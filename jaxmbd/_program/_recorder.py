@@ -6,13 +6,24 @@ once, millions of rows in a few seconds. Zeros and ones are folded away number b
 matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
 """
 
-from typing import Any
+from bisect import bisect
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmbd._program._operations import EVALUATE, INPUT, NUMBER
+from jaxmbd._program._operations import EVALUATE, INPUT, NAMES, NUMBER, PICK
 
 Rows = np.ndarray  # of whole numbers
+
+
+class Table(NamedTuple):
+    """Numbers that lie evenly in an input: which one, the place of the first, how far apart they are, how many."""
+
+    input: int
+    first: int
+    stride: int
+    length: int
+
 
 ZERO, ONE, MINUS_ONE = 0, 1, 2
 _ARITY = 3
@@ -29,6 +40,9 @@ class Recorder:
         self._is_constant = np.zeros(1024, bool)
         self._known = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, in order, and their rows
         self.cache: dict[Any, Any] = {}  # what rules keep between equations
+        self.arrays: list[Rows] = []  # the inputs
+        self.kept: list[np.ndarray] = []  # tables of constants, which are inputs after the others
+        self.tables: dict[Table, int] = {}  # with the rows that stand for them
         for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
             assert self.constant(value) == row
 
@@ -56,7 +70,11 @@ class Recorder:
 
     def inputs(self, shape: tuple[int, ...]) -> Rows:
         """New rows for an array that is given at run time."""
-        return self._append(INPUT, np.full((int(np.prod(shape, dtype=int)), _ARITY), -1, np.int32)).reshape(shape)
+        self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
+        return self.arrays[-1]
+
+    def _leaves(self, count: int) -> Rows:
+        return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
 
     def constant(self, value: Any) -> int:
         """The row of a number."""
@@ -73,7 +91,7 @@ class Recorder:
         new = np.append(numbers_known, np.nan)[at] != distinct
         rows = np.append(rows_known, ZERO)[at]
         if new.any():
-            rows[new] = self._append(INPUT, np.full((np.count_nonzero(new), _ARITY), -1, np.int32))
+            rows[new] = self._leaves(np.count_nonzero(new))
             self._value[rows[new]], self._is_constant[rows[new]] = distinct[new], True
             self._known = np.insert(numbers_known, at[new], distinct[new]), np.insert(rows_known, at[new], rows[new])
         return rows[places].reshape(numbers.shape)
@@ -190,6 +208,38 @@ class Recorder:
         self._op[here], self._args[here] = op, args
         self._value[here], self._is_constant[here] = np.nan, False
         return np.arange(first, self.count, dtype=np.int32)
+
+    # --- tables -----------------------------------------------------------------------------------------
+
+    def pick(self, rows: Rows, index: Rows) -> Rows | None:
+        """The number that one of the rows has, by the machine; None where they do not lie evenly in one input.
+
+        All that they stand for must have been given before the first call.
+        """
+        table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
+        if table is None:
+            return None
+        if table not in self.tables:
+            self.tables[table] = int(self._leaves(1)[0])
+        return self._append_operation(PICK, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
+
+    def _table_of_constants(self, rows: Rows) -> Table:
+        numbers = self._value[rows]
+        key = PICK, numbers.tobytes()
+        if key not in self.cache:
+            self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
+            self.kept.append(numbers)
+            self.inputs(numbers.shape)
+        return self.cache[key]
+
+    def _table_of_inputs(self, rows: Rows) -> Table | None:
+        first, last, stride = int(rows[0]), int(rows[-1]), int(rows[1]) - int(rows[0])
+        for number, array in enumerate(self.arrays):
+            begin = int(array.flat[0]) if array.size else self.count
+            if begin <= min(first, last) and max(first, last) < begin + array.size:
+                is_even = (np.diff(rows) == stride).all()
+                return Table(number, first - begin, stride, len(rows)) if is_even else None
+        return None
 
     # --- sums -------------------------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
-from jaxmbd._graph import CALLS, MOVES, Step, branching, scatter
+from jaxmbd._graph import CALLS, MOVES, Step, branching
 from jaxmbd._program._elimination import RULES as ELIMINATION
+from jaxmbd._program._lookup import RULES as LOOKUP
 from jaxmbd._program._operations import EVALUATE
 from jaxmbd._program._recorder import ONE, ZERO, Recorder, Rows, product_pairs
 
@@ -19,13 +20,23 @@ def _plain(name: str) -> Rule:
 
 
 def _real(name: str) -> Rule:
-    """For real numbers; whole ones, where a quotient is cut off, must be constants."""
+    """For real numbers; whole ones must be constants."""
 
     def rule(step: Step, *rows: Rows) -> Any:
         is_real = np.issubdtype(step.operand_dtype, np.floating)
         return step.graph.apply(name, *rows) if is_real else step.evaluate(*rows)
 
     return rule
+
+
+def _div(step: Step, a: Rows, b: Rows) -> Rows:
+    """A quotient, cut off where it is one of whole numbers."""
+    quotient = step.graph.apply("div", a, b)
+    return quotient if np.issubdtype(step.operand_dtype, np.floating) else _cut_off(step.graph, quotient)
+
+
+def _cut_off(graph: Recorder, x: Rows) -> Rows:
+    return graph.apply("select", graph.apply("lt", x, ZERO), graph.apply("ceil", x), graph.apply("floor", x))
 
 
 def _logical(name: str) -> Rule:
@@ -82,8 +93,9 @@ def _convert(step: Step, x: Rows) -> Any:
     before, after = step.operand_dtype, step.dtype
     if after == np.bool_:
         return step.graph.apply("ne", x, ZERO)
-    is_narrower = np.issubdtype(before, np.floating) and before != after
-    return step.evaluate(x) if is_narrower else x
+    if not np.issubdtype(before, np.floating) or before == after:
+        return x
+    return _cut_off(step.graph, x) if np.issubdtype(after, np.integer) else step.evaluate(x)
 
 
 def _reduction(name: str, start: Any) -> Rule:
@@ -145,27 +157,22 @@ def _chosen(graph: Recorder, condition: Rows, yes: Rows, no: Rows) -> Rows:
     return graph.apply("select", condition, yes, no)
 
 
-def _scattering(name: str) -> Rule:
-    def rule(step: Step, *operands: Rows) -> Rows:
-        return scatter(lambda old, new: step.graph.apply(name, old, new))(step, *operands)
-
-    return rule
-
-
-_ANY_TYPE = ("add", "sub", "mul", "neg", "max", "min", "eq", "ne", "lt", "le", "abs", "sign", "is_finite")
+_ANY_TYPE = ("add", "sub", "mul", "neg", "rem", "max", "min", "eq", "ne", "lt", "le", "abs", "sign", "is_finite")
 _OTHERS = {"and", "or", "not", "select", "fma", "fms", "fnma", "round", "round_away", *_ANY_TYPE}
 
 RULES: dict[str, Rule] = {
     **MOVES,
     **CALLS,
+    **LOOKUP,
     **ELIMINATION,
     **{name: _real(name) for name in EVALUATE if name not in _OTHERS},
     **{name: _plain(name) for name in _ANY_TYPE},
     **{name: _logical(name) for name in ("and", "or", "not")},
-    **{f"scatter{mark}{name}": _scattering(name) for mark in "-_" for name in ("add", "sub", "mul", "max", "min")},
+    "div": _div,
     "add_any": _plain("add"),
     "gt": _swapped("lt"),
     "ge": _swapped("le"),
+    **{f"{name}_to": _plain(name) for name in ("eq", "lt", "le")},  # where orders differ there is no number
     "xor": _logical("ne"),
     "square": _composed(lambda graph, x: graph.apply("mul", x, x)),
     "rsqrt": _composed(lambda graph, x: graph.apply("div", ONE, graph.apply("sqrt", x))),

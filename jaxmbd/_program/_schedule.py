@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from jaxmbd._program._native import depth_first
-from jaxmbd._program._operations import EVALUATE, INPUT, NUMBER
+from jaxmbd._program._operations import INPUT, NUMBER
 from jaxmbd._program._recorder import Recorder, Rows
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
@@ -43,6 +43,8 @@ class Program:
     stores: np.ndarray
     code: np.ndarray
     carried: np.ndarray
+    lookups: np.ndarray
+    kept: tuple[np.ndarray, ...]
     shared_length: int
     shared_inputs: int
     operations: int
@@ -60,7 +62,7 @@ class Program:
         """All arrays, in the order in which the machine takes them."""
         inputs = (self.input_sizes, self.input_ends, self.loads)
         outputs = (self.output_sizes, self.output_ends, self.stores)
-        return self.numbers, self.constants, *inputs, *outputs, self.code, self.carried
+        return self.numbers, self.constants, *inputs, *outputs, self.code, self.carried, self.lookups
 
     @cached_property
     def key(self) -> int:
@@ -71,33 +73,44 @@ class Program:
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(recorder: Recorder, inputs: Sequence[Rows], outputs: Sequence[Rows], shared: int = 0) -> Program:
-    """The program that computes `outputs` from `inputs`.
+def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Program:
+    """The program that computes `outputs` from the recorder's inputs.
 
     What the first `shared` of the inputs determine comes first, if `shared` is given: instances may have it in common.
     """
     op, args, outputs = _without_repeats(recorder, outputs)
     op, args = _fused(op, args, outputs)
     needed = _needed(args, outputs)
-    leaves = np.flatnonzero((op == INPUT) & needed)
+    tables = np.array([*recorder.tables.values()], int)
+    is_leaf = (op == INPUT) & needed
+    is_leaf[tables] = False
+    leaves = np.flatnonzero(is_leaf)
     is_constant = recorder.is_constant[leaves]
     place = np.full(len(op), -1, np.int64)
     ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
-    place[ordered] = np.arange(len(ordered))
+    place[ordered], place[tables] = np.arange(len(ordered)), np.arange(len(tables))
     todo = needed & (op != INPUT)
-    own = _reached(args, inputs[shared:]) & todo if shared else todo
+    own = _reached(args, _from(recorder, shared)) & todo if shared else todo
     kept = _handed_on(args, todo & ~own, own, outputs)
     before = _instructions(op, args, todo & ~own, [kept])
     after = _instructions(op, args, own, outputs)
     last = _last_uses(args, [*before, *after], [kept, *outputs])
     code, places = _code(op, args, [*before, *after], place, len(ordered), last)
-    loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in inputs]
+    loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in recorder.arrays]
     stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
     return Program(
         places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
         np.concatenate([*code, np.zeros(_MARGIN, np.int32)]).astype(np.int32), place[kept].astype(np.int32),
+        np.array([*recorder.tables], np.int32).reshape(-1, 4), tuple(recorder.kept),
         sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
     )  # fmt: skip
+
+
+def _from(recorder: Recorder, shared: int) -> list[Rows]:
+    """What stands for the inputs beyond the first ones: their rows and those of their tables."""
+    end = len(recorder.arrays) - len(recorder.kept)
+    tables = [row for table, row in recorder.tables.items() if shared <= table.input < end]
+    return [*recorder.arrays[shared:end], np.array(tables, np.int32)]
 
 
 def _reached(args: Rows, inputs: Sequence[Rows]) -> np.ndarray:
@@ -256,8 +269,8 @@ def _grouped(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
     waiting = np.count_nonzero(args >= 0, axis=1)
     height = _heights(args, starts)
     ready: dict[int, list[np.ndarray]] = {}
-    counts = np.zeros(len(EVALUATE), int)
-    urgent = np.zeros(len(EVALUATE), int)
+    counts = np.zeros(len(NUMBER), int)
+    urgent = np.zeros(len(NUMBER), int)
 
     def add(rows: np.ndarray) -> None:
         kinds = op[rows]
@@ -268,7 +281,7 @@ def _grouped(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
             urgent[kind] = max(urgent[kind], height[those].max())
 
     add(np.flatnonzero(waiting == 0))
-    remaining = np.bincount(op, minlength=len(EVALUATE)).astype(float)
+    remaining = np.bincount(op, minlength=len(NUMBER)).astype(float)
     groups = []
     while ready:
         kind = max(ready, key=lambda k: (urgent[k], counts[k] / remaining[k]))

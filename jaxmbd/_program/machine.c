@@ -16,7 +16,7 @@
 
 enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE, AND, OR, NOT, IS_FINITE, SQRT, ABS, SIGN,
        SIN, COS, FLOOR, CEIL, ROUND, ROUND_AWAY, TAN, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, ASINH, ACOSH, ATANH, EXP,
-       EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM };
+       EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM, PICK };
 
 typedef struct {
   uint64_t key;          /* 0: empty */
@@ -32,6 +32,7 @@ typedef struct {
   /* The instructions up to here depend on the first inputs alone, which the instances of a batch may share. */
   int64_t shared_length, shared_inputs, carries;
   const int32_t *carried; /* the places of what these instructions hand on */
+  const int32_t *lookups; /* of each table: input, first element, stride, length */
 } Program;
 
 /* --- for making programs ---------------------------------------------------------------------------------- */
@@ -84,7 +85,8 @@ static void grow(void) {
    hands on. The arrays are kept by the caller, for good. */
 int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
                     const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
-                    const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried) {
+                    const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried,
+                    const int32_t *lookups) {
   pthread_rwlock_wrlock(&table_lock);
   if (2 * (count + 1) > capacity) grow();
   int64_t i = find(key);
@@ -92,7 +94,7 @@ int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant
     Program *p = malloc(sizeof *p);
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
                    input_sizes, output_sizes, loads, stores, code, numbers[4],
-                   numbers[5], numbers[6], numbers[7], carried};
+                   numbers[5], numbers[6], numbers[7], carried, lookups};
     table[i] = p;
     count++;
   }
@@ -106,6 +108,14 @@ static const Program *look_up(uint64_t key) {
   pthread_rwlock_unlock(&table_lock);
   return p;
 }
+
+/* The inputs of a call: those with more numbers than the program reads have them for each instance of the batch. */
+typedef struct {
+  const Program *program;
+  void *const *inputs;
+  const int64_t *sizes;
+  int64_t first, batch; /* the instance in the first lane, and how many there are */
+} Given;
 
 /* --- the machine: once for each type of number and width ------------------------------------------------- */
 

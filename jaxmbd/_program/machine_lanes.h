@@ -5,6 +5,7 @@ typedef T JOIN(V, NAME);
 #define V JOIN(V, NAME)
 #define EACH(x, e) x = (e)
 #define AT(x) (x)
+#define LANE 0
 #define CHOICE(c, a, b) ((c) ? (a) : (b))
 #define FETCH(arity)
 #else
@@ -12,6 +13,7 @@ typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(L
 #define V JOIN(V, NAME)
 #define EACH(x, e) for (int l = 0; l < LANES; l++) (x)[l] = (e)
 #define AT(x) ((x)[l])
+#define LANE l
 #define CHOICE(c, a, b) ((c) ? (a) : (b))
 /* Lanes fill the caches: their lines are called for 32 operations ahead, the last time from what follows the code. */
 #define FETCH(arity) \
@@ -91,7 +93,17 @@ static inline V JOIN(sine, NAME)(const V a, const int shift) {
 #endif
 }
 
-static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x) {
+/* The number of table `k` at an index, in a lane. */
+static inline T JOIN(pick, NAME)(const Given *given, const int32_t k, const T index, const int l) {
+  const int32_t *table = given->program->lookups + 4 * (int64_t)k;
+  const int64_t size = given->program->input_sizes[table[0]], length = table[3];
+  const int64_t instance = given->first + l < given->batch ? given->first + l : given->batch - 1;
+  const T *in = (const T *)given->inputs[table[0]] + (given->sizes[table[0]] == size ? 0 : size * instance);
+  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* inside, whatever it is */
+  return in[table[1] + table[2] * at];
+}
+
+static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const Given *given) {
   while (code < end) {
     const int32_t op = code[0], n = code[1];
     const int32_t *t = code + 2;
@@ -145,6 +157,14 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
       FUNCTION(ERFC, erfc)
       BINARY(POW, M(pow)(AT(a), AT(b)))
       BINARY(REM, M(fmod)(AT(a), AT(b)))
+      case PICK:
+        for (int32_t i = 0; i < n; i++, t += 3) {
+          const V a = x[t[1]];
+          V r = a;
+          EACH(r, JOIN(pick, NAME)(given, t[2], AT(a), LANE));
+          x[t[0]] = r;
+        }
+        break;
     }
     code = t;
   }
@@ -179,7 +199,8 @@ static int JOIN(share, NAME)(const Program *p, void *const *inputs, const int64_
   if (together) {
     T *x = malloc((size_t)p->places * sizeof(T) + 64);
     JOIN(prepare, SINGLE)(p, inputs, p->shared_inputs, x);
-    JOIN(execute, SINGLE)(p->code, p->code + p->shared_length, x);
+    const Given given = {p, inputs, sizes, 0, 1};
+    JOIN(execute, SINGLE)(p->code, p->code + p->shared_length, x, &given);
     for (int64_t k = 0; k < p->carries; k++)
       for (int l = 0; l < LANES; l++) flat[(int64_t)p->carried[k] * LANES + l] = x[p->carried[k]];
     free(x);
@@ -208,7 +229,8 @@ static void JOIN(run, NAME)(const Program *p, void *const *inputs, const int64_t
       for (const int32_t *m = move; m < end; m += 2)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    JOIN(execute, NAME)(p->code + done, p->code + p->length, x);
+    const Given given = {p, inputs, sizes, start, batch};
+    JOIN(execute, NAME)(p->code + done, p->code + p->length, x, &given);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
       const int32_t *move = p->stores + 2 * (k ? p->output_ends[k - 1] : 0), *end = p->stores + 2 * p->output_ends[k];
@@ -223,6 +245,7 @@ static void JOIN(run, NAME)(const Program *p, void *const *inputs, const int64_t
 #undef V
 #undef EACH
 #undef AT
+#undef LANE
 #undef CHOICE
 #undef FETCH
 #undef UNARY
