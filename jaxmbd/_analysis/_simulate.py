@@ -167,6 +167,8 @@ def _integrate(
     equations = equations_of(described)
     rows = rows_for_motion(equations, jnp.asarray(ts[0]), q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.kept)
+    forward = isinstance(adjoint, dfx.ForwardMode)
+    rates = compiled(_rates, forward)
 
     def solve(
         method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
@@ -180,11 +182,11 @@ def _integrate(
         settling = isinstance(method, AbstractSettling)
         start = method.begin(own, jnp.asarray(t0), y[0]) if settling else method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1])
+        is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1], forward=forward)
         stepping = written_out(solver) if is_call else solver
         sweep = Trusting(adjoint, t0, t1, ts, first) if checked else adjoint
         return dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: _field(args[0], args[1], integrals, t, y)),
+            dfx.ODETerm(lambda t, y, args: rates(*args, integrals, jnp.asarray(t), y[0], y[1])),
             Settled(stepping) if settling or own.kept is not None else stepping, t0, t1, first, y, args=(own, start),
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=sweep, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
@@ -218,14 +220,10 @@ def _violations(equations: Equations, t: Array, q: Array, v: Array) -> tuple[Arr
     return at.position(), at.velocity(v)
 
 
-def _field(equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Any, y: Any) -> Any:
-    """The right-hand side: `(q̇, v̇)` and the integrands."""
-    return compiled(_rates)(equations, method, integrals, jnp.asarray(t), y[0], y[1])
-
-
 def _rates(
     equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, q: Array, v: Array
 ) -> tuple[Array, Array, Array]:
+    """The right-hand side: `(q̇, v̇)` and the integrands."""
     motion = method.motion(equations, t, q, v)
     readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)

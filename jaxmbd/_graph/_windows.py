@@ -43,8 +43,8 @@ def window_rules(read: Rule, write: Rule, combine: Mapping[str, Combine]) -> dic
     """The rules, from what reads windows and what writes them.
 
     `read(step, x, windows, fill)`: what is in them, of shape `(..., *sizes)`; those that reach out are moved inside, or
-    hold `fill` if that is not None. `write(step, x, windows, new, drops, combine)`: `x` after something new in each, one
-    after the other; those that reach out are moved inside, or dropped. `combine` by the names of the scatters.
+    hold `fill` if that is not None. `write(step, x, windows, new, drops, combine)`: `x` after something new in each,
+    one after the other; those that reach out are moved inside, or dropped. `combine` by the names of the scatters.
     """
 
     def dynamic_slice(step: Step, x: np.ndarray, *indices: np.ndarray) -> np.ndarray:

@@ -24,17 +24,17 @@ run_p = jex.Primitive("jaxmbd_program")
 run_p.multiple_results = True
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], forward: bool = False) -> Callable[..., Any]:
     """The same function, run as a program where that can be: on a CPU, and if all of it is arithmetic.
 
     Else it is run by XLA, as a function of its own. Arguments and results are pytrees; arrays that the function
     closes over must be arguments. Either way it is traced once for each structure and type of the arguments, however
-    often it is called.
+    often it is called. `forward`: it will be differentiated forward only, which is then faster.
     """
 
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
-        found = _look_up(function, leaves, tree)
+        found = _look_up(function, leaves, tree, forward)
         if found is None:
             return eqx.filter_jit(function)(*arguments)
         program, results = found
@@ -49,17 +49,17 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def is_program(function: Callable[..., Any], *arguments: Any) -> bool:
-    """Whether `compiled(function)` runs these arguments as a program."""
-    return _look_up(function, *jax.tree.flatten(arguments)) is not None
+def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
+    """Whether `compiled(function, forward)` runs these arguments as a program."""
+    return _look_up(function, *jax.tree.flatten(arguments), forward) is not None
 
 
-def _look_up(function: Callable[..., Any], leaves: list[Any], tree: Any) -> tuple[Function, Any] | None:
+def _look_up(function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool) -> tuple[Function, Any] | None:
     if jax.default_backend() != "cpu" or machine() is None:
         return None
     is_array = tuple(_is_array(leaf) for leaf in leaves)
     others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
-    return _program_of(function, tree, is_array, others, _types_of(_arrays(leaves)))
+    return _program_of(function, tree, is_array, others, _types_of(_arrays(leaves)), forward)
 
 
 def _is_array(leaf: Any) -> bool:
@@ -85,7 +85,12 @@ def _number_type(types: Any) -> Any:
 
 @lru_cache(maxsize=256)
 def _program_of(
-    function: Callable[..., Any], tree: Any, is_array: tuple[bool, ...], others: tuple[Any, ...], types: Any
+    function: Callable[..., Any],
+    tree: Any,
+    is_array: tuple[bool, ...],
+    others: tuple[Any, ...],
+    types: Any,
+    forward: bool,
 ) -> tuple[Function, Any] | None:
     """The function of the arrays among the leaves, and the types of its results; None where it is no program."""
     number, shape = _number_type(types), None
@@ -99,7 +104,7 @@ def _program_of(
         return [_as_number(x, number) for x in jax.tree.leaves(results)]
 
     given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
-    found = pruned(traced(flat, given))
+    found = pruned(traced(flat, given), forward)
     return None if found.program is None else (found, shape)
 
 
@@ -107,10 +112,17 @@ def _is_batched(function: Function, operands: Any) -> list[bool]:
     return [np.ndim(x) > len(like.shape) for x, like in zip(operands, function.types, strict=True)]
 
 
+def _varying(function: Function, is_batched: list[bool]) -> list[bool]:
+    """Which results differ from instance to instance."""
+    return [any(is_batched[k] for k in causes) for causes in function.causes]
+
+
 @run_p.def_abstract_eval
 def _types(*operands: Any, function: Function, batch: int) -> Any:
-    lead = (batch,) if batch else ()
-    return [x.update(shape=(*lead, *x.shape)) for x in function.results]
+    varying = _varying(function, _is_batched(function, operands))
+    return [
+        x.update(shape=(batch, *x.shape)) if varies else x for x, varies in zip(function.results, varying, strict=True)
+    ]
 
 
 @run_p.def_impl
@@ -126,8 +138,10 @@ def _on_its_own(function: Function, batch: int) -> Callable[..., Any]:
 def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
     if not batch:
         return function(*operands)
-    axes = tuple(0 if is_batched else None for is_batched in _is_batched(function, operands))
-    return jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
+    is_batched = _is_batched(function, operands)
+    axes = tuple(0 if mine else None for mine in is_batched)
+    results = jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
+    return [x if varies else x[0] for x, varies in zip(results, _varying(function, is_batched), strict=True)]
 
 
 def _by_machine(context: Any, *operands: Any, function: Function, batch: int) -> Any:
@@ -160,34 +174,38 @@ mlir.register_lowering(run_p, _by_machine, platform="cpu")
 def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any:
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(operands, axes, strict=True)]
+    is_outer = [axis is not None for axis in axes]
+    is_inner = [x.ndim - mine > len(like.shape) for x, mine, like in zip(moved, is_outer, function.types, strict=True)]
     if batch:  # a batch of batches is one batch
-        moved = [
-            _joined(x, axis is not None, like, size, batch)
-            for x, axis, like in zip(moved, axes, function.types, strict=True)
-        ]
-    results = run_p.bind(*moved, function=function, batch=size * max(batch, 1))
-    if batch:
-        results = [x.reshape(size, batch, *x.shape[1:]) for x in results]
-    return results, [0] * len(results)
+        moved = [_joined(*mine, size, batch) for mine in zip(moved, is_outer, is_inner, strict=True)]
+    results = list(run_p.bind(*moved, function=function, batch=size * max(batch, 1)))
+    outer, inner = _varying(function, is_outer), _varying(function, is_inner)
+    for k, x in enumerate(results):
+        if batch and (outer[k] or inner[k]):
+            x = x.reshape(size, batch, *x.shape[1:])
+            results[k] = x[:, 0] if not inner[k] else x if outer[k] else x[0]
+    return results, [0 if varies else None for varies in outer]
 
 
-def _joined(x: Any, is_outer: bool, like: Any, size: int, batch: int) -> Any:
-    is_inner = x.ndim - is_outer > len(like.shape)
+def _joined(x: Any, is_outer: bool, is_inner: bool, size: int, batch: int) -> Any:
     if not is_outer and not is_inner:
         return x
+    shape = x.shape[is_outer + is_inner :]
     x = x if is_outer else x[None]
     x = x if is_inner else x[:, None]
-    return jnp.broadcast_to(x, (size, batch, *like.shape)).reshape(size * batch, *like.shape)
+    return jnp.broadcast_to(x, (size, batch, *shape)).reshape(size * batch, *shape)
 
 
 batching.primitive_batchers[run_p] = _batched
 
 
 def _differentiated(primals: Any, tangents: Any, *, function: Function, batch: int) -> Any:
-    results = run_p.bind(*primals, function=function, batch=batch)
     moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
     changes = [tangents[k] for k in moving]
-    return results, run_p.bind(*primals, *changes, function=function.derivative(moving), batch=batch)
+    found = run_p.bind(*primals, *changes, function=function.derivative(moving), batch=batch)
+    if function.pushes:
+        return found[: len(function.results)], found[len(function.results) :]
+    return run_p.bind(*primals, function=function, batch=batch), found
 
 
 def _transposed(cotangents: Any, *operands: Any, function: Function, batch: int) -> Any:

@@ -17,13 +17,19 @@ from jaxmbd._types import is_concrete
 
 
 class Function:
-    """A traced function of arrays, linear in its last `linear` arguments.
+    """A traced function of arrays, of which results may be linear in its last `linear` arguments.
 
-    `used`: which of the arguments of the jaxpr those are; it does not depend on the others.
+    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `causes`: the arguments on
+    which each result may depend, all of them unless given. `pushes`: whether results and tangents are one function
+    where it is differentiated, which saves making values again for the tangents; but those of reverse derivatives must
+    be two.
     """
 
-    def __init__(self, jaxpr: Any, used: Sequence[int], linear: int = 0) -> None:
-        self.jaxpr, self.used, self.linear = jaxpr, tuple(used), linear
+    def __init__(
+        self, jaxpr: Any, used: Sequence[int], linear: int = 0, causes: Any = None, pushes: bool = False
+    ) -> None:
+        self.jaxpr, self.used, self.linear, self.pushes = jaxpr, tuple(used), linear, pushes
+        self.causes = causes or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
         taken = jaxpr.in_avals  # a list that is made anew each time
         self.types = tuple(taken[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
@@ -61,7 +67,10 @@ class Function:
         return schedule(recorder, outputs, len(inputs) - self.linear if self.linear else 0)
 
     def derivative(self, moving: tuple[int, ...]) -> "Function":
-        """The tangents of the results, from the arguments and the tangents of those that move; linear in these."""
+        """The tangents of the results, from the arguments and the tangents of those that move.
+
+        If it `pushes`, first the results themselves.
+        """
         if moving not in self._derivatives:
             count = len(self.types)
 
@@ -74,10 +83,14 @@ class Function:
                         full[k] = x
                     return tuple(self(*full))
 
-                return jax.jvp(along, tuple(still[k] for k in moving), tuple(moved))[1]
+                results, changes = jax.jvp(along, tuple(still[k] for k in moving), tuple(moved))
+                return (*results, *changes) if self.pushes else changes
 
-            types = (*self.types, *(self.types[k] for k in moving))
-            self._derivatives[moving] = traced(tangents, types, len(moving))
+            types, own = (*self.types, *(self.types[k] for k in moving)), {k: count + i for i, k in enumerate(moving)}
+            causes = tuple(mine | {own[k] for k in mine if k in own} for mine in self.causes)
+            causes = (*self.causes, *causes) if self.pushes else causes
+            jaxpr = jax.make_jaxpr(tangents)(*types)
+            self._derivatives[moving] = Function(jaxpr, range(len(types)), len(moving), causes, self.pushes)
         return self._derivatives[moving]
 
     def transpose(self, wanted: tuple[int, ...]) -> "Function":
@@ -110,14 +123,14 @@ def traced(fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int 
     return Function(jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types), range(len(types)), linear)
 
 
-def pruned(function: Function) -> Function:
+def pruned(function: Function, pushes: bool) -> Function:
     """The same function of the arguments that its results depend on."""
     jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
     needed = {var for var in jaxpr.outvars if not isinstance(var, jex.Literal)}
     for equation in reversed(jaxpr.eqns):
         if any(var in needed for var in equation.outvars):
             needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
-    return Function(function.jaxpr, [k for k, var in enumerate(jaxpr.invars) if var in needed])
+    return Function(function.jaxpr, [k for k, var in enumerate(jaxpr.invars) if var in needed], pushes=pushes)
 
 
 def _inner(step: Step, *rows: Any) -> Any:

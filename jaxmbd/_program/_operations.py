@@ -69,6 +69,7 @@ EVALUATE: dict[str, Callable[..., Any]] = {
     "rem": np.fmod,
 }
 PICK = "pick"  # the number of a table at an index
-NUMBER = {name: number for number, name in enumerate((*EVALUATE, PICK))}
+SCALED = {"mul": "scale", "fma": "scale_add", "fms": "scale_sub", "fnma": "sub_scale"}  # with a factor for all lanes
+NUMBER = {name: number for number, name in enumerate((*EVALUATE, PICK, *SCALED.values()))}
 NAMES = tuple(NUMBER)
 INPUT = -1  # what is no operation: an input or a constant

@@ -6,12 +6,11 @@ once, millions of rows in a few seconds. Zeros and ones are folded away number b
 matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
 """
 
-from bisect import bisect
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmbd._program._operations import EVALUATE, INPUT, NAMES, NUMBER, PICK
+from jaxmbd._program._operations import EVALUATE, INPUT, NUMBER, PICK
 
 Rows = np.ndarray  # of whole numbers
 

@@ -14,12 +14,11 @@ from functools import cached_property
 import numpy as np
 
 from jaxmbd._program._native import depth_first
-from jaxmbd._program._operations import INPUT, NUMBER
+from jaxmbd._program._operations import INPUT, NUMBER, PICK, SCALED
 from jaxmbd._program._recorder import Recorder, Rows
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
-_MARGIN = 4 * 33  # numbers after the code, which the machine may look at: it fetches ahead
 _PIECE = 2**15  # operations that are put in order together
 
 
@@ -29,8 +28,10 @@ class Program:
 
     `loads` and `stores` are pairs (element, place), those of one input or output after the other, ending at
     `input_ends` and `output_ends`. `code` is one instruction after the other: operation, count, and for each time the
-    places of the result and of the operands; then a margin. Its part up to `shared_length` needs only the first
-    `shared_inputs` inputs, and hands on what is in the places `carried`.
+    places of the result and of the operands. Its part up to `shared_length` needs only the first `shared_inputs`
+    inputs; where it is run once for all lanes, `carried` are the places that are then copied to each. `lookups`: input,
+    first element, stride and length of each table that numbers are looked up in. The last inputs are `kept`, tables of
+    constants.
     """
 
     places: int
@@ -53,7 +54,7 @@ class Program:
     @cached_property
     def numbers(self) -> np.ndarray:
         """The sizes that the machine asks for."""
-        inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size - _MARGIN
+        inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size
         shared = (self.shared_length, self.shared_inputs, self.carried.size)
         return np.array([self.places, self.constants.size, inputs, outputs, length, *shared], np.int64)
 
@@ -90,9 +91,11 @@ def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Pr
     ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
     place[ordered], place[tables] = np.arange(len(ordered)), np.arange(len(tables))
     todo = needed & (op != INPUT)
-    own = _reached(args, _from(recorder, shared)) & todo if shared else todo
-    kept = _handed_on(args, todo & ~own, own, outputs)
-    before = _instructions(op, args, todo & ~own, [kept])
+    varies = _reached(args, _from(recorder, shared)) if shared else np.ones(len(op), bool)
+    own = todo & varies
+    op, args = _scaled(op, args, own, ~varies)
+    kept = _handed_on(op, args, own, ~varies, outputs) if shared else tables[:0]
+    before = _instructions(op, args, todo & ~own, [np.flatnonzero(todo & ~own).astype(np.int32)])
     after = _instructions(op, args, own, outputs)
     last = _last_uses(args, [*before, *after], [kept, *outputs])
     code, places = _code(op, args, [*before, *after], place, len(ordered), last)
@@ -100,7 +103,7 @@ def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Pr
     stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
     return Program(
         places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
-        np.concatenate([*code, np.zeros(_MARGIN, np.int32)]).astype(np.int32), place[kept].astype(np.int32),
+        np.concatenate([np.zeros(0), *code]).astype(np.int32), place[kept].astype(np.int32),
         np.array([*recorder.tables], np.int32).reshape(-1, 4), tuple(recorder.kept),
         sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
     )  # fmt: skip
@@ -136,11 +139,25 @@ def _distinct(rows: Rows) -> Rows:
     return rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
 
 
-def _handed_on(args: Rows, before: np.ndarray, after: np.ndarray, outputs: Sequence[Rows]) -> np.ndarray:
-    """The rows computed before that others need after, or that are outputs."""
-    used = _together([args[after], *outputs])
-    used = used[used >= 0]
-    return used[before[used]] if after.any() else used[:0]
+def _scaled(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, Rows]:
+    """Products in which one factor is shared get operations of their own, with that factor first."""
+    op, args = op.copy(), args.copy()
+    for name, scaled in SCALED.items():
+        rows = np.flatnonzero(own & (op == NUMBER[name]))
+        flip = rows[shared[args[rows, 1]]]
+        args[flip, :2] = args[flip, 1::-1]
+        op[rows[shared[args[rows, 0]]]] = NUMBER[scaled]
+    return op, args
+
+
+def _handed_on(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray, outputs: Sequence[Rows]) -> Rows:
+    """The shared rows that others work on other than as factors, or that are outputs."""
+    used = args[own]
+    used[np.isin(op[own], [NUMBER[name] for name in SCALED.values()]), 0] = -1
+    used[op[own] == NUMBER[PICK], 1] = -1
+    rows = _together([used, *outputs])
+    rows = rows[rows >= 0]
+    return rows[shared[rows]]
 
 
 def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

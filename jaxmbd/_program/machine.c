@@ -16,7 +16,7 @@
 
 enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE, AND, OR, NOT, IS_FINITE, SQRT, ABS, SIGN,
        SIN, COS, FLOOR, CEIL, ROUND, ROUND_AWAY, TAN, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, ASINH, ACOSH, ATANH, EXP,
-       EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM, PICK };
+       EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM, PICK, SCALE, SCALE_ADD, SCALE_SUB, SUB_SCALE };
 
 typedef struct {
   uint64_t key;          /* 0: empty */
@@ -109,13 +109,15 @@ static const Program *look_up(uint64_t key) {
   return p;
 }
 
-/* The inputs of a call: those with more numbers than the program reads have them for each instance of the batch. */
+/* One call. Inputs and outputs with more numbers than the program knows of have them for each instance of the batch, the
+   others for all together; `sizes`: of the inputs, then of the outputs. `common`: the places after the shared part of the program; none where its inputs differ from instance to instance. */
 typedef struct {
   const Program *program;
-  void *const *inputs;
-  const int64_t *sizes;
-  int64_t first, batch; /* the instance in the first lane, and how many there are */
-} Given;
+  void **inputs, **outputs;
+  int64_t *sizes;
+  int64_t batch;
+  void *common;
+} Call;
 
 /* --- the machine: once for each type of number and width ------------------------------------------------- */
 
@@ -124,35 +126,40 @@ typedef struct {
 
 #define T double
 #define M(g) g
-#define SINGLE f64_1
 #define LANES 1
 #define NAME f64_1
 #include "machine_lanes.h"
+#define LANES 4
+#define NAME f64_4
+#include "machine_lanes.h"
 #define LANES 8
 #define NAME f64_8
+#define FEW 4
+#define NARROW f64_4
 #include "machine_lanes.h"
 #undef T
 #undef M
-#undef SINGLE
 #define T float
 #define M(g) g##f
-#define SINGLE f32_1
 #define LANES 1
 #define NAME f32_1
 #include "machine_lanes.h"
+#define LANES 4
+#define NAME f32_4
+#include "machine_lanes.h"
 #define LANES 16
 #define NAME f32_16
+#define FEW 4
+#define NARROW f32_4
 #include "machine_lanes.h"
 
 /* --- calls from XLA --------------------------------------------------------------------------------------- */
 
-typedef void Chunk(const Program *, void *const *, const int64_t *, void *const *, int64_t, int64_t, int64_t);
+typedef void Chunk(const Call *, int64_t, int64_t);
 
 typedef struct {
-  const Program *program;
-  void **inputs, **outputs;
-  int64_t *sizes;
-  int64_t batch, width, chunks;
+  Call call;
+  int64_t width, chunks;
   Chunk *run;
   atomic_llong next, done;
   atomic_int holders;
@@ -165,13 +172,14 @@ static void release(Work *w) {
 /* Takes chunks until none are left. The caller waits only for chunks that have begun, so no thread of the pool is waited
    for that has not started. */
 static void work(Work *w) {
-  int64_t per = (w->batch + w->chunks - 1) / w->chunks;
+  const int64_t batch = w->call.batch;
+  int64_t per = (batch + w->chunks - 1) / w->chunks;
   per = (per + w->width - 1) / w->width * w->width;
   for (;;) {
     int64_t k = atomic_fetch_add(&w->next, 1);
     if (k >= w->chunks) return;
-    int64_t first = k * per, last = first + per < w->batch ? first + per : w->batch;
-    if (first < last) w->run(w->program, w->inputs, w->sizes, w->outputs, w->batch, first, last);
+    int64_t first = k * per, last = first + per < batch ? first + per : batch;
+    if (first < last) w->run(&w->call, first, last);
     atomic_fetch_add(&w->done, 1);
   }
 }
@@ -198,46 +206,19 @@ static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, const char *message) {
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, Chunk *lanes, int64_t width) {
-  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
-    XLA_FFI_Metadata_Extension *e = (XLA_FFI_Metadata_Extension *)frame->extension_start;
-    e->metadata->api_version.major_version = XLA_FFI_API_MAJOR;
-    e->metadata->api_version.minor_version = XLA_FFI_API_MINOR;
-    return NULL;
-  }
-  int64_t batch = 0;
-  uint64_t key = 0;
-  for (int64_t i = 0; i < frame->attrs.size; i++) {
-    int64_t value = *(int64_t *)((XLA_FFI_Scalar *)frame->attrs.attrs[i])->value;
-    if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
-  }
-  const Program *p = look_up(key);
-  if (!p) return fail(frame, "jaxmbd: this computation was compiled in another process, where its program is.");
-  int64_t n = frame->args.size, m = frame->rets.size;
-  void *inputs[n + 1], *outputs[m + 1];
-  int64_t sizes[n + 1];
-  for (int64_t i = 0; i < n; i++) {
-    XLA_FFI_Buffer *b = frame->args.args[i];
-    inputs[i] = b->data;
-    sizes[i] = 1;
-    for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
-  }
-  for (int64_t i = 0; i < m; i++) outputs[i] = ((XLA_FFI_Buffer *)frame->rets.rets[i])->data;
-  if (batch <= 1) {
-    single(p, inputs, sizes, outputs, 1, 0, 1);
-    return NULL;
-  }
-  int64_t most = (batch + width - 1) / width, pool = threads(frame);
+/* All of a batch, by several threads if that is worth while. */
+static void share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
+  const int64_t done = c->common ? c->program->shared_length : 0;
+  int64_t most = (c->batch + width - 1) / width, pool = threads(frame);
   /* A thread is worth starting for some 20 µs of work. */
-  int64_t helpers = p->length * most / 60000;
+  int64_t helpers = (c->program->length - done) * most / 60000;
   if (helpers > pool - 1) helpers = pool - 1;
   if (helpers < 1) {
-    lanes(p, inputs, sizes, outputs, batch, 0, batch);
-    return NULL;
+    lanes(c, 0, c->batch);
+    return;
   }
   Work *w = malloc(sizeof *w);
-  w->program = p, w->inputs = inputs, w->outputs = outputs, w->sizes = sizes, w->batch = batch, w->width = width;
-  w->run = lanes;
+  w->call = *c, w->width = width, w->run = lanes;
   w->chunks = 4 * (helpers + 1) < most ? 4 * (helpers + 1) : most;
   atomic_init(&w->next, 0);
   atomic_init(&w->done, 0);
@@ -256,8 +237,43 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, Chunk *lanes
   while (atomic_load(&w->done) < w->chunks) {
   }
   release(w);
+}
+
+static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, void *(*common)(const Call *), Chunk *lanes,
+                           int64_t width) {
+  if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
+    XLA_FFI_Metadata_Extension *e = (XLA_FFI_Metadata_Extension *)frame->extension_start;
+    e->metadata->api_version.major_version = XLA_FFI_API_MAJOR;
+    e->metadata->api_version.minor_version = XLA_FFI_API_MINOR;
+    return NULL;
+  }
+  int64_t batch = 0;
+  uint64_t key = 0;
+  for (int64_t i = 0; i < frame->attrs.size; i++) {
+    int64_t value = *(int64_t *)((XLA_FFI_Scalar *)frame->attrs.attrs[i])->value;
+    if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
+  }
+  const Program *p = look_up(key);
+  if (!p) return fail(frame, "jaxmbd: this computation was compiled in another process, where its program is.");
+  int64_t n = frame->args.size, m = frame->rets.size;
+  void *inputs[n + 1], *outputs[m + 1];
+  int64_t sizes[n + m + 1];
+  for (int64_t i = 0; i < n + m; i++) {
+    XLA_FFI_Buffer *b = i < n ? frame->args.args[i] : frame->rets.rets[i - n];
+    *(i < n ? &inputs[i] : &outputs[i - n]) = b->data;
+    sizes[i] = 1;
+    for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
+  }
+  Call c = {p, inputs, outputs, sizes, batch > 1 ? batch : 1, NULL};
+  if (batch <= 1) {
+    single(&c, 0, 1);
+    return NULL;
+  }
+  c.common = common(&c);
+  share_out(frame, &c, lanes, width);
+  free(c.common);
   return NULL;
 }
 
-XLA_FFI_Error *jaxmbd_run_f64(XLA_FFI_CallFrame *frame) { return call(frame, run_f64_1, run_f64_8, 8); }
-XLA_FFI_Error *jaxmbd_run_f32(XLA_FFI_CallFrame *frame) { return call(frame, run_f32_1, run_f32_16, 16); }
+XLA_FFI_Error *jaxmbd_run_f64(XLA_FFI_CallFrame *frame) { return call(frame, run_f64_1, common_f64_1, run_f64_8, 8); }
+XLA_FFI_Error *jaxmbd_run_f32(XLA_FFI_CallFrame *frame) { return call(frame, run_f32_1, common_f32_1, run_f32_16, 16); }

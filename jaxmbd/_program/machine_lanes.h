@@ -1,4 +1,5 @@
-/* One machine: numbers of type T, LANES instances side by side. M(f) is the function of `math.h` for T. */
+/* One machine: numbers of type T, LANES instances side by side. M(f) is the function of `math.h` for T. The last FEW
+   instances of a batch, or fewer, are left to the machine NARROW. */
 
 #if LANES == 1
 typedef T JOIN(V, NAME);
@@ -6,19 +7,14 @@ typedef T JOIN(V, NAME);
 #define EACH(x, e) x = (e)
 #define AT(x) (x)
 #define LANE 0
-#define CHOICE(c, a, b) ((c) ? (a) : (b))
-#define FETCH(arity)
 #else
 typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(LANES * sizeof(T))));
 #define V JOIN(V, NAME)
 #define EACH(x, e) for (int l = 0; l < LANES; l++) (x)[l] = (e)
 #define AT(x) ((x)[l])
 #define LANE l
-#define CHOICE(c, a, b) ((c) ? (a) : (b))
-/* Lanes fill the caches: their lines are called for 32 operations ahead, the last time from what follows the code. */
-#define FETCH(arity) \
-  for (int32_t j = 1; j <= arity; j++) __builtin_prefetch(&x[t[j + 32 * (arity + 1)]]);
 #endif
+#define CHOICE(c, a, b) ((c) ? (a) : (b))
 
 #define UNARY(OP, e)                                   \
   case OP:                                             \
@@ -47,12 +43,17 @@ typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(L
       x[t[0]] = r;                                     \
     }                                                  \
     break;
-#define WHOLE(OP, arity, e)                            \
-  case OP:                                             \
-    for (int32_t i = 0; i < n; i++, t += arity + 1) {  \
-      FETCH(arity)                                     \
-      x[t[0]] = e;                                     \
-    }                                                  \
+#define WHOLE(OP, arity, e)                                               \
+  case OP:                                                                \
+    for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;          \
+    break;
+/* The first operand is of the shared part: where that has been run on its own, one number for all lanes. */
+#define SCALED(OP, arity, shared, e)                                      \
+  case OP:                                                                \
+    if (s)                                                                \
+      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = shared;   \
+    else                                                                  \
+      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;        \
     break;
 #define FUNCTION(OP, f) UNARY(OP, M(f)(AT(a)))
 
@@ -93,17 +94,22 @@ static inline V JOIN(sine, NAME)(const V a, const int shift) {
 #endif
 }
 
-/* The number of table `k` at an index, in a lane. */
-static inline T JOIN(pick, NAME)(const Given *given, const int32_t k, const T index, const int l) {
-  const int32_t *table = given->program->lookups + 4 * (int64_t)k;
-  const int64_t size = given->program->input_sizes[table[0]], length = table[3];
-  const int64_t instance = given->first + l < given->batch ? given->first + l : given->batch - 1;
-  const T *in = (const T *)given->inputs[table[0]] + (given->sizes[table[0]] == size ? 0 : size * instance);
-  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* inside, whatever it is */
-  return in[table[1] + table[2] * at];
+/* Where an input has the numbers of an instance; those beyond the last one are like it. */
+static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const int64_t instance) {
+  const int64_t size = c->program->input_sizes[input], at = instance < c->batch ? instance : c->batch - 1;
+  return (const T *)c->inputs[input] + (c->sizes[input] == size ? 0 : size * at);
 }
 
-static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const Given *given) {
+/* The number of table `k` at an index. */
+static inline T JOIN(pick, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
+  const int32_t *table = c->program->lookups + 4 * (int64_t)k;
+  const int64_t length = table[3];
+  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* inside, whatever it is */
+  return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
+}
+
+static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const T *restrict s,
+                                const Call *c, const int64_t first) {
   while (code < end) {
     const int32_t op = code[0], n = code[1];
     const int32_t *t = code + 2;
@@ -115,6 +121,10 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
       WHOLE(FMA, 3, x[t[1]] * x[t[2]] + x[t[3]])
       WHOLE(FMS, 3, x[t[1]] * x[t[2]] - x[t[3]])
       WHOLE(FNMA, 3, x[t[3]] - x[t[1]] * x[t[2]])
+      SCALED(SCALE, 2, s[t[1]] * x[t[2]], x[t[1]] * x[t[2]])
+      SCALED(SCALE_ADD, 3, s[t[1]] * x[t[2]] + x[t[3]], x[t[1]] * x[t[2]] + x[t[3]])
+      SCALED(SCALE_SUB, 3, s[t[1]] * x[t[2]] - x[t[3]], x[t[1]] * x[t[2]] - x[t[3]])
+      SCALED(SUB_SCALE, 3, x[t[3]] - s[t[1]] * x[t[2]], x[t[3]] - x[t[1]] * x[t[2]])
       WHOLE(NEG, 1, -x[t[1]])
       BINARY(MAX, CHOICE(AT(a) > AT(b) || AT(a) != AT(a), AT(a), AT(b)))
       BINARY(MIN, CHOICE(AT(a) < AT(b) || AT(a) != AT(a), AT(a), AT(b)))
@@ -161,7 +171,7 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
         for (int32_t i = 0; i < n; i++, t += 3) {
           const V a = x[t[1]];
           V r = a;
-          EACH(r, JOIN(pick, NAME)(given, t[2], AT(a), LANE));
+          EACH(r, JOIN(pick, NAME)(c, t[2], AT(a), first + LANE));
           x[t[0]] = r;
         }
         break;
@@ -170,88 +180,93 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
   }
 }
 
-#if LANES == 1
-/* The constants and the first `count` inputs of instance 0. */
-static void JOIN(prepare, NAME)(const Program *p, void *const *inputs, int64_t count, T *x) {
-  for (int64_t k = 0; k < p->constants; k++) x[k] = (T)p->constant[k];
-  for (int64_t k = 0; k < count; k++) {
-    const T *in = inputs[k];
-    const int32_t *end = p->loads + 2 * p->input_ends[k];
-    for (const int32_t *m = p->loads + 2 * (k ? p->input_ends[k - 1] : 0); m < end; m += 2) x[m[1]] = in[m[0]];
+/* The moves of the numbers of one input or output: pairs (element, place). */
+#define MOVES(m, all, ends, k) \
+  for (const int32_t *m = all + 2 * (k ? ends[k - 1] : 0), *m##_end = all + 2 * ends[k]; m < m##_end; m += 2)
+
+/* What all instances have in common: the results of the shared part, `s`, or else the constants; and of the inputs. */
+static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
+  const Program *p = c->program;
+  for (int64_t k = 0; s && k < p->carries; k++)
+    for (int l = 0; l < LANES; l++) flat[(int64_t)p->carried[k] * LANES + l] = s[p->carried[k]];
+  for (int64_t k = 0; !s && k < p->constants; k++)
+    for (int l = 0; l < LANES; l++) flat[k * LANES + l] = (T)p->constant[k];
+  for (int64_t k = s ? p->shared_inputs : 0; k < p->inputs; k++) {
+    if (c->sizes[k] != p->input_sizes[k]) continue;
+    const T *in = c->inputs[k];
+    MOVES(m, p->loads, p->input_ends, k)
+      for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = in[m[0]];
   }
+}
+
+#if LANES == 1
+/* The places after the part of the program that all instances share; NULL if there is none. The caller frees them. */
+static void *JOIN(common, NAME)(const Call *c) {
+  const Program *p = c->program;
+  if (!p->shared_length) return NULL;
+  for (int64_t k = 0; k < p->shared_inputs; k++)
+    if (c->sizes[k] != p->input_sizes[k]) return NULL;
+  T *x = malloc((size_t)p->places * sizeof(T) + 64);
+  JOIN(load, NAME)(c, x, NULL);
+  JOIN(execute, NAME)(p->code, p->code + p->shared_length, x, NULL, c, 0);
+  return x;
 }
 #endif
 
-/* Loads what all instances have in common; whether that has the results of the program's shared part too. */
-static int JOIN(share, NAME)(const Program *p, void *const *inputs, const int64_t *sizes, T *flat) {
-  for (int64_t k = 0; k < p->constants; k++)
-    for (int l = 0; l < LANES; l++) flat[k * LANES + l] = (T)p->constant[k];
-  int together = LANES > 1 && p->shared_length > 0;
-  for (int64_t k = 0; k < p->inputs; k++) {
-    const int32_t *m = p->loads + 2 * (k ? p->input_ends[k - 1] : 0), *end = p->loads + 2 * p->input_ends[k];
-    if (LANES > 1 && sizes[k] != p->input_sizes[k]) {
-      if (k < p->shared_inputs) together = 0;
-      continue;
-    }
-    for (; m < end; m += 2)
-      for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = ((const T *)inputs[k])[m[0]];
+/* Instances `first` to `last` of a batch. */
+static void JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
+  const Program *p = c->program;
+#ifdef NARROW
+  const int64_t rest = (last - first) % LANES;
+  if (0 < rest && rest <= FEW) {
+    last -= rest;
+    JOIN(run, NARROW)(c, last, last + rest);
   }
-  if (together) {
-    T *x = malloc((size_t)p->places * sizeof(T) + 64);
-    JOIN(prepare, SINGLE)(p, inputs, p->shared_inputs, x);
-    const Given given = {p, inputs, sizes, 0, 1};
-    JOIN(execute, SINGLE)(p->code, p->code + p->shared_length, x, &given);
-    for (int64_t k = 0; k < p->carries; k++)
-      for (int l = 0; l < LANES; l++) flat[(int64_t)p->carried[k] * LANES + l] = x[p->carried[k]];
-    free(x);
-  }
-  return together;
-}
-
-/* Instances `first` to `last` of a batch. An input has as many numbers as the program reads, or `batch` times as many. */
-static void JOIN(run, NAME)(const Program *p, void *const *inputs, const int64_t *sizes, void *const *outputs,
-                            int64_t batch, int64_t first, int64_t last) {
+  if (first == last) return;
+#endif
   const size_t bytes = (size_t)p->places * sizeof(V);
   /* Small programs live on the stack, where the memory is warm. */
   char local[65536 + 64];
   char *memory = bytes <= 65536 ? local : malloc(bytes + 64);
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   T *flat = (T *)x;
-  const int64_t done = JOIN(share, NAME)(p, inputs, sizes, flat) ? p->shared_length : 0;
+  const T *s = c->common;
+  JOIN(load, NAME)(c, flat, s);
   for (int64_t start = first; start < last; start += LANES) {
-    for (int64_t k = 0; LANES > 1 && k < p->inputs; k++) {
-      const int32_t *move = p->loads + 2 * (k ? p->input_ends[k - 1] : 0), *end = p->loads + 2 * p->input_ends[k];
-      const int64_t size = p->input_sizes[k];
-      if (sizes[k] == size) continue;
+    for (int64_t k = 0; k < p->inputs; k++) {
+      if (c->sizes[k] == p->input_sizes[k]) continue;
       const T *mine[LANES];
-      for (int l = 0; l < LANES; l++)
-        mine[l] = (const T *)inputs[k] + size * (start + l < batch ? start + l : batch - 1);
-      for (const int32_t *m = move; m < end; m += 2)
+      for (int l = 0; l < LANES; l++) mine[l] = JOIN(of, NAME)(c, k, start + l);
+      MOVES(m, p->loads, p->input_ends, k)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    const Given given = {p, inputs, sizes, start, batch};
-    JOIN(execute, NAME)(p->code + done, p->code + p->length, x, &given);
+    JOIN(execute, NAME)(p->code + (s ? p->shared_length : 0), p->code + p->length, x, s, c, start);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
-      const int32_t *move = p->stores + 2 * (k ? p->output_ends[k - 1] : 0), *end = p->stores + 2 * p->output_ends[k];
-      T *mine = (T *)outputs[k] + p->output_sizes[k] * start;
-      for (const int32_t *m = move; m < end; m += 2)
-        for (int64_t l = 0; l < valid; l++) mine[p->output_sizes[k] * l + m[0]] = flat[(int64_t)m[1] * LANES + l];
+      const int64_t size = p->output_sizes[k];
+      const int together = c->sizes[p->inputs + k] == size;
+      if (together && start > 0) continue;
+      T *mine = (T *)c->outputs[k] + size * start;
+      MOVES(m, p->stores, p->output_ends, k)
+        for (int64_t l = 0; l < (together ? 1 : valid); l++) mine[size * l + m[0]] = flat[(int64_t)m[1] * LANES + l];
     }
   }
   if (memory != local) free(memory);
 }
 
+#undef MOVES
 #undef V
 #undef EACH
 #undef AT
 #undef LANE
 #undef CHOICE
-#undef FETCH
 #undef UNARY
 #undef BINARY
 #undef TERNARY
 #undef WHOLE
+#undef SCALED
 #undef FUNCTION
 #undef LANES
 #undef NAME
+#undef FEW
+#undef NARROW
