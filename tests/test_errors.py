@@ -145,6 +145,14 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: pendulum([pl.UserForce("u", number(3), (GRIP,))]),
         ("UserForce 'u'", "(1, 3)", "a row (fx, fy, moment)", "(3,)"),
     ),
+    "a user's force on nothing": (
+        lambda: pl.UserForce("u", number(3), ()),
+        ("UserForce 'u'", "at least one marker", "got ()", "GeneralizedForce"),
+    ),
+    "a user's force on a marker alone": (
+        lambda: pl.UserForce("u", number(1, 3), GRIP),  # pyright: ignore
+        ("UserForce 'u'", "a tuple of at least one marker", "Marker"),
+    ),
     "what a generalized force returns": (
         lambda: pendulum([pl.GeneralizedForce("g", number(2))]),
         ("GeneralizedForce 'g'", "(3,)", "(2,)"),

@@ -21,6 +21,7 @@ from jaxmbd._program import _call as calls
 from jaxmbd._program import _native as native
 from jaxmbd._program import _schedule as schedules
 from jaxmbd._program._operations import EVALUATE
+from tests.marks import in_both_coordinates
 from tests.numeric import worst
 
 ROUNDING = 4e-15  # a few units in the last place, of sums and of products that are fused
@@ -263,6 +264,22 @@ def test_a_table_takes_no_time_to_carry_along(pair: Any) -> None:
     few, many = (program_for(jnp.arange(float(n))) for n in (1000, 4000))
     assert many.operations - few.operations < 40  # two laps of the search
     assert many.loads.size == few.loads.size
+
+
+@in_both_coordinates("joint")
+def test_measured_torques_and_motions_are_parts_of_programs(coordinates: str) -> None:
+    ts = np.linspace(0.0, 2.0, 40)
+    arm, rod = pl.Body("arm", 1.0, 0.1, pose=(0.0, -0.5, 0.0)), pl.Body("rod", 0.5, 0.02, pose=(0.0, -1.2, 0.0))
+    pins = [pl.Revolute("O", pl.ground.at(), arm.at(0, 0.5)), pl.Revolute("E", arm.at(0, -0.5), rod.at(0, 0.2))]
+    torque = pl.JointForce("motor", "E.angle", lambda t, angle, rate, p: jnp.interp(t, *p), jnp.stack([ts, ts**2]))
+    turned = pl.Driver("turned", "O.angle", mbd.Smoothed(ts, np.sin(3 * ts), 0))
+    mechanism = pl.Mechanism([arm, rod], pins, [pl.Gravity(), torque], [turned]).described(coordinates)
+    equations, at = (
+        Equations(mechanism),
+        (jnp.asarray(0.7), jnp.linspace(0.1, 0.9, mechanism.nq), jnp.ones(mechanism.nv)),
+    )
+    wanted = jax.jit(lambda *x: mbd.Stabilized().motion(equations, *x).vdot)(*at)
+    equal(run(lambda *x: motion_of(mbd.Stabilized(), equations, *x).vdot, *at), wanted, 1e-11)
 
 
 def test_sine_and_cosine_to_the_last_place(rng: np.random.Generator) -> None:

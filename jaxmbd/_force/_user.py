@@ -28,6 +28,11 @@ class UserForce(AbstractForce):
     parameters: Any = None
 
     def __check_init__(self) -> None:
+        if not isinstance(self.at, tuple | list) or not self.at:
+            raise MechanismError(
+                f"UserForce {self.name!r}: give a tuple of at least one marker, such as (body.at(),), got {self.at!r}; "
+                "a force on coordinates is a GeneralizedForce."
+            )
         for marker in self.at:
             check_markers("UserForce", self.name, marker)
         check_callable("UserForce", self.name, self.function)
