@@ -300,7 +300,8 @@ def test_infinite_and_undefined_numbers_pass_through() -> None:
 
 def test_what_is_no_arithmetic_runs_by_xla(pair: Any) -> None:
     halving = lambda x, y: lax.while_loop(lambda c: c.sum() > 1.0, lambda c: c / 2, x * x)  # noqa: E731
-    for function in (lambda x, y: jnp.sort(x) + y, lambda x, y: jnp.linalg.qr(x.reshape(4, 3))[1], halving):
+    scrambled = lambda x, y: ((1000 * x).astype(jnp.uint32) * jnp.uint32(1664525)) % 1000 * y  # noqa: E731
+    for function in (lambda x, y: jnp.sort(x) + y, lambda x, y: jnp.linalg.qr(x.reshape(4, 3))[1], halving, scrambled):
         lowered = jax.jit(compiled(function)).lower(*pair)
         assert "jaxmbd_run" not in lowered.as_text()
         equal(lowered.compile()(*pair), jax.jit(function)(*pair), 1e-14)

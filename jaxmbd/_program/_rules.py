@@ -14,6 +14,8 @@ from jaxmbd._program._recorder import ONE, ZERO, Recorder, Rows, product_pairs
 
 Rule = Callable[..., Any]
 
+_SMALL = 2**16  # a factor of whole numbers
+
 
 def _plain(name: str) -> Rule:
     return lambda step, *rows: step.graph.apply(name, *rows)
@@ -27,6 +29,19 @@ def _real(name: str) -> Rule:
         return step.graph.apply(name, *rows) if is_real else step.evaluate(*rows)
 
     return rule
+
+
+def _mul(step: Step, a: Rows, b: Rows) -> Any:
+    """A product; whole numbers, which JAX lets overflow, only by small constants, as for indices."""
+    is_whole = np.issubdtype(step.operand_dtype, np.integer)
+    if is_whole and not any(_is_small(step.graph, x) for x in (a, b)):
+        return step.evaluate(a, b)
+    return step.graph.apply("mul", a, b)
+
+
+def _is_small(graph: Recorder, x: Rows) -> bool:
+    numbers = graph.values(x, float)
+    return numbers is not None and bool(np.all(np.abs(numbers) < _SMALL))
 
 
 def _div(step: Step, a: Rows, b: Rows) -> Rows:
@@ -168,6 +183,7 @@ RULES: dict[str, Rule] = {
     **{name: _real(name) for name in EVALUATE if name not in _OTHERS},
     **{name: _plain(name) for name in _ANY_TYPE},
     **{name: _logical(name) for name in ("and", "or", "not")},
+    "mul": _mul,
     "div": _div,
     "add_any": _plain("add"),
     "gt": _swapped("lt"),
