@@ -211,9 +211,8 @@ class Recorder:
     # --- tables -----------------------------------------------------------------------------------------
 
     def pick(self, rows: Rows, index: Rows) -> Rows | None:
-        """The number that one of the rows has, by the machine; None where they do not lie evenly in one input.
-
-        All that they stand for must have been given before the first call.
+        """The number that one of the rows has, looked up by the machine; None where they are neither constants nor lie
+        evenly in one input. No inputs may be made after the first call.
         """
         table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
         if table is None:

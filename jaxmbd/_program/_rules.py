@@ -172,8 +172,8 @@ def _chosen(graph: Recorder, condition: Rows, yes: Rows, no: Rows) -> Rows:
     return graph.apply("select", condition, yes, no)
 
 
-_ANY_TYPE = ("add", "sub", "mul", "neg", "rem", "max", "min", "eq", "ne", "lt", "le", "abs", "sign", "is_finite")
-_OTHERS = {"and", "or", "not", "select", "fma", "fms", "fnma", "round", "round_away", *_ANY_TYPE}
+_ANY_TYPE = ("add", "sub", "neg", "rem", "max", "min", "eq", "ne", "lt", "le", "abs", "sign", "is_finite")
+_OTHERS = {"mul", "div", "and", "or", "not", "select", "fma", "fms", "fnma", "round", "round_away", *_ANY_TYPE}
 
 RULES: dict[str, Rule] = {
     **MOVES,
