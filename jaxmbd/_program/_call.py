@@ -104,7 +104,7 @@ def _program_of(
         return [_as_number(x, number) for x in jax.tree.leaves(results)]
 
     given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
-    found = pruned(traced(flat, given), forward)
+    found = pruned(traced(flat, given, pushes=forward))
     return None if found.program is None else (found, shape)
 
 

@@ -89,8 +89,7 @@ class Function:
             types, own = (*self.types, *(self.types[k] for k in moving)), {k: count + i for i, k in enumerate(moving)}
             causes = tuple(mine | {own[k] for k in mine if k in own} for mine in self.causes)
             causes = (*self.causes, *causes) if self.pushes else causes
-            jaxpr = jax.make_jaxpr(tangents)(*types)
-            self._derivatives[moving] = Function(jaxpr, range(len(types)), len(moving), causes, self.pushes)
+            self._derivatives[moving] = traced(tangents, types, len(moving), causes, self.pushes)
         return self._derivatives[moving]
 
     def transpose(self, wanted: tuple[int, ...]) -> "Function":
@@ -118,19 +117,23 @@ class Function:
         return self._transposes[wanted]
 
 
-def traced(fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int = 0) -> Function:
+def traced(
+    fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int = 0, causes: Any = None, pushes: bool = False
+) -> Function:
     """A function of arrays of the given types, which gives several arrays."""
-    return Function(jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types), range(len(types)), linear)
+    jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
+    return Function(jaxpr, range(len(types)), linear, causes, pushes)
 
 
-def pruned(function: Function, pushes: bool) -> Function:
+def pruned(function: Function) -> Function:
     """The same function of the arguments that its results depend on."""
     jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
     needed = {var for var in jaxpr.outvars if not isinstance(var, jex.Literal)}
     for equation in reversed(jaxpr.eqns):
         if any(var in needed for var in equation.outvars):
             needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
-    return Function(function.jaxpr, [k for k, var in enumerate(jaxpr.invars) if var in needed], pushes=pushes)
+    used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
+    return Function(function.jaxpr, used, pushes=function.pushes)
 
 
 def _inner(step: Step, *rows: Any) -> Any:

@@ -110,7 +110,8 @@ static const Program *look_up(uint64_t key) {
 }
 
 /* One call. Inputs and outputs with more numbers than the program knows of have them for each instance of the batch, the
-   others for all together; `sizes`: of the inputs, then of the outputs. `common`: the places after the shared part of the program; none where its inputs differ from instance to instance. */
+   others for all together; `sizes`: of the inputs, then of the outputs. `common`: the places after the shared part of the
+   program; none where its inputs differ from instance to instance. */
 typedef struct {
   const Program *program;
   void **inputs, **outputs;
