@@ -39,7 +39,7 @@ os.environ["MPLBACKEND"] = "agg"
 import jax
 import numpy as np
 import pytest
-from jaxtyping import install_import_hook
+from checked import check_shapes
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -47,12 +47,16 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes would go unchecked"
 # Not in those whose arrays hold rows of a graph: they are called hundreds of thousands of times.
 PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"_graph", "_program"}
-install_import_hook(
-    [f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED], "beartype.beartype"
-)
+check_shapes([f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED])
 
 # Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
 gc.set_threshold(100_000, 20, 20)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: it need not be looked at again each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
@@ -83,7 +87,7 @@ def _fixed_global_seeds(seed: int) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def _frees_compiled_programs() -> Iterator[None]:
     """Each compiled program keeps some dozen memory maps. With those of all modules together a worker ran into the
-    system's limit (65,530 maps), where the compiler ends with a segmentation fault."""
+    system's limit (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes."""
     yield
     jax.clear_caches()
     gc.collect()

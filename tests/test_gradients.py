@@ -99,7 +99,7 @@ def expected(case: str) -> Float[np.ndarray, "k p"]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", long_but(["A02", "double pendulum"], CASES))
+@pytest.mark.parametrize("case", long_but(["A02"], CASES))
 def test_forward_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacfwd(adaptive(case, "forward"))(at)
@@ -107,7 +107,7 @@ def test_forward_mode_agrees_with_differences_in_every_parameter(case: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", long_but(["four-bar", "slider-crank"], CASES))
+@pytest.mark.parametrize("case", long_but(["four-bar"], CASES))
 def test_reverse_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacrev(adaptive(case, "reverse"))(at)
@@ -136,7 +136,7 @@ def test_derivatives_of_a_point_pendulum_are_those_of_its_symmetries() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("derivative", ["forward", "reverse"])
+@pytest.mark.parametrize("derivative", long_but(["reverse"], ["forward", "reverse"]))
 def test_gradients_under_vmap_equal_a_loop(derivative: Literal["forward", "reverse"]) -> None:
     """Batched over the torque and the start angle of a slider-crank: four that step differently.
 

@@ -23,6 +23,7 @@ from jaxmbd import spatial as sp
 from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._equations._groups import group_parts
 from jaxmbd._joint import AbstractNonholonomic
+from jaxmbd._program import compiled
 
 SPACES = {"planar": laws_planar.LAWS, "spatial": laws_spatial.LAWS}
 KINDS = ("joints", "forces", "sensors")
@@ -104,7 +105,7 @@ class Bench:
             return values(kind, eqx.combine(arrays, static), t, q, v, a, jnp.asarray(self.lam))
 
         self.function = of
-        self.compiled = jax.jit(of)
+        self.compiled = jax.jit(compiled(of))
         self.at = self(T, self.q, self.v)
 
     def __call__(self, t: float, q: np.ndarray, v: np.ndarray, arrays: Any = None) -> dict[str, Any]:
@@ -604,14 +605,12 @@ class Slopes(NamedTuple):
 
 # `velocity` holds `C` and `reactions` are made of it; the potential has its slope among the numbers.
 WITHOUT = ("C", "reactions", "potential")
-# In space the reverse mode of `γ` takes the compiler two minutes; whole motions in `test_spatial` test it.
-LEFT_OUT = {("spatial", "joints"): (*WITHOUT, "gamma")}
 
 
 def weights(b: Bench) -> dict[str, Any]:
     """A random weight for each number that the equations give."""
     rng = np.random.default_rng(11)
-    kept = {key: value for key, value in b.at.items() if key not in LEFT_OUT.get((b.space, b.kind), WITHOUT)}
+    kept = {key: value for key, value in b.at.items() if key not in WITHOUT}
     return jax.tree.map(lambda x: rng.normal(size=x.shape), kept)
 
 
@@ -637,8 +636,8 @@ def slopes(space: str, kind: str) -> Slopes:
     units = list(dict.fromkeys(laws.unit(part.name) for part in b.mechanism.parts()))
     share = shares(b, units)
 
-    def number(arrays: Any) -> Array:
-        found = b.function(arrays, *map(jnp.asarray, (T, b.q, b.v, b.a)))
+    def number(arrays: Any, *at: Array) -> Array:
+        found = b.function(arrays, *at)
         terms = jax.tree.map(lambda w, x: jnp.sum(w * x), w, {key: found[key] for key in w})
         return sum(jax.tree.leaves(terms), jnp.zeros(()))
 
@@ -652,7 +651,7 @@ def slopes(space: str, kind: str) -> Slopes:
                 np.add.at(total, share[key], weight * found[key])
         return total
 
-    reverse = jax.jit(jax.grad(number))(b.arrays)
+    reverse = jax.jit(jax.grad(compiled(number)))(b.arrays, *map(jnp.asarray, (T, b.q, b.v, b.a)))
     # The leaves of each unit; the k-th number of all of them is changed at once, since no unit feels another.
     index = {id(part): laws.unit(part.name) for part in b.mechanism.parts()}
     paths, tree = jax.tree_util.tree_flatten_with_path(b.arrays)

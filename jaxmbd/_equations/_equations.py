@@ -207,7 +207,7 @@ class Position:
 
     def angles(self, v: Float[Array, " nv"]) -> tuple[Array, Array]:
         """The carried joint angles, each up to whole turns, and their rates."""
-        return self.parts.angles(self.bodies, self.twists(v))
+        return self.parts.angles(self.t, self.bodies, self.twists(v))
 
     def _with_turns(self, own: Array) -> Array:
         return self.equations.tidy(jnp.concatenate([own, self.equations.split(self.q)[1]]))

@@ -33,9 +33,11 @@ class Group(eqx.Module):
         """Indices into `q` of the angles whose whole turns count, shape `(parts, coordinates that need one)`."""
         return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
 
-    def law(self, numbers: Any, turns: Array) -> Any:
-        """The part again, from one slice of the stacked numbers and the angles near its own."""
-        return told(eqx.combine(numbers, self.static), turns)
+
+def law_of(static: Any, numbers: Any, turns: Array) -> Any:
+    """A part of a group again, from what all have in common, one slice of the stacked numbers and the angles near its
+    own."""
+    return told(eqx.combine(numbers, static), turns)
 
 
 def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]:

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker
-from jaxmbd._joint import AbstractNonholonomic
+from jaxmbd._joint import AbstractMoving, AbstractNonholonomic
 from jaxmbd._mechanism import unnamed
 from jaxmbd._space import AbstractSpace
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Scalar
 
 Twists = Float[Array, "markers twist"]
@@ -31,7 +32,7 @@ class Near:
     def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any) -> None:
         self.space, self.bodies, self.count = space, bodies, len(markers)
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
-        self.stack = jax.vmap(lambda marker, body: marker.frame(body))(stacked, bodies)
+        self.stack = _placed(stacked, bodies)
 
     @property
     def frames(self) -> tuple[Any, ...]:
@@ -40,29 +41,24 @@ class Near:
 
     def rates(self, twists: Twists) -> Twists:
         """The markers' rates."""
-        return jax.vmap(self.space.marker_rate)(self.bodies, twists, self.stack.position)
+        return _rates(self.space, self.bodies, twists, self.stack.position)
 
     def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
         """The markers' accelerations, linear and angular, in world axes."""
-        return jax.vmap(self.space.marker_acceleration)(self.bodies, twists, vdot, self.stack.position)
+        return _accelerations(self.space, self.bodies, twists, vdot, self.stack.position)
 
     def moved(self, step: Twists) -> tuple[Any, ...]:
         """The frames moved by steps, rates times a time: exact to second order."""
-        return self._each(jax.vmap(lambda frame, d: frame.moved(d))(self.stack, step))
+        return self._each(_moved(self.stack, step))
 
     def to_centre(self, wrenches: Twists) -> Twists:
         """The efforts of wrenches at the markers."""
-        return jax.vmap(self.space.to_centre)(self.bodies, self.stack.position, wrenches)
+        return _to_centre(self.space, self.bodies, self.stack.position, wrenches)
 
     def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
         """The rates of those efforts along the motion, where the wrenches have rates of their own."""
-
-        def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
-            own = self.space.marker_rate(body, twist, body.position)
-            moved = lambda s: (body.moved(s * own), point + s * rate[: self.space.dim], wrench + s * change)  # noqa: E731
-            return taylor(lambda s: self.space.to_centre(*moved(s)), point[0], 1)
-
-        return jax.vmap(one)(self.bodies, self.stack.position, wrenches, twists, self.rates(twists), changes)
+        points = self.stack.position
+        return _to_centre_rate(self.space, self.bodies, points, wrenches, twists, self.rates(twists), changes)
 
     def _each(self, stack: Any) -> tuple[Any, ...]:
         return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
@@ -71,6 +67,49 @@ class Near:
         """The frames a time `s` along the motion with constant `v`, exact to second order."""
         rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
         return lambda s: self.moved(s * rates + 0.5 * s * s * drift)
+
+
+# What all parts share is traced once for each number of markers.
+
+
+@traced_once
+def _placed(markers: Any, bodies: Any) -> Any:
+    return jax.vmap(lambda marker, body: marker.frame(body))(markers, bodies)
+
+
+@traced_once
+def _rates(space: AbstractSpace, bodies: Any, twists: Array, points: Array) -> Array:
+    return jax.vmap(space.marker_rate)(bodies, twists, points)
+
+
+@traced_once
+def _accelerations(space: AbstractSpace, bodies: Any, twists: Array, vdot: Array, points: Array) -> Array:
+    return jax.vmap(space.marker_acceleration)(bodies, twists, vdot, points)
+
+
+@traced_once
+def _moved(frames: Any, steps: Array) -> Any:
+    return jax.vmap(lambda frame, d: frame.moved(d))(frames, steps)
+
+
+@traced_once
+def _to_centre(space: AbstractSpace, bodies: Any, points: Array, wrenches: Array) -> Array:
+    return jax.vmap(space.to_centre)(bodies, points, wrenches)
+
+
+@traced_once
+def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
+    def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
+        own = space.marker_rate(body, twist, body.position)
+        moved = lambda s: (body.moved(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
+        return taylor(lambda s: space.to_centre(*moved(s)), point[0], 1)
+
+    return jax.vmap(one)(*stacks)
+
+
+@traced_once
+def _residual(law: Any, t: Array, frames: Sequence[Any]) -> Array:
+    return law.residual(t, frames)
 
 
 class Rows:
@@ -84,7 +123,7 @@ class Rows:
 
     def position(self) -> Float[Array, " rows"]:
         """`Φ`, and zeros for the rows of `Ψ`."""
-        phi = self.law.residual(self.t, self.near.frames)
+        phi = _residual(self.law, self.t, self.near.frames)
         if not self.rolling:
             return phi
         extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
@@ -92,7 +131,7 @@ class Rows:
 
     def wrenches(self) -> Float[Array, "rows markers twist"]:
         """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
-        C = jax.jacfwd(lambda step: self.law.residual(self.t, self.near.moved(step)))(self.still)
+        C = jax.jacfwd(lambda step: _residual(self.law, self.t, self.near.moved(step)))(self.still)
         if not self.rolling:
             return C
         return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
@@ -104,13 +143,13 @@ class Rows:
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
         rates = self.near.rates(twists)
-        phi = taylor(lambda s: self.law.residual(self.t + s, self.near.moved(s * rates)), self.t, 1)
+        phi = taylor(lambda s: _residual(self.law, self.t + s, self.near.moved(s * rates)), self.t, 1)
         return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
         """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
         frames = self.near.drifting(twists)
-        phi = taylor(lambda s: self.law.residual(self.t + s, frames(s)), self.t, 2)
+        phi = taylor(lambda s: _residual(self.law, self.t + s, frames(s)), self.t, 2)
         if self.rolling:
             rates = self.near.rates(twists)
             drift = self.near.accelerations(twists, self.still)
@@ -126,11 +165,11 @@ class Rows:
 
     def _load(self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]) -> Twists:
         """The wrenches that multipliers take from the markers a time `s` along the motion, `step` away."""
-        count = jax.eval_shape(self.law.residual, self.t, self.near.frames).shape[0]
+        count = jax.eval_shape(_residual, self.law, self.t, self.near.frames).shape[0]
 
         def phi(d: Twists) -> Scalar:
-            moved = [frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True)]
-            return jnp.dot(eta[:count], self.law.residual(self.t + s, moved))
+            moved = tuple(frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True))
+            return jnp.dot(eta[:count], _residual(self.law, self.t + s, moved))
 
         wrenches = jax.grad(phi)(self.still)
         if not self.rolling:
@@ -153,6 +192,28 @@ def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twist
     near = Near(space, part.markers, bodies)
     value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
     return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
+
+
+def turning(space: AbstractSpace, _: Scalar, law: AbstractMoving, bodies: Any, twists: Twists) -> Float[Array, "2 n"]:
+    """The angles of a joint that counts turns, up to whole turns, and their rates."""
+    near = Near(space, law.markers, bodies)
+    rates = near.rates(twists)
+
+    def angles(s: Scalar) -> Array:
+        motion = law.motion(near.moved(s * rates))
+        return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+
+    return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
+
+
+def stored(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
+    """The potential energy of one force."""
+    return law.potential(t, Near(space, law.markers, bodies).frames)
+
+
+def stored_along(space: AbstractSpace, _: Scalar, part: Any, bodies: Any) -> Scalar:
+    """The potential energy of a force along a coordinate."""
+    return part.law.potential(part.coordinate.value(Near(space, part.markers, bodies).frames))
 
 
 def taylor(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:

@@ -14,13 +14,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._equations._coordinates import Twists
-from jaxmbd._equations._groups import Group, group_parts, stacked
-from jaxmbd._equations._local import Near, Rows, efforts_along, taylor_pair, wrenches
+from jaxmbd._equations._groups import Group, group_parts, law_of, stacked
+from jaxmbd._equations._local import Rows, efforts_along, stored, stored_along, turning, wrenches
 from jaxmbd._equations._tables import gather_sum, gather_table
 from jaxmbd._force import AbstractAlong, AbstractForce, Gravity
-from jaxmbd._joint import AbstractMoving, GlobalConstraint
+from jaxmbd._joint import GlobalConstraint
 from jaxmbd._mechanism import CoordinateForce, Mechanism
 from jaxmbd._space import AbstractSpace
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Scalar
 
 
@@ -29,6 +30,16 @@ class Bodies(eqx.Module):
 
     frames: Any
     q: Float[Array, " nq"]
+
+
+@traced_once
+def _of_rows(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
+    return of(Rows(space, law_of(static, numbers, turns), t, bodies), *near)
+
+
+@traced_once
+def _of_part(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
+    return of(space, t, law_of(static, numbers, turns), bodies, *near)
 
 
 class Parts(eqx.Module):
@@ -64,23 +75,23 @@ class Parts(eqx.Module):
 
     def position(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows"]]:
         """`Φ` of each group."""
-        return self._constrain(t, at, lambda rows: rows.position())
+        return self._constrain(t, at, Rows.position)
 
     def blocks(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """The non-zero blocks of `C_b`, by the twists of the bodies at the markers."""
-        return self._constrain(t, at, lambda rows: rows.jacobian())
+        return self._constrain(t, at, Rows.jacobian)
 
     def wrenches(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """What a unit of each row's multiplier takes from the markers, world axes."""
-        return self._constrain(t, at, lambda rows: rows.wrenches())
+        return self._constrain(t, at, Rows.wrenches)
 
     def velocity(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`Φ̇` of each group."""
-        return self._constrain(t, at, lambda rows, near: rows.velocity(near), twists)
+        return self._constrain(t, at, Rows.velocity, self._all(twists))
 
     def gamma(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """Minus the second time derivative of `Φ` at constant twists."""
-        return self._constrain(t, at, lambda rows, near: rows.gamma(near), twists)
+        return self._constrain(t, at, Rows.gamma, self._all(twists))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from its `blocks`."""
@@ -95,42 +106,22 @@ class Parts(eqx.Module):
 
     def load_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
         """`Ċ_bᵀ η`."""
-        local = []
-        for group, mine in zip(self.joints, eta, strict=True):
+        return self._on_bodies(self._constrain(t, at, Rows.load_rate, self._all(twists), eta), self.joints)
 
-            def rate(law: Any, bodies: Any, near: Array, mine: Array) -> Array:
-                return Rows(self.space, law, t, bodies).load_rate(near, mine)
-
-            local.append(self._over(group, rate, at, self._of(group, twists), mine))
-        return self._on_bodies(local, self.joints)
-
-    def angles(self, at: Bodies, twists: Twists) -> tuple[Array, Array]:
+    def angles(self, t: Scalar, at: Bodies, twists: Twists) -> tuple[Array, Array]:
         """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
         rates."""
         found: dict[int, Array] = {}
         for group in self.turning:
-
-            def angles(law: AbstractMoving, bodies: Any, near: Array) -> Array:
-                markers = Near(self.space, law.markers, bodies)
-                rates = markers.rates(near)
-
-                def turning(s: Scalar) -> Array:
-                    motion = law.motion(markers.moved(s * rates))
-                    return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
-
-                return jnp.stack(taylor_pair(turning, jnp.zeros((), near.dtype)))
-
-            found |= dict(zip(group.members, self._over(group, angles, at, self._of(group, twists)), strict=True))
+            mine = self._over(_of_part, turning, group, t, at, self._of(group, twists))
+            found |= dict(zip(group.members, mine, strict=True))
         values, rates = jnp.concatenate([found[i] for i in sorted(found)], axis=1)
         return values, rates
 
-    def _constrain(self, t: Scalar, at: Bodies, of: Callable[..., Array], *twists: Twists) -> list[Array]:
-        """What a function of a joint's `Rows` (and the twists of its bodies) gives, for each group."""
-
-        def one(law: Any, bodies: Any, *near: Array) -> Array:
-            return of(Rows(self.space, law, t, bodies), *near)
-
-        return [self._over(group, one, at, *(self._of(group, x) for x in twists)) for group in self.joints]
+    def _constrain(self, t: Scalar, at: Bodies, of: Callable[..., Array], *values: Any) -> list[Array]:
+        """What a method of a joint's `Rows` gives for each group, from values with one slice for each of its joints."""
+        each = zip(self.joints, *values, strict=True)
+        return [self._over(_of_rows, of, group, t, at, *mine) for group, *mine in each]
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
@@ -143,39 +134,42 @@ class Parts(eqx.Module):
         space = self.space
         total = jax.vmap(space.gyroscopic)(self.inertia, twists)
         total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
-        near = lambda group: self._of(group, twists)  # noqa: E731
-        local = [self._over(g, lambda *a: wrenches(space, t, *a), at, near(g)) for g in self.forces]
-        local += [self._over(g, lambda *a: efforts_along(space, t, *a), at, near(g)) for g in self.coordinate_forces]
+        local = [
+            self._over(_of_part, of, group, t, at, self._of(group, twists))
+            for of, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
+            for group in groups
+        ]
         return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
 
     def potential(self, t: Scalar, at: Bodies) -> Scalar:
         """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
         energy = -jnp.sum(weight * at.frames.position[: len(self.masses)])
-        for group in self.forces:
-            energy = energy + jnp.sum(self._over(group, lambda law, b: law.potential(t, self._near(law, b)), at))
-        for group in self.coordinate_forces:
-            stored = lambda part, b: part.law.potential(part.coordinate.value(self._near(part, b)))  # noqa: E731
-            energy = energy + jnp.sum(self._over(group, stored, at))
+        for of, groups in ((stored, self.forces), (stored_along, self.coordinate_forces)):
+            for group in groups:
+                energy = energy + jnp.sum(self._over(_of_part, of, group, t, at))
         return energy
-
-    def _near(self, law: Any, bodies: Any) -> tuple[Any, ...]:
-        return Near(self.space, law.markers, bodies).frames
 
     # --- groups -----------------------------------------------------------------------------------------
 
-    def _over(self, group: Group, law: Callable[..., Array], at: Bodies, *values: Array) -> Array:
+    def _over(
+        self, one: Callable[..., Any], of: Callable[..., Any], group: Group, t: Scalar, at: Bodies, *values: Array
+    ) -> Array:
         """Map a local law over the parts of a group, given the frames of the bodies that each one touches, and values
         with one slice for each part."""
         bodies = jax.tree.map(lambda x: x[group.incidence], at.frames)
         told = jnp.append(at.q, 0.0)[group.turn_table]
-        return jax.vmap(lambda numbers, k, *local: law(group.law(numbers, k), *local))(
+        return jax.vmap(lambda *local: one(of, self.space, t, group.static, *local))(
             group.stacked, told, bodies, *values
         )
 
     def _of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
         """The twists of the bodies that each part of a group touches; the ground's is zero."""
         return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[group.incidence]
+
+    def _all(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
+        """Those of all joints."""
+        return [self._of(group, twists) for group in self.joints]
 
     def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Twists:
         """Sum what the parts of groups give for each of their bodies, `(parts, markers, twist)`, over the bodies."""

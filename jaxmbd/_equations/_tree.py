@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._equations._coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd._equations._entries import Entries, legs_of, summed
-from jaxmbd._equations._groups import Group, group_parts
+from jaxmbd._equations._groups import Group, group_parts, law_of
 from jaxmbd._equations._inertia import CoupledInertia
 from jaxmbd._equations._local import Near
 from jaxmbd._equations._paths import Paths
@@ -30,7 +30,13 @@ from jaxmbd._equations._tables import gather_sum, gather_table, matches
 from jaxmbd._mechanism import Branch, Mechanism
 from jaxmbd._program import Pattern
 from jaxmbd._space import AbstractSpace, about_point, at_point, carried
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Scalar
+
+
+@traced_once
+def _of_joint(of: Any, space: Any, sign: float, static: Any, numbers: Any, *values: Any) -> Any:
+    return of(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
 
 
 class Links(eqx.Module):
@@ -48,10 +54,10 @@ class Links(eqx.Module):
         """Where the joints' coordinates are in `q`, or their speeds in `v`: shape `(joints, numbers of one)`."""
         return np.stack([np.arange(*getattr(branch, kind)) for branch in self.branches])
 
-    def over(self, law: Callable[..., Any], *values: Any) -> Any:
-        """Map a function of a joint, and of values with one slice for each, over the joints."""
-        none = jnp.zeros(0)
-        return jax.vmap(lambda numbers, *local: law(self.group.law(numbers, none), *local))(self.group.stacked, *values)
+    def over(self, of: Callable[..., Any], space: AbstractSpace, *values: Any) -> Any:
+        """Map a function of the space, the sign, a joint, and of values with one slice for each, over the joints."""
+        one = lambda *local: _of_joint(of, space, self.sign, self.group.static, *local)  # noqa: E731
+        return jax.vmap(one)(self.group.stacked, *values)
 
 
 class TreeCoordinates(AbstractCoordinates):
@@ -108,26 +114,23 @@ class TreeCoordinates(AbstractCoordinates):
         return TreePlacement(self, q)
 
     def tidy(self, q: Array) -> Array:
-        return self.joined(lambda law, c: law.chart.tidy(c), q)
+        return self.joined(_tidy, q)
 
-    def joined(self, law: Callable[..., Array], q: Array, *v: Array) -> Array:
+    def joined(self, of: Callable[..., Array], q: Array, *v: Array) -> Array:
         """What a function of a joint gives for its coordinates, put together as `q` is."""
         tables = [links.table("q") for links in self.links]
         each = zip(self.links, tables, strict=True)
-        found = [links.over(law, q[table], *(x[links.table("v")] for x in v)) for links, table in each]
+        found = [links.over(of, self.space, q[table], *(x[links.table("v")] for x in v)) for links, table in each]
         return _arranged([x.reshape(-1) for x in found], np.concatenate([table.reshape(-1) for table in tables]))
 
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
         rest = jnp.asarray(self.space.rest, poses.dtype)
         frames = jax.vmap(self.space.place)(jnp.concatenate([poses, rest[None]]))
 
-        def measure(law: Any, pair: Any) -> Array:
-            return law.measure(Near(self.space, law.markers, pair).frames)
-
         found = []
         for links in self.links:
             pairs = jax.tree.map(lambda x, k=links.group.incidence: x[k], frames)
-            found.append(links.over(measure, pairs).reshape(-1))
+            found.append(links.over(_measure, self.space, pairs).reshape(-1))
         return _arranged(found, np.concatenate([links.table("q").reshape(-1) for links in self.links]))
 
 
@@ -143,10 +146,10 @@ class TreePlacement(AbstractPlacement):
         return jax.vmap(self.space.pose)(self.moving)
 
     def rate(self, v: Array) -> Array:
-        return self.tree.joined(lambda law, c, w: law.chart.rate(c, w), self.q, v)
+        return self.tree.joined(_rate, self.q, v)
 
     def moved(self, step: Array) -> Array:
-        return self.tree.joined(lambda law, c, w: law.chart.retract(c, w), self.q, step)
+        return self.tree.joined(_retract, self.q, step)
 
     def along(self, v: Array, s: Scalar) -> Array:
         return self.moved(s * v)
@@ -163,18 +166,8 @@ class TreePlacement(AbstractPlacement):
 
     def _relative(self) -> Any:
         """The frame of each body in that of its parent."""
-        found = []
-        for links in self.tree.links:
-
-            def one(law: Any, c: Array, backward: bool = links.sign < 0) -> Any:
-                mated = law.mate(c)
-                first, second = law.a.local, law.b.local
-                if backward:
-                    return second.compose(mated.inverse()).compose(first.inverse())
-                return first.compose(mated).compose(second.inverse())
-
-            found.append(links.over(one, self.q[links.table("q")]))
-        return self.tree.by_child(found)
+        links = self.tree.links
+        return self.tree.by_child([each.over(_placed, self.space, self.q[each.table("q")]) for each in links])
 
     # --- speeds and accelerations -----------------------------------------------------------------------
 
@@ -196,14 +189,8 @@ class TreePlacement(AbstractPlacement):
         """`S`: the rate at the world's origin that a unit of each speed adds to the bodies beyond its joint."""
         width, found = len(self.space.speeds), []
         for links in self.tree.links:
-
-            def one(law: Any, c: Array, first: Any, sign: float = links.sign) -> Array:
-                marker, mated = law.a.frame(first), law.mate(c)
-                point = marker.compose(mated).position
-                rates = jax.vmap(lambda w: law.rate(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
-                return sign * jax.vmap(lambda rate: at_point(self.space.turned(marker, rate), -point))(rates)
-
-            found.append(links.over(one, self.q[links.table("q")], self._first(links)).reshape(-1, width))
+            mine = links.over(_axes, self.space, self.q[links.table("q")], self._first(links))
+            found.append(mine.reshape(-1, width))
         return _arranged(found, np.concatenate([links.table("v").reshape(-1) for links in self.tree.links]))
 
     def _first(self, links: Links) -> Any:
@@ -217,7 +204,10 @@ class TreePlacement(AbstractPlacement):
         relative, paths = self._relative_rates(v), self.tree.paths
         rates = paths.to_root(relative)
         of_parents = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[paths.parents]
-        own = self.tree.by_child([self._own_drift(links, v) for links in self.tree.links])
+        q, first = self.q, self._first
+        own = self.tree.by_child(
+            [x.over(_drift, self.space, q[x.table("q")], v[x.table("v")], first(x)) for x in self.tree.links]
+        )
         changes = paths.to_root(jax.vmap(carried)(of_parents, relative) + own)
 
         def one(body: Any, rate: Array, change: Array) -> Array:
@@ -232,17 +222,6 @@ class TreePlacement(AbstractPlacement):
         """The motion of each body relative to its parent, at the world's origin."""
         tables = [links.table("v") for links in self.tree.links]
         return self.tree.by_child([jnp.sum(self.axes[table] * v[table][..., None], axis=1) for table in tables])
-
-    def _own_drift(self, links: Links, v: Array) -> Array:
-        """How that motion changes as seen from the parent: where a joint's axes turn with its coordinates."""
-
-        def one(law: Any, c: Array, w: Array, first: Any) -> Array:
-            marker = law.a.frame(first)
-            motion = lambda c: at_point(law.rate(c, w), -law.mate(c).position)  # noqa: E731
-            change = jax.jvp(motion, (c,), (law.chart.rate(c, w),))[1]
-            return links.sign * at_point(self.space.turned(marker, change), -marker.position)
-
-        return links.over(one, self.q[links.table("q")], v[links.table("v")], self._first(links))
 
     def twists(self, v: Array) -> Twists:
         body, speed = self.tree.pairs()
@@ -294,3 +273,46 @@ def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Ar
     """Rows put where they belong: `places` holds the row of each."""
     order, together = np.argsort(places), jnp.concatenate(values)
     return together if (order == np.arange(len(order))).all() else together[order]
+
+
+# --- what one joint of the tree gives ---------------------------------------------------------------------
+
+
+def _tidy(_: Any, sign: float, law: Any, c: Array) -> Array:
+    return law.chart.tidy(c)
+
+
+def _rate(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
+    return law.chart.rate(c, w)
+
+
+def _retract(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
+    return law.chart.retract(c, w)
+
+
+def _measure(space: AbstractSpace, _: float, law: Any, bodies: Any) -> Array:
+    return law.measure(Near(space, law.markers, bodies).frames)
+
+
+def _placed(_: Any, sign: float, law: Any, c: Array) -> Any:
+    """The frame of the child in that of its parent."""
+    mated, first, second = law.mate(c), law.a.local, law.b.local
+    if sign < 0:
+        return second.compose(mated.inverse()).compose(first.inverse())
+    return first.compose(mated).compose(second.inverse())
+
+
+def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> Float[Array, "speeds twist"]:
+    """The rate at the world's origin that a unit of each speed adds; `first` is the body of the first marker."""
+    marker, mated = law.a.frame(first), law.mate(c)
+    point = marker.compose(mated).position
+    rates = jax.vmap(lambda w: law.rate(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
+    return sign * jax.vmap(lambda rate: at_point(space.turned(marker, rate), -point))(rates)
+
+
+def _drift(space: AbstractSpace, sign: float, law: Any, c: Array, w: Array, first: Any) -> Array:
+    """How the motion relative to the parent changes as seen from there: where axes turn with the coordinates."""
+    marker = law.a.frame(first)
+    motion = lambda c: at_point(law.rate(c, w), -law.mate(c).position)  # noqa: E731
+    change = jax.jvp(motion, (c,), (law.chart.rate(c, w),))[1]
+    return sign * at_point(space.turned(marker, change), -marker.position)

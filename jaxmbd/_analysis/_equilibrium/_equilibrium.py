@@ -98,12 +98,12 @@ class Equilibrium(eqx.Module):
     @property
     def stable(self) -> Bool[Array, ""]:
         """Whether no small motion grows, and none is indifferent."""
-        return self.motions.stable
+        return frozen(self).motions.stable
 
     @property
     def verdict(self) -> str:
         """`"stable"`, `"neutral"` (some motion neither grows nor comes back) or `"unstable (n growing modes)"`."""
-        return verdict(self.motions)
+        return verdict(frozen(self).motions)
 
 
 def verdict(motions: SmallMotions) -> str:

@@ -53,12 +53,12 @@ class EquilibriumPath(eqx.Module):
     @property
     def stable(self) -> Bool[Array, " points"]:
         """Whether each point is stable."""
-        return self.motions.stable
+        return self._signs.stable
 
     @property
     def verdicts(self) -> tuple[str, ...]:
         """For each point `"stable"`, `"neutral"` or `"unstable (n growing modes)"`."""
-        motions = self.motions
+        motions = self._signs
         return tuple(verdict(jax.tree.map(lambda x, k=k: x[k], motions)) for k in range(len(self.values)))
 
     @property
@@ -73,12 +73,17 @@ class EquilibriumPath(eqx.Module):
         return self._turns ^ self._crossings
 
     @property
+    def _signs(self) -> SmallMotions:
+        """The small motions, where only signs and counts are wanted: these have no derivatives."""
+        return _motions(frozen(self.equilibria))
+
+    @property
     def _turns(self) -> Bool[Array, " intervals"]:
         return self.slope[1:] * self.slope[:-1] < 0
 
     @property
     def _crossings(self) -> Bool[Array, " intervals"]:
-        negative = self.motions.negative
+        negative = self._signs.negative
         return (negative[1:] - negative[:-1]) % 2 == 1
 
 

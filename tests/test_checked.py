@@ -1,0 +1,28 @@
+"""The import hook of the tests finds wrong shapes: in functions, in methods, and in the fields of modules."""
+
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import pytest
+from jaxtyping import TypeCheckError
+
+from jaxmbd._equations._symmetric import Symmetric, symmetric
+from jaxmbd._maths import safe_norm, times
+from jaxmbd._program import Pattern
+
+FEW = symmetric(jnp.eye(2))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: safe_norm(jnp.zeros((2, 2))),
+        lambda: times(jnp.zeros((2, 3)), jnp.zeros(4)),
+        lambda: FEW.times(jnp.zeros((2, 2))),
+        lambda: Symmetric(jnp.zeros((1, 1)), Pattern(1, *jnp.zeros((2, 1), int))),
+    ],
+    ids=["function", "sizes that differ", "method", "field"],
+)
+def test_wrong_shapes_are_found(wrong: Callable[[], object]) -> None:
+    with pytest.raises(TypeCheckError):
+        wrong()
