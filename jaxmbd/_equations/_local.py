@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker
-from jaxmbd._joint import AbstractMoving, AbstractNonholonomic
+from jaxmbd._joint import AbstractMoving, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd._mechanism import unnamed
 from jaxmbd._space import AbstractSpace
 from jaxmbd._tracing import traced_once
@@ -107,11 +107,6 @@ def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
     return jax.vmap(one)(*stacks)
 
 
-@traced_once
-def _residual(law: Any, t: Array, frames: Sequence[Any]) -> Array:
-    return law.residual(t, frames)
-
-
 class Rows:
     """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
 
@@ -123,7 +118,7 @@ class Rows:
 
     def position(self) -> Float[Array, " rows"]:
         """`Φ`, and zeros for the rows of `Ψ`."""
-        phi = _residual(self.law, self.t, self.near.frames)
+        phi = residual_of(self.law, self.t, self.near.frames)
         if not self.rolling:
             return phi
         extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
@@ -131,7 +126,7 @@ class Rows:
 
     def wrenches(self) -> Float[Array, "rows markers twist"]:
         """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
-        C = jax.jacfwd(lambda step: _residual(self.law, self.t, self.near.moved(step)))(self.still)
+        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.moved(step)))(self.still)
         if not self.rolling:
             return C
         return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
@@ -143,13 +138,13 @@ class Rows:
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
         rates = self.near.rates(twists)
-        phi = taylor(lambda s: _residual(self.law, self.t + s, self.near.moved(s * rates)), self.t, 1)
+        phi = taylor(lambda s: residual_of(self.law, self.t + s, self.near.moved(s * rates)), self.t, 1)
         return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
         """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
         frames = self.near.drifting(twists)
-        phi = taylor(lambda s: _residual(self.law, self.t + s, frames(s)), self.t, 2)
+        phi = taylor(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
         if self.rolling:
             rates = self.near.rates(twists)
             drift = self.near.accelerations(twists, self.still)
@@ -165,11 +160,11 @@ class Rows:
 
     def _load(self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]) -> Twists:
         """The wrenches that multipliers take from the markers a time `s` along the motion, `step` away."""
-        count = jax.eval_shape(_residual, self.law, self.t, self.near.frames).shape[0]
+        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
 
         def phi(d: Twists) -> Scalar:
             moved = tuple(frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True))
-            return jnp.dot(eta[:count], _residual(self.law, self.t + s, moved))
+            return jnp.dot(eta[:count], residual_of(self.law, self.t + s, moved))
 
         wrenches = jax.grad(phi)(self.still)
         if not self.rolling:
@@ -177,7 +172,7 @@ class Rows:
         return wrenches + jax.grad(lambda r: jnp.dot(eta[count:], self._slip(self.t + s, frames(s), r)))(self.still)
 
     def _slip(self, t: Scalar, frames: tuple[Any, ...], rates: Twists) -> Array:
-        return self.law.slip(t, frames, tuple(self.space.as_rate(rate) for rate in rates))
+        return slip_of(self.law, t, frames, tuple(self.space.as_rate(rate) for rate in rates))
 
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._body import AbstractMarker, check_markers
 from jaxmbd._space import NUMBERS, AbstractChart, AbstractSpace
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Scalar
 
 
@@ -132,6 +133,18 @@ class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractMoving):
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
         return self.motion(frames)
+
+
+@traced_once
+def residual_of(joint: Any, t: Array, frames: Sequence[Any]) -> Array:
+    """`joint.residual`; without its name a joint shares what was traced with all of its kind."""
+    return joint.residual(t, frames)
+
+
+@traced_once
+def slip_of(joint: Any, t: Array, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
+    """`joint.slip`, likewise."""
+    return joint.slip(t, frames, rates)
 
 
 def no_rows() -> Float[Array, "0"]:

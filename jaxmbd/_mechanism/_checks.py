@@ -10,8 +10,16 @@ from jaxmbd._body import GROUND, AbstractMarker
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
-from jaxmbd._joint import AbstractCoupling, AbstractJoint, AbstractNonholonomic, GlobalConstraint
+from jaxmbd._joint import (
+    AbstractCoupling,
+    AbstractJoint,
+    AbstractNonholonomic,
+    GlobalConstraint,
+    residual_of,
+    slip_of,
+)
 from jaxmbd._mechanism._coordinate import Drive, SpeedDrive
+from jaxmbd._mechanism._kind import unnamed
 from jaxmbd._sensor import AbstractSensor
 
 _TAKEN = ("kinetic_energy", "potential_energy", "energy")
@@ -130,9 +138,16 @@ def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
         q = jax.ShapeDtypeStruct((mechanism.nq,), t.dtype)
         return eqx.filter_eval_shape(part.residual, t, q).shape[0]
     frames, rates = _example(mechanism, part)
-    rows = eqx.filter_eval_shape(part.residual, t, frames).shape[0]
+    try:
+        return _count(unnamed(part), t, frames, rates)
+    except MechanismError:  # again, for a message with the name
+        return _count(part, t, frames, rates)
+
+
+def _count(part: AbstractJoint, t: Any, frames: Any, rates: Any) -> int:
+    rows = eqx.filter_eval_shape(residual_of, part, t, frames).shape[0]
     if isinstance(part, AbstractNonholonomic):
-        rows += eqx.filter_eval_shape(part.slip, t, frames, rates).shape[0]
+        rows += eqx.filter_eval_shape(slip_of, part, t, frames, rates).shape[0]
     return rows
 
 

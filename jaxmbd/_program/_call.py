@@ -19,6 +19,7 @@ from jax.interpreters import ad, batching, mlir
 from jaxmbd._program._function import Function, pruned, traced
 from jaxmbd._program._native import TARGETS, machine
 from jaxmbd._program._schedule import Program
+from jaxmbd._tracing import is_array
 
 run_p = jex.Primitive("jaxmbd_program")
 run_p.multiple_results = True
@@ -57,17 +58,13 @@ def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = Fa
 def _look_up(function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool) -> tuple[Function, Any] | None:
     if jax.default_backend() != "cpu" or machine() is None:
         return None
-    is_array = tuple(_is_array(leaf) for leaf in leaves)
-    others = tuple(None if mine else leaf for leaf, mine in zip(leaves, is_array, strict=True))
-    return _program_of(function, tree, is_array, others, _types_of(_arrays(leaves)), forward)
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, jax.Array | np.ndarray)
+    arrays_at = tuple(is_array(leaf) for leaf in leaves)
+    others = tuple(None if mine else leaf for leaf, mine in zip(leaves, arrays_at, strict=True))
+    return _program_of(function, tree, arrays_at, others, _types_of(_arrays(leaves)), forward)
 
 
 def _arrays(leaves: list[Any]) -> list[Any]:
-    return [leaf for leaf in leaves if _is_array(leaf)]
+    return [leaf for leaf in leaves if is_array(leaf)]
 
 
 def _types_of(arrays: list[Any]) -> tuple[Any, ...]:
@@ -87,7 +84,7 @@ def _number_type(types: Any) -> Any:
 def _program_of(
     function: Callable[..., Any],
     tree: Any,
-    is_array: tuple[bool, ...],
+    arrays_at: tuple[bool, ...],
     others: tuple[Any, ...],
     types: Any,
     forward: bool,
@@ -98,7 +95,7 @@ def _program_of(
     def flat(*given: Any) -> Any:
         nonlocal shape
         arrays = iter(x != 0 if dtype == np.bool_ else x for x, (_, dtype) in zip(given, types, strict=True))
-        leaves = [next(arrays) if mine else other for mine, other in zip(is_array, others, strict=True)]
+        leaves = [next(arrays) if mine else other for mine, other in zip(arrays_at, others, strict=True)]
         results = function(*jax.tree.unflatten(tree, leaves))
         shape = jax.tree.map(lambda x: jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)), results)
         return [_as_number(x, number) for x in jax.tree.leaves(results)]
