@@ -69,7 +69,7 @@ def test_one_motion_in_all_ways(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "coordinates"),
     [
-        ("slider_crank", "absolute"),
+        pytest.param("slider_crank", "absolute", marks=pytest.mark.long),
         pytest.param("slider_crank", "joint", marks=pytest.mark.long),
         pytest.param("bricard", "absolute", marks=pytest.mark.long),
         ("bricard", "joint"),

@@ -11,6 +11,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests.examples import rod
+from tests.marks import long_but
 
 T = 0.3  # [s]
 
@@ -43,7 +44,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choice", CHOICES)
+@pytest.mark.parametrize("choice", long_but(["absolute"], CHOICES))
 def test_chosen_speeds_give_the_same_motion(choice: str) -> None:
     """The motion, its accelerations and reactions; and `M`, `F` as `v = A p + b` asks."""
     plain, other = double_pendulum(), double_pendulum(CHOICES[choice])

@@ -126,7 +126,7 @@ def slide(derivative: Any) -> Any:
     return run
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_derivative_by_a_stiffness_is_exact_forward() -> None:
     """At a saved time inside a step and at the end: `simulate` interpolates the former."""
     value, slope = jax.jit(lambda k: jax.jvp(slide("forward"), (k,), (jnp.ones(()),)))(jnp.asarray(1e5))
