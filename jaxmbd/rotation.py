@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._errors import MechanismError
 from jaxmbd._maths import cross, direction, safe_norm, skew
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 Quaternion: TypeAlias = Float[Array, "4"]
@@ -164,7 +165,8 @@ def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
     """
     if x is None:
         (axis,) = _floats("along", axis=(_axis("along", axis), (3,)))
-        return _from_z(_unit("along", "axis", axis))
+        _check_direction("along", "axis", axis)
+        return _from_z(axis)
     axis, x = _floats("along", axis=(_axis("along", axis), (3,)), x=(_axis("along", x), (3,)))
     unit, start = _unit("along", "axis", axis), _unit("along", "x", x)
     across = start - jnp.sum(start * unit) * unit
@@ -253,11 +255,15 @@ def _axis(function: str, axis: Any) -> Any:
 
 def _unit(function: str, name: str, given: Vector) -> Vector:
     """The unit vector along a given direction, which must not be zero where it is known."""
-    if is_concrete(given) and not 0 < float(safe_norm(given)) < math.inf:
+    _check_direction(function, name, given)
+    return direction(given)
+
+
+def _check_direction(function: str, name: str, given: Vector) -> None:
+    if is_concrete(given) and not 0 < np.linalg.norm(np.asarray(given)) < math.inf:
         raise MechanismError(
             f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(given)}."
         )
-    return direction(given)
 
 
 def _axes(function: str, sequence: str) -> tuple[int, int, int]:
@@ -276,9 +282,10 @@ def _upper(e: Quaternion) -> Quaternion:
     return jnp.where(e[0] < 0, -e, e)
 
 
-def _from_z(unit: Vector) -> Quaternion:
-    """The smallest rotation from z to a unit vector, `e ~ (1 + z·u, z × u)`; half a turn about x to `−z`."""
-    x, y, z = unit
+@traced_once
+def _from_z(axis: Vector) -> Quaternion:
+    """The smallest rotation from z to a direction `u`, `e ~ (1 + z·u, z × u)`; half a turn about x to `−z`."""
+    x, y, z = unit = direction(axis)
     square = x * x + y * y
     # 1 + z = (x² + y²) / (1 − z), which keeps its digits near z = −1.
     scalar = jnp.where(z < 0, square / (1 + jnp.abs(z)), 1 + z)

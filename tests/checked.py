@@ -62,8 +62,8 @@ class _Finder(MetaPathFinder):
         self.packages = packages
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target)
-        if spec and isinstance(spec.loader, SourceFileLoader) and self._has(fullname):
+        spec = PathFinder.find_spec(fullname, path, target) if self._has(fullname) else None
+        if spec and isinstance(spec.loader, SourceFileLoader):
             spec.loader = _Loader(spec.loader.name, spec.loader.path)
             return spec
         return None

@@ -49,6 +49,8 @@ assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes w
 PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"_graph", "_program"}
 check_shapes([f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED])
 
+from jaxmbd._program import _kept
+
 # Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
 gc.set_threshold(100_000, 20, 20)
 
@@ -90,4 +92,5 @@ def _frees_compiled_programs() -> Iterator[None]:
     system's limit (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes."""
     yield
     jax.clear_caches()
+    _kept._ready.cache_clear()
     gc.collect()

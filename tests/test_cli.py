@@ -222,4 +222,4 @@ def test_what_a_command_compiles_is_kept_for_the_next(tmp_path: Path) -> None:
     kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     command = [sys.executable, "-m", "jaxmbd", "simulate", "pendulum", "--no-files"]
     subprocess.run(command, env=kept | changed, check=True, capture_output=True)
-    assert list((tmp_path / "jaxmbd" / "compiled").glob("jit__integrate-*"))
+    assert list((tmp_path / "jaxmbd" / "compiled").glob("jaxmbd_integrate-*"))

@@ -398,8 +398,8 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
 ) -> None:
     built = []
     monkeypatch.setattr(schedules, "_PIECE", 10**9)  # all in one piece
-    register = calls._registered
-    monkeypatch.setattr(calls, "_registered", lambda program: (built.append(program), register(program))[1])
+    register = calls.register
+    monkeypatch.setattr(calls, "register", lambda program: (built.append(program), register(program))[1])
     for n in (10, 40, 160):
         size = 3 * (2 * n + 1)
         motion = lambda e, q, v: motion_of(mbd.Stabilized(), e, jnp.zeros(()), q, v).vdot  # noqa: E731

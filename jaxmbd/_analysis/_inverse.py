@@ -16,6 +16,7 @@ from jaxmbd._driver import Driver
 from jaxmbd._equations import Equations, tolerance_of_rank
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Number, as_float, is_concrete
 
 _UNBALANCED = 1e-7  # of the largest generalized force: what actuators leave over of it
@@ -87,7 +88,7 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
     return mechanism.with_parts(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
 
 
-@eqx.filter_jit
+@kept
 def _efforts(mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"]) -> tuple[Snapshot, Array]:
     """The motion with `λ` of all rows, and the generalized forces that are left over, at each time."""
     equations, k = Equations(mechanism), len(weights)

@@ -19,6 +19,7 @@ from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Kinematic, OnlyChange, change, close, consistent
+from jaxmbd._program import kept
 from jaxmbd._types import frozen, is_concrete
 
 _SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
@@ -65,7 +66,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     return solution
 
 
-@eqx.filter_jit
+@kept
 def _follow(mechanism: Mechanism, ts: Array, q: Array, v: Array) -> Solution:
     equations = Equations(mechanism)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m

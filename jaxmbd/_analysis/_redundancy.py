@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import lineax as lx
 import numpy as np
@@ -12,6 +11,7 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, counted, tolerance_of_rank
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 
 _TAKES_PART = 1e-6  # of the largest number in a dependence
 _PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
@@ -101,7 +101,7 @@ def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m n
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
-@eqx.filter_jit
+@kept
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
     return Equations(mechanism).jacobian(t, q)
 

@@ -39,7 +39,7 @@ from jaxmbd._method import (
     rows_for_motion,
     written_out,
 )
-from jaxmbd._program import compiled, is_program
+from jaxmbd._program import compiled, is_program, kept
 from jaxmbd._types import Scalar, is_concrete
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
@@ -156,7 +156,7 @@ class _Check(eqx.Module):
     v: Array
 
 
-@eqx.filter_jit
+@kept
 def _integrate(
     described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
     solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,

@@ -18,6 +18,7 @@ from jaxmbd._equations import Equations, counted
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of
+from jaxmbd._program import kept
 from jaxmbd._types import is_concrete
 
 
@@ -169,7 +170,7 @@ class Solution(eqx.Module):
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
 
 
-@eqx.filter_jit
+@kept
 def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     equations = Equations(solution.mechanism, redundant)
 
@@ -180,14 +181,14 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
 
 
-@eqx.filter_jit
+@kept
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
     equations = Equations(solution.mechanism)
     return jax.vmap(lambda s: read(equations, names, s))(solution.snapshots())
 
 
-@eqx.filter_jit
+@kept
 def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snapshot) -> Array:
     equations = Equations(mechanism)
 
@@ -203,7 +204,7 @@ def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snap
     return jax.vmap(one)(at)
 
 
-@eqx.filter_jit
+@kept
 def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]:
     equations = Equations(mechanism)
 
@@ -214,7 +215,7 @@ def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]
     return jax.vmap(one)(at)
 
 
-@eqx.filter_jit
+@kept
 def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
     equations = Equations(mechanism)
     values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Augmented, motion_of
+from jaxmbd._program import kept
 
 STABLE = 6.0  # the largest |eigenvalue| × step of Dopri8, measured; of Tsit5 and Dopri5 it is about 3.3
 _MOVES = 0.3  # of the largest component of a mode
@@ -87,7 +87,7 @@ def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffnes
     return Stiffness(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
 
 
-@eqx.filter_jit
+@kept
 def _linear(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
     """`M`, `C`, `K` and `D`."""
     equations = Equations(mechanism)
@@ -120,7 +120,7 @@ def _cause(
     return largest if parts.get(largest, 0.0) > 0.0 else ""
 
 
-@eqx.filter_jit
+@kept
 def _stiff_part(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:

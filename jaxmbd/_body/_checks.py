@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -44,8 +43,9 @@ def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = F
     """Raise unless a known number is finite and positive (or zero, where that is allowed)."""
     if not isinstance(value, Array) or not is_concrete(value):
         return
-    worst = float(jnp.min(value))
-    if not np.isfinite(np.asarray(value)).all() or worst < 0 or (worst == 0 and not zero):
+    numbers = np.asarray(value)
+    worst = float(numbers.min())
+    if not np.isfinite(numbers).all() or worst < 0 or (worst == 0 and not zero):
         need = "zero or positive" if zero else "positive"
         raise MechanismError(f"{part}: {field} must be {need} [{unit}] and finite, got {worst:g}.")
 

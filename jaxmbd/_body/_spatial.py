@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd import rotation as rot
@@ -12,6 +13,7 @@ from jaxmbd._body._checks import check_finite, check_name, check_number, check_s
 from jaxmbd._errors import MechanismError
 from jaxmbd._solid import check_inertia, inertia_matrix
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
+from jaxmbd._tracing import traced_once
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
@@ -83,7 +85,7 @@ class Body(AbstractBody):
         check_number(part, "mass", self.mass, "kg")
         check_inertia(part, self.inertia)
         check_finite(part, "pose", self.pose, (7,))
-        if isinstance(self.pose, Array) and is_concrete(self.pose) and not float(jnp.sum(self.pose[3:] ** 2)) > 0:
+        if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.asarray(self.pose)[3:].any():
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
 
     @property
@@ -103,10 +105,8 @@ class Body(AbstractBody):
     def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
         """A marker on this body where a world point is when the body is at its `pose`; `axis` and `rotation` are given
         in world axes too."""
-        e = rot.normalize(self.pose[3:])
-        point = rot.rotate(rot.inverse(e), _point(f"Marker on {self.name!r}", x, y, z) - self.pose[:3])
-        there = _marker(self.name, point, axis, rotation)
-        return Marker(self.name, point, rot.multiply(rot.inverse(e), there.rotation))
+        there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+        return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
 
 
 class Ground(eqx.Module):
@@ -123,6 +123,15 @@ class Ground(eqx.Module):
     def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
         """The same as `at`: the ground's frame is the world's."""
         return self.at(x, y, z, axis=axis, rotation=rotation)
+
+
+@traced_once
+def _in_body_axes(
+    pose: Float[Array, "7"], position: Float[Array, "3"], rotation: Float[Array, "4"]
+) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
+    """A position and a rotation of the world, seen from a body."""
+    back = rot.inverse(rot.normalize(pose[3:]))
+    return rot.rotate(back, position - pose[:3]), rot.multiply(back, rotation)
 
 
 def _point(part: str, *numbers: Any) -> Array:

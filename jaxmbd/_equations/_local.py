@@ -41,11 +41,11 @@ class Near:
 
     def rates(self, twists: Twists) -> Twists:
         """The markers' rates."""
-        return _rates(self.space, self.bodies, twists, self.stack.position)
+        return _mapped(self.space.marker_rate, self.bodies, twists, self.stack.position)
 
     def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
         """The markers' accelerations, linear and angular, in world axes."""
-        return _accelerations(self.space, self.bodies, twists, vdot, self.stack.position)
+        return _mapped(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
 
     def moved(self, step: Twists) -> tuple[Any, ...]:
         """The frames moved by steps, rates times a time: exact to second order."""
@@ -53,7 +53,7 @@ class Near:
 
     def to_centre(self, wrenches: Twists) -> Twists:
         """The efforts of wrenches at the markers."""
-        return _to_centre(self.space, self.bodies, self.stack.position, wrenches)
+        return _mapped(self.space.to_centre, self.bodies, self.stack.position, wrenches)
 
     def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
         """The rates of those efforts along the motion, where the wrenches have rates of their own."""
@@ -78,23 +78,13 @@ def _placed(markers: Any, bodies: Any) -> Any:
 
 
 @traced_once
-def _rates(space: AbstractSpace, bodies: Any, twists: Array, points: Array) -> Array:
-    return jax.vmap(space.marker_rate)(bodies, twists, points)
-
-
-@traced_once
-def _accelerations(space: AbstractSpace, bodies: Any, twists: Array, vdot: Array, points: Array) -> Array:
-    return jax.vmap(space.marker_acceleration)(bodies, twists, vdot, points)
+def _mapped(function: Callable[..., Array], *stacks: Any) -> Array:
+    return jax.vmap(function)(*stacks)
 
 
 @traced_once
 def _moved(frames: Any, steps: Array) -> Any:
     return jax.vmap(lambda frame, d: frame.moved(d))(frames, steps)
-
-
-@traced_once
-def _to_centre(space: AbstractSpace, bodies: Any, points: Array, wrenches: Array) -> Array:
-    return jax.vmap(space.to_centre)(bodies, points, wrenches)
 
 
 @traced_once

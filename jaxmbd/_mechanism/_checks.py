@@ -154,6 +154,6 @@ def _count(part: AbstractJoint, t: Any, frames: Any, rates: Any) -> int:
 def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Frames and rates of the right shapes for a part's markers."""
     space, dtype = mechanism.space, jnp.result_type(float)
-    frame = space.place(jnp.asarray(space.rest, dtype))
-    rate = space.as_rate(jnp.zeros(len(space.speeds), dtype))
+    pose, speeds = (jax.ShapeDtypeStruct((n,), dtype) for n in (len(space.rest), len(space.speeds)))
+    frame, rate = eqx.filter_eval_shape(space.place, pose), eqx.filter_eval_shape(space.as_rate, speeds)
     return (frame,) * len(part.markers), (rate,) * len(part.markers)

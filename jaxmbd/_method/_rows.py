@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method._solve import proximal_shift
-from jaxmbd._program import compiled
+from jaxmbd._program import compiled, kept
 from jaxmbd._types import Scalar, frozen
 
 _FEW = 40  # rows: up to here singular values take a fraction of a millisecond
@@ -49,12 +49,12 @@ def rows_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> 
     return KeptRows(redundant, jax.lax.cond(redundant, lambda: _independent(equations, t, q), lambda: every))
 
 
-@eqx.filter_jit
+@kept
 def _redundant(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
     return rows_repeat(equations_of(described), t, q)
 
 
-@eqx.filter_jit
+@kept
 def _kept(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, " m"] | None:
     equations = equations_of(described)
     return _independent(equations, t, q) if equations.m <= _MANY else None

@@ -2,6 +2,7 @@
 
 from jaxmbd._program._call import compiled, is_program
 from jaxmbd._program._elimination import FORMULAS, dense, factor_p, solve_p
+from jaxmbd._program._kept import kept
 from jaxmbd._program._plan import Pattern
 
-__all__ = ["FORMULAS", "Pattern", "compiled", "dense", "factor_p", "is_program", "solve_p"]
+__all__ = ["FORMULAS", "Pattern", "compiled", "dense", "factor_p", "is_program", "kept", "solve_p"]

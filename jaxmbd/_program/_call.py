@@ -5,7 +5,9 @@ programs too, and for batches, which the machine runs in lanes.
 """
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from typing import Any
 
@@ -149,19 +151,35 @@ def _by_machine(context: Any, *operands: Any, function: Function, batch: int) ->
     context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
     given = (*operands, *map(mlir.ir_constant, tables))
     lower = jax.ffi.ffi_lowering(TARGETS[number])
-    return lower(context, *given, batch=np.int64(batch), key=np.int64(_registered(program)))
+    return lower(context, *given, batch=np.int64(batch), key=np.int64(register(program)))
 
 
 _programs: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place
 
 
-def _registered(program: Program) -> int:
-    """The key by which the machine knows a program."""
-    library = machine()
+_asked: ContextVar[dict[int, Program] | None] = ContextVar("asked", default=None)
+
+
+def register(program: Program) -> int:
+    """Make a program known to the machine, and give the key by which it knows it."""
+    library, asked = machine(), _asked.get()
     if library is not None and program.key not in _programs:
         library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in program.tables))
         _programs[program.key] = program
+    if asked is not None:
+        asked[program.key] = program
     return program.key
+
+
+@contextmanager
+def registering() -> Iterator[dict[int, Program]]:
+    """Collects the programs that what is compiled meanwhile calls, by their keys."""
+    found: dict[int, Program] = {}
+    token = _asked.set(found)
+    try:
+        yield found
+    finally:
+        _asked.reset(token)
 
 
 mlir.register_lowering(run_p, mlir.lower_fun(_by_xla, multiple_results=True))

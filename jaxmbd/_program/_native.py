@@ -49,7 +49,7 @@ def _compiled() -> Path:
         raise OSError("there is no C compiler on the path.")
     sources = b"".join((_HERE / name).read_bytes() for name in _SOURCES)
     made_of = (sources, " ".join(_FLAGS), compiler, version("jaxlib"), platform.machine(), platform.processor())
-    digest = hashlib.sha256(repr((made_of, _cpu(), tuple(EVALUATE))).encode()).hexdigest()[:16]
+    digest = hashlib.sha256(repr((made_of, processor(), tuple(EVALUATE))).encode()).hexdigest()[:16]
     for folder in (Path(platformdirs.user_cache_dir("jaxmbd")), Path(tempfile.gettempdir()) / f"jaxmbd-{os.getuid()}"):
         path = folder / f"machine-{digest}.so"
         if path.exists():
@@ -80,7 +80,7 @@ def _compile(compiler: str, path: Path) -> Path:
     return path
 
 
-def _cpu() -> str:
+def processor() -> str:
     """What the processor can do: a cache may be shared by computers that differ."""
     info = Path("/proc/cpuinfo")
     if not info.exists():

@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from jaxmbd._body import GROUND, AbstractMarker
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._sensor import Point
 from jaxmbd.planar import Gear, Torque
 from jaxmbd.plot._style import BODIES, INK
@@ -47,7 +47,7 @@ def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies p
     return np.concatenate([found, rest], axis=1)
 
 
-@eqx.filter_jit
+@kept
 def _compiled_poses(mechanism: Mechanism, qs: Array) -> Array:
     equations = Equations(mechanism)
     return jax.vmap(lambda q: equations.at(jnp.zeros((), q.dtype), q).poses())(qs)

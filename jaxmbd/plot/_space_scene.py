@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, markers_of, poses_at, symbol_size
 from jaxmbd.plot._space_solids import EquivalentSolid, Points, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
@@ -163,7 +163,7 @@ def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray
     return np.concatenate([rates.reshape(len(qs), -1), np.zeros((len(qs), len(mechanism.turns)))], axis=1)
 
 
-@eqx.filter_jit
+@kept
 def _compiled_rates(mechanism: Mechanism, qs: Array, vs: Array) -> Array:
     return jax.vmap(Equations(mechanism).rate, (None, 0, 0))(jnp.zeros((), qs.dtype), qs, vs)
 

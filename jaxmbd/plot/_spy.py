@@ -1,6 +1,5 @@
 """Where the augmented matrix has entries."""
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,6 +10,7 @@ from jaxmbd._analysis import State
 from jaxmbd._equations import Equations
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd._program import kept
 from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
 
 _ZERO = 1e-12  # relative to the largest entry of a row: rounding of cosines of right angles
@@ -54,7 +54,7 @@ def augmented_matrix(mechanism: Mechanism, state: State) -> Float[np.ndarray, "n
     return np.block([[M, C.T], [C, np.zeros((len(C), len(C)))]])
 
 
-@eqx.filter_jit
+@kept
 def _matrices(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
     at = Equations(mechanism).at(t, q)
     return at.inertia.matrix(), at.jacobian

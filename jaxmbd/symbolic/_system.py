@@ -27,6 +27,7 @@ from jaxmbd._equations import Equations, Position
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import SaddlePoint
+from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float
 
 Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
@@ -187,7 +188,7 @@ _READ: Mapping[str, Callable[[Instant], Array]] = {
 }
 
 
-@eqx.filter_jit
+@kept
 def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
     of = system.instant(t, q, p)
     return {"vQ": q, "vP": p, **{name: read(of) for name, read in _READ.items()}}

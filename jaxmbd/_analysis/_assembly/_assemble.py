@@ -24,6 +24,7 @@ from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 
@@ -76,7 +77,7 @@ def assemble(
     return state_of(mechanism, time, q, v, rank)
 
 
-@eqx.filter_jit
+@kept
 def _assemble(
     mechanism: Mechanism,
     start: Array,
@@ -102,7 +103,7 @@ def _assemble(
     return q, v, rank_of(rows[: equations.m]), misses
 
 
-@eqx.filter_jit
+@kept
 def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
     return held(Equations(mechanism), t, start, names)
 
@@ -187,14 +188,15 @@ def _check_positions(
     mechanism: Mechanism, start: Array, q: Array, misses: dict[str, Array], prescribed: dict[str, Array], t: Scalar
 ) -> Array:
     miss, slope = misses["position"], misses["slope"]
-    is_open, is_steep = ~(_worst(miss) <= tolerance_of(q)), ~(slope <= tolerance_of(q))
+    is_good, is_flat = _worst(miss) <= tolerance_of(q), _worst(slope) <= tolerance_of(q)
     if not is_concrete(miss, slope):
+        is_open, is_steep = jnp.logical_not(is_good), jnp.logical_not(is_flat)
         q = eqx.error_if(q, is_open, "Assembly failed: the joints cannot be closed at these values.")
         return eqx.error_if(q, is_steep, f"Assembly failed: {_STEEP}.")
-    if bool(is_open):
+    if not is_good:
         text = closure_text(mechanism, start, np.asarray(miss), prescribed, t)
         raise AssemblyError(text + over_constrained_text(mechanism, q, len(prescribed)))
-    if bool(is_steep):
+    if not is_flat:
         raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {float(slope):.3g}).")
     return q
 
@@ -206,7 +208,7 @@ _STEEP = (
 
 
 def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[str, Any]) -> Array:
-    limit = 1e2 * tolerance_of(v) * (1 + jnp.max(jnp.abs(v)))
+    limit = 1e2 * tolerance_of(v) * (1 + _worst(v))
     if not is_concrete(miss, v):
         return eqx.error_if(v, _worst(miss) > limit, "Assembly failed: the speeds contradict the constraints.")
     if not float(_worst(miss)) <= float(limit):
@@ -219,5 +221,6 @@ def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[s
     return v
 
 
-def _worst(miss: Array) -> Array:
-    return jnp.max(jnp.abs(miss), initial=0.0)
+def _worst(miss: Array) -> Array | np.floating:
+    lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
+    return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,6 +12,7 @@ from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._equations import Equations
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Drive, Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
 _TRIES, _SEED = 32, 0  # starts, all but one random, before a mechanism is called infeasible: the same ones every time
@@ -112,7 +112,7 @@ def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarra
     return f" With everything else closed, {str(name)!r} misses by {' and '.join(told)}."
 
 
-@eqx.filter_jit
+@kept
 def _leaving(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
     """The position of least misses, each times its weight; and what it misses."""
     q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))

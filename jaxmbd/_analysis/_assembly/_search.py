@@ -16,6 +16,7 @@ from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._joint import AbstractTreeJoint, GlobalConstraint
 from jaxmbd._maths import nearest_turn
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
 _OPPOSED = 0.5  # of a unit vector: half a turn off is 2, and a closed joint is off by its tolerance
@@ -57,7 +58,7 @@ def _hung(mechanism: Mechanism) -> Mechanism:
     return Mechanism(*parts, floating=mechanism.floating, coordinates="joint")
 
 
-@eqx.filter_jit
+@kept
 def _ends(
     mechanism: Mechanism,
     hung: Mechanism,

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from jaxmbd._body import GROUND
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
 
@@ -21,7 +21,7 @@ def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
     return _measured(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
 
 
-@eqx.filter_jit
+@kept
 def _measured(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
     own = Equations(mechanism).coordinates.measured(poses)
     return jnp.append(own, jnp.zeros(len(mechanism.turns), poses.dtype))
@@ -80,7 +80,7 @@ def random_starts(mechanism: Mechanism, tries: int, seed: int) -> Float[Array, "
     return _scattered(mechanism, jax.random.key(seed), jnp.asarray(middle, dtype), jnp.asarray(size, dtype), tries)
 
 
-@eqx.filter_jit
+@kept
 def _scattered(mechanism: Mechanism, key: Array, middle: Array, size: Scalar, tries: int) -> Array:
     space, bodies = mechanism.space, len(mechanism.bodies)
 

@@ -29,6 +29,7 @@ from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Stabilized
+from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float, frozen, is_concrete
 
 
@@ -164,7 +165,7 @@ def equilibrium(
     return found
 
 
-@eqx.filter_jit
+@kept
 def _equilibrium(
     mechanism: Mechanism, rate: Array, t: Scalar, start: Array, stable: Bool[Array, ""], turns: bool
 ) -> tuple[Equilibrium, Search, Unsteady]:

@@ -17,6 +17,7 @@ from jaxmbd._analysis._state import State
 from jaxmbd._body import check_finite
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 from jaxmbd._types import Number, as_float, frozen, is_concrete
 
 
@@ -138,7 +139,7 @@ def equilibrium_path(
     return _whole(path, wanted, points) if check else path
 
 
-@eqx.filter_jit
+@kept
 def _path(family: Family, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
     fixed, start, ends = frozen((family, q, values))
     still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
@@ -156,12 +157,12 @@ def _path(family: Family, q: Array, values: Array, points: int | None, step: Arr
     return EquilibriumPath(parameters, equilibria, every.share, found)
 
 
-@eqx.filter_jit
+@kept
 def _motions(equilibria: Equilibrium) -> SmallMotions:
     return eqx.filter_vmap(lambda one: one.motions)(equilibria)
 
 
-@eqx.filter_jit
+@kept
 def _series(equilibria: Equilibrium, name: str) -> Array:
     return eqx.filter_vmap(lambda one: one[name])(equilibria)
 

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
 _NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases
@@ -46,7 +47,7 @@ class Search(eqx.Module):
     loose: Float[Array, " nv"]
 
 
-@eqx.filter_jit
+@kept
 def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]) -> Search:
     """Search from a start; `stable`, downhill from the beginning."""
     equations, dtype = balance.equations, start.dtype

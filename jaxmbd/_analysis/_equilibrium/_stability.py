@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
+from jaxmbd._program import kept
 from jaxmbd._types import frozen
 
 _ZERO = 1e-6  # of the fastest mode: eigenvalues below count as zero; a double zero is split by the root of rounding
@@ -36,7 +37,7 @@ class SmallMotions(eqx.Module):
         return (self.growing == 0) & (self.neutral == 0)
 
 
-@eqx.filter_jit
+@kept
 def small_motions(balance: Balance, q: Float[Array, " nq"]) -> SmallMotions:
     """The small motions about a position in balance."""
     at = Reduced(*frozen((balance, q)))

@@ -15,6 +15,7 @@ from jaxmbd._analysis._state import State, state_of
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._program import kept
 
 STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
 _HALTED = (
@@ -89,7 +90,7 @@ class Events(eqx.Module):
             yield self.names[int(self.which[k])], float(self.times[k])
 
 
-@eqx.filter_jit
+@kept
 def _joint_impulses(log: Events, name: str) -> Array:
     """In absolute coordinates, where every joint has multipliers."""
     own, along = Equations(log.mechanism), tuple(log.along.values())

@@ -15,6 +15,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._joint import AbstractNonholonomic
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import CoordinatePartitioning, named_speeds
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar, frozen, is_concrete
 
 _SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
@@ -39,7 +40,7 @@ class _Look(eqx.Module):
     velocity: Float[Array, " m"]
 
 
-@eqx.filter_jit
+@kept
 def _look(mechanism: Mechanism, t: Scalar, q: Array, v: Array) -> _Look:
     at = Equations(mechanism).at(t, q)
     scale = jnp.sqrt(jnp.diag(at.inertia.matrix()))
@@ -160,7 +161,7 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Look) -
         )
 
 
-@eqx.filter_jit
+@kept
 def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
     """`½ (B + Bᵀ)` with `B = yᵀ Ċ(x)ᵀ λ` for each dependence `λ`, along free directions scaled with inertia."""
     at = Equations(mechanism).at(t, q)

@@ -12,6 +12,7 @@ from jaxmbd._analysis._readings import Snapshot, read
 from jaxmbd._equations import Equations, Position, Tall
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import DependentChange, Partition, SaddlePoint, close
+from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
 
@@ -35,7 +36,7 @@ class Matrices(eqx.Module):
     sizes: tuple[int, ...] = eqx.field(static=True)
 
 
-@eqx.filter_jit
+@kept
 def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
     choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
@@ -65,7 +66,7 @@ def linearized(
     return Matrices(A, B, C, D, mass, along, q, v, partition.accelerations(v), strain, sizes)
 
 
-@eqx.filter_jit
+@kept
 def reached(
     mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
 ) -> Float[Array, "steps nq"]:

@@ -1,0 +1,222 @@
+"""Compiled functions kept on disk from one process to the next: the second one does not even trace them.
+
+JAX's own cache on disk saves the compiler's time; what is left of a first call is tracing and lowering. Here the whole
+compiled function is kept, beside the programs that it calls, in the folder of JAX's cache and only while that is on.
+
+It is found again by all that makes it: the function's name; the structure of its arguments, what is no array in them,
+the types of the arrays; the sources of this package, the versions of the libraries; what JAX and XLA are told; the
+processor. What depends on code that is known by its name alone, a user's own law or solver, is not kept.
+"""
+
+import hashlib
+import io
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, lru_cache, wraps
+from importlib.metadata import version
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import equinox as eqx
+import jax
+from jax.experimental.compilation_cache import compilation_cache
+from jax.experimental.serialize_executable import deserialize_and_load, serialize
+
+from jaxmbd._program._call import register, registering
+from jaxmbd._program._native import machine, processor
+from jaxmbd._tracing import is_array
+from jaxmbd._types import is_concrete
+
+_LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
+_KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "types"}
+# What JAX is told that changes what it makes of a function, and what keeps it from being kept.
+_SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
+_WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
+_VARIABLES = ("XLA_", "EQX_")  # of the environment
+
+
+def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`equinox.filter_jit`, and where JAX's cache on disk is on, what it compiled for known numbers is kept there."""
+    usual = eqx.filter_jit(function)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        if not _is_keeping():
+            return usual(*arguments)
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [leaf for leaf in leaves if is_array(leaf)]
+        if not all(map(_is_here, arrays)):
+            return usual(*arguments)
+        others = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
+        ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings())
+        return usual(*arguments) if ready is None else ready(arrays)
+
+    return call
+
+
+class _Array:
+    """Stands where an array was."""
+
+    def __reduce__(self) -> str:
+        return "_ARRAY"
+
+
+_ARRAY = _Array()
+
+
+class _Ready:
+    """A compiled function of a list of arrays; and its result, with `_ARRAY` in the place of the arrays."""
+
+    def __init__(self, compiled: jax.stages.Compiled, like: Any) -> None:
+        self._compiled = compiled
+        self._leaves, self._tree = jax.tree.flatten(like)
+
+    def __call__(self, arrays: list[Any]) -> Any:
+        values = iter(self._compiled(arrays))
+        return jax.tree.unflatten(self._tree, [next(values) if x is _ARRAY else x for x in self._leaves])
+
+
+@lru_cache(maxsize=128)
+def _ready(
+    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], settings: Any
+) -> _Ready | None:
+    """The compiled function, from the disk or else put there; None where it cannot be kept."""
+    kinds = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
+    made_of = _described((function, jax.tree.unflatten(tree, others), kinds, settings, _surroundings()))
+    if made_of is None:
+        return None
+    name = f"jaxmbd_{function.__name__.strip('_')}-{hashlib.sha256(made_of).hexdigest()}"
+    path = Path(jax.config.jax_compilation_cache_dir) / name  # pyright: ignore
+    return _read(path) or _made(function, tree, others, types, path)
+
+
+def _made(
+    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], path: Path
+) -> _Ready | None:
+    """Traced and compiled, and written down if it can be."""
+    like: Any = None
+
+    def flat(arrays: list[Any]) -> list[Any]:
+        nonlocal like
+        given = iter(arrays)
+        result = function(*jax.tree.unflatten(tree, [next(given) if x is _ARRAY else x for x in others]))
+        like = jax.tree.map(lambda x: _ARRAY if is_array(x) else x, result)
+        return [x for x in jax.tree.leaves(result) if is_array(x)]
+
+    with registering() as programs:
+        given = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
+        lowered = jax.jit(flat).lower(given)
+    with _apart_from_jax():
+        compiled = lowered.compile()
+    try:
+        executable, _, _ = serialize(compiled)
+        _write(path, pickle.dumps((programs, executable, like, len(types))))
+    except (pickle.PicklingError, AttributeError, TypeError, ValueError, NotImplementedError, OSError):
+        pass  # it calls Python back, or its result holds what has no name, or the folder takes no files
+    return _Ready(compiled, like)
+
+
+def _read(path: Path) -> _Ready | None:
+    """What is kept there, if there is something and it is whole."""
+    _load_lapack()
+    try:
+        programs, executable, like, count = pickle.loads(path.read_bytes())
+        results = sum(x is _ARRAY for x in jax.tree.leaves(like))
+        given, found = jax.tree.structure((([0] * count,), {})), jax.tree.structure([0] * results)
+        compiled = deserialize_and_load(executable, given, found, execution_devices=jax.devices()[:1])
+    except (OSError, EOFError, ValueError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
+        return None
+    for program in programs.values():
+        register(program)
+    return _Ready(compiled, like)
+
+
+@contextmanager
+def _apart_from_jax() -> Iterator[None]:
+    """Without JAX's cache: what that gives was loaded, and on a CPU cannot be written down a second time."""
+    _use_jaxs_cache(False)
+    try:
+        yield
+    finally:
+        _use_jaxs_cache(True)
+
+
+def _use_jaxs_cache(wanted: bool) -> None:
+    jax.config.update("jax_enable_compilation_cache", wanted)
+    compilation_cache.reset_cache()  # JAX looks at the setting once
+
+
+@cache
+def _load_lapack() -> None:
+    """JAX loads it when it lowers a function that calls it, and not when it loads one."""
+    if jax.default_backend() == "cpu":
+        jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Written beside its place and then moved there, so that no other process sees half of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    os.replace(name, path)
+
+
+def _is_keeping() -> bool:
+    config = jax.config
+    on = config.jax_compilation_cache_dir and config.jax_enable_compilation_cache  # pyright: ignore
+    return bool(on) and not any(getattr(config, f"jax_{name}") for name in _WATCHED)
+
+
+def _is_here(array: Any) -> bool:
+    """Whether an array's numbers are known, and lie on the device that compiled functions run on."""
+    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
+
+
+def _type(array: Any) -> tuple[tuple[int, ...], Any, bool]:
+    like = jax.typeof(array)
+    return like.shape, like.dtype, like.weak_type
+
+
+def _settings() -> tuple[Any, ...]:
+    return tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
+
+
+@cache
+def _surroundings() -> tuple[Any, ...]:
+    """What a compiled function depends on that stays as it is while a process runs."""
+    package, digest = Path(__file__).parents[1], hashlib.sha256()
+    for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".h")):
+        digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
+    device = jax.devices()[0]
+    return (
+        digest.hexdigest(), [version(name) for name in _LIBRARIES], variables, device.platform, device.device_kind,
+        processor(), machine() is not None,
+    )  # fmt: skip
+
+
+class _Describer(pickle.Pickler):
+    """Writes down what something is, not to be read again. Code is named, if it is of a known library."""
+
+    def persistent_id(self, obj: Any) -> str | None:
+        if not isinstance(obj, FunctionType | type):
+            return None
+        if obj.__module__.partition(".")[0] not in _KNOWN or "<" in obj.__qualname__:
+            raise pickle.PicklingError(f"{obj} may change without its name.")
+        return f"{obj.__module__}.{obj.__qualname__}"
+
+
+def _described(given: Any) -> bytes | None:
+    text = io.BytesIO()
+    describer = _Describer(text)
+    describer.fast = True  # what is equal is written alike, whether it is one object or two
+    try:
+        describer.dump(given)
+    except (pickle.PicklingError, AttributeError, TypeError, RecursionError):
+        return None
+    return text.getvalue()
