@@ -224,6 +224,17 @@ def test_lengths_that_do_not_reach() -> None:
     says(error, "misses by 4.1 m", "lengths do not reach", "check the markers of these joints")
 
 
+def test_what_misses_is_named_whatever_the_order_it_was_given_in() -> None:
+    fixed, said = {"c.theta": 2.5, "a.theta": 0.1}, []
+    for given in (fixed, dict(sorted(fixed.items()))):
+        with pytest.raises(mbd.AssemblyError) as error:
+            mbd.assemble(four_bar(), given)
+        said.append({name: re.search(f"'{name}' misses by ([0-9.e-]+)", str(error.value)) for name in fixed})
+    assert all(said[0].values())
+    assert [m and m[1] for m in said[0].values()] == [m and m[1] for m in said[1].values()]
+    assert len({m and m[1] for m in said[0].values()}) == 2
+
+
 def test_speeds_that_contradict() -> None:
     with pytest.raises(mbd.AssemblyError) as error:
         mbd.assemble(four_bar(), speeds={"a.omega": 1.0, "c.omega": -4.0})

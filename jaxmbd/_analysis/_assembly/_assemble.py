@@ -24,7 +24,7 @@ from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._program import kept
+from jaxmbd._program import compiled, kept
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 
@@ -93,12 +93,8 @@ def _assemble(
     if costs is not None:
         q, slope = nearest(closing, costs, start, q)
     q = equations.tidy(q)
-    at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
-    given = lambda v: _given(at, tuple(speeds), v)  # noqa: E731
-    rows = jnp.concatenate([at.jacobian, jax.jacfwd(given)(still)])
-    wanted = jnp.stack([*speeds.values()]) if speeds else still[:0]
-    at_rest = jnp.concatenate([at.velocity(still), given(still) - wanted])
-    v = _speeds(at, rows, -at_rest)
+    rows, at_rest = compiled(_speed_rows)(equations, speeds, t, q)
+    v = _speeds(equations.at(t, q), rows, -at_rest)
     misses = {"position": closure(q, closing), "slope": slope, "speed": rows @ v + at_rest}
     return q, v, rank_of(rows[: equations.m]), misses
 
@@ -111,10 +107,19 @@ def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar)
 def prescribed_at(
     mechanism: Mechanism, start: Array, fixed: Mapping[str, Number] | None, locked: Iterable[str], t: Scalar
 ) -> dict[str, Array]:
-    """Fixed values, and those that locked coordinates and bodies have at a start."""
+    """Fixed values, and those that locked coordinates and bodies have at a start; in the order of their names."""
     positions = _numbers("fixed", fixed)
-    kept = _locked_names(mechanism, positions, locked)
-    return {**positions, **(_held(mechanism, start, kept, t) if kept else {})}
+    names = _locked_names(mechanism, positions, locked)
+    return dict(sorted({**positions, **(_held(mechanism, start, names, t) if names else {})}.items()))
+
+
+def _speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Array) -> tuple[Array, Array]:
+    """The rows of `C` and of the given speeds, and what a mechanism at rest misses in each of them."""
+    at, still = equations.at(t, q), jnp.zeros(equations.mechanism.nv, q.dtype)
+    given = lambda v: _given(at, tuple(speeds), v)  # noqa: E731
+    wanted = jnp.stack([*speeds.values()]) if speeds else still[:0]
+    rows = jnp.concatenate([at.jacobian, jax.jacfwd(given)(still)])
+    return rows, jnp.concatenate([at.velocity(still), given(still) - wanted])
 
 
 def _given(at: Position, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
@@ -177,8 +182,9 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
 
 
 def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Values by name as arrays; each must be a number, and finite where it is known."""
-    found = {name: as_float(value) for name, value in (values or {}).items()}
+    """Values by name as arrays; each must be a number, and finite where it is known. In the order of their names, in
+    which JAX hands dictionaries on: so are the rows that they give."""
+    found = {name: as_float(value) for name, value in sorted((values or {}).items(), key=lambda x: str(x[0]))}
     for name, value in found.items():
         check_finite(what, repr(name), value)
     return found

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._analysis._redundancy import singular
 from jaxmbd._equations import Equations, Position
+from jaxmbd._program import compiled
 from jaxmbd._types import Scalar
 
 _STEPS = 256
@@ -30,6 +31,10 @@ Closing = tuple[Equations, dict[str, Array], Scalar]
 
 def closure(q: Float[Array, " nq"], closing: Closing) -> Float[Array, " rows"]:
     """`Φ(q, t)` and, below it, what the prescribed coordinates and poses miss."""
+    return compiled(_closure)(q, closing)
+
+
+def _closure(q: Array, closing: Closing) -> Array:
     equations, prescribed, t = closing
     at = equations.at(t, q)
     return jnp.concatenate([at.position(), *(_missed(at, name, value) for name, value in prescribed.items())])
