@@ -94,6 +94,13 @@ def test_what_differs_is_kept_apart(folder: Path) -> None:
     assert len(files(folder)) == 5
 
 
+def test_numbers_do_not_count_whatever_they_are_kept_in(folder: Path) -> None:
+    for spread in (np.float64(0.1), np.float64(0.2), np.asarray(0.3), jnp.asarray(0.4, float)):
+        found = turned(X, {"name": "a", "spread": spread})
+        np.testing.assert_allclose(found["solved"], expected(X, float(spread)), rtol=1e-13)
+    assert len(files(folder)) == len(traced) == 1
+
+
 def test_code_that_is_known_by_its_name_alone_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     solved = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})["solved"]

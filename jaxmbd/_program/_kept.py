@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from functools import cache, lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import equinox as eqx
@@ -28,11 +28,10 @@ from jax.experimental.serialize_executable import deserialize_and_load, serializ
 
 from jaxmbd._program._call import register, registering
 from jaxmbd._program._native import machine, processor
-from jaxmbd._tracing import is_array
 from jaxmbd._types import is_concrete
 
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
-_KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "types"}
+_KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
 # What JAX is told that changes what it makes of a function, and what keeps it from being kept.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 _WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
@@ -48,10 +47,10 @@ def kept(function: Callable[..., Any]) -> Callable[..., Any]:
         if not _is_keeping():
             return usual(*arguments)
         leaves, tree = jax.tree.flatten(arguments)
-        arrays = [leaf for leaf in leaves if is_array(leaf)]
+        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
         if not all(map(_is_here, arrays)):
             return usual(*arguments)
-        others = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
+        others = tuple(_ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
         ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings())
         return usual(*arguments) if ready is None else ready(arrays)
 
@@ -104,8 +103,8 @@ def _made(
         nonlocal like
         given = iter(arrays)
         result = function(*jax.tree.unflatten(tree, [next(given) if x is _ARRAY else x for x in others]))
-        like = jax.tree.map(lambda x: _ARRAY if is_array(x) else x, result)
-        return [x for x in jax.tree.leaves(result) if is_array(x)]
+        like = jax.tree.map(lambda x: _ARRAY if eqx.is_array(x) else x, result)
+        return [x for x in jax.tree.leaves(result) if eqx.is_array(x)]
 
     with registering() as programs:
         given = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
@@ -115,20 +114,20 @@ def _made(
     try:
         executable, _, _ = serialize(compiled)
         _write(path, pickle.dumps((programs, executable, like, len(types))))
-    except (pickle.PicklingError, AttributeError, TypeError, ValueError, NotImplementedError, OSError):
-        pass  # it calls Python back, or its result holds what has no name, or the folder takes no files
+    except Exception:  # it calls Python back, its result holds what has no name, the folder takes no files
+        pass
     return _Ready(compiled, like)
 
 
 def _read(path: Path) -> _Ready | None:
-    """What is kept there, if there is something and it is whole."""
+    """What is kept there; None where that is nothing, or nothing that can be read."""
     _load_lapack()
     try:
         programs, executable, like, count = pickle.loads(path.read_bytes())
         results = sum(x is _ARRAY for x in jax.tree.leaves(like))
         given, found = jax.tree.structure((([0] * count,), {})), jax.tree.structure([0] * results)
         compiled = deserialize_and_load(executable, given, found, execution_devices=jax.devices()[:1])
-    except (OSError, EOFError, ValueError, pickle.UnpicklingError, jax.errors.JaxRuntimeError):
+    except Exception:
         return None
     for program in programs.values():
         register(program)
@@ -204,9 +203,9 @@ class _Describer(pickle.Pickler):
     """Writes down what something is, not to be read again. Code is named, if it is of a known library."""
 
     def persistent_id(self, obj: Any) -> str | None:
-        if not isinstance(obj, FunctionType | type):
+        if not isinstance(obj, FunctionType | BuiltinFunctionType | type):
             return None
-        if obj.__module__.partition(".")[0] not in _KNOWN or "<" in obj.__qualname__:
+        if (obj.__module__ or "").partition(".")[0] not in _KNOWN or "<" in obj.__qualname__:
             raise pickle.PicklingError(f"{obj} may change without its name.")
         return f"{obj.__module__}.{obj.__qualname__}"
 
