@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 
 from jaxmbd._graph import _choice
@@ -15,6 +16,12 @@ _LAPS = 10_000  # of a loop that is written out
 def _call(step: Step, *operands: np.ndarray) -> Arrays:
     inner = step.params.get("jaxpr") or step.params.get("call_jaxpr") or step.params.get("fun_jaxpr")
     return step.walk(inner, list(operands))
+
+
+def _expanded(step: Step, *operands: np.ndarray) -> Arrays:
+    """What a primitive stands for that JAX writes in terms of others, such as `searchsorted` since jax 0.12."""
+    meant = jax.make_jaxpr(step.params["_prim"].expand)(*[var.aval for var in step.equation.invars])
+    return step.walk(meant, list(operands))
 
 
 def branching(at_least: Callable[..., Any], select: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,6 +115,7 @@ _NAMES = (
 
 RULES: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(_NAMES, _call),
+    "call_hi_primitive": _expanded,
     "cond": branching(_at_least, _select),
     "scan": _scan,
     "while": _while,
