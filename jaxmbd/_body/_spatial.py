@@ -85,7 +85,7 @@ class Body(AbstractBody):
         check_number(part, "mass", self.mass, "kg")
         check_inertia(part, self.inertia)
         check_finite(part, "pose", self.pose, (7,))
-        if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.asarray(self.pose)[3:].any():
+        if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
 
     @property

@@ -121,9 +121,9 @@ def _made(
 
 def _read(path: Path) -> _Ready | None:
     """What is kept there; None where that is nothing, or nothing that can be read."""
-    _load_lapack()
     try:
         programs, executable, like, count = pickle.loads(path.read_bytes())
+        _load_lapack()
         results = sum(x is _ARRAY for x in jax.tree.leaves(like))
         given, found = jax.tree.structure((([0] * count,), {})), jax.tree.structure([0] * results)
         compiled = deserialize_and_load(executable, given, found, execution_devices=jax.devices()[:1])
