@@ -90,7 +90,7 @@ def test_what_differs_is_kept_apart(folder: Path) -> None:
         np.testing.assert_allclose(found["solved"], expected(x, 0.1), rtol=1e-5)
     assert len(files(folder)) == len(traced) == 4
     with jax.numpy_rank_promotion("allow"):
-        turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+        turned(X, {"name": "a", "spread": jnp.asarray(0.1, X.dtype)})
     assert len(files(folder)) == 5
 
 
