@@ -1,31 +1,33 @@
 # Needs make and Python 3.11 or newer, nothing else: each target sets up its own .venv first.
-# Another interpreter: make demo PYTHON=python3.12
+# Another interpreter, in an environment beside the first: make test PYTHON=python3.12
 
 PYTHON ?= python3
-BIN := .venv/bin
+VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
+BIN := $(VENV)/bin
 # -qq leaves pip's errors and drops its progress and warnings.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test quick long lint format bench clean
+.PHONY: help demo test quick newest long lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    run the demo"
-	@echo "make test    run every check that CI runs"
-	@echo "make quick   run the tests without the slow ones"
-	@echo "make long    run the tests that take minutes, which CI leaves out"
+	@echo "make test    run ruff, pyright and all tests but those marked long"
+	@echo "make quick   run the tests that are marked neither slow nor long"
+	@echo "make newest  run the quick tests with the newest Python found, if PYTHON is not that one"
+	@echo "make long    run the tests marked long, which take minutes each and which make test leaves out"
 	@echo "make lint    run ruff and pyright only"
 	@echo "make format  let ruff format and mend what it can"
 	@echo "make bench   run the benchmarks beside other programs"
 	@echo "make clean   remove .venv, caches and outputs"
 
-demo: .venv/.installed
+demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
 
 # Runs all checks even when one fails, so that one run shows everything; the tests come last.
-test: .venv/.installed-dev
+test: $(VENV)/.installed-dev
 	@failed=""; \
 	echo "ruff check";  $(BIN)/ruff check --quiet . || failed="$$failed ruff-check"; \
 	echo "ruff format"; $(BIN)/ruff format --quiet --diff . || failed="$$failed ruff-format"; \
@@ -33,46 +35,53 @@ test: .venv/.installed-dev
 	echo "pytest";      $(PYTEST) -m "not long" || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-quick: .venv/.installed-dev
+quick: $(VENV)/.installed-dev
 	@$(PYTEST) -m "not slow and not long"
 
-long: .venv/.installed-dev
+# The libraries differ with the Python: the newest one has the newest of them.
+newest:
+	@newest="$$(sh .ci/newest-python)" || exit 1; \
+	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \
+	then echo "$(PYTHON) is the newest Python found"; \
+	else $(MAKE) --no-print-directory quick PYTHON="$$newest"; fi
+
+long: $(VENV)/.installed-dev
 	@$(PYTEST) -m long
 
-lint: .venv/.installed-dev
+lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --diff .
 	@$(BIN)/pyright --pythonpath $(BIN)/python
 
-format: .venv/.installed-dev
+format: $(VENV)/.installed-dev
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
-bench: .venv/.installed-bench
+bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks
 
 clean:
-	rm -rf .venv .pytest_cache .ruff_cache build dist out
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache build dist out
 	find jaxmbd tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A stamp is written only after its install has gone through, and is out of date when pyproject.toml changes.
-.venv/.created:
+$(VENV)/.created:
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "jaxmbd needs Python 3.11 or newer, and $(PYTHON) is %d.%d; name another: make PYTHON=python3.12" % sys.version_info[:2])'
-	@echo "setting up .venv (first time only, a few minutes)"
-	@$(PYTHON) -m venv --clear .venv
+	@echo "setting up $(VENV) (first time only, a few minutes)"
+	@$(PYTHON) -m venv --clear $(VENV)
 	@touch $@
 
-.venv/.installed: .venv/.created pyproject.toml
-	@echo "installing jaxmbd into .venv"
+$(VENV)/.installed: $(VENV)/.created pyproject.toml
+	@echo "installing jaxmbd into $(VENV)"
 	@$(PIP_INSTALL) -e .
 	@touch $@
 
-.venv/.installed-dev: .venv/.created pyproject.toml
-	@echo "installing jaxmbd and the tools for its checks into .venv"
+$(VENV)/.installed-dev: $(VENV)/.created pyproject.toml
+	@echo "installing jaxmbd and the tools for its checks into $(VENV)"
 	@$(PIP_INSTALL) -e '.[dev]'
-	@touch $@ .venv/.installed
+	@touch $@ $(VENV)/.installed
 
-.venv/.installed-bench: .venv/.created pyproject.toml
-	@echo "installing jaxmbd and the programs to compare it with into .venv"
+$(VENV)/.installed-bench: $(VENV)/.created pyproject.toml
+	@echo "installing jaxmbd and the programs to compare it with into $(VENV)"
 	@$(PIP_INSTALL) -e '.[bench]'
-	@touch $@ .venv/.installed
+	@touch $@ $(VENV)/.installed

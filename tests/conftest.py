@@ -8,7 +8,6 @@ import gc
 import os
 import random
 import sys
-import tempfile
 import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -26,11 +25,11 @@ QUICK += " --xla_cpu_parallel_codegen_split_count=1"
 if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA stops at a flag that it does not know
     QUICK += " --xla_cpu_use_fusion_emitters=false"  # the older emitters compile a reverse solve in half the time
 os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {QUICK}")
-# What a worker has compiled it need not compile again after its programs are freed, nor need the kernels and commands
-# that it starts. Each has a folder of its own, since JAX reads entries that another process may still be writing.
-# Nothing is kept from one run to the next: what tests compile differs from one change to the next.
-cache = tempfile.TemporaryDirectory(prefix="jaxmbd-tests-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = cache.name
+# What has been compiled need not be compiled again: after a worker has freed its programs, in the kernels and commands
+# that it starts, and in the next run.
+from compile_cache import claim, default_root
+
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(claim(default_root()))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Pictures go to files, never to a screen.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._maths import swept
+from jaxmbd._maths import cross, swept
 
 
 class Sine(eqx.Module):
@@ -202,7 +202,7 @@ def attraction(t: Array, frames: Any, rates: Any, parameters: Any) -> Array:
     a, b = frames
     d = b.position - a.position
     f = -parameters["k"] * d * jnp.dot(d, d) - parameters["c"] * (rates[1].position - rates[0].position)
-    about = jnp.cross(d, f)  # the reaction acts at the second marker's place
+    about = cross(d, f)  # the reaction acts at the second marker's place
     return jnp.stack([jnp.append(-f, -about), jnp.append(f, 0 * about)])
 
 

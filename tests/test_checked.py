@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
@@ -19,7 +20,7 @@ FEW = symmetric(jnp.eye(2))
         lambda: safe_norm(jnp.zeros((2, 2))),
         lambda: times(jnp.zeros((2, 3)), jnp.zeros(4)),
         lambda: FEW.times(jnp.zeros((2, 2))),
-        lambda: Symmetric(jnp.zeros((1, 1)), Pattern(1, *jnp.zeros((2, 1), int))),
+        lambda: Symmetric(jnp.zeros((1, 1)), Pattern(1, *np.zeros((2, 1), int))),
     ],
     ids=["function", "sizes that differ", "method", "field"],
 )

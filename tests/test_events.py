@@ -84,7 +84,8 @@ def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
     """Of the third bounce's time, and of the height at the end of the run, by saltation through all bounces before."""
 
     def outcome(p: Array) -> Array:
-        run = dropped(*p, derivative=derivative)
+        e, g, h = p
+        run = dropped(e, g, h, derivative=derivative)
         assert run.events is not None
         return jnp.stack([run.events.times[2], run.q[-1, 1]])
 

@@ -302,7 +302,7 @@ def jacobian(space: str) -> np.ndarray:
                 unit[rows] = k
     found, rolling = np.zeros_like(b.at["C"]), rolls(b)
     for j in range(max(map(len, owned))):
-        column = np.asarray([own[j] if j < len(own) else -1 for own in owned])
+        column = np.asarray([own[j] if j < len(own) else -1 for own in owned], dtype=int)
         step = np.zeros(len(b.v))
         step[column[column >= 0]] = STEP
         at = np.stack([b(T, b.moved(k * step), b.v)["phi"] for k in OFFSETS])
