@@ -19,15 +19,18 @@ _PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long a
 class Description:
     """What a mechanism is as a system of equations.
 
-    `freedom`: degrees of freedom that the joints leave; `coordinates`, `speeds`: the names of `q` and of `p`;
-    `constraints`: the name and kind of each constraint and its number of rows, drivers left out; `redundant`: rows that
-    repeat others; `independent`, `dependent`, `driven`: which variables can be chosen freely, which ones follow from
-    the constraints, and which ones drivers prescribe, at the state that was looked at; `reactions`: the loads in cut
-    joints that the equations have as unknowns; `tree`, joints that carry coordinates.
+    `freedom`: degrees of freedom that the joints leave; `remaining_freedom`: those that are left once the drivers
+    prescribe their coordinates; `coordinates`, `speeds`: the names of `q` and of `p`; `constraints`: the name and kind
+    of each constraint and its number of rows, drivers left out; `redundant`: rows that repeat others; `driven`: the
+    coordinates that drivers prescribe, whether they are variables of the system or others; `independent`, `dependent`:
+    of the other variables those that can be chosen freely, as many as `remaining_freedom`, and those that follow from
+    the constraints and drivers, at the state that was looked at; `reactions`: the loads in cut joints that the
+    equations have as unknowns; `tree`, joints that carry coordinates.
     """
 
     kind: str
     freedom: int
+    remaining_freedom: int
     coordinates: tuple[str, ...]
     speeds: tuple[str, ...]
     constraints: tuple[tuple[str, str, int], ...]
@@ -68,11 +71,17 @@ class Description:
     def _headline(self) -> str:
         coordinates = f"{len(self.coordinates)} generalized coordinate{'s' * (len(self.coordinates) != 1)}"
         coupled = f" coupled by {self.rows} algebraic constraint{'s' * (self.rows != 1)}" if self.rows else ""
-        repeated = f", {len(self.redundant)} of them redundant" if self.redundant else ""
-        return (
-            f"The system has {self.freedom} degree{'s' * (self.freedom != 1)} of freedom. It is modelled using "
-            f"{coordinates}{coupled}{repeated}."
-        )
+        joints = {name for name, _, _ in self.constraints}
+        repeats = sum(repeat.joint in joints for repeat in self.redundant)
+        repeated = f", {repeats} of them redundant" if repeats else ""
+        return f"The system has {self._freedom()}. It is modelled using {coordinates}{coupled}{repeated}."
+
+    def _freedom(self) -> str:
+        freedom = f"{self.freedom} degree{'s' * (self.freedom != 1)} of freedom"
+        if not self.driven:
+            return freedom
+        drivers = "its driver leaves" if len(self.driven) == 1 else f"its {len(self.driven)} drivers leave"
+        return f"{freedom}, of which {drivers} {self.remaining_freedom or 'none'}"
 
 
 def describe(mechanism: Mechanism, state: State | None = None) -> Description:
@@ -83,32 +92,33 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     **Returns:** a `Description`: print it, or read its fields.
 
         >>> print(describe(mechanism))
-        The system has 1 degree of freedom. It is modelled using 3 generalized coordinates coupled by 2 algebraic
-        constraints. ...
+        The system has 1 degree of freedom, of which its driver leaves none. It is modelled using 3 generalized
+        coordinates coupled by 2 algebraic constraints. ...
     """
     state = assemble(mechanism) if state is None else state
     found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
     pairs = list(zip(found, sizes, strict=True))
     joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]
     count = sum(size for _, size in joints)
-    C = jacobian(mechanism, state.t, state.q)[:count]
-    named = {driver.coordinate for driver in mechanism.drivers}
-    variables = mechanism.variables
-    driven = [i for i, name in enumerate(variables) if name in named]
-    chosen = eliminated(jnp.asarray(C).at[:, np.asarray(driven, int)].set(0.0), _PIVOT)
-    dependent = list(np.flatnonzero(chosen))
-    rest = [i for i in range(len(variables)) if i not in dependent and i not in driven]
+    C, variables = jnp.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
+    driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
+    # What drivers prescribe does not move: the other variables follow from the joints' rows, and from those of drivers
+    # whose coordinates are no variables.
+    prescribed = [i for i, name in enumerate(variables) if name in driven]
+    dependent = list(np.flatnonzero(eliminated(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
+    rest = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
     repeats = redundancy(mechanism, state).repeats
     return Description(
         kind=mechanism.coordinates,
-        freedom=mechanism.nv - int(rank_of(jnp.asarray(C))),
+        freedom=mechanism.nv - int(rank_of(C[:count])),
+        remaining_freedom=mechanism.nv - int(rank_of(C)),
         coordinates=mechanism.tree.coordinates,
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
         redundant=repeats,
         independent=tuple(variables[i] for i in rest),
         dependent=tuple(variables[i] for i in dependent),
-        driven=tuple(variables[i] for i in driven),
+        driven=driven,
         reactions=load_names(mechanism),
         tree=mechanism.tree.joints,
     )

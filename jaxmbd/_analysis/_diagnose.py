@@ -83,7 +83,7 @@ def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array,
         s = ahead * span
         there = (
             jnp.asarray(t + s),
-            Equations(mechanism).retract(jnp.asarray(t), q, s * v),
+            Equations(mechanism).at(jnp.asarray(t), q).advanced(v, jnp.asarray(s, q.dtype)),
             v + s * jnp.nan_to_num(vdot),
         )
         if np.isfinite(np.asarray(Equations(mechanism).force(*there))).all():

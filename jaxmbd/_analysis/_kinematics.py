@@ -97,7 +97,7 @@ def _reach(equations: Equations, here: _Place, end: Array) -> _Place:
         later = jnp.where(t + 1.5 * step > end, end, t + step)  # no remainder that is much shorter
         at, ahead = equations.at(t, q), later - t
         vdot = change(OnlyChange(), at, at.gamma(v))
-        predicted = at.moved(ahead * v + 0.5 * ahead**2 * vdot)
+        predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
         found = close(equations, later, predicted, OnlyChange())
         off, moved = (jnp.max(jnp.abs(x)) for x in (found - predicted, predicted - q))
         speeds = consistent(equations.at(later, found), v + ahead * vdot, OnlyChange())

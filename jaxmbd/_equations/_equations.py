@@ -23,6 +23,7 @@ from jaxmbd._equations._schur import schur_of_entries, schur_of_legs
 from jaxmbd._equations._speeds import ChosenSpeeds
 from jaxmbd._equations._symmetric import Symmetric
 from jaxmbd._equations._tree import TreeCoordinates
+from jaxmbd._errors import MechanismError
 from jaxmbd._force import GeneralizedForce
 from jaxmbd._joint import GlobalConstraint
 from jaxmbd._maths import nearest_turn
@@ -106,9 +107,14 @@ class Equations(eqx.Module):
         """The equations at one time and position: what several of them need is computed once."""
         return Position(self, t, q)
 
-    def coordinate(self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
-        """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
-        return self.at(jnp.zeros((), q.dtype), q).coordinate(name, v)
+    def coordinate(
+        self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None
+    ) -> tuple[Scalar, Scalar]:
+        """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`.
+
+        `t` [s] is needed with generalized speeds of a user's choice only, whose meaning may change with time.
+        """
+        return self._at_time(t, q).coordinate(name, v)
 
     def position(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(q, t)`."""
@@ -132,21 +138,30 @@ class Equations(eqx.Module):
         """`Ċᵀ η`: how the load `Cᵀ η` of constant multipliers changes along the motion."""
         return self.at(t, q).load_rate(v, eta)
 
-    def mass(self, q: Float[Array, " nq"]) -> Float[Array, "nv nv"]:
-        """`M`, dense; in absolute coordinates a block for each body."""
-        return self.at(jnp.zeros((), q.dtype), q).inertia.matrix()
+    def mass(self, q: Float[Array, " nq"], t: Scalar | None = None) -> Float[Array, "nv nv"]:
+        """`M`, dense; in absolute coordinates a block for each body. `t` as for `coordinate`."""
+        return self._at_time(t, q).inertia.matrix()
 
     def force(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces `F(q, v, t)`: applied and gyroscopic ones, and those of velocity products."""
         return self.at(t, q).force(v)
 
-    def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Scalar:
-        """`½ vᵀ M v` [J]."""
-        return self.at(jnp.zeros((), q.dtype), q).kinetic_energy(v)
+    def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None) -> Scalar:
+        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]. `t` as for `coordinate`."""
+        return self._at_time(t, q).kinetic_energy(v)
 
     def potential_energy(self, t: Scalar, q: Float[Array, " nq"]) -> Scalar:
         """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         return self.at(t, q).potential_energy()
+
+    def _at_time(self, t: Scalar | None, q: Float[Array, " nq"]) -> "Position":
+        """The position; its time may be left out where nothing that is asked depends on it."""
+        if t is None and self.mechanism.speeds is not None:
+            raise MechanismError(
+                "With GeneralizedSpeeds, v = A(q, t) p + b(q, t) depends on the time: give t too, such as "
+                "equations.mass(q, t)."
+            )
+        return self.at(jnp.zeros((), q.dtype) if t is None else jnp.asarray(t, q.dtype), q)
 
     def multipliers(self, lam: Float[Array, " m"]) -> tuple[list[Array], list[Array]]:
         """One number per row, `(m,)`, as `(parts, rows)` for each group and `(rows,)` for each global constraint."""
@@ -204,6 +219,10 @@ class Position:
     def moved(self, step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached along `step`."""
         return self._with_turns(self.placement.moved(step))
+
+    def advanced(self, v: Float[Array, " nv"], s: Scalar) -> Float[Array, " nq"]:
+        """The coordinates a time `s` later, at constant `v`: exact to second order."""
+        return self._with_turns(self.placement.along(v, s))
 
     def angles(self, v: Float[Array, " nv"]) -> tuple[Array, Array]:
         """The carried joint angles, each up to whole turns, and their rates."""
@@ -306,8 +325,7 @@ class Position:
         return self.equations.in_order([*(rows.reshape(-1) for rows in local), *own])
 
     def _global_derivative(self, part: GlobalConstraint, v: Array, order: int) -> Array:
-        along = lambda s: self._with_turns(self.placement.along(v, s))  # noqa: E731
-        return taylor(lambda s: part.residual(self.t + s, along(s)), self.t, order)
+        return taylor(lambda s: part.residual(self.t + s, self.advanced(v, s)), self.t, order)
 
     def _global_jacobian(self, part: GlobalConstraint) -> Array:
         still = jnp.zeros(self.mechanism.nv, self.q.dtype)
@@ -315,7 +333,7 @@ class Position:
 
     def _global_load_rate(self, part: GlobalConstraint, v: Array, eta: Array) -> Array:
         def load(s: Array) -> Array:
-            there = self.equations.at(self.t + s, self._with_turns(self.placement.along(v, s)))
+            there = self.equations.at(self.t + s, self.advanced(v, s))
             phi = lambda step: jnp.dot(eta, part.residual(there.t, there.moved(step)))  # noqa: E731
             return jax.grad(phi)(jnp.zeros_like(v))
 
@@ -347,9 +365,19 @@ class Position:
         return loads + self.placement.loads(self.parts.momenta(turned))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
-        """`½ vᵀ M v` [J]."""
+        """The bodies' kinetic energy `½ Vᵀ M_b V` [J]."""
         twists = self.twists(v)
         return 0.5 * jnp.sum(self.parts.momenta(twists) * twists)
+
+    def slowest(self) -> Float[Array, " nv"] | None:
+        """The speeds of least kinetic energy, where chosen speeds of zero are not rest; None where these are zero.
+
+        With `V = J v + V₀`, `M v = −Jᵀ M_b V₀`.
+        """
+        if self.mechanism.speeds is None:
+            return None
+        at_zero = self.twists(jnp.zeros(self.mechanism.nv, self.q.dtype))
+        return -self.inertia.solve(self.placement.loads(self.parts.momenta(at_zero)))
 
     def potential_energy(self) -> Scalar:
         """Energy [J] of gravity, springs and contacts."""

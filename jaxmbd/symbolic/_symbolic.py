@@ -26,8 +26,8 @@ class SymbolicSystem:
     `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, whether entries are brought to a
     normal form, in which what cancels is gone (very long ones are left as they come).
 
-    Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, and the columns
-    of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
+    Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
+    columns of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
     """
 
     def __init__(
@@ -40,11 +40,13 @@ class SymbolicSystem:
         given, self.system, self.simplify = dict(symbols or {}), system, simplify
         self.parameters = dict(parameters or {})
         self._q = symbol_names(system.coordinates, given)
-        self._p = speed_names(system.speeds, given)
+        is_chosen = system.mechanism.speeds is not None  # then a name says nothing of whose rate a speed is
+        self._p = symbol_names(system.speeds, given) if is_chosen else speed_names(system.speeds, given)
         self._f = symbol_names(system.reactions, given)
         self._lambda = symbol_names(system.multipliers, given)
         names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
-        check_given(given, names, self._inputs)
+        rates = [dotted(name) for name in self._q] if is_chosen else []
+        check_given(given, names, (*self._inputs, *rates))
         self._graph = Graph()
         self._traced: dict[str, Traced] = {}
 
@@ -79,6 +81,11 @@ class SymbolicSystem:
     def Phi_dot(self) -> Any:
         """`Φ̇`."""
         return self._written("Phi_dot")
+
+    @cached_property
+    def Phi_t(self) -> Any:
+        """`Φ_t`, with `Φ̇ = Ψ_p p + Φ_t`."""
+        return self._written("Phi_t")
 
     @cached_property
     def gamma(self) -> Any:

@@ -64,6 +64,10 @@ class Instant:
         """`Φ̇`."""
         return self.at.velocity(self.p)
 
+    def Phi_t(self) -> Float[Array, " m"]:
+        """`Φ_t`, the part of `Φ̇ = Ψ_p p + Φ_t` that time alone gives."""
+        return self.at.velocity(jnp.zeros_like(self.p))
+
     def gamma(self) -> Float[Array, " m"]:
         """`γ`, with `Ψ_p ṗ = γ`."""
         return self.at.gamma(self.p)
@@ -74,8 +78,8 @@ class Instant:
 
     def h(self) -> Float[Array, " nq"]:
         """`q̇`; of Euler parameters without what keeps their norm in a simulation."""
-        step = lambda s: self.at.placement.moved(s)  # noqa: E731
-        qdot = jax.jvp(step, (jnp.zeros_like(self.p),), (self.p,))[1]
+        now = jnp.zeros((), self.p.dtype)
+        qdot = jax.jvp(lambda s: self.at.placement.along(self.p, s), (now,), (jnp.ones_like(now),))[1]
         return jnp.concatenate([qdot, self.at.angles(self.p)[1]]) if self.at.mechanism.turns else qdot
 
     def A(self) -> Float[Array, "n n"]:
@@ -99,7 +103,7 @@ class Instant:
         return SaddlePoint(self.at).accelerations(self.vF(), self.epsilon())
 
 
-PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "gamma", "epsilon", "h")
+PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
 
 
 class System(eqx.Module):
@@ -134,8 +138,9 @@ class System(eqx.Module):
         return tuple(f"{name}.lambda{row + 1}" for name, row in self.mechanism.row_labels())
 
     def piece(self, name: str) -> Callable[[Scalar, Array, Array], Array]:
-        """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `gamma`, `epsilon`, `h`, `A`, `B`, `vPdot`,
-        `vLambda`, `vReactions`, `vXdot` as a function of `(t, q, p)` that JAX can trace, compile and differentiate."""
+        """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `A`, `B`,
+        `vPdot`, `vLambda`, `vReactions`, `vXdot` as a function of `(t, q, p)` that JAX can trace, compile and
+        differentiate."""
         read = _READ.get(name)
         if read is None:
             raise unknown("piece", name, _READ)

@@ -130,11 +130,17 @@ def _given(at: Position, names: tuple[str, ...], v: Array) -> Float[Array, " k"]
 
 
 def _speeds(at: Position, rows: Array, rates: Array) -> Array:
-    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`."""
+    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`.
+
+    Chosen speeds are counted from the slowest motion, since the bodies may move where all of them are zero.
+    """
+    slowest = at.slowest()
     if rows.shape[0] == 0:
-        return jnp.zeros(rows.shape[1])
+        return jnp.zeros(rows.shape[1]) if slowest is None else slowest
+    rates = rates if slowest is None else rates - rows @ slowest
     scaled = lx.MatrixLinearOperator(at.inertia.whiten(rows))
-    return at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
+    found = at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
+    return found if slowest is None else found + slowest
 
 
 def _rate_name(mechanism: Mechanism, name: str) -> str:
