@@ -37,6 +37,7 @@ from jaxmbd._analysis import equilibrium_path as equilibrium_path
 from jaxmbd._analysis import inverse_dynamics as inverse_dynamics
 from jaxmbd._analysis import kinematics as kinematics
 from jaxmbd._analysis import linearize as linearize
+from jaxmbd._analysis import read as read
 from jaxmbd._analysis import redundancy as redundancy
 from jaxmbd._analysis import simulate as simulate
 from jaxmbd._analysis import stiffness as stiffness

@@ -129,6 +129,20 @@ class Solid(eqx.Module):
         return Solid(mass, inertia, self.centre + other.mass / mass * d)
 
 
+def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
+    """The mass and the inertia of a body that is given both, or a solid in the place of the mass."""
+    if isinstance(mass, Solid):
+        if inertia is not None:
+            raise MechanismError(f"{part}: the solid gives the inertia; leave inertia out, and give a pose by pose=...")
+        return mass.mass, mass.inertia
+    if inertia is None:
+        raise MechanismError(
+            f"{part}: inertia [kg m²] is missing. Give a number, or a solid that has mass and inertia both, such as "
+            "Body(name, box(density, x, y, z))."
+        )
+    return mass, inertia
+
+
 def box(density: Number, x: Number, y: Number, z: Number) -> Solid:
     """A box with edges `x`, `y`, `z` [m] along the axes, centred at the origin; `density` [kg/m³]."""
     density, x, y, z = _positive("box", density=density, x=x, y=y, z=z)

@@ -43,6 +43,15 @@ from jaxmbd._sensor import Measure as Measure
 from jaxmbd._sensor import Point as Point
 from jaxmbd._sensor import PointAcceleration as PointAcceleration
 from jaxmbd._sensor import PointVelocity as PointVelocity
+from jaxmbd._sensor import Scaled as Scaled
+from jaxmbd._solid import Solid as Solid
+from jaxmbd._solid import box as box
+from jaxmbd._solid import cylinder as cylinder
+from jaxmbd._solid import disc as disc
+from jaxmbd._solid import point as point
+from jaxmbd._solid import rod as rod
+from jaxmbd._solid import sphere as sphere
+from jaxmbd._solid import tube as tube
 from jaxmbd._space import Frame as Frame
 
 RodCut = Rod

@@ -86,8 +86,8 @@ def from_matrix(R: Any) -> Quaternion:
 
 
 def about(axis: str | Numbers, angle: Number) -> Quaternion:
-    """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"y"`, `"z"`."""
-    axis, angle = _floats("about", axis=(_axis("about", axis), (3,)), angle=(angle, ()))
+    """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"-x"`, `"y"`, …"""
+    axis, angle = _floats("about", axis=(axis_numbers("rotation.about: axis", axis), (3,)), angle=(angle, ()))
     unit = _unit("about", "axis", axis)
     return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * unit])
 
@@ -157,17 +157,18 @@ def angles(e: Numbers, sequence: str) -> Vector:
 def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
     """The rotation that takes the z axis to the direction `axis`.
 
-    **Arguments:** `axis`, a direction of any length or a letter; `x`, likewise: the frame's x axis is the part of
-    `x` perpendicular to `axis`. Without `x` it is the smallest turn from z, and for `−z` half a turn about x (with
-    derivative zero: around `−z` the smallest turn is discontinuous).
+    **Arguments:** `axis`, a direction of any length or a letter (`"y"`, `"-y"`); `x`, likewise: the frame's x axis is
+    the part of `x` perpendicular to `axis`. Without `x` it is the smallest turn from z, and for `−z` half a turn about
+    x (with derivative zero: around `−z` the smallest turn is discontinuous).
 
     **Raises:** `MechanismError` if `axis` is zero or `x` is parallel to it.
     """
     if x is None:
-        (axis,) = _floats("along", axis=(_axis("along", axis), (3,)))
+        (axis,) = _floats("along", axis=(axis_numbers("rotation.along: axis", axis), (3,)))
         _check_direction("along", "axis", axis)
         return _from_z(axis)
-    axis, x = _floats("along", axis=(_axis("along", axis), (3,)), x=(_axis("along", x), (3,)))
+    numbers, start = axis_numbers("rotation.along: axis", axis), axis_numbers("rotation.along: x", x)
+    axis, x = _floats("along", axis=(numbers, (3,)), x=(start, (3,)))
     unit, start = _unit("along", "axis", axis), _unit("along", "x", x)
     across = start - jnp.sum(start * unit) * unit
     if is_concrete(across) and float(safe_norm(across)) < math.sqrt(float(jnp.finfo(across.dtype).eps)):
@@ -242,15 +243,16 @@ def _leaves(value: Any) -> list[Any]:
     return [value]
 
 
-def _axis(function: str, axis: Any) -> Any:
-    """The numbers of an axis given by its letter; anything else as it is."""
+def axis_numbers(part: str, axis: Any) -> Any:
+    """The numbers of an axis given by its letter, `"x"` or `"-x"`; anything else as it is."""
     if not isinstance(axis, str):
         return axis
-    if axis not in tuple(_LETTERS):
+    letter = axis.removeprefix("-")
+    if letter not in tuple(_LETTERS):
         raise MechanismError(
-            f"rotation.{function}: an axis must be 'x', 'y', 'z' or a direction of three numbers, got {axis!r}."
+            f"{part} must be 'x', 'y', 'z', '-x', '-y', '-z' or a direction of three numbers, got {axis!r}."
         )
-    return [float(axis == letter) for letter in _LETTERS]
+    return [(-1.0 if axis != letter else 1.0) * (letter == own) + 0.0 for own in _LETTERS]
 
 
 def _unit(function: str, name: str, given: Vector) -> Vector:

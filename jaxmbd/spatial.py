@@ -49,11 +49,13 @@ from jaxmbd._sensor import Angle as Angle
 from jaxmbd._sensor import AngularAcceleration as AngularAcceleration
 from jaxmbd._sensor import AngularVelocity as AngularVelocity
 from jaxmbd._sensor import Distance as Distance
+from jaxmbd._sensor import EulerAngle as EulerAngle
 from jaxmbd._sensor import Gyroscope as Gyroscope
 from jaxmbd._sensor import Measure as Measure
 from jaxmbd._sensor import Point as Point
 from jaxmbd._sensor import PointAcceleration as PointAcceleration
 from jaxmbd._sensor import PointVelocity as PointVelocity
+from jaxmbd._sensor import Scaled as Scaled
 from jaxmbd._solid import Solid as Solid
 from jaxmbd._solid import box as box
 from jaxmbd._solid import cylinder as cylinder

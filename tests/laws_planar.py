@@ -231,6 +231,12 @@ SENSORS: Mapping[str, Case] = {
     "Distance": sensor(pl.Distance, lambda n, a, b, s: pl.Distance(n, a, b)),
     "Angle": sensor(pl.Angle, lambda n, a, b, s: pl.Angle(n, a, b)),
     "Measure": sensor(pl.Measure, lambda n, a, b, s: pl.Measure(n, laws.momentum, array(1.5 * s), "kg")),
+    "Scaled": Case(
+        pl.Scaled,
+        lambda n, a, b, s: Parts(
+            sensors=(pl.Distance(f"{n} helper", a, b), pl.Scaled(n, f"{n} helper", -1.5 * s, array(0.2)))
+        ),
+    ),
 }
 
 

@@ -245,6 +245,14 @@ SENSORS: Mapping[str, Case] = {
     "Distance": sensor(sp.Distance, lambda n, a, b, s: sp.Distance(n, a, b)),
     "Angle": sensor(sp.Angle, lambda n, a, b, s: sp.Angle(n, a, b)),
     "Measure": sensor(sp.Measure, lambda n, a, b, s: sp.Measure(n, laws.momentum, array(1.5 * s), "kg")),
+    "Scaled": Case(
+        sp.Scaled,
+        lambda n, a, b, s: Parts(
+            sensors=(sp.Distance(f"{n} helper", a, b), sp.Scaled(n, f"{n} helper", -1.5 * s, array(0.2)))
+        ),
+    ),
+    "EulerAngle": sensor(sp.EulerAngle, lambda n, a, b, s: sp.EulerAngle(n, b, "zyx", 1, a)),
+    "EulerAngle, third": sensor(sp.EulerAngle, lambda n, a, b, s: sp.EulerAngle(n, b, "zxz", 3, a)),
 }
 
 

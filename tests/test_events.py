@@ -440,3 +440,26 @@ def test_other_methods_and_latches() -> None:
     latch = mbd.Event("catch", "ball.y", below=0.2, then=mbd.Latch())
     with pytest.raises(mbd.MechanismError, match="Latch cannot be used with CoordinatePartitioning"):
         drop(latch, method=mbd.CoordinatePartitioning())
+
+
+def test_an_event_at_a_time() -> None:
+    """The time is a quantity: something is listed then, and the motion ends; it is no position to bounce along."""
+    turn = mbd.Event("turn", "t", above=0.37, then=mbd.Record())
+    found = swung(pendulum("joint"), [turn, mbd.Event("end", "t", at=0.81)])
+    assert found.events is not None
+    np.testing.assert_allclose(found.events.times[:2], [0.37, 0.81], atol=1e-14)
+    free = mbd.simulate(found.mechanism, found.state(0), jnp.array([0.0, 0.37, 0.81]))
+    np.testing.assert_allclose(found.events.q[:2], free.q[1:], atol=MOTION)
+    np.testing.assert_allclose(found.q[-1], free.q[-1], atol=MOTION)
+    with pytest.raises(mbd.MechanismError, match=r"Bounce acts along a position \[m or rad\], and 't' is in s"):
+        swung(pendulum("joint"), [mbd.Event("turn", "t", above=0.37, then=mbd.Bounce())])
+
+
+def test_derivatives_by_the_time_of_an_event() -> None:
+    """The angle where the motion ends at `τ` has the derivative of the speed there."""
+
+    def last(end: Array) -> Array:
+        return swung(pendulum("joint"), [mbd.Event("end", "t", at=end)]).q[-1, 0]
+
+    run = swung(pendulum("joint"), [mbd.Event("end", "t", at=0.7)])
+    np.testing.assert_allclose(jax.grad(last)(jnp.asarray(0.7)), run.v[-1, 0], atol=1e-7)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jaxtyping import Array
 from laws import Case, base
+from scipy.spatial.transform import Rotation
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
@@ -555,7 +556,12 @@ def turning(R: np.ndarray, dim: int) -> np.ndarray:
     return R[1, 0] if dim == 2 else np.asarray([R[2, 1], R[0, 2], R[1, 0]])
 
 
-@pytest.mark.parametrize(("space", "name"), over("sensors", lambda case: case.part not in (pl.Measure, sp.Measure)))
+def is_of_markers(case: Case) -> bool:
+    """Whether a sensor reads markers, and nothing else."""
+    return case.part not in (pl.Measure, sp.Measure, pl.Scaled)
+
+
+@pytest.mark.parametrize(("space", "name"), over("sensors", is_of_markers))
 def test_sensor_reads_the_motion_of_its_marker(space: str, name: str) -> None:
     """Against the marker's position and axes and their differences along a motion."""
     b = bench(space, "sensors")
@@ -580,9 +586,20 @@ def test_sensor_reads_the_motion_of_its_marker(space: str, name: str) -> None:
         "Gyroscope": np.atleast_1d(turning(R.T @ rate, dim)),
         "Distance": np.linalg.norm(last - where[0]),
         "Angle": np.arccos(np.clip(normals[0] @ normals[-1], -1, 1)),
-    }[base(name)]
+    }
+    if base(name).startswith("EulerAngle"):
+        turned = Rotation.from_matrix(axes[0].T @ R)
+        expected[base(name)] = turned.as_euler(part.sequence.upper())[part.which - 1]
+    expected = expected[base(name)]
     assert np.abs(expected).max() > 0.01
     np.testing.assert_allclose(b.at["readings"][name], expected, atol=3e-8)
+
+
+@pytest.mark.parametrize("space", SPACES)
+@pytest.mark.parametrize(("name", "scale"), [("Scaled", -1.5), ("Scaled on ground", -1.95)])
+def test_scaled_is_what_it_says_of_the_sensor(space: str, name: str, scale: float) -> None:
+    readings = bench(space, "sensors").at["readings"]
+    np.testing.assert_allclose(readings[name], scale * readings[f"{name} helper"] + 0.2, rtol=1e-13)
 
 
 @pytest.mark.parametrize("space", SPACES)
@@ -626,7 +643,9 @@ def shares(b: Bench, units: list[str]) -> dict[str, Any]:
     kept = {key: value for key, value in b.at.items() if key not in (*WITHOUT, "readings")}
     found: dict[str, Any] = {key: by_row if key in ("phi", "velocity", "gamma") else by_speed for key in kept}
     assert all(len(x) in places for x in kept.values())
-    return found | ({"readings": {name: number[name] for name in b.at["readings"]}} if "readings" in b.at else {})
+    return found | (
+        {"readings": {name: number[laws.unit(name)] for name in b.at["readings"]}} if "readings" in b.at else {}
+    )
 
 
 @cache

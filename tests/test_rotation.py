@@ -225,7 +225,7 @@ def test_as_rotation_takes_euler_parameters_and_matrices() -> None:
         (lambda: rotation.angles((1, 0, 0, 0), "xxz"), "got 'xxz'. Valid: xyx, xyz, "),
         (lambda: rotation.from_angles((1, 0, 0), "XYZ"), "got 'XYZ'. Valid: "),
         (lambda: rotation.from_angles((1, 0), "xyz"), r"angles must have shape \(3,\), got shape \(2,\)"),
-        (lambda: rotation.about("w", 1.0), "an axis must be 'x', 'y', 'z' or a direction of three numbers, got 'w'"),
+        (lambda: rotation.about("w", 1.0), "must be 'x', 'y', 'z', '-x', '-y', '-z' or a direction of three numbers"),
         (lambda: rotation.about((0, 0, 0), 1.0), "axis must be a direction, finite and not zero"),
         (lambda: rotation.about("x", np.ones(2)), r"angle must be a number, got shape \(2,\)"),
         (lambda: rotation.along((0, 1, 1), (0, 2, 2)), "x must not be parallel to axis"),

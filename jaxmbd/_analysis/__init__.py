@@ -24,6 +24,7 @@ from jaxmbd._analysis._kinematics import kinematics as kinematics
 from jaxmbd._analysis._linear._linearize import linearize as linearize
 from jaxmbd._analysis._linear._natural import Modes as Modes
 from jaxmbd._analysis._linear._system import LinearSystem as LinearSystem
+from jaxmbd._analysis._read import read as read
 from jaxmbd._analysis._readings import Snapshot as Snapshot
 from jaxmbd._analysis._readings import channel_units as channel_units
 from jaxmbd._analysis._redundancy import Redundancy as Redundancy

@@ -1,6 +1,10 @@
 """Reading quantities off a motion by name, for one instant; everything else maps this over time.
 
-`"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"O.angle"`,
+`"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"rod.position"`,
+`"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass, world axes. In space `"rod.omega"` and
+`"rod.alpha"` are vectors in body axes, as their components `"rod.omega_x"` are, `"rod.omega_world"` and
+`"rod.alpha_world"` the same ones in world axes; `"rod.yaw"`, `"rod.pitch"`, `"rod.roll"`: its angles about z, y and x,
+each turn about an axis that those before have moved. `"t"`: the time. `"O.angle"`,
 `"O.angle_rate"`: a joint's coordinate and its rate. `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's
 second body, world axes, moment about the joint's marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque
 of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers.
@@ -11,17 +15,20 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._equations import Equations, local_constraints
-from jaxmbd._errors import unknown
+from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, SpringDamper
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism, Sensor
-from jaxmbd._sensor import Measure, Readings
+from jaxmbd._sensor import Measure, Readings, Scaled
 from jaxmbd._types import Scalar
+from jaxmbd.rotation import angles
 
+TIME = "t"
 ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
@@ -35,6 +42,13 @@ class Snapshot(eqx.Module):
     lam: Float[Array, " m"]
 
 
+# Vectors of a body, and angles of one in space, with their units.
+_VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
+_ANGLES = ("yaw", "pitch", "roll")
+_SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
+_SPATIAL |= dict.fromkeys(_ANGLES, "rad")
+
+
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
     """All names that can be read from a mechanism's motion, with their units."""
     space = mechanism.space
@@ -42,6 +56,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     components = [(name, unit) for name, unit in zip(space.coordinates, space.units, strict=True)]
     components += [(name, unit + "/s") for name, unit in zip(space.speeds, space.twist_units, strict=True)]
     components += [(name, unit + "/s²") for name, unit in zip(space.accelerations, space.twist_units, strict=True)]
+    components += [*_VECTORS.items(), *(_SPATIAL if space.dim == 3 else {}).items()]
     for body in mechanism.bodies:
         found |= {f"{body.name}.{name}": unit for name, unit in components}
     for joint in mechanism.joints:
@@ -60,9 +75,17 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     for force in mechanism.forces:
         if isinstance(force, SpringDamper):
             found |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
+    found |= dict.fromkeys(ENERGIES, "J")
     for sensor in mechanism.sensors:
-        found[sensor.name] = sensor.unit
-    return {**found, **dict.fromkeys(ENERGIES, "J")}
+        found[sensor.name] = _scaled_unit(sensor, found) if isinstance(sensor, Scaled) else sensor.unit
+    return {name: unit for name, unit in found.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
+
+
+def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
+    """The unit of what a `Scaled` reads; raise unless the quantity exists."""
+    if sensor.of not in known:
+        raise MechanismError(f"Scaled {sensor.name!r}: {unknown('quantity', sensor.of, known)}")
+    return known[sensor.of] if sensor.unit is None else sensor.unit
 
 
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
@@ -112,6 +135,8 @@ class Reader:
                 return self._sense(sensor)
         if name in ENERGIES:
             return self._energy(name)
+        if name == TIME:
+            return at.t
         if name in mechanism.coordinate_names:
             return at.q[mechanism.coordinate_names.index(name)]
         if name in mechanism.speed_names:
@@ -127,13 +152,26 @@ class Reader:
         space, names = self.mechanism.space, [body.name for body in self.mechanism.bodies]
         if owner not in names:
             return None
+        place = names.index(owner)
         if component in space.coordinates:
-            return self.position.poses()[names.index(owner), space.coordinates.index(component)]
+            return self.position.poses()[place, space.coordinates.index(component)]
         if component in space.speeds:
-            return self.twists[names.index(owner), space.speeds.index(component)]
+            return self.twists[place, space.speeds.index(component)]
         if component in space.accelerations:
-            return self.accelerations[names.index(owner), space.accelerations.index(component)]
-        return None
+            return self.accelerations[place, space.accelerations.index(component)]
+        if component in _VECTORS:
+            vectors = {"position": self.position.poses, "velocity": lambda: self.twists}
+            return vectors.get(component, lambda: self.accelerations)()[place, : space.dim]
+        return self._of_turning(place, component) if space.dim == 3 and component in _SPATIAL else None
+
+    def _of_turning(self, place: int, component: str) -> Array:
+        """How a body in space is turned and turns."""
+        if component in _ANGLES:
+            return angles(self.position.poses()[place, 3:], "zyx")[_ANGLES.index(component)]
+        base = component.removesuffix("_world")
+        vector = (self.twists if base == "omega" else self.accelerations)[place, 3:]
+        frame = jax.tree.map(lambda x: x[place], self.position.bodies.frames)
+        return vector if base == component else frame.to_world(vector)
 
     def _of_joint(self, owner: str, component: str) -> Array | None:
         mechanism, at = self.mechanism, self.at
@@ -170,6 +208,8 @@ class Reader:
 
     def _sense(self, sensor: Sensor) -> Array:
         at, space, position = self.at, self.mechanism.space, self.position
+        if isinstance(sensor, Scaled):
+            return sensor.value(self.read(sensor.of))
         if isinstance(sensor, Measure):
             return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
         near = position.near(sensor.markers)

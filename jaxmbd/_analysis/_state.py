@@ -4,13 +4,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmbd._errors import unknown
+from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Scalar
 
 
 class State(eqx.Module):
     """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
+
+    What is no entry of `q` or `v` (a joint's angle and its rate in absolute coordinates, a sensor, an energy) takes the
+    mechanism: `read(mechanism, state, "R.angle_rate")`.
 
     `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
     less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another.
@@ -28,7 +31,11 @@ class State(eqx.Module):
             return self.q[self.coordinate_names.index(name)]
         if name in self.speed_names:
             return self.v[self.speed_names.index(name)]
-        raise unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
+        error = unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
+        raise MechanismError(
+            f"{error} A state holds these alone; all else is read with the mechanism, which has the lengths: "
+            f"jaxmbd.read(mechanism, state, {name!r})."
+        )
 
 
 def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None) -> State:

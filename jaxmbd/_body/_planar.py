@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
 from jaxmbd._body._checks import check_finite, check_name, check_number, check_shape
+from jaxmbd._solid import Solid, mass_properties
 from jaxmbd._space import PLANAR, AbstractSpace, Frame
 from jaxmbd._types import Number, Scalar, as_float
 
@@ -48,7 +49,8 @@ class Body(AbstractBody):
     """A rigid body in the plane.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, a rough
-    `(x, y, theta)` `[m, m, rad]` of the centre of mass from which `assemble` starts.
+    `(x, y, theta)` `[m, m, rad]` of the centre of mass from which `assemble` starts. A `Solid` in the place of the mass
+    gives the mass and, about its z axis, the inertia; its centre of mass is the body's origin.
 
     **Raises:** `MechanismError` if mass or inertia is not positive and finite.
 
@@ -60,7 +62,13 @@ class Body(AbstractBody):
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Scalar = eqx.field(converter=as_float)
-    pose: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
+    pose: Float[Array, "3"] = eqx.field(converter=as_float)
+
+    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+        self.name = name
+        weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
+        self.mass, self.pose = as_float(weight), as_float(pose)
+        self.inertia = as_float(tensor[2, 2] if isinstance(mass, Solid) else tensor)
 
     def __check_init__(self) -> None:
         check_name("body", self.name)

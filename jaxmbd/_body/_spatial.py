@@ -11,7 +11,7 @@ from jaxmbd import rotation as rot
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
 from jaxmbd._body._checks import check_finite, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
-from jaxmbd._solid import check_inertia, inertia_matrix
+from jaxmbd._solid import Solid, check_inertia, inertia_matrix, mass_properties
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
 from jaxmbd._tracing import traced_once
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
@@ -63,20 +63,26 @@ class Body(AbstractBody):
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
     or the three principal moments; `pose`, a rough `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or `(x, y, z)`
-    alone) from which `assemble` starts.
+    alone) from which `assemble` starts. A `Solid` in the place of the mass gives mass and inertia both; its centre of
+    mass is the body's origin, so that its point `p` is at `p − solid.centre` on the body.
 
     **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, positive
     definite, no principal moment greater than the sum of the other two.
 
         >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
-        >>> rod.at(-0.5, axis=(0, 1, 0)).body
+        >>> rod.at(-0.5, axis="y").body
         'rod'
     """
 
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
-    pose: Float[Array, "7"] = eqx.field(converter=_as_pose, default=(0.0, 0.0, 0.0))
+    pose: Float[Array, "7"] = eqx.field(converter=_as_pose)
+
+    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+        self.name = name
+        weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
+        self.mass, self.inertia, self.pose = as_float(weight), inertia_matrix(tensor), _as_pose(pose)
 
     def __check_init__(self) -> None:
         check_name("body", self.name)
@@ -97,8 +103,10 @@ class Body(AbstractBody):
     ) -> Marker:
         """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
 
-        **Arguments:** `axis (3,)`, where the marker's z axis points (a joint's axis), or `rotation`, Euler parameters
-        `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's; the body's own axes unless given.
+        **Arguments:** `axis`, where the marker's z axis points (a joint's axis): three numbers, or a letter, `"x"`,
+        `"-x"`; the marker is then turned from the body's axes by the smallest turn that takes z there. Or `rotation`,
+        Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The body's own axes unless
+        one of them is given.
         """
         return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
 
@@ -146,7 +154,7 @@ def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
     if axis is not None and rotation is not None:
         raise MechanismError(f"Marker on {body!r}: give either axis or rotation, not both.")
     if axis is not None:
-        direction = as_float(axis)
+        direction = as_float(rot.axis_numbers(f"Marker on {body!r}: axis", axis))
         check_finite(f"Marker on {body!r}", "axis", direction, (3,))
         return Marker(body, point, rot.along(direction))
     return Marker(body, point, _NO_TURN if rotation is None else rot.as_rotation(rotation))

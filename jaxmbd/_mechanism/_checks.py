@@ -20,9 +20,9 @@ from jaxmbd._joint import (
 )
 from jaxmbd._mechanism._coordinate import Drive, SpeedDrive
 from jaxmbd._mechanism._kind import unnamed
-from jaxmbd._sensor import AbstractSensor
+from jaxmbd._sensor import AbstractSensor, Scaled
 
-_TAKEN = ("kinetic_energy", "potential_energy", "energy")
+_ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
 def check_names(mechanism: Any) -> None:
@@ -35,10 +35,27 @@ def check_names(mechanism: Any) -> None:
             )
         seen[part.name] = kind
     for sensor in mechanism.sensors:
-        if sensor.name in _TAKEN:
+        if sensor.name in _ENERGIES:
             raise MechanismError(
                 f"The name {sensor.name!r} is taken by a solution's energies; name the sensor otherwise."
             )
+        if sensor.name == "t":
+            raise MechanismError("The name 't' is taken by the time; name the sensor otherwise.")
+
+
+def check_scaled(mechanism: Any) -> None:
+    """Raise unless each `Scaled` is one of a quantity of a part of the mechanism, or of a sensor declared before it."""
+    parts = [part.name for part in mechanism.parts()]
+    before: list[str] = list(_ENERGIES)
+    for sensor in mechanism.sensors:
+        if isinstance(sensor, Scaled):
+            owner, dot, _ = sensor.of.partition(".")
+            if owner not in parts if dot else sensor.of not in before:
+                known = parts if dot else before
+                raise MechanismError(
+                    f"Scaled {sensor.name!r}: {unknown('part' if dot else 'sensor before it', sensor.of, known)}"
+                )
+        before.append(sensor.name)
 
 
 def check_space(mechanism: Any) -> None:

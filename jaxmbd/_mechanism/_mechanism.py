@@ -26,6 +26,7 @@ from jaxmbd._mechanism._checks import (
     check_ground,
     check_names,
     check_references,
+    check_scaled,
     check_space,
     count_rows,
     named_joints,
@@ -34,13 +35,13 @@ from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
 from jaxmbd._mechanism._kind import kind_of, unnamed
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
-from jaxmbd._sensor import AbstractSensor, Measure
+from jaxmbd._sensor import AbstractSensor, Measure, Scaled
 from jaxmbd._space import AbstractSpace
 
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
-Sensor: TypeAlias = AbstractSensor | Measure
+Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 
 
 class Mechanism(eqx.Module):
@@ -86,7 +87,7 @@ class Mechanism(eqx.Module):
         self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
         self.forces = _parts("forces", forces, AbstractForce, AbstractAlong, Gravity, GeneralizedForce)
         self.drivers = _parts("drivers", drivers, Driver)
-        self.sensors = _parts("sensors", sensors, AbstractSensor, Measure)
+        self.sensors = _parts("sensors", sensors, AbstractSensor, Measure, Scaled)
         if not self.bodies:
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
@@ -102,6 +103,7 @@ class Mechanism(eqx.Module):
 
     def __check_init__(self) -> None:
         check_functions(self)
+        check_scaled(self)
         self.constraint_sizes()  # tries each joint's function on shapes
         if not self.floating:
             check_ground(self)

@@ -1,5 +1,7 @@
 """Sensors: what can be read off a motion."""
 
+from jaxmbd._sensor._orientation import EulerAngle as EulerAngle
+from jaxmbd._sensor._scaled import Scaled as Scaled
 from jaxmbd._sensor._sensor import AbstractSensor as AbstractSensor
 from jaxmbd._sensor._sensor import Accelerometer as Accelerometer
 from jaxmbd._sensor._sensor import Angle as Angle

@@ -27,10 +27,14 @@ class Readings(eqx.Module):
 
 
 class AbstractSensor(eqx.Module):
-    """A reading of markers' frames, velocities and accelerations."""
+    """A reading of markers' frames, velocities and accelerations.
+
+    `of_position`: whether it depends on the frames alone, so that `assemble` can be given its value.
+    """
 
     name: eqx.AbstractVar[str]
     unit: ClassVar[str]
+    of_position: ClassVar[bool] = False
 
     @property
     @abc.abstractmethod
@@ -61,6 +65,7 @@ class Point(AbstractMarkerSensor):
     name: str = eqx.field(static=True)
     at: AbstractMarker
     unit: ClassVar[str] = "m"
+    of_position: ClassVar[bool] = True
 
     def read(self, of: Readings) -> Float[Array, " dim"]:
         return of.frames[0].position
@@ -139,6 +144,7 @@ class Distance(AbstractSensor):
     a: AbstractMarker
     b: AbstractMarker
     unit: ClassVar[str] = "m"
+    of_position: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_markers("Distance", self.name, self.a, self.b)
@@ -159,6 +165,7 @@ class Angle(AbstractSensor):
     a: AbstractMarker
     b: AbstractMarker
     unit: ClassVar[str] = "rad"
+    of_position: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_markers("Angle", self.name, self.a, self.b)

@@ -23,6 +23,7 @@ from jaxmbd._joint import AbstractJoint
 from jaxmbd._maths import direction, swept
 from jaxmbd._space import AbstractSpace, at_point, carried
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
+from jaxmbd.rotation import axis_numbers
 
 _FLAT = 1e4  # times rounding: the share of the largest stiffness below which one counts as zero
 
@@ -30,7 +31,8 @@ _FLAT = 1e4  # times rounding: the share of the largest stiffness below which on
 class Rotation(eqx.Module):
     """A steady rotation of the whole mechanism.
 
-    **Arguments:** `speed` `[rad/s]`; `axis (3,)`, its direction (z unless given; in the plane there is no other);
+    **Arguments:** `speed` `[rad/s]`; `axis`, its direction: three numbers or a letter, `"x"`, `"-x"` (z unless given;
+    in the plane there is no other);
     `point`, a point on the axis `[m]` (the world's origin unless given).
     """
 
@@ -40,7 +42,7 @@ class Rotation(eqx.Module):
 
     def __init__(self, speed: Number, axis: object = None, point: object = None) -> None:
         self.speed = as_float(speed)
-        self.axis = None if axis is None else as_float(axis)
+        self.axis = None if axis is None else as_float(axis_numbers("Rotation: axis", axis))
         self.point = None if point is None else as_float(point)
         check_finite("Rotation", "speed", self.speed)
         if self.axis is not None:

@@ -11,12 +11,12 @@ from typing import Any, ClassVar, TypeAlias
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd._analysis._readings import Snapshot, channel_units, read
+from jaxmbd._analysis._readings import TIME, Snapshot, channel_units, read
 from jaxmbd._body import check_finite, check_name
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._sensor import Measure
+from jaxmbd._sensor import Measure, Scaled
 from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
 
 
@@ -118,10 +118,10 @@ class Event(eqx.Module):
     """Something that happens when a number read off the motion crosses a value.
 
     **Arguments:** `name`; `of`, the name of any scalar quantity (`"ball.y"`, `"O.angle_rate"`, `"spring.length"`, a
-    sensor; `"catch.effort"` is the force or torque of the latch that the event `"catch"` has closed), or a function of
-    a `Snapshot` (an equinox module with numbers of its own is differentiated in them); one of `below` (happens when it
-    falls through that value), `above` (when it rises through it) and `at` (either way), in the quantity's unit; `then`,
-    what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")` or `Record()`.
+    sensor; `"t"`, the time `[s]`; `"catch.effort"` is the force or torque of the latch that the event `"catch"` has
+    closed), or a function of a `Snapshot` (an equinox module with numbers of its own is differentiated in them); one of
+    `below` (happens when it falls through that value), `above` (when it rises through it) and `at` (either way), in the
+    quantity's unit; `then`, what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")` or `Record()`.
 
         >>> Event("floor", "ball.y", below=0.0, then=Bounce(0.8))
     """
@@ -183,7 +183,7 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
 
 def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: Sequence[str]) -> None:
     efforts = [f"{name}.effort" for name in latches]
-    if isinstance(of, Named) and of.name in efforts:
+    if isinstance(of, Named) and of.name in (TIME, *efforts):
         return
     known = channel_units(mechanism)
     if isinstance(of, Named) and of.name not in known:
@@ -212,12 +212,14 @@ def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None
 
 
 def is_position(mechanism: Mechanism, of: Quantity) -> bool:
-    """Whether a quantity is known to depend on the position alone."""
-    own = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Measure)]
-    return isinstance(of, Named) and of.name not in own and _unit(mechanism, of) in _POSITIONS
+    """Whether a quantity is known to depend on the position, or the time, alone."""
+    own = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Measure | Scaled)]
+    return isinstance(of, Named) and of.name not in own and _unit(mechanism, of) in (*_POSITIONS, "s")
 
 
 def _unit(mechanism: Mechanism, of: Quantity) -> str:
+    if isinstance(of, Named) and of.name == TIME:
+        return "s"
     return channel_units(mechanism).get(of.name, "") if isinstance(of, Named) else ""
 
 
