@@ -5,6 +5,7 @@ programs too, and for batches, which the machine runs in lanes.
 """
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 from jax.interpreters import ad, batching, mlir
+from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from jaxmbd._program._function import Function, pruned, traced
 from jaxmbd._program._native import TARGETS, machine
@@ -45,11 +47,24 @@ def compiled(function: Callable[..., Any], forward: bool = False) -> Callable[..
         number = _number_type(_types_of(arrays))
         given = [_as_number(arrays[k], number) for k in program.used]
         likes, structure = jax.tree.flatten(results)
-        values = run_p.bind(*given, function=program, batch=0)
+        values = run_p.bind(*_varying_alike(given), function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
         return jax.tree.unflatten(structure, values)
 
     return call
+
+
+def _varying_alike(operands: list[Any]) -> list[Any]:
+    """Inside `jax.shard_map`, all operands as varying along the axes of the mesh along which any of them varies.
+
+    JAX transposes this cast to the sum over the mesh that the cotangents of the others need.
+    """
+    varying = [jax.typeof(x).mat.varying for x in operands]
+    axes = frozenset().union(*varying)
+    return [
+        jax.lax.pcast(x, tuple(sorted(axes - mine)), to="varying") if axes - mine else x
+        for x, mine in zip(operands, varying, strict=True)
+    ]
 
 
 def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
@@ -119,14 +134,24 @@ def _varying(function: Function, is_batched: list[bool]) -> list[bool]:
 @run_p.def_abstract_eval
 def _types(*operands: Any, function: Function, batch: int) -> Any:
     varying = _varying(function, _is_batched(function, operands))
-    return [
-        x.update(shape=(batch, *x.shape)) if varies else x for x, varies in zip(function.results, varying, strict=True)
-    ]
+    shapes = [(batch, *x.shape) if varies else x.shape for x, varies in zip(function.results, varying, strict=True)]
+    return [_in_mesh_of(operands, x.update(shape=shape)) for x, shape in zip(function.results, shapes, strict=True)]
+
+
+def _in_mesh_of(operands: Any, result: Any) -> Any:
+    """The type of a result in the mesh of the operands, varying along its manual axes as they do."""
+    mesh = next((x.sharding.mesh for x in operands if not x.sharding.mesh.empty), None)
+    if mesh is None:
+        return result
+    axes = frozenset().union(*(x.mat.varying for x in operands))
+    whole = NamedSharding(mesh, PartitionSpec(*[None] * result.ndim))
+    return result.update(sharding=whole, manual_axis_type=ManualAxisType(varying=axes))
 
 
 @run_p.def_impl
 def _evaluated(*operands: Any, function: Function, batch: int) -> Any:
-    return _on_its_own(function, batch)(*operands)
+    with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive, which would come back here
+        return _on_its_own(function, batch)(*operands)
 
 
 @lru_cache(maxsize=256)
@@ -155,17 +180,24 @@ def _by_machine(context: Any, *operands: Any, function: Function, batch: int) ->
 
 
 _programs: dict[int, Program] = {}  # keeps the tables alive, which the machine reads in place
-
-
+_lock = threading.Lock()  # of `_programs` and of the machine's own table, which must agree on whose tables are read
 _asked: ContextVar[dict[int, Program] | None] = ContextVar("asked", default=None)
 
 
 def register(program: Program) -> int:
-    """Make a program known to the machine, and give the key by which it knows it."""
+    """Make a program known to the machine, and give the key by which it knows it.
+
+    The tables of the program that is registered first under a key are those that the machine reads from then on, so
+    it is that program which is kept alive, whichever thread comes first.
+    """
     library, asked = machine(), _asked.get()
-    if library is not None and program.key not in _programs:
-        library.jaxmbd_register(ctypes.c_uint64(program.key), *(ctypes.c_void_p(x.ctypes.data) for x in program.tables))
-        _programs[program.key] = program
+    if library is not None:
+        with _lock:
+            if program.key not in _programs:
+                tables = (ctypes.c_void_p(x.ctypes.data) for x in program.tables)
+                if library.jaxmbd_register(ctypes.c_uint64(program.key), *tables):
+                    raise MemoryError("There is no memory left to register a program.")
+                _programs[program.key] = program
     if asked is not None:
         asked[program.key] = program
     return program.key
@@ -188,6 +220,8 @@ mlir.register_lowering(run_p, _by_machine, platform="cpu")
 
 def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any:
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
+    if size == 0:
+        return _of_no_lanes(operands, axes, function, batch)
     moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(operands, axes, strict=True)]
     is_outer = [axis is not None for axis in axes]
     is_inner = [x.ndim - mine > len(like.shape) for x, mine, like in zip(moved, is_outer, function.types, strict=True)]
@@ -200,6 +234,20 @@ def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any
             x = x.reshape(size, batch, *x.shape[1:])
             results[k] = x[:, 0] if not inner[k] else x if outer[k] else x[0]
     return results, [0 if varies else None for varies in outer]
+
+
+def _of_no_lanes(operands: Any, axes: Any, function: Function, batch: int) -> Any:
+    """Empty results, but for those that no lane has a part in. So the primitive never sees an empty batch, and its
+    `batch = 0` always means that there is none."""
+    is_outer = [axis is not None for axis in axes]
+    given = [
+        x if axis is None else jnp.zeros(np.delete(x.shape, axis), x.dtype)
+        for x, axis in zip(operands, axes, strict=True)
+    ]
+    results = run_p.bind(*given, function=function, batch=batch)
+    outer = _varying(function, is_outer)
+    empty = [jnp.zeros((0, *x.shape), x.dtype) if varies else x for x, varies in zip(results, outer, strict=True)]
+    return empty, [0 if varies else None for varies in outer]
 
 
 def _joined(x: Any, is_outer: bool, is_inner: bool, size: int, batch: int) -> Any:

@@ -15,6 +15,8 @@ from jaxmbd._program._rules import RULES
 from jaxmbd._program._schedule import Program, schedule
 from jaxmbd._types import is_concrete
 
+_NO_MESH = jax.sharding.AbstractMesh((), ())
+
 
 class Function:
     """A traced function of arrays, of which results may be linear in its last `linear` arguments.
@@ -120,8 +122,12 @@ class Function:
 def traced(
     fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int = 0, causes: Any = None, pushes: bool = False
 ) -> Function:
-    """A function of arrays of the given types, which gives several arrays."""
-    jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
+    """A function of arrays of the given types, which gives several arrays.
+
+    It is traced outside of any mesh, since it is found again inside others (`jax.shard_map`): a program knows of none.
+    """
+    with jax.sharding.use_abstract_mesh(_NO_MESH):
+        jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
     return Function(jaxpr, range(len(types)), linear, causes, pushes)
 
 

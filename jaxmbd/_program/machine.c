@@ -71,27 +71,38 @@ static int64_t find(uint64_t key) {
   return i;
 }
 
-static void grow(void) {
+/* 0 where there is no memory for it. */
+static int grow(void) {
   Program **old = table;
-  int64_t before = capacity;
-  capacity = before ? 2 * before : 64;
-  table = calloc((size_t)capacity, sizeof *table);
+  int64_t before = capacity, larger = before ? 2 * before : 64;
+  Program **fresh = calloc((size_t)larger, sizeof *fresh);
+  if (!fresh) return 0;
+  table = fresh, capacity = larger;
   for (int64_t i = 0; i < before; i++)
     if (old[i]) table[find(old[i]->key)] = old[i];
   free(old);
+  return 1;
 }
 
 /* `numbers`: places, constants, inputs, outputs, length of the code, of its shared part, shared inputs, places that it
-   hands on. The arrays are kept by the caller, for good. */
+   hands on. The arrays are kept by the caller, for good. A key that is known already keeps its arrays. Not 0: there is no
+   memory for it. */
 int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
                     const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
                     const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried,
                     const int32_t *lookups) {
   pthread_rwlock_wrlock(&table_lock);
-  if (2 * (count + 1) > capacity) grow();
+  if (2 * (count + 1) > capacity && !grow()) {
+    pthread_rwlock_unlock(&table_lock);
+    return 1;
+  }
   int64_t i = find(key);
   if (!table[i]) {
     Program *p = malloc(sizeof *p);
+    if (!p) {
+      pthread_rwlock_unlock(&table_lock);
+      return 1;
+    }
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
                    input_sizes, output_sizes, loads, stores, code, numbers[4],
                    numbers[5], numbers[6], numbers[7], carried, lookups};
@@ -156,14 +167,14 @@ typedef struct {
 
 /* --- calls from XLA --------------------------------------------------------------------------------------- */
 
-typedef void Chunk(const Call *, int64_t, int64_t);
+typedef int Chunk(const Call *, int64_t, int64_t); /* 0 where there is no memory for it */
 
 typedef struct {
   Call call;
   int64_t width, chunks;
   Chunk *run;
   atomic_llong next, done;
-  atomic_int holders;
+  atomic_int holders, failed;
 } Work;
 
 static void release(Work *w) {
@@ -180,7 +191,7 @@ static void work(Work *w) {
     int64_t k = atomic_fetch_add(&w->next, 1);
     if (k >= w->chunks) return;
     int64_t first = k * per, last = first + per < batch ? first + per : batch;
-    if (first < last) w->run(&w->call, first, last);
+    if (first < last && !w->run(&w->call, first, last)) atomic_store(&w->failed, 1);
     atomic_fetch_add(&w->done, 1);
   }
 }
@@ -202,28 +213,26 @@ static int64_t threads(XLA_FFI_CallFrame *frame) {
   return n;
 }
 
-static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, const char *message) {
-  XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, NULL, message, XLA_FFI_Error_Code_INTERNAL};
+static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, const char *message) {
+  XLA_FFI_Error_Create_Args args = {XLA_FFI_Error_Create_Args_STRUCT_SIZE, NULL, message, code};
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* All of a batch, by several threads if that is worth while. */
-static void share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
+/* All of a batch, by several threads if that is worth while; 0 where there is no memory for it. */
+static int share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
   const int64_t done = c->common ? c->program->shared_length : 0;
   int64_t most = (c->batch + width - 1) / width, pool = threads(frame);
   /* A thread is worth starting for some 20 µs of work. */
   int64_t helpers = (c->program->length - done) * most / 60000;
   if (helpers > pool - 1) helpers = pool - 1;
-  if (helpers < 1) {
-    lanes(c, 0, c->batch);
-    return;
-  }
-  Work *w = malloc(sizeof *w);
+  Work *w = helpers < 1 ? NULL : malloc(sizeof *w);
+  if (!w) return lanes(c, 0, c->batch);
   w->call = *c, w->width = width, w->run = lanes;
   w->chunks = 4 * (helpers + 1) < most ? 4 * (helpers + 1) : most;
   atomic_init(&w->next, 0);
   atomic_init(&w->done, 0);
   atomic_init(&w->holders, 1);
+  atomic_init(&w->failed, 0);
   for (int64_t i = 0; i < helpers; i++) {
     XLA_FFI_ThreadPool_Schedule_Args args = {XLA_FFI_ThreadPool_Schedule_Args_STRUCT_SIZE, NULL, frame->ctx, task, w};
     atomic_fetch_add(&w->holders, 1);
@@ -237,7 +246,9 @@ static void share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int
   work(w);
   while (atomic_load(&w->done) < w->chunks) {
   }
+  const int succeeded = !atomic_load(&w->failed);
   release(w);
+  return succeeded;
 }
 
 static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, void *(*common)(const Call *), Chunk *lanes,
@@ -255,7 +266,9 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, void *(*comm
     if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
   }
   const Program *p = look_up(key);
-  if (!p) return fail(frame, "jaxmbd: this computation was compiled in another process, where its program is.");
+  if (!p)
+    return fail(frame, XLA_FFI_Error_Code_INTERNAL,
+                "jaxmbd: this computation was compiled in another process, where its program is.");
   int64_t n = frame->args.size, m = frame->rets.size;
   void *inputs[n + 1], *outputs[m + 1];
   int64_t sizes[n + m + 1];
@@ -266,14 +279,15 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, void *(*comm
     for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
   }
   Call c = {p, inputs, outputs, sizes, batch > 1 ? batch : 1, NULL};
+  int succeeded;
   if (batch <= 1) {
-    single(&c, 0, 1);
-    return NULL;
+    succeeded = single(&c, 0, 1);
+  } else {
+    c.common = common(&c);
+    succeeded = share_out(frame, &c, lanes, width);
+    free(c.common);
   }
-  c.common = common(&c);
-  share_out(frame, &c, lanes, width);
-  free(c.common);
-  return NULL;
+  return succeeded ? NULL : fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "jaxmbd: out of memory.");
 }
 
 XLA_FFI_Error *jaxmbd_run_f64(XLA_FFI_CallFrame *frame) { return call(frame, run_f64_1, common_f64_1, run_f64_8, 8); }

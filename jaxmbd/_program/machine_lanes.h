@@ -200,34 +200,37 @@ static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
 }
 
 #if LANES == 1
-/* The places after the part of the program that all instances share; NULL if there is none. The caller frees them. */
+/* The places after the part of the program that all instances share; NULL if there is none, or no memory for it: each
+   instance then runs that part on its own. The caller frees them. */
 static void *JOIN(common, NAME)(const Call *c) {
   const Program *p = c->program;
   if (!p->shared_length) return NULL;
   for (int64_t k = 0; k < p->shared_inputs; k++)
     if (c->sizes[k] != p->input_sizes[k]) return NULL;
   T *x = malloc((size_t)p->places * sizeof(T) + 64);
+  if (!x) return NULL;
   JOIN(load, NAME)(c, x, NULL);
   JOIN(execute, NAME)(p->code, p->code + p->shared_length, x, NULL, c, 0);
   return x;
 }
 #endif
 
-/* Instances `first` to `last` of a batch. */
-static void JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
+/* Instances `first` to `last` of a batch; 0 where there is no memory for it. */
+static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
   const Program *p = c->program;
 #ifdef NARROW
   const int64_t rest = (last - first) % LANES;
   if (0 < rest && rest <= FEW) {
     last -= rest;
-    JOIN(run, NARROW)(c, last, last + rest);
+    if (!JOIN(run, NARROW)(c, last, last + rest)) return 0;
   }
-  if (first == last) return;
+  if (first == last) return 1;
 #endif
   const size_t bytes = (size_t)p->places * sizeof(V);
   /* Small programs live on the stack, where the memory is warm. */
   char local[65536 + 64];
   char *memory = bytes <= 65536 ? local : malloc(bytes + 64);
+  if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   T *flat = (T *)x;
   const T *s = c->common;
@@ -252,6 +255,7 @@ static void JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
     }
   }
   if (memory != local) free(memory);
+  return 1;
 }
 
 #undef MOVES
