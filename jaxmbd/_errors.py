@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class MechanismError(ValueError):
@@ -16,9 +17,13 @@ class SolveError(RuntimeError):
     """A solve ran and failed; the text says why in mechanical terms and what to try."""
 
 
-def unknown(kind: str, given: str, known: Iterable[str]) -> MechanismError:
+def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
     """An error for a name that does not exist, with the nearest names that do."""
     names = list(known)
+    if not isinstance(given, str):
+        listed = ", ".join(repr(name) for name in names) or "(none)"
+        article = "An" if kind[0] in "aeiou" else "A"
+        return MechanismError(f"{article} {kind} is named by a string, got {given!r}. Known names: {listed}.")
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
     hint = f" Did you mean {near[0]!r}?" if near else ""
     listed = ", ".join(repr(name) for name in names) or "(none)"

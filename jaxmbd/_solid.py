@@ -38,8 +38,14 @@ def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
     moments may exceed the sum of the other two, `J1 = Σ m (y² + z²) ≤ J2 + J3`. Tolerances are 1e-9 of the
     largest moment, or 100 units of rounding in single precision.
     """
+    if inertia is None or isinstance(inertia, str | bytes | list | tuple | dict | set | complex):
+        raise MechanismError(
+            f"{part}: inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got {inertia!r}."
+        )
     if not isinstance(inertia, Array | np.ndarray):
         return
+    if np.issubdtype(inertia.dtype, np.complexfloating):
+        raise MechanismError(f"{part}: inertia must be real [kg m²], got {inertia.dtype}.")
     if inertia.shape != (3, 3):
         raise MechanismError(f"{part}: inertia must have shape (3, 3) [kg m²], got shape {inertia.shape}.")
     if not is_concrete(inertia):
@@ -210,9 +216,12 @@ def _round(mass: Scalar, squares: Scalar, length: Scalar) -> Float[Array, "3"]:
 def _number(part: str, name: str, value: Any, unit: str) -> Any:
     """`value` as a float array (placeholders of tree maps pass); raise unless it is one number."""
     array = as_float(value)
-    if value is None or isinstance(value, str) or (isinstance(array, Array) and array.shape != ()):
-        shown = f"shape {array.shape}" if isinstance(array, Array) else repr(value)
-        raise MechanismError(f"{part}: {name} must be a number [{unit}], got {shown}.")
+    is_array = isinstance(array, Array)
+    is_complex = isinstance(value, complex) or (is_array and np.issubdtype(array.dtype, np.complexfloating))
+    if value is None or is_complex or isinstance(array, str | bytes | list | tuple | dict | set):
+        raise MechanismError(f"{part}: {name} must be a {'real ' * is_complex}number [{unit}], got {value!r}.")
+    if is_array and array.shape != ():
+        raise MechanismError(f"{part}: {name} must be a number [{unit}], got shape {array.shape}.")
     return array
 
 

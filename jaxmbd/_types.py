@@ -25,7 +25,10 @@ def as_float(value: Any) -> Any:
     if isinstance(value, float | int) and not isinstance(value, np.generic):
         return jnp.asarray(value, dtype=jnp.result_type(float))
     if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
-        given = jnp.asarray(value)
+        try:
+            given = jnp.asarray(value)
+        except (TypeError, ValueError):  # texts, or rows of different lengths: refused by name where they are checked
+            return value
         inexact = jnp.issubdtype(given.dtype, jnp.inexact)
         if inexact and not given.weak_type:
             return given

@@ -76,8 +76,12 @@ def from_matrix(R: Any) -> Quaternion:
     """The rotation of an orthogonal matrix, with `e0 ≥ 0`.
 
     `4 e eᵀ` is linear in `R`; the result is its row with the largest diagonal entry (at least 1), normalised.
+
+    **Raises:** `MechanismError` if a known matrix is not orthogonal with determinant +1 (to 1e-6).
     """
     (R,) = _floats("from_matrix", R=(R, (3, 3)))
+    if is_concrete(R):
+        _check_rotation(np.asarray(R))
     skew = jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
     trace = jnp.trace(R)
     lower = R + R.T + (1 - trace) * jnp.eye(3, dtype=R.dtype)
@@ -193,9 +197,11 @@ def as_rotation(value: Any) -> Quaternion:
             "jaxmbd.rotation makes one from an axis, angles or a rotation vector."
         )
     (value,) = _floats("as_rotation", value=(value, shape))
+    if shape == (3, 3):
+        return from_matrix(value)
     if is_concrete(value):
         _check_rotation(np.asarray(value))
-    return normalize(value) if shape == (4,) else from_matrix(value)
+    return normalize(value)
 
 
 def _check_rotation(value: np.ndarray) -> None:

@@ -36,5 +36,6 @@ from jaxmbd._analysis._solution import Reaction as Reaction
 from jaxmbd._analysis._solution import Solution as Solution
 from jaxmbd._analysis._solution import Violation as Violation
 from jaxmbd._analysis._state import State as State
+from jaxmbd._analysis._state import check_state as check_state
 from jaxmbd._analysis._stiffness import Stiffness as Stiffness
 from jaxmbd._analysis._stiffness import stiffness as stiffness

@@ -2,20 +2,24 @@
 
 from typing import Any
 
+import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmbd._analysis._assembly._misfit import open_rows, tolerance_of
 from jaxmbd._analysis._state import State
+from jaxmbd._analysis._state import check_state as check_state
+from jaxmbd._body import check_finite, check_instance, check_number
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import is_concrete
+from jaxmbd._method import AbstractMethod
+from jaxmbd._types import Scalar, as_float, is_concrete
 
 
 def check_times(ts: Any, state: State) -> Array | np.ndarray:
     """The times of an analysis that starts at a state, as an array."""
-    ts = np.asarray(ts, dtype=state.q.dtype) if is_concrete(ts) else jnp.asarray(ts, dtype=state.q.dtype)
+    ts = _times(ts, state.q.dtype)
     if ts.ndim != 1 or ts.shape[0] < 2:
         raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
     if isinstance(ts, np.ndarray):
@@ -37,15 +41,63 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
     return ts
 
 
-def check_state(mechanism: Mechanism, state: State) -> None:
-    """That a state is one, and of this mechanism."""
-    if not isinstance(state, State):
-        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
-    if state.coordinate_names != mechanism.coordinate_names:
+def first_time(ts: Any) -> Scalar | np.ndarray:
+    """The first of some times, before there is a state to compare them with."""
+    ts = _times(ts, jnp.result_type(float))
+    if ts.ndim != 1 or ts.shape[0] < 2:
+        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
+    return ts[0]
+
+
+def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
+    if not is_concrete(ts):
+        return jnp.asarray(ts, dtype=dtype)
+    try:
+        given = np.asarray(ts)
+        if given.dtype.kind in "cSU":  # NumPy would take the real parts, and read numbers from texts
+            raise TypeError("real numbers are needed")
+        return np.asarray(np.asarray(given, dtype=given.dtype if given.dtype.kind in "fiu" else float), dtype=dtype)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"ts must be a sequence of at least two times [s], real numbers, got {ts!r}.") from error
+
+
+def check_time(what: str, t: Any) -> Any:
+    """A time [s] as an array; raise unless it is one number, finite where it is known."""
+    value = as_float(t)
+    check_finite(what, "t", value)
+    return value
+
+
+def check_tolerances(rtol: Any, atol: Any) -> None:
+    """Raise unless the tolerances of the step-size control are numbers of at least zero, and not both zero."""
+    for name, given in (("rtol", rtol), ("atol", atol)):
+        value = as_float(given)
+        if given is not None:
+            check_finite("simulate", name, value)
+            check_number("simulate", name, value, "1" if name == "rtol" else "m or rad", zero=True)
+    if all(given is not None and is_concrete(given) and not np.any(given) for given in (rtol, atol)):
+        raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
+
+
+def check_method(method: Any) -> None:
+    """Raise unless `method` is a way to keep the constraints, or None."""
+    if method is not None:
+        need = "a method such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
+        check_instance("method", method, AbstractMethod, need)
+
+
+def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool) -> None:
+    """Raise unless `controller` is a step-size controller, or None; tolerances beside one would have no effect."""
+    if controller is None:
+        return
+    need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
+    check_instance("controller", controller, dfx.AbstractStepSizeController, need)
+    given = [name for name, value in (("rtol", rtol), ("atol", atol)) if value is not None]
+    given += ["control_speeds"] * bool(control_speeds)
+    if given:
         raise MechanismError(
-            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
-            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
-            "jaxmbd.assemble(mechanism, ...)."
+            f"simulate: {' and '.join(given)} has no effect beside a controller of your own: give the tolerances and "
+            "the norm to that."
         )
 
 
@@ -64,7 +116,3 @@ def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: 
                 f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."
             )
-
-
-def _shortened(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")

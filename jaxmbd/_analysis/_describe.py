@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmbd._analysis._assembly._assemble import assemble
 from jaxmbd._analysis._redundancy import Repeat, jacobian, redundancy
-from jaxmbd._analysis._state import State
+from jaxmbd._analysis._state import State, check_state
 from jaxmbd._equations import eliminated, rank_of
 from jaxmbd._joint import AbstractJoint, BallCut
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
@@ -96,6 +96,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         coordinates coupled by 2 algebraic constraints. ...
     """
     state = assemble(mechanism) if state is None else state
+    check_state(mechanism, state)
     found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
     pairs = list(zip(found, sizes, strict=True))
     joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]

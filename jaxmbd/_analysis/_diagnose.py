@@ -47,7 +47,8 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
     near, names = margin(mechanism, t, q)
-    if near < _NEARLY * margin(mechanism, solution.ts[0], solution.q[0])[0] or not np.isfinite(vdot).all():
+    first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q  # not saved where no step succeeded
+    if near < _NEARLY * margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
             f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
@@ -71,7 +72,11 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
             f"{head} The motion may pass near a singular position, have kinks, or need more steps: raise max_steps, or "
             "loosen rtol and atol."
         )
-    return f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'}"
+    k = int(np.abs(vdot).argmax())
+    return (
+        f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'} There {mechanism.speed_names[k]!r} changes at "
+        f"{vdot[k]:.3g} per second, the most of all speeds."
+    )
 
 
 def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:

@@ -12,10 +12,12 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._kinematics import kinematics
 from jaxmbd._analysis._readings import Snapshot
 from jaxmbd._analysis._solution import Solution
+from jaxmbd._analysis._state import State
+from jaxmbd._body import check_finite, check_mapping
 from jaxmbd._driver import Driver
 from jaxmbd._equations import Equations, tolerance_of_rank
 from jaxmbd._errors import MechanismError, SolveError, unknown
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._program import kept
 from jaxmbd._types import Number, as_float, is_concrete
 
@@ -53,6 +55,14 @@ def inverse_dynamics(
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §6.4; Nahon, Angeles, *Force
     optimization in redundantly-actuated closed kinematic chains* (1989).
     """
+    check_mechanism(mechanism)
+    check_mapping("actuators", actuators, "{'motor': 'O.angle'}")
+    check_mapping("weights", weights, "{'motor': 2.0}")
+    if motion is None or isinstance(motion, State):
+        raise MechanismError(
+            "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics or simulate, "
+            f"got {'None' if motion is None else 'a State'}."
+        )
     if not isinstance(motion, Solution):
         motion = kinematics(mechanism, motion, throw=throw)
     if motion.mechanism.coordinate_names != mechanism.coordinate_names:
@@ -62,6 +72,7 @@ def inverse_dynamics(
     for name in weights or {}:
         if name not in names:
             raise unknown("actuator", name, names)
+        check_finite("weights", repr(name), as_float((weights or {})[name]))
     factors = jnp.stack([as_float((weights or {}).get(name, 1.0)) for name in names]) if names else jnp.zeros(0)
     if is_concrete(factors) and not (np.asarray(factors) > 0).all():
         raise MechanismError(f"weights must be greater than zero, got {dict(weights or {})}.")

@@ -10,14 +10,14 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd._analysis._assembly._assemble import assemble
-from jaxmbd._analysis._checks import check_state, check_times
+from jaxmbd._analysis._checks import check_state, check_times, first_time
 from jaxmbd._analysis._diagnose import margin
 from jaxmbd._analysis._redundancy import jacobian, redundancy
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._method import Kinematic, OnlyChange, change, close, consistent
 from jaxmbd._program import kept
 from jaxmbd._types import frozen, is_concrete
@@ -50,7 +50,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
     """
-    state = assemble(mechanism, t=ts[0]) if state is None else state
+    check_mechanism(mechanism)
+    state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state)
     ts = check_times(ts, state)
     known = is_concrete(mechanism, state, ts)

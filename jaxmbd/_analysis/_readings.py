@@ -88,6 +88,18 @@ def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
     return known[sensor.of] if sensor.unit is None else sensor.unit
 
 
+def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Those of the names that are no scalars, with their shapes: sensors, and multipliers of several rows."""
+    sensors = {sensor.name for sensor in mechanism.sensors}
+    asked = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
+    if not asked:
+        return {}
+    q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
+    still = Snapshot(jnp.zeros(()), q, v, v, lam)
+    found = eqx.filter_eval_shape(lambda: read(Equations(mechanism), asked, still))
+    return {name: value.shape for name, value in found.items() if value.shape != ()}
+
+
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
     """The named quantities at one instant."""
     reader = Reader(equations, at)

@@ -8,7 +8,7 @@ import lineax as lx
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis._state import State
+from jaxmbd._analysis._state import State, check_state
 from jaxmbd._equations import Equations, counted, tolerance_of_rank
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._program import kept
@@ -79,6 +79,7 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
         >>> print(redundancy(mechanism, state))
         30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
     """
+    check_state(mechanism, state)
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
     rank, labels, repeats = int(np.sum(counted(values))), mechanism.row_labels(), {}

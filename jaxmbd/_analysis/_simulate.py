@@ -12,17 +12,25 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._misfit import open_rows
-from jaxmbd._analysis._checks import check_assembled, check_state, check_times
+from jaxmbd._analysis._checks import (
+    check_assembled,
+    check_controller,
+    check_method,
+    check_state,
+    check_times,
+    check_tolerances,
+)
 from jaxmbd._analysis._diagnose import failure_text, torn_text
 from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import halted, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
-from jaxmbd._analysis._readings import Snapshot, read
+from jaxmbd._analysis._readings import Snapshot, channel_units, read, vector_channels
 from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
+from jaxmbd._body import check_count, checked_names
 from jaxmbd._equations import Equations, rank_of
-from jaxmbd._errors import MechanismError, SolveError
+from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import (
     AbstractMethod,
@@ -113,6 +121,12 @@ def simulate(
     """
     check_state(mechanism, state)
     ts = check_times(ts, state)
+    check_method(method)
+    check_controller(controller, rtol, atol, control_speeds)
+    check_tolerances(rtol, atol)
+    check_count("max_steps", max_steps, 1)
+    check_accuracy(accuracy)
+    integrals = _integrands(mechanism, integrals)
     method = Stabilized() if method is None else method
     solver = _solver(solver)
     controller = _steps(solver, controller, dt0)
@@ -134,7 +148,7 @@ def simulate(
     rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
     found, check = _integrate(
         described, rows, method, state.q, state.v, ts,
-        solver, controller, _adjoint(derivative), tuple(integrals), dt0, max_steps, meter, raised, is_concrete(ts, dt0),
+        solver, controller, _adjoint(derivative), integrals, dt0, max_steps, meter, raised, is_concrete(ts, dt0),
         events, max_events,
     )  # fmt: skip
     found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
@@ -239,8 +253,7 @@ def default_controller(
     not converged.
     """
     double = ts.dtype == jnp.float64
-    if accuracy not in ("standard", "high"):
-        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
+    check_accuracy(accuracy)
     usual = _TOLERANCES[accuracy, double]
     rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
@@ -248,6 +261,26 @@ def default_controller(
     least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=least, force_dtmin=False, **factors)  # pyright: ignore
+
+
+def check_accuracy(accuracy: Any) -> None:
+    """Raise unless it is one of those that there are."""
+    if accuracy not in ("standard", "high"):
+        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
+
+
+def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
+    """The names of the integrals that are asked for; raise for those that do not exist, and for vectors."""
+    names = checked_names("integrals", names, "energy")
+    if not names:
+        return names
+    known = channel_units(mechanism)
+    for name in names:
+        if name not in known:
+            raise unknown("quantity", name, known)
+    for name, shape in vector_channels(mechanism, names).items():
+        raise MechanismError(f"integrals takes scalar quantities, and {name!r} has shape {shape}.")
+    return names
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
@@ -280,6 +313,8 @@ def _steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.Abstrac
         if dt0 is not None:
             raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
         return controller
+    if dt0 is not None and (np.shape(dt0) != () or isinstance(dt0, str | complex)):
+        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
     if dt0 is not None and is_concrete(dt0) and not 0 < dt0 < np.inf:
         raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
     if isinstance(solver, dfx.AbstractAdaptiveSolver):

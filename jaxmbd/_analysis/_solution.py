@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._state import State, state_of
+from jaxmbd._body import check_index, checked_names
 from jaxmbd._equations import Equations, counted
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
@@ -86,12 +87,14 @@ class Solution(eqx.Module):
         return tuple(channel_units(self.mechanism))
 
     def __getitem__(self, name: str) -> Array:
+        if not isinstance(name, str):
+            raise unknown("quantity", name, channel_units(self.mechanism))
         return self.read([name])[name]
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several named quantities at once, each with time on its first axis."""
         known = channel_units(self.mechanism)
-        wanted = tuple(names)
+        wanted = checked_names("names", names, "energy")
         for name in wanted:
             if name not in known:
                 raise unknown("quantity", name, known)
@@ -107,6 +110,7 @@ class Solution(eqx.Module):
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
+        check_index("solution.state", index, len(self.ts), "times")
         return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index])
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._types import Scalar
 
 
@@ -41,3 +41,20 @@ class State(eqx.Module):
 def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None) -> State:
     """A state of a mechanism, with its names."""
     return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank)
+
+
+def check_state(mechanism: Mechanism, state: State) -> None:
+    """That a state is one, and of this mechanism."""
+    check_mechanism(mechanism)
+    if not isinstance(state, State):
+        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
+    if state.coordinate_names != mechanism.coordinate_names:
+        raise MechanismError(
+            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
+            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
+            "jaxmbd.assemble(mechanism, ...)."
+        )
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")

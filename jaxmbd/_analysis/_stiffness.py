@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Complex
 
-from jaxmbd._analysis._state import State
+from jaxmbd._analysis._state import State, check_state
 from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Augmented, motion_of
@@ -66,6 +66,7 @@ def stiffness(mechanism: Mechanism, state: State) -> Stiffness:
 
     **Returns:** a `Stiffness`.
     """
+    check_state(mechanism, state)
     return stiffness_at(mechanism, state.t, state.q, state.v)
 
 

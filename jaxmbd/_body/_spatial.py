@@ -47,7 +47,7 @@ class Marker(AbstractMarker):
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
     turn = jnp.asarray(_NO_TURN) if rotation is None else rot.as_rotation(rotation)
-    return jnp.concatenate([_point("pose", x, y, z), turn])
+    return jnp.concatenate([_point("A pose", x, y, z, by="pose"), turn])
 
 
 def _as_pose(value: Any) -> Any:
@@ -110,10 +110,12 @@ class Body(AbstractBody):
         """
         return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
 
-    def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
+    def at_world(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
         """A marker on this body where a world point is when the body is at its `pose`; `axis` and `rotation` are given
         in world axes too."""
-        there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+        there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
         return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
 
 
@@ -128,9 +130,11 @@ class Ground(eqx.Module):
         """A marker fixed in the world at `(x, y, z)` [m]; `axis` and `rotation` as for bodies."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z), axis, rotation)
 
-    def at_world(self, x: Number, y: Number, z: Number, *, axis: Any = None, rotation: Any = None) -> Marker:
+    def at_world(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
         """The same as `at`: the ground's frame is the world's."""
-        return self.at(x, y, z, axis=axis, rotation=rotation)
+        return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
 
 
 @traced_once
@@ -142,11 +146,11 @@ def _in_body_axes(
     return rot.rotate(back, position - pose[:3]), rot.multiply(back, rotation)
 
 
-def _point(part: str, *numbers: Any) -> Array:
+def _point(part: str, *numbers: Any, by: str = "at") -> Array:
     """A point from separate numbers; one given as one argument, `at((x, y, z))`, is refused by name."""
     found = [as_float(number) for number in numbers]
     for name, number in zip("xyz", found, strict=True):
-        check_shape(part, name, number, ())
+        check_shape(f"{part}, made by {by}(x, y, z)", name, number, ())
     return jnp.stack(found)
 
 

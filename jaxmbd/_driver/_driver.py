@@ -3,9 +3,10 @@
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd._body import check_finite, check_name, check_shape
+from jaxmbd._body import check_finite, check_name
 from jaxmbd._errors import MechanismError
-from jaxmbd._types import Function, Number, Scalar
+from jaxmbd._types import Function, Number, Scalar, as_float
+from jaxmbd._user import user_array
 
 
 class Driver(eqx.Module):
@@ -36,11 +37,10 @@ class Driver(eqx.Module):
         self.of = of
         self.name = name
         self.coordinate = coordinate
-        self.motion = motion if callable(motion) else jnp.asarray(motion, dtype=float)
+        self.motion = motion if callable(motion) else as_float(motion)
         check_finite(f"Driver {name!r}", "motion", self.motion)
 
     def value(self, t: Scalar) -> Scalar:
         """The prescribed value at time `t`."""
-        value = jnp.asarray(self.motion(t) if callable(self.motion) else self.motion, dtype=t.dtype)
-        check_shape(f"Driver {self.name!r}", "what the function motion returns", value, ())
-        return value
+        value = user_array(f"Driver {self.name!r}", "motion", self.motion, t, takes="t", shape=())
+        return jnp.asarray(value, dtype=t.dtype)

@@ -44,9 +44,8 @@ class Smoothed(eqx.Module):
 
     def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
         ts = _checked(ts, values)
-        if (isinstance(smoothing, str) and smoothing != "auto") or (
-            not isinstance(smoothing, str) and not smoothing >= 0
-        ):
+        is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
+        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and smoothing >= 0):
             raise MechanismError(f"Smoothed: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}.")
         if smoothing == "auto" and not is_concrete(values):
             raise MechanismError("Smoothed: where the values are traced (jit, grad, vmap), give smoothing as a number.")
@@ -64,7 +63,12 @@ class Smoothed(eqx.Module):
 
 
 def _checked(ts: Any, values: Any) -> np.ndarray:
-    times, shape = np.asarray(ts, dtype=float), np.shape(values)
+    try:
+        times, shape = np.asarray(ts, dtype=float), np.shape(values)
+        if is_concrete(values):
+            np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"Smoothed: ts and values must be sequences of real numbers ({error}).") from error
     if times.ndim != 1 or shape != times.shape or len(times) < _DEGREE + 1:
         raise MechanismError(
             f"Smoothed: ts and values must be sequences of the same length, at least {_DEGREE + 1}, got shapes "

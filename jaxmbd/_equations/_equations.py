@@ -27,7 +27,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._force import GeneralizedForce
 from jaxmbd._joint import GlobalConstraint
 from jaxmbd._maths import nearest_turn
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._space import about_point
 from jaxmbd._types import Scalar
 
@@ -51,6 +51,7 @@ class Equations(eqx.Module):
     order: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
+        check_mechanism(mechanism)
         constraints = mechanism.constraints()
         self.redundant, self.kept = _false_or_array(redundant), None
         self.mechanism = mechanism

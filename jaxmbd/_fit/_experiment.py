@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._errors import MechanismError
+from jaxmbd._body import check_finite, check_mapping, check_number, checked_names
+from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._types import as_float
 
 
@@ -44,17 +45,27 @@ class Experiment(eqx.Module):
         sigma: float | int | Mapping[str, float | int] = 1.0,
         missing: bool = False,
     ) -> None:
+        check_mapping("Experiment: data", data, "{'arm.theta': values}")
+        check_mapping("Experiment: start", start, "{'O.angle': 0.1}")
+        check_mapping("Experiment: speeds", speeds, "{'O.angle': 0.0}")
+        if data is None:
+            raise MechanismError("An experiment needs at least one measured channel in data, got None.")
         self.ts = as_float(ts)
         self.data = {name: as_float(values) for name, values in data.items()}
         self.start = {name: as_float(value) for name, value in (start or {}).items()}
         self.speeds = {name: as_float(value) for name, value in (speeds or {}).items()}
         given = dict(sigma) if isinstance(sigma, Mapping) else dict.fromkeys(data, sigma)
+        for name, level in given.items():
+            if name not in data:
+                raise unknown("measured channel for sigma", name, data)
+            check_number("Experiment: sigma of", repr(name), as_float(level), "the channel's unit")
         self.sigma = {name: as_float(given.get(name, 1.0)) for name in data}
         names = (*(f"start:{n}" for n in self.start), *(f"speed:{n}" for n in self.speeds))
         if isinstance(estimate, bool):
             self.estimate = names if estimate else ()
         else:
-            self.estimate = tuple(_qualified(name, names) for name in estimate)
+            wanted = checked_names("Experiment: estimate", estimate, "O.angle")
+            self.estimate = tuple(_qualified(name, names) for name in wanted)
         _check(self, missing)
 
     def unknowns(self) -> dict[str, Array]:
@@ -80,12 +91,18 @@ def _qualified(name: str, known: tuple[str, ...]) -> str:
 
 
 def _check(experiment: Experiment, missing: bool) -> None:
+    if not isinstance(experiment.ts, Array):
+        raise MechanismError(f"An experiment's ts must be at least two increasing times [s], got {experiment.ts!r}.")
     ts = np.asarray(experiment.ts)
     if ts.ndim != 1 or len(ts) < 2 or not (np.diff(ts) > 0).all():
         raise MechanismError("An experiment's ts must be at least two increasing times [s].")
     if not experiment.data:
         raise MechanismError("An experiment needs at least one measured channel in data.")
+    for name, value in (*experiment.start.items(), *experiment.speeds.items()):
+        check_finite("Experiment", repr(name), value)
     for name, values in experiment.data.items():
+        if not isinstance(values, Array):
+            raise MechanismError(f"Channel {name!r} must be numbers, got {values!r}.")
         shape = values.shape
         if not shape or shape[0] != len(ts):
             raise MechanismError(

@@ -1,6 +1,6 @@
 """Identification: the parameters of a mechanism, and initial states, from measured motions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import diffrax as dfx
@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import optax
 
 from jaxmbd._analysis import channel_units
+from jaxmbd._body import check_count, check_instance, check_number
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._fit._experiment import Experiment, stack
 from jaxmbd._fit._minimise import gradient_descent, levenberg_marquardt, reporting
@@ -16,6 +17,7 @@ from jaxmbd._fit._residuals import Problem, Settings
 from jaxmbd._fit._result import Fit, summarise
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import AbstractMethod
+from jaxmbd._types import as_float
 
 
 def fit(
@@ -52,8 +54,16 @@ def fit(
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
     """
+    if not isinstance(experiments, Experiment | Iterable):
+        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {experiments!r}.")
     experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
-    parameters = collect(mechanism, free or {})
+    check_count("fit: steps", steps, 1)
+    check_number("fit", "tolerance", as_float(tolerance), "1", zero=True)
+    if optimiser is not None:
+        check_instance(
+            "fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)"
+        )
+    parameters = collect(mechanism, {} if free is None else free)
     _check(parameters, experiments)
     stacked = stack(experiments)
     settings = Settings(

@@ -14,9 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd._body import check_finite, check_instance, check_mapping
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import as_float
+from jaxmbd._types import as_float, is_concrete
+from jaxmbd._user import call_user
 
 Build = Callable[[dict[str, Any]], Mechanism]
 
@@ -69,6 +71,13 @@ class Between(AbstractRange):
     lower: Array = eqx.field(converter=as_float)
     upper: Array = eqx.field(converter=as_float)
 
+    def __check_init__(self) -> None:
+        for field in ("lower", "upper"):
+            value = getattr(self, field)
+            check_finite("Between", field, value, value.shape if isinstance(value, Array) else ())
+        if is_concrete(self.lower, self.upper) and not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
+            raise MechanismError(f"Between: lower must be below upper, got {self.lower} and {self.upper}.")
+
     def physical(self, u: Array, start: Array) -> Array:
         return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(u)
 
@@ -99,6 +108,16 @@ class Free(eqx.Module):
     within: AbstractRange = Real()
     unit: str = eqx.field(default="", static=True)
 
+    def __check_init__(self) -> None:
+        if self.where is not None and not callable(self.where):
+            raise MechanismError(
+                f"Free: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a value "
+                "to begin with is start=..."
+            )
+        check_instance(
+            "Free: within", self.within, AbstractRange, "a range, Real(), Positive() or Between(lower, upper)"
+        )
+
 
 class Parameters(eqx.Module):
     """All free parameters: their starting values, and the mechanism as a function of unconstrained values."""
@@ -112,7 +131,10 @@ class Parameters(eqx.Module):
         """The mechanism at unconstrained values."""
         values = self.physical(u)
         if self.build is not None:
-            return self.build(values)
+            takes = "{" + ", ".join(map(repr, values)) + "}"
+            built = call_user("fit", "mechanism", self.build, values, takes=takes)
+            check_instance("fit: what the function mechanism returns", built, Mechanism, "a Mechanism")
+            return built
         mechanism = self.mechanism
         assert mechanism is not None
         for name, free in self.free.items():
@@ -130,8 +152,13 @@ class Parameters(eqx.Module):
 
 def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters:
     """Look up and check all free parameters."""
-    found = {name: f if isinstance(f, Free) else Free(where=f) for name, f in free.items()}
     is_built = not isinstance(mechanism, Mechanism)
+    if is_built and not callable(mechanism):
+        raise MechanismError(
+            f"fit: mechanism must be a Mechanism, or a function from parameters to one, got {type(mechanism).__name__}."
+        )
+    check_mapping("free", free, "{'k': lambda m: m['spring'].stiffness}")
+    found = {name: f if isinstance(f, Free) else _free(name, f) for name, f in free.items()}
     start = {}
     for name, one in found.items():
         if is_built and one.start is None:
@@ -145,6 +172,15 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
     return Parameters(None if is_built else mechanism, mechanism if is_built else None, found, start)  # pyright: ignore[reportArgumentType]
 
 
+def _free(name: str, where: Any) -> Free:
+    if not callable(where):
+        raise MechanismError(
+            f"Free parameter {name!r} must be a function such as lambda m: m['spring'].stiffness, or Free(...), got "
+            f"{where!r}."
+        )
+    return Free(where=where)
+
+
 def _nodes(mechanism: Mechanism, free: Free) -> tuple[Any, ...]:
     assert free.where is not None
     node = free.where(mechanism)
@@ -154,7 +190,16 @@ def _nodes(mechanism: Mechanism, free: Free) -> tuple[Any, ...]:
 def _look_up(mechanism: Mechanism, name: str, free: Free) -> Any:
     if free.where is None:
         raise MechanismError(f"Free parameter {name!r} needs where=lambda m: m['part'].number.")
-    node = _nodes(mechanism, free)[0]
+    found = call_user(f"Free parameter {name!r}", "where", free.where, mechanism, takes="mechanism")
+    nodes = found if isinstance(found, tuple) else (found,)
+    leaves = {id(leaf) for leaf in jax.tree.leaves(mechanism)}
+    for node in nodes:
+        if not all(id(leaf) in leaves for leaf in jax.tree.leaves(eqx.filter(node, eqx.is_inexact_array))):
+            raise MechanismError(
+                f"Free parameter {name!r} points at {eqx.tree_pformat(node)}, which is not a number of the mechanism: "
+                "it has been computed, or taken out of an array."
+            )
+    node = nodes[0]
     value = eqx.filter(node, eqx.is_inexact_array)
     if not jax.tree.leaves(value):
         raise MechanismError(f"Free parameter {name!r} points at {node!r}, which holds no numbers.")

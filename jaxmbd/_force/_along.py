@@ -11,6 +11,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractAlong
 from jaxmbd._maths import contact_energy, contact_force, smooth_sign
 from jaxmbd._types import Scalar, as_float, is_concrete
+from jaxmbd._user import user_array
 
 
 class JointForce(AbstractAlong):
@@ -34,9 +35,8 @@ class JointForce(AbstractAlong):
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         if not callable(self.function):
             return self.function
-        value = jnp.asarray(self.function(t, coordinate, rate, self.parameters))
-        check_shape(f"JointForce {self.name!r}", "what the function returns", value, ())
-        return value
+        part, given = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
+        return user_array(part, "function", self.function, *given, takes="t, coordinate, rate, parameters", shape=())
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return jnp.zeros(())
@@ -107,8 +107,8 @@ class JointSpringDamper(AbstractAlong):
             check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        actuator = jnp.asarray(self.actuator(t, coordinate, rate) if callable(self.actuator) else self.actuator)
-        check_shape(f"JointSpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
+        part, given = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
+        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, x, rate", shape=())
         return -self.stiffness * (coordinate - self.rest) - self.damping * rate + actuator
 
     def potential(self, coordinate: Scalar) -> Scalar:

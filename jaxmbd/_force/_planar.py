@@ -7,11 +7,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, check_finite, check_markers, check_shape
+from jaxmbd._body import GROUND, check_finite, check_markers
 from jaxmbd._body._planar import Marker
 from jaxmbd._force._base import AbstractForce, pair
 from jaxmbd._space import PLANAR, Frame
 from jaxmbd._types import Function, Scalar, as_float
+from jaxmbd._user import user_array
 
 
 class Torque(AbstractForce):
@@ -42,8 +43,8 @@ class Torque(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        torque = jnp.asarray(self.torque(t, angle, rate) if callable(self.torque) else self.torque)
-        check_shape(f"Torque {self.name!r}", "what the function torque returns", torque, ())
+        part, given = f"Torque {self.name!r}", (t, angle, rate)
+        torque = user_array(part, "torque", self.torque, *given, takes="t, angle, rate", shape=())
         return pair(jnp.zeros_like(a.position), torque)
 
     def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
@@ -79,8 +80,8 @@ class TorsionalSpringDamper(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        actuator = jnp.asarray(self.actuator(t, angle, rate) if callable(self.actuator) else self.actuator)
-        check_shape(f"TorsionalSpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
+        part, given = f"TorsionalSpringDamper {self.name!r}", (t, angle, rate)
+        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, angle, rate", shape=())
         torque = -self.stiffness * (angle - self.angle) - self.damping * rate + actuator
         return pair(jnp.zeros_like(a.position), torque)
 

@@ -13,6 +13,7 @@ from jaxmbd._force._base import AbstractForce, pair, wrench
 from jaxmbd._maths import direction, dot, safe_norm
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import Function, Number, Point, Scalar, as_float
+from jaxmbd._user import user_array
 
 
 class Gravity(eqx.Module):
@@ -27,7 +28,8 @@ class Gravity(eqx.Module):
     def __init__(self, acceleration: Number | Sequence[Number] = 9.81, name: str = "gravity") -> None:
         check_name("Gravity", name)
         value = as_float(acceleration)
-        check_finite(f"Gravity {name!r}", "acceleration", value, value.shape if value.ndim < 2 else (3,))
+        shape = value.shape if isinstance(value, Array) and value.ndim < 2 else (3,)
+        check_finite(f"Gravity {name!r}", "acceleration", value, shape if isinstance(value, Array) else ())
         self.name = name
         self.acceleration = value
 
@@ -78,11 +80,13 @@ class Force(AbstractForce):
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1 efforts"]:
         (frame,), (rate,) = frames, rates
-        force = self.force(t, frame, rate) if callable(self.force) else self.force
-        torque = self.torque(t, frame, rate) if callable(self.torque) else self.torque
-        force, torque = jnp.asarray(force), jnp.asarray(torque)
-        check_shape(f"Force {self.name!r}", "what the function force returns", force, (self.at.space.dim,))
-        check_shape(f"Force {self.name!r}", "what the function torque returns", torque, self._turns)
+        force, torque = (
+            user_array(f"Force {self.name!r}", field, value, t, frame, rate, takes="t, frame, rate", shape=shape)
+            for field, value, shape in (
+                ("force", self.force, (self.at.space.dim,)),
+                ("torque", self.torque, self._turns),
+            )
+        )
         if self.frame == "body":
             force = frame.to_world(force)
             torque = frame.to_world(torque) if self._turns else torque
@@ -126,8 +130,8 @@ class SpringDamper(AbstractForce):
 
     def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
         """The tension [N] at a length [m] and its rate [m/s]."""
-        actuator = jnp.asarray(self.actuator(t, length, rate) if callable(self.actuator) else self.actuator)
-        check_shape(f"SpringDamper {self.name!r}", "what the function actuator returns", actuator, ())
+        part, given = f"SpringDamper {self.name!r}", (t, length, rate)
+        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, length, rate", shape=())
         return self.stiffness * (length - self.length) + self.damping * rate + actuator
 
     def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:

@@ -7,12 +7,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, check_finite, check_markers, check_shape
+from jaxmbd._body import GROUND, check_finite, check_markers
 from jaxmbd._body._spatial import Marker
 from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractForce, pair
 from jaxmbd._space import SPATIAL, SpatialFrame, SpatialRate
 from jaxmbd._types import Function, Scalar, as_float
+from jaxmbd._user import user_array
 
 
 class Torque(AbstractForce):
@@ -43,9 +44,8 @@ class Torque(AbstractForce):
         return (self.from_, self.on)
 
     def wrenches(self, t: Scalar, frames: Sequence[SpatialFrame], rates: Sequence[SpatialRate]) -> Float[Array, "2 6"]:
-        torque = self.torque(t, tuple(frames), tuple(rates)) if callable(self.torque) else self.torque
-        torque = jnp.asarray(torque)
-        check_shape(f"Torque {self.name!r}", "what the function torque returns", torque, (3,))
+        part, given = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates))
+        torque = user_array(part, "torque", self.torque, *given, takes="t, frames, rates", shape=(3,))
         if self.frame == "body":
             torque = frames[1].to_world(torque)
         return pair(jnp.zeros(3, torque.dtype), torque)

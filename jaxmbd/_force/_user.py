@@ -11,6 +11,7 @@ from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_na
 from jaxmbd._errors import MechanismError
 from jaxmbd._force._base import AbstractForce
 from jaxmbd._types import Function, Scalar
+from jaxmbd._user import user_array
 
 
 class UserForce(AbstractForce):
@@ -42,7 +43,8 @@ class UserForce(AbstractForce):
         return self.at
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
-        value = jnp.asarray(self.function(t, frames, rates, self.parameters))
+        part, given = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
         efforts = self.at[0].space.efforts
         expected = (len(self.at), len(efforts))
         if value.shape != expected:
@@ -72,7 +74,8 @@ class GeneralizedForce(eqx.Module):
 
     def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces at a state."""
-        value = jnp.asarray(self.function(t, q, v, self.parameters))
+        part, given = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, q, v, parameters")
         if value.shape != v.shape:
             raise MechanismError(
                 f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."

@@ -11,6 +11,7 @@ from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_na
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractJoint, AbstractNonholonomic, no_rows
 from jaxmbd._types import Function, Scalar
+from jaxmbd._user import user_array
 
 
 class Constraint(AbstractJoint):
@@ -37,7 +38,9 @@ class Constraint(AbstractJoint):
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
-        return check_rows("Constraint", self.name, self.function(t, a, b, self.parameters))
+        part, given = f"Constraint {self.name!r}", (t, a, b, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, frame_a, frame_b, parameters")
+        return check_rows("Constraint", self.name, value)
 
 
 class NonholonomicConstraint(AbstractNonholonomic):
@@ -66,7 +69,8 @@ class NonholonomicConstraint(AbstractNonholonomic):
         return no_rows()
 
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
-        value = self.function(t, tuple(frames), tuple(rates), self.parameters)
+        part, given = f"NonholonomicConstraint {self.name!r}", (t, tuple(frames), tuple(rates), self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
         return check_rows("NonholonomicConstraint", self.name, value)
 
 
@@ -87,7 +91,9 @@ class GlobalConstraint(eqx.Module):
 
     def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(t, q)` of this constraint."""
-        return check_rows("GlobalConstraint", self.name, self.function(t, q, self.parameters))
+        part, given = f"GlobalConstraint {self.name!r}", (t, q, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, q, parameters")
+        return check_rows("GlobalConstraint", self.name, value)
 
 
 def check_rows(kind: str, name: str, value: Any) -> Array:

@@ -12,6 +12,7 @@ from jaxmbd._mechanism._kind import unnamed as unnamed
 from jaxmbd._mechanism._mechanism import Constraint as Constraint
 from jaxmbd._mechanism._mechanism import Mechanism as Mechanism
 from jaxmbd._mechanism._mechanism import Sensor as Sensor
+from jaxmbd._mechanism._mechanism import check_mechanism as check_mechanism
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Branch as Branch
 from jaxmbd._mechanism._tree import Tree as Tree

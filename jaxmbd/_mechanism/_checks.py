@@ -18,9 +18,9 @@ from jaxmbd._joint import (
     residual_of,
     slip_of,
 )
-from jaxmbd._mechanism._coordinate import Drive, SpeedDrive
-from jaxmbd._mechanism._kind import unnamed
-from jaxmbd._sensor import AbstractSensor, Scaled
+from jaxmbd._mechanism._coordinate import Coupled, Drive, SpeedDrive
+from jaxmbd._mechanism._kind import kind_of, unnamed
+from jaxmbd._sensor import AbstractSensor, Measure, Scaled
 
 _ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
@@ -105,19 +105,53 @@ def named_joints(mechanism: Any) -> set[str]:
 
 
 def check_functions(mechanism: Any) -> None:
-    """Try each force that holds a user's function, on shapes alone: what it returns is checked by name here, since
-    parts have lost their names once they are stacked."""
+    """Try each force that holds a user's function, on shapes alone and once for each kind of force: errors are raised
+    by name here, since parts have lost their names once they are stacked."""
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
     v = jax.ShapeDtypeStruct((mechanism.nv,), t.dtype)
+    checked: set[Any] = set()
     for force in mechanism.forces:
         if not any(callable(getattr(force, field)) for field in force.__dataclass_fields__):
             continue
+        kind = hashable_kind(force)
+        if kind in checked:
+            continue
+        checked.add(kind)
         if isinstance(force, AbstractForce):
             eqx.filter_eval_shape(force.wrenches, t, *_example(mechanism, force))
         elif isinstance(force, GeneralizedForce):
             eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
         elif isinstance(force, AbstractAlong):
             eqx.filter_eval_shape(force.effort, t, t, t)
+
+
+def hashable_kind(part: Any) -> Any:
+    """`kind_of` a part; raise by its name where it holds something that JAX cannot take as a constant."""
+    kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
+    try:
+        hash(kind)
+    except TypeError as error:
+        raise MechanismError(
+            f"{_kind_name(part)} {part.name!r} holds what is neither an array nor hashable ({error}). Give its "
+            "parameters as numbers, arrays, tuples, lists, dictionaries or an equinox module of those."
+        ) from error
+    return kind
+
+
+def _kind_name(part: Any) -> str:
+    """The type that a user knows a part by."""
+    if isinstance(part, Drive | SpeedDrive):
+        return "Driver"
+    return type(part.law if isinstance(part, Coupled) else part).__name__
+
+
+def check_measures(mechanism: Any, rows: int) -> None:
+    """Try the function of each `Measure`, on shapes alone; `rows` is the number of multipliers."""
+    dtype, nv = jnp.result_type(float), mechanism.nv
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (mechanism.nq,), (nv,), (nv,), (rows,))]
+    for sensor in mechanism.sensors:
+        if isinstance(sensor, Measure):
+            eqx.filter_eval_shape(sensor.value, *shapes)
 
 
 def check_ground(mechanism: Any) -> None:

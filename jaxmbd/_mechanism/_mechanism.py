@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 
-from jaxmbd._body import AbstractBody
+from jaxmbd._body import AbstractBody, check_instance, checked_names
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
@@ -24,15 +24,16 @@ from jaxmbd._joint import (
 from jaxmbd._mechanism._checks import (
     check_functions,
     check_ground,
+    check_measures,
     check_names,
     check_references,
     check_scaled,
     check_space,
     count_rows,
+    hashable_kind,
     named_joints,
 )
 from jaxmbd._mechanism._coordinate import Coordinate, Coupled, Drive, SpeedDrive
-from jaxmbd._mechanism._kind import kind_of, unnamed
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure, Scaled
@@ -92,19 +93,21 @@ class Mechanism(eqx.Module):
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
         self.floating = floating
-        self.coordinates, self.cuts, self.speeds = coordinates, _names("cuts", cuts), speeds
+        self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
         check_names(self)
         check_space(self)
         self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
         check_references(self)
         self.tree = self._tree()
         if speeds is not None:
+            check_instance("speeds", speeds, GeneralizedSpeeds, "GeneralizedSpeeds(names, function)")
             speeds.check(len(self.tree.coordinates), len(self.tree.speeds))
 
     def __check_init__(self) -> None:
         check_functions(self)
         check_scaled(self)
-        self.constraint_sizes()  # tries each joint's function on shapes
+        sizes = self.constraint_sizes()  # tries each joint's function on shapes
+        check_measures(self, sum(sizes))
         if not self.floating:
             check_ground(self)
 
@@ -227,7 +230,7 @@ class Mechanism(eqx.Module):
         found: dict[Any, int] = {}
         sizes = []
         for part in self.constraints():
-            kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
+            kind = hashable_kind(part)
             if kind not in found:
                 found[kind] = count_rows(self, part)
             sizes.append(found[kind])
@@ -240,6 +243,7 @@ class Mechanism(eqx.Module):
 
     def coordinate(self, name: str) -> Coordinate:
         """The coordinate written `"joint.angle"` or `"body.x"`."""
+        check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
         owner, _, component = name.partition(".")
         for joint in self.joints:
             if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
@@ -255,12 +259,6 @@ class Mechanism(eqx.Module):
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
 
 
-def _names(kind: str, names: Iterable[str]) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise MechanismError(f"{kind} must be a sequence of names, such as [{names!r}], got {names!r}.")
-    return tuple(names)
-
-
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
     if not isinstance(parts, Iterable):
         raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
@@ -268,5 +266,14 @@ def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
     for part in found:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
+            if isinstance(part, type):
+                raise MechanismError(
+                    f"Among {kind} there is the class {part.__name__}; make one: {part.__name__}(...)."
+                )
             raise MechanismError(f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.")
     return found
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """Raise unless `mechanism` is one."""
+    check_instance("mechanism", mechanism, Mechanism, "a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints)")

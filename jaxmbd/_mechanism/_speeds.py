@@ -8,8 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd._body import check_line, checked_names
 from jaxmbd._errors import MechanismError
 from jaxmbd._types import Function, Scalar
+from jaxmbd._user import user_array
 
 
 class GeneralizedSpeeds(eqx.Module):
@@ -27,7 +29,9 @@ class GeneralizedSpeeds(eqx.Module):
     parameters: Any
 
     def __init__(self, names: Iterable[str], function: Function, parameters: Any = None) -> None:
-        self.names = (names,) if isinstance(names, str) else tuple(names)
+        self.names = checked_names("GeneralizedSpeeds: names", (names,) if isinstance(names, str) else names, "u")
+        for name in self.names:
+            check_line("generalized speed", name)
         self.function, self.parameters = function, parameters
         if not callable(function):
             raise MechanismError(f"GeneralizedSpeeds: function must be callable, got {type(function).__name__}.")
@@ -36,7 +40,8 @@ class GeneralizedSpeeds(eqx.Module):
 
     def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
         """The coordinates' own speeds `v (nv,)`."""
-        return jnp.asarray(self.function(p, q, t, self.parameters))
+        given = (p, q, t, self.parameters)
+        return user_array("GeneralizedSpeeds", "function", self.function, *given, takes="p, q, t, parameters")
 
     def check(self, nq: int, nv: int) -> None:
         """Raise unless there are as many as needed, and the function gives as many: tried on shapes alone."""

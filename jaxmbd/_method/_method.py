@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd._body import check_finite, check_number
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method._solve import SaddlePoint
@@ -73,6 +74,12 @@ class Augmented(AbstractMethod):
     alpha: Scalar = eqx.field(converter=as_float, default=10.0)
     beta: Scalar = eqx.field(converter=as_float, default=10.0)
 
+    def __check_init__(self) -> None:
+        check_finite("Augmented", "alpha", self.alpha)
+        check_finite("Augmented", "beta", self.beta)
+        check_number("Augmented", "alpha", self.alpha, "1/s", zero=True)
+        check_number("Augmented", "beta", self.beta, "1/s", zero=True)
+
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
         at = equations.at(t, q)
         drift = 2 * self.alpha * at.velocity(v) + self.beta**2 * at.position()
@@ -100,6 +107,10 @@ class Stabilized(AbstractMethod):
     """
 
     rate: Scalar = eqx.field(converter=as_float, default=10.0)
+
+    def __check_init__(self) -> None:
+        check_finite("Stabilized", "rate", self.rate)
+        check_number("Stabilized", "rate", self.rate, "1/s", zero=True)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
         at = equations.at(t, q)

@@ -10,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from jaxmbd._body import checked_names
 from jaxmbd._equations import Equations, Position, Tall, eliminated, spd_solver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
@@ -74,9 +75,7 @@ class CoordinatePartitioning(AbstractSettling):
     chosen: Bool[Array, " nv"] | None = None
 
     def __init__(self, independent: Sequence[str] | None = None, *, chosen: Bool[Array, " nv"] | None = None) -> None:
-        if isinstance(independent, str):
-            raise MechanismError(f"independent must be a sequence of names, such as [{independent!r}].")
-        self.independent = None if independent is None else tuple(independent)
+        self.independent = None if independent is None else checked_names("independent", independent, "O.angle")
         self.chosen = chosen
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:

@@ -3,6 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array
 
+from jaxmbd._body import check_instance
 from jaxmbd._equations import Equations
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method._close import LeastChange, close, consistent
@@ -23,6 +24,9 @@ class Projection(AbstractSettling):
     """
 
     of: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
+
+    def __check_init__(self) -> None:
+        check_instance("Projection: of", self.of, AbstractMethod, "a method such as Augmented(0, 0)")
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
         pass

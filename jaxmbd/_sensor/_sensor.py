@@ -12,9 +12,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker, check_callable, check_markers, check_name
+from jaxmbd._body import AbstractMarker, check_callable, check_instance, check_markers, check_name
 from jaxmbd._maths import safe_norm
 from jaxmbd._types import Function, Scalar
+from jaxmbd._user import user_array
 
 
 class Readings(eqx.Module):
@@ -195,7 +196,9 @@ class Measure(eqx.Module):
     def __check_init__(self) -> None:
         check_name("Measure", self.name)
         check_callable("Measure", self.name, self.function)
+        check_instance(f"Measure {self.name!r}: unit", self.unit, str, "text, such as 'N m'")
 
     def value(self, t: Scalar, q: Array, v: Array, vdot: Array, lam: Array) -> Array:
         """The reading at one instant."""
-        return self.function(t, q, v, vdot, lam, self.parameters)
+        part, given = f"Measure {self.name!r}", (t, q, v, vdot, lam, self.parameters)
+        return user_array(part, "function", self.function, *given, takes="t, q, v, vdot, lam, parameters")

@@ -107,6 +107,6 @@ def get(name: str, *arguments: Any, **options: Any) -> Example:
 
         >>> solution = get("pendulum").simulate()
     """
-    if _spelled(name) not in _ENTRIES:
+    if not isinstance(name, str) or _spelled(name) not in _ENTRIES:
         raise unknown("example", name, names())
     return _ENTRIES[_spelled(name)].make(*arguments, **options)

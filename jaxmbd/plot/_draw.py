@@ -14,7 +14,7 @@ from jaxmbd._types import Number
 from jaxmbd.planar import Translational
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force
-from jaxmbd.plot._parts import describe
+from jaxmbd.plot._parts import as_coordinates, describe
 from jaxmbd.plot._picture import Limits, Picture, axes_for, limits_of, longest_side
 from jaxmbd.plot._scene import Scene
 from jaxmbd.plot._space_draw import draw_space
@@ -76,7 +76,7 @@ def check_no_view(elev: Number | None, azim: Number | None) -> None:
 def _draw_planar(
     mechanism: Mechanism, q: Any, axes: Axes | None, t: Number, reactions: Mapping[str, Any], labels: bool
 ) -> Axes:
-    qs = np.asarray(q, dtype=float)[None]
+    qs = as_coordinates(q)[None]
     scene = Scene(mechanism, qs)
     limits = limits_of(scene)
     times = jnp.asarray(t, dtype=float)[None]

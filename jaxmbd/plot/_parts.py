@@ -25,9 +25,19 @@ _SAME = 1e-6  # of the symbol's size: points that coincide
 _LONG = 60  # characters of a legend on one line
 
 
+def as_coordinates(q: Any) -> np.ndarray:
+    """Coordinates as numbers of NumPy."""
+    try:
+        return np.asarray(q, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(
+            f"q must be coordinates, such as state.q or solution.q, got {type(q).__name__}."
+        ) from error
+
+
 def checked(mechanism: Mechanism, qs: Any) -> np.ndarray:
     """Coordinates `(times, nq)` in NumPy; raises where there is nothing to draw."""
-    qs = np.asarray(qs, dtype=float)
+    qs = as_coordinates(qs)
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
         names = ", ".join(mechanism.coordinate_names)
         raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")

@@ -12,7 +12,7 @@ from mpl_toolkits.mplot3d import Axes3D
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Number
 from jaxmbd.plot._forces import applied_forces, checked_force
-from jaxmbd.plot._parts import acting_marker, describe
+from jaxmbd.plot._parts import acting_marker, as_coordinates, describe
 from jaxmbd.plot._space_arrows import add_key, applied_arrows, reaction_arrows
 from jaxmbd.plot._space_picture import (
     HEADROOM,
@@ -38,7 +38,7 @@ def draw_space(
     view: View,
 ) -> Axes3D:
     """Draw a mechanism in space, as `draw` says."""
-    qs = np.asarray(q, dtype=float)[None]
+    qs = as_coordinates(q)[None]
     scene = SpaceScene(mechanism, qs)
     pieces = scene_pieces(scene)
     limits = limits_of(scene, pieces)

@@ -22,13 +22,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis import State, load_names, signed_loads
+from jaxmbd._analysis import State, check_state, load_names, signed_loads
+from jaxmbd._body import check_finite
 from jaxmbd._equations import Equations, Position
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._method import SaddlePoint
 from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float
+from jaxmbd._user import call_user
 
 Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
 
@@ -117,6 +119,11 @@ class System(eqx.Module):
     alpha: Scalar = eqx.field(converter=as_float, default=0.0)
     beta: Scalar = eqx.field(converter=as_float, default=0.0)
 
+    def __check_init__(self) -> None:
+        check_mechanism(self.mechanism)
+        check_finite("export", "alpha", self.alpha)
+        check_finite("export", "beta", self.beta)
+
     @property
     def coordinates(self) -> tuple[str, ...]:
         """Names of the entries of `q`."""
@@ -152,6 +159,7 @@ class System(eqx.Module):
 
     def at(self, state: State) -> dict[str, np.ndarray]:
         """Every piece at a state, `vQ` and `vP` among them, as arrays."""
+        check_state(self.mechanism, state)
         found = _all(self, jnp.asarray(state.t), state.q, state.v)
         return {name: np.asarray(value) for name, value in found.items()}
 
@@ -164,6 +172,8 @@ class System(eqx.Module):
         **Raises:** `MechanismError` where a place is not one number.
         """
         mechanism = self.mechanism
+        if len(where) != len(values):
+            raise MechanismError(f"with_parameters needs one value for each place, got {len(where)} and {len(values)}.")
         for place, value in zip(where, values, strict=True):
             mechanism = _replaced(mechanism, place, value)
         return System(mechanism, self.alpha, self.beta)
@@ -171,7 +181,10 @@ class System(eqx.Module):
 
 def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
     place, index = where if isinstance(where, tuple) else (where, None)
-    leaf = jnp.asarray(place(mechanism))
+    found = call_user("with_parameters", "where", place, mechanism, takes="mechanism")
+    if not eqx.is_array(found):
+        raise MechanismError(f"A parameter must be one number of the mechanism, and this place holds {found!r}.")
+    leaf = jnp.asarray(found)
     if index is not None and leaf.ndim == 1 and index < leaf.shape[0]:
         return eqx.tree_at(place, mechanism, leaf.at[index].set(value))
     if index is not None or leaf.ndim:

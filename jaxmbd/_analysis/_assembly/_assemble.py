@@ -17,13 +17,14 @@ from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
 from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
+from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._readings import Reader, Snapshot
 from jaxmbd._analysis._redundancy import singular
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_finite, check_number
+from jaxmbd._body import check_finite, check_mapping, check_number, checked_names
 from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._program import compiled, kept
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
@@ -63,9 +64,10 @@ def assemble(
     **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss, and says whether another guess
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
+    check_mechanism(mechanism)
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
     positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
-    start, time = turned(mechanism, start, positions), jnp.asarray(t, dtype=start.dtype)
+    start, time = turned(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
         _rate_name(mechanism, name)
@@ -176,9 +178,7 @@ def _costs(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq
 
 def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterable[str]) -> tuple[str, ...]:
     """The names of locked coordinates and bodies; raise unless these, and those of fixed coordinates, exist."""
-    if isinstance(locked, str):
-        raise MechanismError(f"locked must be a sequence of names, such as [{locked!r}], got {locked!r}.")
-    kept, bodies = tuple(locked), {body.name for body in mechanism.bodies}
+    kept, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
     for name in (*fixed, *(name for name in kept if name not in bodies)):
         mechanism.coordinate(name)
     for name in kept:
@@ -190,7 +190,8 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
 def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
     """Values by name as arrays; each must be a number, and finite where it is known. In the order of their names, in
     which JAX hands dictionaries on: so are the rows that they give."""
-    found = {name: as_float(value) for name, value in sorted((values or {}).items(), key=lambda x: str(x[0]))}
+    check_mapping(what, values, "{'crank.theta': 0.3}")
+    found = {name: as_float(value) for name, value in sorted((values or {}).items())}
     for name, value in found.items():
         check_finite(what, repr(name), value)
     return found

@@ -13,9 +13,11 @@ from jaxmbd._analysis._assembly._assemble import assemble, prescribed_at
 from jaxmbd._analysis._assembly._misfit import closure_text, tolerance_of
 from jaxmbd._analysis._assembly._search import Ends, search
 from jaxmbd._analysis._assembly._starts import guessed
+from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._state import State, state_of
+from jaxmbd._body import check_count, check_mapping
 from jaxmbd._errors import AssemblyError, MechanismError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._types import Number, is_concrete
 
 _COLUMNS = 6  # of a table of closures
@@ -88,8 +90,10 @@ def closures(
         >>> print(closures(four_bar, {"crank.theta": 1.1}))
         2 closures, found by 64 of 64 searches; the 6 coordinates that differ most: ...
     """
-    if tries < 1:
-        raise MechanismError(f"tries must be at least 1, got {tries}.")
+    check_mechanism(mechanism)
+    check_count("tries", tries, 1)
+    check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
+    t = check_time("closures", t)
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))
     if not is_concrete(values):
         raise MechanismError(

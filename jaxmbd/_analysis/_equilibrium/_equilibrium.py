@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._assembly._assemble import assemble, tolerance_of
 from jaxmbd._analysis._assembly._starts import guessed
+from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._equilibrium._balance import Balance, Rotation
 from jaxmbd._analysis._equilibrium._settle import Search, implicit, settle
 from jaxmbd._analysis._equilibrium._stability import SmallMotions, small_motions
@@ -23,11 +24,11 @@ from jaxmbd._analysis._equilibrium._unsteady import (
 )
 from jaxmbd._analysis._solution import Reaction, Solution
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_finite
+from jaxmbd._body import check_finite, check_mapping
 from jaxmbd._driver import Driver
 from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._method import Stabilized
 from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float, frozen, is_concrete
@@ -150,6 +151,9 @@ def equilibrium(
         >>> hanging = equilibrium(mechanism, {"O.angle": 0.1}, stable=True)
         >>> hanging["rod.theta"], hanging.verdict
     """
+    check_mechanism(mechanism)
+    check_mapping("fixed", fixed, "{'O.angle': 0.3}")
+    check_time("equilibrium", t)
     given = {name: as_float(value) for name, value in (fixed or {}).items()}
     for name, value in given.items():
         mechanism.coordinate(name)

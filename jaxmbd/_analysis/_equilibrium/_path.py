@@ -14,11 +14,12 @@ from jaxmbd._analysis._equilibrium._continuation import Family, Point, arc_steps
 from jaxmbd._analysis._equilibrium._equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
 from jaxmbd._analysis._equilibrium._stability import SmallMotions
 from jaxmbd._analysis._state import State
-from jaxmbd._body import check_finite
+from jaxmbd._body import check_count, check_finite, check_index, check_number
 from jaxmbd._errors import MechanismError, SolveError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._program import kept
 from jaxmbd._types import Number, as_float, frozen, is_concrete
+from jaxmbd._user import call_user
 
 
 class EquilibriumPath(eqx.Module):
@@ -39,6 +40,7 @@ class EquilibriumPath(eqx.Module):
 
     def at(self, k: int) -> Equilibrium:
         """The equilibrium at a point."""
+        check_index("path.at", k, len(self.values), "points")
         return jax.tree.map(lambda x: x[k] if eqx.is_array(x) else x, self.equilibria)
 
     @property
@@ -122,7 +124,12 @@ def equilibrium_path(
     **Raises:** what `equilibrium` raises, for the first point; `SolveError` where the path ends at a limit point
     before the last of the values, or where nothing of it is found.
     """
+    check_mechanism(mechanism)
     wanted = _checked_values(values)
+    if points is not None:
+        check_count("points", points, 2)
+    check_finite("equilibrium_path", "step", as_float(step))
+    check_number("equilibrium_path", "step", as_float(step), "1")
     speed = isinstance(along, str)
     if speed and (along != "speed" or rotation is None):
         raise MechanismError(
@@ -168,7 +175,11 @@ def _series(equilibria: Equilibrium, name: str) -> Array:
 
 
 def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise MechanismError(f"values must be a sequence of at least two numbers, got {values!r}.")
     wanted = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
+    if not isinstance(wanted, Array):
+        raise MechanismError(f"values must be a sequence of at least two numbers, got {wanted!r}.")
     if wanted.ndim != 1 or wanted.shape[0] < 2:
         raise MechanismError(f"values must be a sequence of at least two numbers, got shape {wanted.shape}.")
     check_finite("equilibrium_path", "values", wanted, wanted.shape)
@@ -184,9 +195,11 @@ def _turning(rotation: Any, speed: Any) -> Any:
 
 def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
     """The mechanism with another value of the parameter."""
-    shape = jnp.shape(along(mechanism))
-    if shape != ():
-        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {shape}.")
+    found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
+    if not eqx.is_array(found):
+        raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
+    if found.shape != ():
+        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
     return eqx.tree_at(along, mechanism, value)
 
 

@@ -12,12 +12,13 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from jaxmbd._analysis._readings import TIME, Snapshot, channel_units, read
-from jaxmbd._body import check_finite, check_name
+from jaxmbd._body import check_count, check_finite, check_instance, check_name
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._sensor import Measure, Scaled
 from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd._user import user_array
 
 
 class Named(eqx.Module):
@@ -111,6 +112,10 @@ class Release(AbstractAction):
     latches: tuple[str, ...] = eqx.field(static=True)
 
     def __init__(self, *latches: str) -> None:
+        for name in latches:
+            check_instance("Release: each argument", name, str, "the name of an event that latches, such as 'catch'")
+        if not latches:
+            raise MechanismError("Release() opens nothing: name the events whose latches it opens, Release('catch').")
         self.latches = latches
 
 
@@ -158,6 +163,10 @@ class Event(eqx.Module):
 
 def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tuple[Event, ...]:
     """The events, checked against a mechanism."""
+    if isinstance(events, Event | str) or not isinstance(events, Iterable):
+        shown = f"[{events.name}]" if isinstance(events, Event) else "[Event(name, quantity, below=0.0)]"
+        given = "one Event" if isinstance(events, Event) else repr(events)
+        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {given}.")
     found = tuple(events)
     for event in found:
         if not isinstance(event, Event):
@@ -166,8 +175,8 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise MechanismError(f"Two events are named {sorted(twice)[0]!r}; each needs a name of its own.")
-    if found and room < 1:
-        raise MechanismError(f"max_events must be at least 1, got {room}.")
+    if found:
+        check_count("max_events", room, 1)
     latches = [event.name for event in found if isinstance(event.then, Latch)]
     for event in found:
         _check_quantity(mechanism, event, event.of, latches)
@@ -194,12 +203,23 @@ def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: S
         )
     equations = Equations(mechanism)
     q, v, lam = jnp.zeros(mechanism.nq), jnp.zeros(mechanism.nv), jnp.zeros(equations.m)
+    of = of if isinstance(of, Named) else _Watched(event.name, of)
     shape = eqx.filter_eval_shape(read_one, equations, of, Snapshot(jnp.zeros(()), q, v, v, lam)).shape
     if shape != ():
         raise MechanismError(
             f"Event {event.name!r}: what it watches must be a number; {_called(of)} has shape {shape}. Take one "
             "component, with a function of a Snapshot or a Measure."
         )
+
+
+class _Watched(eqx.Module):
+    """A user's function of a `Snapshot`, with the name of its event for errors."""
+
+    name: str = eqx.field(static=True)
+    function: Function
+
+    def __call__(self, at: Snapshot) -> Any:
+        return user_array(f"Event {self.name!r}", "function", self.function, at, takes="snapshot")
 
 
 def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None:

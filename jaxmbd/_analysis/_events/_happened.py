@@ -12,6 +12,7 @@ from jaxmbd._analysis._events._event import Named, Quantity
 from jaxmbd._analysis._events._impact import Compliance
 from jaxmbd._analysis._readings import Reader, Snapshot
 from jaxmbd._analysis._state import State, state_of
+from jaxmbd._body import check_index
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
@@ -69,6 +70,7 @@ class Events(eqx.Module):
         """The state before or after an event, by its place in the list."""
         if side not in ("before", "after"):
             raise unknown("side", side, ("before", "after"))
+        check_index("events.state", index, len(self.times), "places for events")
         v = self.before if side == "before" else self.after
         return state_of(self.mechanism, self.times[index], self.q[index], v[index])
 

@@ -13,6 +13,7 @@ from jaxmbd._force import AbstractAlong, SpringDamper
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import Scalar
+from jaxmbd._user import call_user
 from jaxmbd.planar import Force, JointForce
 
 Leaf: TypeAlias = Callable[[Mechanism], Array]
@@ -67,6 +68,8 @@ def _effort(mechanism: Mechanism, coordinate: str) -> str:
 
 def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input, ...]:
     """The inputs as a tuple; raise for names that do not exist and for what is no input."""
+    if not isinstance(inputs, Iterable):
+        raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
     found = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
     for given in found:
@@ -121,7 +124,7 @@ def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechani
 
 
 def _number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
-    value = leaf(mechanism)
+    value = call_user(f"The input {name!r}", "function", leaf, mechanism, takes="mechanism")
     if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
         what = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
         raise MechanismError(

@@ -19,6 +19,7 @@ from jaxmbd._analysis._linear._inputs import Input, checked_inputs, input_units,
 from jaxmbd._analysis._linear._small_motions import Matrices, linearized
 from jaxmbd._analysis._linear._system import LinearSystem
 from jaxmbd._analysis._readings import channel_units
+from jaxmbd._body import checked_names
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import is_concrete
@@ -96,7 +97,8 @@ def _increment(mechanism: Mechanism, i: int) -> str:
 
 
 def _checked_outputs(mechanism: Mechanism, outputs: Iterable[str]) -> tuple[str, ...]:
-    names, known = (outputs,) if isinstance(outputs, str) else tuple(outputs), channel_units(mechanism)
+    names = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
+    known = channel_units(mechanism)
     for name in names:
         if name not in known:
             raise unknown("output", name, known)
