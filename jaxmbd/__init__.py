@@ -60,6 +60,9 @@ from jaxmbd._method import Projection as Projection
 from jaxmbd._method import Radau as Radau
 from jaxmbd._method import RungeKutta4 as RungeKutta4
 from jaxmbd._method import Stabilized as Stabilized
+from jaxmbd._switching import AbstractTimeFunction as AbstractTimeFunction
+from jaxmbd._switching import Piecewise as Piecewise
+from jaxmbd._switching import Table as Table
 from jaxmbd.symbolic import SymbolicSystem as SymbolicSystem
 from jaxmbd.symbolic import System as System
 from jaxmbd.symbolic import export as export

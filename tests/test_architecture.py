@@ -27,7 +27,7 @@ FLOORS = {
     0.6: "_program",
     0.7: "rotation",
     1: "_space _solid",
-    2: "_body",
+    2: "_body _switching",
     3: "_joint _force _sensor _driver",
     4: "_mechanism",
     4.5: "planar spatial",

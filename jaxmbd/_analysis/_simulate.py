@@ -31,7 +31,7 @@ from jaxmbd._analysis._state import State
 from jaxmbd._body import check_count, checked_names
 from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import MechanismError, SolveError, unknown
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, switches_of, with_jumps_apart
 from jaxmbd._method import (
     AbstractMethod,
     AbstractSettling,
@@ -43,6 +43,7 @@ from jaxmbd._method import (
     Trusting,
     equations_of,
     known_rows,
+    onto,
     rows_anew,
     rows_for_motion,
     written_out,
@@ -83,6 +84,7 @@ def simulate(
     integrals: Iterable[str] = (),
     events: Iterable[Event] = (),
     max_events: int = 32,
+    switching_times: Any = (),
     dt0: float | int | Array | None = None,
     max_steps: int = 2**16,
     progress: bool = False,
@@ -111,6 +113,8 @@ def simulate(
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
       `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
       longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
+    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives by
+      these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
     - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar); `throw`.
 
     **Returns:** a `Solution`.
@@ -136,7 +140,7 @@ def simulate(
         if events:  # only the ends of steps are looked at
             longest = (ts[-1] - ts[0]) / (len(ts) - 1)
             controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
-    known = is_concrete(mechanism, state, ts, method, events)
+    known = is_concrete(mechanism, state, ts, method, events, switching_times)
     if known and isinstance(method, AbstractSettling):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
     if progress and known:
@@ -144,10 +148,11 @@ def simulate(
     meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
     raised = throw and not known
     # To the compiler many numbers are more work than many times the motion: they are put together before.
-    described = Equations(mechanism) if known and len(mechanism.bodies) > _MANY else mechanism
+    apart, switching = with_jumps_apart(mechanism, _as_times(switching_times, ts), ts[0], ts[-1])
+    described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
     rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
     found, check = _integrate(
-        described, rows, method, state.q, state.v, ts,
+        described, rows, method, state.q, state.v, ts, switching,
         solver, controller, _adjoint(derivative), integrals, dt0, max_steps, meter, raised, is_concrete(ts, dt0),
         events, max_events,
     )  # fmt: skip
@@ -173,7 +178,7 @@ class _Check(eqx.Module):
 @kept
 def _integrate(
     described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
-    solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
+    switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
     throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip
@@ -181,6 +186,7 @@ def _integrate(
     equations = equations_of(described)
     rows = rows_for_motion(equations, jnp.asarray(ts[0]), q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.kept)
+    switches = switches_of(equations.mechanism, switching)
     forward = isinstance(adjoint, dfx.ForwardMode)
     rates = compiled(_rates, forward)
 
@@ -199,10 +205,15 @@ def _integrate(
         is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1], forward=forward)
         stepping = written_out(solver) if is_call else solver
         sweep = Trusting(adjoint, t0, t1, ts, first) if checked else adjoint
+        stepping = Settled(stepping) if settling or own.kept is not None else stepping
+        control, args = controller, (own, start)
+        if switches is not None:
+            stepping, control, times = onto(switches, stepping, controller, t0, t1)
+            args = own, start, times
         return dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: rates(*args, integrals, jnp.asarray(t), y[0], y[1])),
-            Settled(stepping) if settling or own.kept is not None else stepping, t0, t1, first, y, args=(own, start),
-            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
+            dfx.ODETerm(lambda t, y, args: rates(*args[:2], integrals, jnp.asarray(t), y[0], y[1])),
+            stepping, t0, t1, first, y, args=args,
+            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=control,
             adjoint=sweep, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
         )  # fmt: skip
 
@@ -331,6 +342,17 @@ def _first_step(
     if isinstance(controller, dfx.StepTo):
         return None
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
+
+
+def _as_times(switching_times: Any, ts: Any) -> Array | None:
+    """The times that a user gives, None if there are none."""
+    try:
+        times = jnp.asarray(switching_times, ts.dtype)
+    except (TypeError, ValueError):
+        times = None
+    if times is None or times.ndim != 1 or (is_concrete(times) and not np.isfinite(np.asarray(times)).all()):
+        raise MechanismError(f"switching_times must be a sequence of finite times [s], got {switching_times!r}.")
+    return times if len(times) else None
 
 
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:

@@ -14,5 +14,9 @@ from jaxmbd._mechanism._mechanism import Mechanism as Mechanism
 from jaxmbd._mechanism._mechanism import Sensor as Sensor
 from jaxmbd._mechanism._mechanism import check_mechanism as check_mechanism
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds as GeneralizedSpeeds
+from jaxmbd._mechanism._times import Switches as Switches
+from jaxmbd._mechanism._times import smallest_gap as smallest_gap
+from jaxmbd._mechanism._times import switches_of as switches_of
+from jaxmbd._mechanism._times import with_jumps_apart as with_jumps_apart
 from jaxmbd._mechanism._tree import Branch as Branch
 from jaxmbd._mechanism._tree import Tree as Tree
