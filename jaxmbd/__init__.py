@@ -8,6 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 from jaxmbd import examples as examples
 from jaxmbd import planar as planar
 from jaxmbd import spatial as spatial
+from jaxmbd._analysis import RESULTS as RESULTS
 from jaxmbd._analysis import Bounce as Bounce
 from jaxmbd._analysis import Closures as Closures
 from jaxmbd._analysis import Description as Description

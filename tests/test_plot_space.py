@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import diffrax as dfx
 import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
@@ -58,7 +57,7 @@ def swing() -> mbd.Solution:
     half = [jnp.cos(RATE * ts / 2), zero, jnp.sin(RATE * ts / 2), zero]
     q = jnp.stack([0.5 * c, zero, -0.5 * s, *half, RATE * ts], axis=1)
     v = jnp.stack([-0.5 * RATE * s, zero, -0.5 * RATE * c, zero, jnp.full(6, RATE), zero], axis=1)
-    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, dfx.RESULTS.successful)
+    return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, mbd.RESULTS.successful)
 
 
 def scene_of(mechanism: sp.Mechanism) -> _space_scene.SpaceScene:

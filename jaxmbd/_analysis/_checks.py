@@ -16,9 +16,12 @@ from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import AbstractMethod
 from jaxmbd._types import Scalar, as_float, is_concrete
 
+START_OFF = 1e-6  # of the whole time: how far the first time may be from that of the state
+
 
 def check_times(ts: Any, state: State) -> Array | np.ndarray:
-    """The times of an analysis that starts at a state, as an array."""
+    """The times of an analysis that starts at a state, as an array; those that are traced are checked by the compiled
+    program (`times_are_valid`)."""
     ts = _times(ts, state.q.dtype)
     if ts.ndim != 1 or ts.shape[0] < 2:
         raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
@@ -33,7 +36,7 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
             raise MechanismError(
                 f"ts must increase: ts[{k + 1}] = {values[k + 1]:g} s does not come after ts[{k}] = {values[k]:g} s."
             )
-        if is_concrete(state.t) and abs(values[0] - float(state.t)) > 1e-6 * (values[-1] - values[0]):
+        if is_concrete(state.t) and abs(values[0] - float(state.t)) > START_OFF * (values[-1] - values[0]):
             raise MechanismError(
                 f"ts must start at the time of the state, {float(state.t):g} s, got ts[0] = {values[0]:g} s. Assemble "
                 "the state at that time: assemble(mechanism, ..., t=...)."

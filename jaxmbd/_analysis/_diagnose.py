@@ -2,19 +2,19 @@
 
 from typing import Any
 
-import diffrax as dfx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmbd._analysis._redundancy import jacobian
+from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._stiffness import stiffness_at
+from jaxmbd._analysis._verdict import NEARLY_SINGULAR
 from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import motion_of
 
-_NEARLY = 1e-2  # of the start's distance from a singular position: nearer counts as singular
 _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
 _GRINDS = 0.1  # of the step that an explicit solver can take: steps beyond it are held down by stiffness
 # A motion runs away if the speeds would change completely in 1e-9 of the run, other than at its very start.
@@ -48,7 +48,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     vdot = np.asarray(motion.vdot)
     near, names = margin(mechanism, t, q)
     first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q  # not saved where no step succeeded
-    if near < _NEARLY * margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
+    if near < NEARLY_SINGULAR * margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
             f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
@@ -62,7 +62,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
             f"{vdot[k]:.3g} per second. Look for a force that feeds its own growth: a wrong sign, a negative damping "
             "or stiffness, a torque that rises with speed."
         )
-    if solution.result == dfx.RESULTS.max_steps_reached:
+    if solution.result == RESULTS.max_steps_reached:
         average = (float(t) - start) / max(steps, 1)
         head = f"{head} (max_steps reached), on average {average:.3g} s each."
         stiff = stiffness_at(mechanism, t, q, v)
@@ -74,8 +74,8 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         )
     k = int(np.abs(vdot).argmax())
     return (
-        f"{head}: {dfx.RESULTS[solution.result] or 'the solver gave up'} There {mechanism.speed_names[k]!r} changes at "
-        f"{vdot[k]:.3g} per second, the most of all speeds."
+        f"{head}: {RESULTS[solution.result]} There {mechanism.speed_names[k]!r} changes at {vdot[k]:.3g} per second, "
+        "the most of all speeds."
     )
 
 

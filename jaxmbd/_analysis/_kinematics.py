@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,8 +12,11 @@ from jaxmbd._analysis._assembly._assemble import assemble
 from jaxmbd._analysis._checks import check_state, check_times, first_time
 from jaxmbd._analysis._diagnose import margin
 from jaxmbd._analysis._redundancy import jacobian, redundancy
+from jaxmbd._analysis._results import RESULTS, first_failure, invalidated, is_successful, number_of, text_of
+from jaxmbd._analysis._runtime import raise_where
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
+from jaxmbd._analysis._verdict import times_are_valid
 from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism, check_mechanism
@@ -41,7 +43,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
     **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled one at the first of them, which
     chooses the closure (one near the bodies' own poses unless given); `throw=False` gives positions that cannot be
-    reached as NaN, and loads at singular positions as they come.
+    reached as NaN (`solution.result` says so), and loads at singular positions as they come.
 
     **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `margin()` (how near singular).
 
@@ -57,19 +59,20 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     known = is_concrete(mechanism, state, ts)
     if throw and known:
         _check_drivers(mechanism, state)
-    solution = _follow(mechanism, jnp.asarray(ts), state.q, state.v)
+    solution = _follow(mechanism, jnp.asarray(ts), state, is_concrete(ts, state.t))
     if throw and known:
         _check_motion(solution)
     elif throw:
-        wrong = ~jnp.all(jnp.isfinite(solution.q))
-        q = eqx.error_if(solution.q, wrong, "The drivers' motion cannot be followed: a position was not reached.")
-        solution = eqx.tree_at(lambda s: s.q, solution, q)
+        of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
+        failed, number = ~is_successful(solution.result), number_of(solution.result)
+        solution = eqx.tree_at(of, solution, raise_where(of(solution), failed, text_of, number))
     return solution
 
 
 @kept
-def _follow(mechanism: Mechanism, ts: Array, q: Array, v: Array) -> Solution:
-    equations = Equations(mechanism)
+def _follow(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
+    """The motion. `checked`: are times?"""
+    equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
     fixed, q, v, times = frozen((equations, q, v, ts))
     q = close(fixed, times[0], q, OnlyChange())
@@ -81,7 +84,14 @@ def _follow(mechanism: Mechanism, ts: Array, q: Array, v: Array) -> Solution:
 
     _, (qs, vs) = jax.lax.scan(follow, start, times)
     qs = jax.vmap(lambda t, q: equations.tidy(close(equations, t, q, OnlyChange())))(ts, qs)
-    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, redundant, {}, dfx.RESULTS.successful)
+    result = first_failure(
+        (~is_successful(state.result), state.result),
+        (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
+        (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
+    )
+    ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
+    qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
+    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, redundant, {}, result)
 
 
 def _reach(equations: Equations, here: _Place, end: Array) -> _Place:

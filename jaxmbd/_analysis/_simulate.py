@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import diffrax as dfx
 import equinox as eqx
@@ -22,12 +22,23 @@ from jaxmbd._analysis._checks import (
 )
 from jaxmbd._analysis._diagnose import failure_text, torn_text
 from jaxmbd._analysis._events._event import Event, check_events
-from jaxmbd._analysis._events._happened import halted, raise_if_halted
+from jaxmbd._analysis._events._happened import Events, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
 from jaxmbd._analysis._readings import Snapshot, channel_units, read, vector_channels
 from jaxmbd._analysis._redundancy import jacobian
+from jaxmbd._analysis._results import RESULTS, invalidated, is_successful, number_of
+from jaxmbd._analysis._runtime import raise_where
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
+from jaxmbd._analysis._verdict import (
+    CLOSURE_TOLERANCE,
+    Describe,
+    End,
+    Start,
+    times_are_valid,
+    verdict,
+    verdict_at_start,
+)
 from jaxmbd._body import check_count, checked_names
 from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import MechanismError, SolveError, unknown
@@ -54,8 +65,6 @@ from jaxmbd._types import Scalar, is_concrete
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
 
 _MANY = 64  # bodies
-
-_TORN = 1e-2  # [m, rad]: a violation at the end that no drift explains
 
 _TOLERANCES = {
     ("standard", True): (1e-8, 1e-10),
@@ -87,6 +96,7 @@ def simulate(
     switching_times: Any = (),
     dt0: float | int | Array | None = None,
     max_steps: int = 2**16,
+    closure_tolerance: float | Array = CLOSURE_TOLERANCE,
     progress: bool = False,
     throw: bool = True,
 ) -> Solution:
@@ -113,9 +123,12 @@ def simulate(
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
       `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
       longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
-    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives by
-      these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
-    - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar); `throw`.
+    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives
+      by these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
+    - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar);
+    - `closure_tolerance`: how far the joints may be open at any of the times `[m, rad]`;
+    - `throw=False` raises no error: `solution.result` tells how it went, for each instance of a batch; from where it
+      failed on values are NaN, and so are derivatives of these. What is not assembled takes no steps.
 
     **Returns:** a `Solution`.
 
@@ -151,40 +164,32 @@ def simulate(
     apart, switching = with_jumps_apart(mechanism, _as_times(switching_times, ts), ts[0], ts[-1])
     described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
     rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
-    found, check = _integrate(
-        described, rows, method, state.q, state.v, ts, switching,
-        solver, controller, _adjoint(derivative), integrals, dt0, max_steps, meter, raised, is_concrete(ts, dt0),
-        events, max_events,
+    checked = is_concrete(ts, state.t, dt0)
+    found, start, end = _integrate(
+        described, rows, method, state, ts, switching,
+        solver, controller, _adjoint(derivative), integrals, dt0, max_steps, meter, raised, checked,
+        events, max_events, _tolerance(closure_tolerance, ts),
     )  # fmt: skip
     found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
     solution = Solution(mechanism=mechanism, **found)
     if throw and known:
-        _raise_if_failed(solution, check)
+        _raise_if_failed(solution, start, end, float(closure_tolerance))
     return solution
-
-
-class _Check(eqx.Module):
-    """What tells a good run from a bad one: the start's violations, the last state reached and the violation there."""
-
-    position: Float[Array, " m"]
-    velocity: Float[Array, " m"]
-    end: Float[Array, " m"]
-    reached: Array
-    t: Array
-    q: Array
-    v: Array
 
 
 @kept
 def _integrate(
-    described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
-    switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
-    integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
-    throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
-) -> tuple[dict[str, Any], _Check]:  # fmt: skip
-    """The fields of a `Solution` but the mechanism, and what tells whether it is a good one. `checked`: are times?"""
-    equations = equations_of(described)
-    rows = rows_for_motion(equations, jnp.asarray(ts[0]), q) if rows is None else rows
+    described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, state: State, ts: Array,
+    switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController,
+    adjoint: dfx.AbstractAdjoint, integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int,
+    meter: dfx.AbstractProgressMeter, throw: bool, checked: bool, events: tuple[Event, ...], max_events: int, tolerance: Scalar,
+) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
+    """The fields of a `Solution` but the mechanism, and what an error message takes. `checked`: are times?"""
+    equations, asked = equations_of(described), jnp.asarray(ts)
+    valid = jnp.ones((), bool) if checked else times_are_valid(asked, state.t, dt0)
+    start = verdict_at_start(equations, state, asked, valid, tolerance, throw)
+    ts, q, v = _beginning(start, asked, state)
+    rows = rows_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.kept)
     switches = switches_of(equations.mechanism, switching)
     forward = isinstance(adjoint, dfx.ForwardMode)
@@ -204,7 +209,6 @@ def _integrate(
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
         is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1], forward=forward)
         stepping = written_out(solver) if is_call else solver
-        sweep = Trusting(adjoint, t0, t1, ts, first) if checked else adjoint
         stepping = Settled(stepping) if settling or own.kept is not None else stepping
         control, args = controller, (own, start)
         if switches is not None:
@@ -214,7 +218,8 @@ def _integrate(
             dfx.ODETerm(lambda t, y, args: rates(*args[:2], integrals, jnp.asarray(t), y[0], y[1])),
             stepping, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=control,
-            adjoint=sweep, max_steps=max_steps, progress_meter=meter, throw=throw, event=event,
+            adjoint=Trusting(adjoint, t0, t1, ts, first), max_steps=max_steps, progress_meter=meter, throw=False,
+            event=event,
         )  # fmt: skip
 
     first, log = _first_step(controller, ts, dt0), None
@@ -225,24 +230,62 @@ def _integrate(
     else:
         run = solve(method, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
-    integrated = dict(zip(integrals, zs.T, strict=True))
     if isinstance(method, AbstractSettling):  # between steps the solver interpolates
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     qs = jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs)
-    qs = qs if log is None or not throw else halted(log, qs)
+    end = t1[0], q1[0], v1[0]
+    result, ok, last = verdict(equations, start, run.result, ts, qs, vs, (ts[0], q), end, log, tolerance)
+    inputs = (described, method, state, asked)
+    motion = _Motion(*(invalidated(ok, x, inputs) for x in (qs, vs, zs)), _only_begun(log, start, inputs))
+    if throw:
+        numbers = start.position, start.velocity, last.violation, tolerance, last.t, last.open_at
+        motion = _raising(motion, result, equations, numbers)
     found = {
-        "method": method, "ts": ts, "q": qs, "integrated_speeds": vs, "integrals": integrated,
-        "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": run.result, "events": log,
+        "method": method, "ts": jnp.where(start.may_begin, ts, asked), "q": motion.q, "integrated_speeds": motion.v,
+        "integrals": dict(zip(integrals, motion.integrals.T, strict=True)), "events": motion.events,
+        "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
-    reached = (run.result == dfx.RESULTS.successful) & jnp.all(jnp.isfinite(q1))
-    start, end = (compiled(_violations)(equations, *at) for at in ((ts[0], q, v), (t1[0], q1[0], v1[0])))
-    check = _Check(start[0], start[1], end[0], reached, t1[0], q1[0], v1[0])
-    return found, jax.lax.stop_gradient(check)
+    return found, *jax.lax.stop_gradient((start, last))
 
 
-def _violations(equations: Equations, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
-    at = equations.at(t, q)
-    return at.position(), at.velocity(v)
+class _Motion(NamedTuple):
+    """What is saved of a motion."""
+
+    q: Float[Array, "times nq"]
+    v: Float[Array, "times nv"]
+    integrals: Float[Array, "times integrals"]
+    events: Events | None
+
+
+def _beginning(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
+    """Times, coordinates and speeds to integrate; where a motion may not begin, no time and any finite numbers, of
+    which no result and no derivative becomes NaN that is not made so on purpose."""
+    some = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
+    pairs = (ts, jnp.zeros_like(ts)), (state.q, some), (state.v, jnp.zeros_like(state.v))
+    ts, q, v = (jnp.where(start.may_begin, given, other) for given, other in pairs)
+    return ts, q, v
+
+
+def _only_begun(log: Events | None, start: Start, inputs: Any) -> Events | None:
+    """What happened in a motion that did begin; in another one nothing, at no time."""
+    if log is None:
+        return None
+    begun = start.may_begin
+    values = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
+    log = eqx.tree_at(values, log, tuple(invalidated(begun, x, inputs) for x in values(log)))
+    counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
+    nothing = (0, -1, 0)
+    old = zip(counts(log), nothing, strict=True)
+    return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old))
+
+
+def _raising(motion: _Motion, result: RESULTS, equations: Equations, numbers: tuple[Array, ...]) -> _Motion:
+    """The same motion, which raises when the program runs if it failed."""
+    times = None if motion.events is None else motion.events.times
+    failed, code = ~is_successful(result), number_of(result)
+    q, v, integrals, times = raise_where((*motion[:3], times), failed, Describe(equations), code, *numbers)
+    events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
+    return _Motion(q, v, integrals, events)
 
 
 def _rates(
@@ -365,14 +408,19 @@ def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
-def _raise_if_failed(solution: Solution, check: _Check) -> None:
+def _tolerance(given: Any, ts: Array) -> Any:
+    if is_concrete(given) and not 0 < given < np.inf:
+        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
+    return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)
+
+
+def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:
     mechanism = solution.mechanism
-    check_assembled(mechanism, "initial state", check.position, check.velocity)
+    check_assembled(mechanism, "initial state", start.position, start.velocity)
     if solution.events is not None:
-        raise_if_halted(solution.events, check.t)
-    if bool(check.reached):
-        miss = np.asarray(check.end)
-        if np.abs(miss).max(initial=0.0) > _TORN:
-            raise SolveError(torn_text(mechanism, check.t, open_rows(mechanism, miss, (), _TORN)))
-        return
-    raise SolveError(failure_text(solution, check.t, check.q, check.v))
+        raise_if_halted(solution.events, end.t)
+    if bool(solution.result == RESULTS.constraints_violated):
+        rows = open_rows(mechanism, np.asarray(end.violation), (), tolerance)
+        raise SolveError(torn_text(mechanism, end.open_at, rows))
+    if not bool(is_successful(solution.result)):
+        raise SolveError(failure_text(solution, end.t, end.q, end.v))

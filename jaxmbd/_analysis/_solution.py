@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
+from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_index, checked_names
 from jaxmbd._equations import Equations, counted
@@ -49,8 +49,8 @@ class Solution(eqx.Module):
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
     names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
-    another at the start; `stats` counts steps; `result` is diffrax's
-    result code; `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
+    another at the start; `stats` counts steps; `result`, how it went, one of `RESULTS` (values are NaN from where it
+    failed on); `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
     that computes them in a way of its own.
     """
 
@@ -62,7 +62,7 @@ class Solution(eqx.Module):
     integrals: dict[str, Float[Array, " times"]]
     redundant: Bool[Array, ""]
     stats: dict[str, Any]
-    result: dfx.RESULTS
+    result: RESULTS
     events: Events | None = None
     found: Snapshot | None = None
 
@@ -111,7 +111,7 @@ class Solution(eqx.Module):
     def state(self, index: int = -1) -> State:
         """The state at one of the times (the last one unless given)."""
         check_index("solution.state", index, len(self.ts), "times")
-        return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index])
+        return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index], result=self.result)
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
         """What a joint (or driver) does to one of its bodies.

@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from jaxmbd._analysis._results import RESULTS
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._types import Scalar
@@ -16,7 +17,8 @@ class State(eqx.Module):
     mechanism: `read(mechanism, state, "R.angle_rate")`.
 
     `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
-    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another.
+    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another. `result`: how the
+    assembly, or the motion that the state was taken from, went (see `RESULTS`); values are NaN where it failed.
     """
 
     t: Scalar
@@ -25,6 +27,7 @@ class State(eqx.Module):
     coordinate_names: tuple[str, ...] = eqx.field(static=True)
     speed_names: tuple[str, ...] = eqx.field(static=True)
     rank: Int[Array, ""] | None = None
+    result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
 
     def __getitem__(self, name: str) -> Scalar:
         if name in self.coordinate_names:
@@ -38,13 +41,20 @@ class State(eqx.Module):
         )
 
 
-def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None) -> State:
+def state_of(
+    mechanism: Mechanism,
+    t: Array,
+    q: Array,
+    v: Array,
+    rank: Array | None = None,
+    result: RESULTS = RESULTS.successful,
+) -> State:
     """A state of a mechanism, with its names."""
-    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank)
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank, result)
 
 
 def check_state(mechanism: Mechanism, state: State) -> None:
-    """That a state is one, and of this mechanism."""
+    """Raise unless `state` is a State of this mechanism."""
     check_mechanism(mechanism)
     if not isinstance(state, State):
         raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")

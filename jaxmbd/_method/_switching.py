@@ -6,11 +6,9 @@ it. Both ends are moved inside the solver's step, which all ways of differentiat
 knows of jumps. All other steps are held where they are.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np

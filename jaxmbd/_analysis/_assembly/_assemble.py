@@ -4,9 +4,8 @@ Positions come from the search in `_closing`, speeds from a linear solve: those 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
@@ -14,12 +13,21 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
-from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
+from jaxmbd._analysis._assembly._misfit import (
+    closure_text,
+    named_rows,
+    open_text,
+    over_constrained_text,
+    row_names,
+    tolerance_of,
+)
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
 from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._readings import Reader, Snapshot
 from jaxmbd._analysis._redundancy import singular
+from jaxmbd._analysis._results import RESULTS, first_failure, invalidated, is_successful
+from jaxmbd._analysis._runtime import raise_where
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite, check_mapping, check_number, checked_names
 from jaxmbd._equations import Equations, Position, rank_of
@@ -57,7 +65,7 @@ def assemble(
     `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
     `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
     `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`; `check=False`
-    leaves out the test of the result.
+    raises no error: `state.result` tells how it went, for each instance of a batch, and what failed is NaN.
 
     **Returns:** a `State`.
 
@@ -72,11 +80,29 @@ def assemble(
     for name in rates:
         _rate_name(mechanism, name)
     costs = None if weights is None else _costs(mechanism, _numbers("weights", weights)).astype(start.dtype)
-    q, v, rank, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
-    if check:
-        q = _check_positions(mechanism, start, q, misses, prescribed, time)
-        v = _check_speeds(mechanism, v, misses["speed"], rates)
-    return state_of(mechanism, time, q, v, rank)
+    q, v, rank, result, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
+    if check and is_concrete(q, v, result, misses):
+        _check_positions(mechanism, start, misses, prescribed, time)
+        _check_speeds(mechanism, misses, rates)
+    elif check:
+        q, v = _raising(mechanism, q, v, result, misses, tuple(prescribed), tuple(rates))
+    return state_of(mechanism, time, q, v, rank, result)
+
+
+class _Misses(NamedTuple):
+    """What the search left: the coordinates and speeds as it found them, what positions, a least change and speeds
+    miss."""
+
+    q: Array
+    v: Array
+    position: Array
+    slope: Array
+    speed: Array
+
+    @property
+    def speed_limit(self) -> Any:
+        """The largest miss of a speed that counts as none."""
+        return 1e2 * tolerance_of(self.v) * (1 + _worst(self.v))
 
 
 @kept
@@ -87,8 +113,8 @@ def _assemble(
     speeds: dict[str, Array],
     t: Scalar,
     costs: Array | None,
-) -> tuple[Array, Array, Array, dict[str, Array]]:
-    """Coordinates, speeds, the rank of the rows, and what positions, a least change and speeds miss."""
+) -> tuple[Array, Array, Array, RESULTS, _Misses]:
+    """Coordinates and speeds, NaN where there are none; the rank of the rows; the verdict; what was found."""
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
     q, slope = closed(closing, start), jnp.zeros((), start.dtype)
@@ -97,8 +123,21 @@ def _assemble(
     q = equations.tidy(q)
     rows, at_rest = compiled(_speed_rows)(equations, speeds, t, q)
     v = _speeds(equations.at(t, q), rows, -at_rest)
-    misses = {"position": closure(q, closing), "slope": slope, "speed": rows @ v + at_rest}
-    return q, v, rank_of(rows[: equations.m]), misses
+    misses = _Misses(q, v, closure(q, closing), slope, rows @ v + at_rest)
+    result = _verdict(misses)
+    inputs = (mechanism, start, prescribed, speeds, t, costs)
+    is_placed = ~((result == RESULTS.not_assembled) | (result == RESULTS.not_nearest))
+    q, v = invalidated(is_placed, q, inputs), invalidated(is_successful(result), v, inputs)
+    return q, v, rank_of(rows[: equations.m]), result, misses
+
+
+def _verdict(misses: _Misses) -> RESULTS:
+    tolerance = tolerance_of(misses.q)
+    return first_failure(
+        (~(_worst(misses.position) <= tolerance), RESULTS.not_assembled),
+        (~(_worst(misses.slope) <= tolerance), RESULTS.not_nearest),
+        (~(_worst(misses.speed) <= misses.speed_limit), RESULTS.speeds_contradict),
+    )
 
 
 @kept
@@ -198,20 +237,15 @@ def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
 
 
 def _check_positions(
-    mechanism: Mechanism, start: Array, q: Array, misses: dict[str, Array], prescribed: dict[str, Array], t: Scalar
-) -> Array:
-    miss, slope = misses["position"], misses["slope"]
-    is_good, is_flat = _worst(miss) <= tolerance_of(q), _worst(slope) <= tolerance_of(q)
-    if not is_concrete(miss, slope):
-        is_open, is_steep = jnp.logical_not(is_good), jnp.logical_not(is_flat)
-        q = eqx.error_if(q, is_open, "Assembly failed: the joints cannot be closed at these values.")
-        return eqx.error_if(q, is_steep, f"Assembly failed: {_STEEP}.")
-    if not is_good:
-        text = closure_text(mechanism, start, np.asarray(miss), prescribed, t)
-        raise AssemblyError(text + over_constrained_text(mechanism, q, len(prescribed)))
-    if not is_flat:
-        raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {float(slope):.3g}).")
-    return q
+    mechanism: Mechanism, start: Array, misses: _Misses, prescribed: dict[str, Array], t: Scalar
+) -> None:
+    tolerance = tolerance_of(misses.q)
+    if not _worst(misses.position) <= tolerance:
+        text = closure_text(mechanism, start, np.asarray(misses.position), prescribed, t)
+        raise AssemblyError(text + over_constrained_text(mechanism, misses.q, len(prescribed)))
+    if not _worst(misses.slope) <= tolerance:
+        slope = float(misses.slope)
+        raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {slope:.3g}).")
 
 
 _STEEP = (
@@ -220,18 +254,40 @@ _STEEP = (
 )
 
 
-def _check_speeds(mechanism: Mechanism, v: Array, miss: Array, speeds: Mapping[str, Any]) -> Array:
-    limit = 1e2 * tolerance_of(v) * (1 + _worst(v))
-    if not is_concrete(miss, v):
-        return eqx.error_if(v, _worst(miss) > limit, "Assembly failed: the speeds contradict the constraints.")
-    if not float(_worst(miss)) <= float(limit):
-        rows = named_rows(mechanism, np.asarray(miss), tuple(speeds))
-        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= float(limit))
+def _check_speeds(mechanism: Mechanism, misses: _Misses, speeds: Mapping[str, Any]) -> None:
+    limit = float(misses.speed_limit)
+    if not float(_worst(misses.speed)) <= limit:
+        rows = named_rows(mechanism, np.asarray(misses.speed), tuple(speeds))
+        missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= limit)
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
             "Give at most as many speeds as there are degrees of freedom, and none that a driver prescribes."
         )
-    return v
+
+
+def _raising(
+    mechanism: Mechanism,
+    q: Array,
+    v: Array,
+    result: RESULTS,
+    misses: _Misses,
+    prescribed: tuple[str, ...],
+    speeds: tuple[str, ...],
+) -> tuple[Array, Array]:
+    """The same state, which raises when the program runs where assembly failed, and then names the parts that miss."""
+    positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
+
+    def describe(position: np.ndarray, slope: np.ndarray, speed: np.ndarray, limit: np.ndarray) -> str:
+        tolerance = tolerance_of(position)
+        if not _worst(position) <= tolerance:
+            text = open_text(positions, position, tolerance)
+            return f"Assembly failed: the joints cannot be closed at these values: {text} (m or rad; m² for a Rod)."
+        if not _worst(slope) <= tolerance:
+            return f"Assembly failed: {_STEEP}."
+        return f"Assembly failed: the speeds contradict the constraints: {open_text(rates, speed, float(limit))}."
+
+    details = misses.position, misses.slope, misses.speed, misses.speed_limit
+    return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
 def _worst(miss: Array) -> Array | np.floating:

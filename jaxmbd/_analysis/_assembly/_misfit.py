@@ -73,21 +73,30 @@ def over_constrained_text(mechanism: Mechanism, q: Array, prescribed: int) -> st
 
 def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
     """The parts whose rows miss by more than a tolerance, worst first."""
-    rows = [(name, value) for name, value in named_rows(mechanism, miss, fixed) if not value <= tolerance]
+    return open_text(row_names(mechanism, fixed), miss, tolerance)
+
+
+def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float) -> str:
+    """The parts whose rows miss by more than a tolerance, worst first; `names`, the part of each row."""
+    rows = [(name, value) for name, value in _worst_first(names, miss) if not value <= tolerance]
     more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
     return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
 
 
 def named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
     """The largest miss of each part, and of each prescribed coordinate or body, worst first."""
+    return _worst_first(row_names(mechanism, extra), miss)
+
+
+def _worst_first(names: list[str], miss: np.ndarray) -> list[tuple[str, float]]:
     worst: dict[str, float] = {}
-    for label, value in zip(_labels(mechanism, extra), np.abs(miss), strict=True):
+    for label, value in zip(names, np.abs(miss), strict=True):
         worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")
     return sorted(worst.items(), key=lambda item: -item[1])
 
 
-def _labels(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
-    """The name of each row of a closure."""
+def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
+    """The part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
     bodies = {body.name for body in mechanism.bodies}
     rows = [name for name, _ in mechanism.row_labels()]
     return rows + [name for name in extra for _ in range(len(mechanism.space.speeds) if name in bodies else 1)]
@@ -96,7 +105,7 @@ def _labels(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
 def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
     """By how much one joint stays open if all else is closed, where that can be."""
     prescribed = closing[1]
-    labels, units = np.asarray(_labels(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
+    labels, units = np.asarray(row_names(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
     if not np.isfinite(miss).all():
         return ""
     # A joint with a gap in metres says most; the worst of these, else the worst of all.

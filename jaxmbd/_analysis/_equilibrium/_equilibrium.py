@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float, Int
@@ -22,6 +21,7 @@ from jaxmbd._analysis._equilibrium._unsteady import (
     open_text,
     unsteady,
 )
+from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._solution import Reaction, Solution
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_finite, check_mapping
@@ -54,7 +54,7 @@ class Equilibrium(eqx.Module):
         state, m = self.state, sum(self.mechanism.constraint_sizes())
         redundant = jnp.asarray(True) if state.rank is None else state.rank < m
         instant = state.t[None], state.q[None], state.v[None]
-        return Solution(self.mechanism, Stabilized(), *instant, {}, redundant, {}, dfx.RESULTS.successful)
+        return Solution(self.mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
 
     @property
     def names(self) -> tuple[str, ...]:

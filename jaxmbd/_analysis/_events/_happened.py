@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from jaxmbd._analysis._events._event import Named, Quantity
 from jaxmbd._analysis._events._impact import Compliance
 from jaxmbd._analysis._readings import Reader, Snapshot
+from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_index
 from jaxmbd._equations import Equations
@@ -19,15 +20,7 @@ from jaxmbd._mechanism import Mechanism
 from jaxmbd._program import kept
 
 STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
-_HALTED = (
-    "The event has already happened at the start: the quantity is beyond its value. Start on the other side, or "
-    "exchange below and above.",
-    "The coordinate cannot change there: the constraints (or a closed latch) forbid its motion, so that no impulse "
-    "along it has an effect. Choose a coordinate that the mechanism leaves free.",
-    "More happened than max_events has room for. If the times crowd together, impacts follow one another without end "
-    "while something comes to rest: end with Latch or Stop (an event on the speed or the energy), or model the "
-    "contact by a compliant force (PlaneContact, JointStop). If they do not, raise max_events.",
-)
+_HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
 
 
 class Events(eqx.Module):
@@ -107,11 +100,6 @@ def _joint_impulses(log: Events, name: str) -> Array:
         return Reader(equations, Snapshot(t, at.q, rest, rest, lam)).reaction(name)[-1]
 
     return jax.vmap(one)(log.times, log.q, log.impulses)
-
-
-def halted(log: Events, value: Array) -> Array:
-    """A value, which raises when the program runs if events brought the motion to a halt."""
-    return eqx.branched_error_if(value, log.trouble > 0, log.trouble - 1, list(_HALTED))
 
 
 def raise_if_halted(log: Events, t: Array) -> None:
