@@ -10,7 +10,7 @@ from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._stiffness import stiffness_at
-from jaxmbd._analysis._verdict import NEARLY_SINGULAR
+from jaxmbd._analysis._verdict import NEARLY_SINGULAR, End
 from jaxmbd._equations import Equations, counted
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import motion_of
@@ -31,6 +31,16 @@ def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, 
     share = np.abs(left[:, len(values) - 1])
     names = dict.fromkeys(name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART)
     return float(values[-1] / values[0]), tuple(names)
+
+
+def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
+    """The verdict on a motion whose numbers are known: singular, if it stopped for that reason."""
+    stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
+    if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
+        return solution.result
+    mechanism = solution.mechanism
+    near, begin = margin(mechanism, end.t, end.q)[0], margin(mechanism, solution.ts[0], solution.q[0])[0]
+    return RESULTS.singular if near < NEARLY_SINGULAR * begin else solution.result
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:

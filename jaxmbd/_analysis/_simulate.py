@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._assembly._misfit import open_rows
 from jaxmbd._analysis._checks import (
@@ -20,7 +20,7 @@ from jaxmbd._analysis._checks import (
     check_times,
     check_tolerances,
 )
-from jaxmbd._analysis._diagnose import failure_text, torn_text
+from jaxmbd._analysis._diagnose import failure_text, torn_text, verdict_where_stopped
 from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import Events, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
@@ -172,6 +172,8 @@ def simulate(
     )  # fmt: skip
     found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
     solution = Solution(mechanism=mechanism, **found)
+    if known and not throw:
+        solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(solution, end))
     if throw and known:
         _raise_if_failed(solution, start, end, float(closure_tolerance))
     return solution
@@ -189,7 +191,8 @@ def _integrate(
     valid = jnp.ones((), bool) if checked else times_are_valid(asked, state.t, dt0)
     start = verdict_at_start(equations, state, asked, valid, tolerance, throw)
     ts, q, v = _beginning(start, asked, state)
-    rows = rows_for_motion(equations, ts[0], q) if rows is None else rows
+    known = rows is not None  # numbers, not tracers
+    rows = rows if known else rows_for_motion(equations, ts[0], q)
     equations = equations.solved_in(rows.redundant, rows.kept)
     switches = switches_of(equations.mechanism, switching)
     forward = isinstance(adjoint, dfx.ForwardMode)
@@ -233,19 +236,17 @@ def _integrate(
     if isinstance(method, AbstractSettling):  # between steps the solver interpolates
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     qs = jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs)
-    end = t1[0], q1[0], v1[0]
-    result, ok, last = verdict(equations, start, run.result, ts, qs, vs, (ts[0], q), end, log, tolerance)
-    inputs = (described, method, state, asked)
-    motion = _Motion(*(invalidated(ok, x, inputs) for x in (qs, vs, zs)), _only_begun(log, start, inputs))
+    ends = (ts[0], q), (t1[0], q1[0], v1[0])
+    result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, tolerance, singular=not known)
+    motion = _valid(_Motion(qs, vs, zs, log), ok, start, (described, method, state, asked))
     if throw:
-        numbers = start.position, start.velocity, last.violation, tolerance, last.t, last.open_at
-        motion = _raising(motion, result, equations, numbers)
+        motion = _raising(motion, result, equations, start, end, tolerance)
     found = {
         "method": method, "ts": jnp.where(start.may_begin, ts, asked), "q": motion.q, "integrated_speeds": motion.v,
         "integrals": dict(zip(integrals, motion.integrals.T, strict=True)), "events": motion.events,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
-    return found, *jax.lax.stop_gradient((start, last))
+    return found, *jax.lax.stop_gradient((start, end))
 
 
 class _Motion(NamedTuple):
@@ -266,24 +267,27 @@ def _beginning(start: Start, ts: Array, state: State) -> tuple[Array, Array, Arr
     return ts, q, v
 
 
-def _only_begun(log: Events | None, start: Start, inputs: Any) -> Events | None:
-    """What happened in a motion that did begin; in another one nothing, at no time."""
+def _valid(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
+    """The same motion, NaN where it failed; of one that did not begin nothing happened, at no time."""
+    q, v, integrals = (invalidated(ok, x, inputs) for x in motion[:3])
+    log, begun = motion.events, start.may_begin
     if log is None:
-        return None
-    begun = start.may_begin
+        return _Motion(q, v, integrals, None)
     values = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(values, log, tuple(invalidated(begun, x, inputs) for x in values(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
-    nothing = (0, -1, 0)
-    old = zip(counts(log), nothing, strict=True)
-    return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old))
+    old = zip(counts(log), (0, -1, 0), strict=True)
+    return _Motion(q, v, integrals, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old)))
 
 
-def _raising(motion: _Motion, result: RESULTS, equations: Equations, numbers: tuple[Array, ...]) -> _Motion:
+def _raising(
+    motion: _Motion, result: RESULTS, equations: Equations, start: Start, end: End, tolerance: Scalar
+) -> _Motion:
     """The same motion, which raises when the program runs if it failed."""
     times = None if motion.events is None else motion.events.times
-    failed, code = ~is_successful(result), number_of(result)
-    q, v, integrals, times = raise_where((*motion[:3], times), failed, Describe(equations), code, *numbers)
+    numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
+    given = (*motion[:3], times)
+    q, v, integrals, times = raise_where(given, ~is_successful(result), Describe(equations), *numbers)
     events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
     return _Motion(q, v, integrals, events)
 

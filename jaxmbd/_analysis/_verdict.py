@@ -80,18 +80,19 @@ def verdict_at_start(
 def verdict(
     equations: Equations, start: Start, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
     begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
+    singular: bool,
 ) -> tuple[RESULTS, Bool[Array, " times"], End]:  # fmt: skip
     """The verdict on a motion, the saved times up to which it holds, and what an error message takes.
 
     **Arguments:** `how`, diffrax's result; `ts`, `qs`, `vs`, the saved motion; `begin`, `(t, q)`; `end`, the last state
-    `(t, q, v)`; `log`, its events.
+    `(t, q, v)`; `log`, its events; `singular`, whether to find out if a motion stopped at a singular position.
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
     miss = jax.vmap(lambda t, q: compiled(_position)(equations, t, q))(ts, qs)
     is_closed = jnp.max(jnp.abs(miss), axis=1, initial=0.0) <= tolerance
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
-    near = _near_singular(equations, begin, end[:2], stopped)
+    near = _near_singular(equations, begin, end[:2], stopped) if singular else jnp.zeros((), bool)
     result = first_failure(
         (~start.may_begin, start.result),
         (trouble == STARTED, RESULTS.event_at_start),
