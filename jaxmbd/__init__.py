@@ -50,6 +50,7 @@ from jaxmbd._errors import SolveError as SolveError
 from jaxmbd._fit import Between as Between
 from jaxmbd._fit import Experiment as Experiment
 from jaxmbd._fit import Fit as Fit
+from jaxmbd._fit import FitWarning as FitWarning
 from jaxmbd._fit import Free as Free
 from jaxmbd._fit import Positive as Positive
 from jaxmbd._fit import Real as Real

@@ -31,6 +31,7 @@ from jaxmbd._analysis._redundancy import Redundancy as Redundancy
 from jaxmbd._analysis._redundancy import Repeat as Repeat
 from jaxmbd._analysis._redundancy import redundancy as redundancy
 from jaxmbd._analysis._results import RESULTS as RESULTS
+from jaxmbd._analysis._simulate import Accuracy as Accuracy
 from jaxmbd._analysis._simulate import Derivative as Derivative
 from jaxmbd._analysis._simulate import simulate as simulate
 from jaxmbd._analysis._solution import Reaction as Reaction

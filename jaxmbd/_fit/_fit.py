@@ -1,17 +1,19 @@
 """Identification: the parameters of a mechanism, and initial states, from measured motions."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import diffrax as dfx
 import jax.numpy as jnp
 import optax
 
-from jaxmbd._analysis import channel_units
+from jaxmbd._analysis import Accuracy, Event, channel_units
 from jaxmbd._body import check_count, check_instance, check_number
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._fit._experiment import Experiment, stack
-from jaxmbd._fit._minimise import gradient_descent, levenberg_marquardt, reporting
+from jaxmbd._fit._identifiability import FitWarning
+from jaxmbd._fit._minimise import USED_UP, gradient_descent, levenberg_marquardt, reporting
 from jaxmbd._fit._parameters import Build, Parameters, collect
 from jaxmbd._fit._residuals import Problem, Settings
 from jaxmbd._fit._result import Fit, summarise
@@ -29,11 +31,16 @@ def fit(
     steps: int = 50,
     tolerance: float | int = 1e-6,
     method: AbstractMethod | None = None,
-    solver: dfx.AbstractSolver | None = None,
+    solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
+    accuracy: Accuracy = "standard",
     controller: dfx.AbstractStepSizeController | None = None,
+    control_speeds: bool = False,
     rtol: float | int | None = None,
     atol: float | int | None = None,
     dt0: float | int | None = None,
+    events: Iterable[Event] = (),
+    max_events: int = 32,
+    max_steps: int = 2**16,
     progress: bool = True,
 ) -> Fit:
     """Estimate free parameters (and initial states) so that simulations agree with measurements.
@@ -48,9 +55,14 @@ def fit(
     - `free`: by name, a function to a leaf or a `Free` with a range; empty to estimate initial states only;
     - `optimiser`: an optax optimiser (reverse mode); Levenberg-Marquardt (forward mode) unless given;
     - `steps`: at most this many; `tolerance`: relative, on the change of loss and unknowns;
-    - the others as for `simulate`; `progress`: show the step and the loss while it runs.
+    - `method`, `solver`, `accuracy`, `controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`, `max_events`,
+      `max_steps`: as for `simulate`;
+    - `progress`: show the step and the loss while it runs.
 
-    **Returns:** a `Fit`. Ctrl-C ends the search and returns the best so far.
+    **Returns:** a `Fit`; print it. Parameters that the data determine in some combinations only, or that lie at the
+    edge of their range, are named in its `warnings`. Ctrl-C ends the search and returns the best so far.
+
+    **Warns:** `FitWarning` if Levenberg-Marquardt has used up its steps before it converged.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
     """
@@ -69,11 +81,15 @@ def fit(
     settings = Settings(
         method, solver, controller,
         None if rtol is None else jnp.asarray(rtol), None if atol is None else jnp.asarray(atol), dt0,
+        tuple(events), accuracy, control_speeds, max_events, max_steps,
     )  # fmt: skip
     problem = Problem(parameters, tuple(s for _, s in stacked), settings)
     with reporting(progress) as report:
         if optimiser is None:
             search = levenberg_marquardt(problem, steps, tolerance, report)
+            if search.outcome == USED_UP:
+                text = f"fit has used up its {steps} steps before it converged: give it more, or a better start."
+                warnings.warn(text, FitWarning, stacklevel=2)
         else:
             search = gradient_descent(problem, optimiser, steps, report)
         report("standard errors ...")

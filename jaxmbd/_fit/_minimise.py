@@ -18,6 +18,8 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from jaxmbd._fit._residuals import Problem, Unknowns, linearise, plain_values, residuals
 
+USED_UP = "steps used up"
+
 Report = Callable[[str], None]
 
 
@@ -63,7 +65,7 @@ def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: 
     state = eqx.filter_jit(solver.init)(_linear, y, at, {}, *shapes, frozenset())
     step = eqx.filter_jit(solver.step)
     stop = eqx.filter_jit(solver.terminate)
-    best, history, outcome = (model, J), [], "steps used up"
+    best, history, outcome = (model, J), [], USED_UP
     try:
         for k in range(steps):
             y, state, _ = step(_linear, y, at, {}, state, frozenset())
@@ -108,7 +110,7 @@ def gradient_descent(problem: Problem, optimiser: optax.GradientTransformation, 
         return optax.apply_updates(y, updates), state, value, model  # pyright: ignore[reportReturnType]
 
     report("compiling the simulations and their derivatives ...")
-    history, outcome, best, best_model = [], "steps used up", y, ()
+    history, outcome, best, best_model = [], USED_UP, y, ()
     started = time.monotonic()
     try:
         for k in range(steps):

@@ -20,6 +20,10 @@ from jaxmbd._mechanism import Mechanism
 from jaxmbd._types import as_float, is_concrete
 from jaxmbd._user import call_user
 
+_EDGE = 1e-3  # of the width of a range: an estimate nearer to an end lies at it
+_FALLEN, _VANISHED = 1e-3, 1e-6  # of the starting value: below, an estimate that is no larger than its standard error,
+# and any other, runs to zero
+
 Build = Callable[[dict[str, Any]], Mechanism]
 
 
@@ -38,6 +42,14 @@ class AbstractRange(eqx.Module):
     def contains(self, value: np.ndarray) -> bool:
         """Whether a starting value lies inside."""
 
+    @abc.abstractmethod
+    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The change of the physical value that counts as one, where sensitivities are compared."""
+
+    @abc.abstractmethod
+    def remark(self, value: float, start: float, error: float) -> str:
+        """What is to be said of an estimate, with its standard error, at the edge of the range; "" elsewhere."""
+
 
 class Real(AbstractRange):
     """Any value; scaled by the starting one, so that the optimiser sees numbers near one."""
@@ -51,6 +63,12 @@ class Real(AbstractRange):
     def contains(self, value: np.ndarray) -> bool:
         return bool(np.isfinite(value).all())
 
+    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return np.maximum(np.abs(value), np.asarray(_scale(jnp.asarray(start))))
+
+    def remark(self, value: float, start: float, error: float) -> str:
+        return ""
+
 
 class Positive(AbstractRange):
     """Positive values, `p = exp(u)`."""
@@ -63,6 +81,15 @@ class Positive(AbstractRange):
 
     def contains(self, value: np.ndarray) -> bool:
         return bool((np.isfinite(value) & (value > 0)).all())
+
+    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return np.asarray(value)
+
+    def remark(self, value: float, start: float, error: float) -> str:
+        is_lost = value < _FALLEN * start and error >= value
+        if is_lost or value < _VANISHED * start:
+            return f"runs to zero, the end of its range (from {start:.3g} to {value:.3g})"
+        return f"runs to infinity (from {start:.3g} to {value:.3g})" if value * _VANISHED > start else ""
 
 
 class Between(AbstractRange):
@@ -87,6 +114,16 @@ class Between(AbstractRange):
 
     def contains(self, value: np.ndarray) -> bool:
         return bool(((value > self.lower) & (value < self.upper)).all())
+
+    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(np.asarray(self.upper - self.lower), np.shape(value))
+
+    def remark(self, value: float, start: float, error: float) -> str:
+        lower, upper = float(jnp.min(self.lower)), float(jnp.max(self.upper))
+        share = (value - lower) / (upper - lower)
+        if _EDGE < share < 1 - _EDGE:
+            return ""
+        return f"lies at the {'lower' if share <= _EDGE else 'upper'} end of its range, {lower:.6g} to {upper:.6g}"
 
 
 def _scale(value: Array) -> Array:
@@ -211,3 +248,13 @@ def _put(mechanism: Mechanism, free: Free, value: Any) -> Mechanism:
         replaced = eqx.combine(value, node)
         mechanism = eqx.tree_at(lambda m, k=k: _nodes(m, free)[k], mechanism, replaced)
     return mechanism
+
+
+def flat(value: Any) -> np.ndarray:
+    """All numbers of a parameter."""
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(value)])
+
+
+def labels(name: str, size: int) -> list[str]:
+    """What the numbers of a parameter are called."""
+    return [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]

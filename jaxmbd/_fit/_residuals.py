@@ -5,7 +5,7 @@ its own residuals depend on. So the Jacobian is computed for each experiment in 
 side, and the blocks are placed.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import diffrax as dfx
 import equinox as eqx
@@ -15,7 +15,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from jaxmbd._analysis import Derivative, State, assemble, simulate
+from jaxmbd._analysis import Accuracy, Derivative, Event, State, assemble, simulate
 from jaxmbd._fit._experiment import Experiment
 from jaxmbd._fit._parameters import Parameters
 from jaxmbd._mechanism import Mechanism
@@ -28,11 +28,15 @@ class Settings(eqx.Module):
     """How the experiments are simulated."""
 
     method: AbstractMethod | None = None
-    solver: dfx.AbstractSolver | None = None
+    solver: dfx.AbstractSolver | Literal["stiff"] | None = None
     controller: dfx.AbstractStepSizeController | None = None
     rtol: Array | None = None
     atol: Array | None = None
     dt0: float | int | None = None
+    events: tuple[Event, ...] = ()
+    accuracy: Accuracy = eqx.field(default="standard", static=True)
+    control_speeds: bool = eqx.field(default=False, static=True)
+    max_events: int = eqx.field(default=32, static=True)
     max_steps: int = eqx.field(default=2**16, static=True)
 
 
@@ -58,6 +62,8 @@ def predict(
         mechanism, initial_state(mechanism, experiment, unknowns), experiment.ts,
         method=settings.method, solver=settings.solver, controller=settings.controller,
         rtol=settings.rtol, atol=settings.atol, dt0=settings.dt0,
+        accuracy=settings.accuracy, control_speeds=settings.control_speeds,
+        events=settings.events, max_events=settings.max_events,
         derivative=derivative, max_steps=settings.max_steps, throw=False,
     )  # fmt: skip
     return solution.read(experiment.data)

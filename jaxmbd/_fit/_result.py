@@ -3,20 +3,18 @@
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
+from rich.markup import escape
 from rich.table import Table
 
 from jaxmbd._analysis import State
 from jaxmbd._fit._experiment import Experiment
+from jaxmbd._fit._identifiability import Undetermined
 from jaxmbd._fit._minimise import Search
-from jaxmbd._fit._parameters import Parameters
-from jaxmbd._fit._residuals import Problem, experiment_of_rows, initial_state, residuals
+from jaxmbd._fit._parameters import Parameters, flat, labels
+from jaxmbd._fit._residuals import Problem, initial_state
+from jaxmbd._fit._uncertainty import uncertainty
 from jaxmbd._mechanism import Mechanism
-
-_ENOUGH = 5  # experiments from which on their scatter is used for the standard errors
 
 
 class Fit(eqx.Module):
@@ -24,9 +22,12 @@ class Fit(eqx.Module):
 
     `parameters`: estimates by name; `standard_errors` and `correlation`: from the Jacobian at the estimates and the
     residuals' variance or, from five experiments on, their scatter between experiments, which allows for residuals
-    that are not independent (`None` where the search gives no Jacobian); `mechanism`: the fitted one; `states`: the
-    initial state of each experiment; `predicted` and `residuals` (model minus measured, in the channel's unit):
-    by experiment and channel; `history`: the loss after each step; `outcome`: why the search stopped.
+    that are not independent (`None` where the search gives no Jacobian); of parameters that the data do not determine
+    they are infinite, and NaN; `mechanism`: the fitted one; `states`: the initial state of each experiment;
+    `predicted` and `residuals` (model minus measured, in the channel's unit): by experiment and channel; `history`: the
+    loss after each step; `outcome`: why the search stopped; `undetermined`: groups of parameters and initial values
+    that the data determine in some combinations only, or not at all; `remarks`: what else is to be said of estimates,
+    such as that one lies at the edge of its range.
     """
 
     parameters: dict[str, Any]
@@ -40,6 +41,15 @@ class Fit(eqx.Module):
     predicted: tuple[dict[str, np.ndarray], ...]
     history: tuple[float, ...]
     outcome: str
+    undetermined: tuple[Undetermined, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the numbers alone do not show, a sentence each: the search did not converge, the data leave something
+        open, an estimate lies at the edge of its range."""
+        ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
+        return (*ended, *map(str, self.undetermined), *self.remarks)
 
     @property
     def residuals(self) -> tuple[dict[str, np.ndarray], ...]:
@@ -58,17 +68,19 @@ class Fit(eqx.Module):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
         for row in self._rows():
             table.add_row(*row)
+        if self.warnings:
+            table.caption = "\n".join(f"Warning: {escape(text)}." for text in self.warnings)
         return table
 
     def _rows(self) -> list[tuple[str, str, str, str, str]]:
         rows = []
         for name, value in self.parameters.items():
-            values = np.concatenate([np.ravel(x) for x in jax.tree.leaves(value)])
+            values = flat(value)
             if values.size > 8:
                 rows.append((name, f"{values.size} numbers", "", self.units[name], ""))
                 continue
-            for k, label in enumerate(_labels(name, values.size)):
-                error = "" if self.standard_errors is None else f"{np.ravel(self.standard_errors[name])[k]:.2g}"
+            for k, label in enumerate(labels(name, values.size)):
+                error = "" if self.standard_errors is None else _error_text(flat(self.standard_errors[name])[k])
                 rows.append((label, f"{values[k]:.6g}", error, self.units[name], self._strongest(label)))
         return rows
 
@@ -76,17 +88,20 @@ class Fit(eqx.Module):
         if self.correlation is None or label not in self.labels or len(self.labels) < 2:
             return ""
         row = np.array(self.correlation[self.labels.index(label)])
-        row[self.labels.index(label)] = 0.0
-        k = int(np.argmax(np.abs(row)))
+        row[self.labels.index(label)] = np.nan
+        if np.isnan(row).all():
+            return ""
+        k = int(np.nanargmax(np.abs(row)))
         return f"{row[k]:+.2f} {self.labels[k]}"
 
     def __str__(self) -> str:
         head = f"{self.outcome} after {len(self.history)} steps"
-        return "\n".join([head, *(" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())])
+        rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
+        return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
 
 
-def _labels(name: str, size: int) -> list[str]:
-    return [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]
+def _error_text(error: float) -> str:
+    return "undetermined" if np.isinf(error) else f"{error:.2g}"
 
 
 def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: Search) -> Fit:
@@ -101,50 +116,25 @@ def summarise(problem: Problem, places: list[list[int]], experiments: list[Exper
             mine = {name: value[k] for name, value in x.items()}
             states[place] = initial_state(mechanism, experiments[place], mine)
             predicted[place] = {name: np.asarray(v[k]) for name, v in model.items()}
-    errors, correlation, labels = None, None, ()
-    if search.jacobian is not None and parameters.free:
-        errors, correlation, labels = _uncertainty(problem, search)
+    physical = parameters.physical(u)
+    errors, correlation, names, undetermined = None, None, (), ()
+    if search.jacobian is not None:
+        errors, correlation, names, undetermined = uncertainty(problem, places, search)
     return Fit(
-        parameters.physical(u), errors, correlation, labels,
+        physical, errors, correlation, names,
         {name: f.unit for name, f in parameters.free.items()},
         mechanism, tuple(states), tuple(experiments), tuple(predicted), search.history, search.outcome,
+        undetermined, _remarks(parameters, physical, errors),
     )  # fmt: skip
 
 
-def _uncertainty(problem: Problem, search: Search) -> tuple[dict[str, Any], np.ndarray, tuple[str, ...]]:
-    """Standard errors and correlations of the parameters, the initial states estimated beside them."""
-    u, _ = search.y
-    _, rebuild = ravel_pytree(u)
-    sizes = {name: ravel_pytree(value)[0].size for name, value in u.items()}
-    n = sum(sizes.values())
-    covariance = _covariance(problem, search)[:n, :n]
-    slopes = _slopes(problem.parameters, u)
-    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    outer = np.outer(spread, spread) * np.outer(np.sign(slopes), np.sign(slopes))
-    correlation = np.divide(covariance, outer, out=np.zeros_like(covariance), where=outer != 0)
-    labels = tuple(label for name in sorted(sizes) for label in _labels(name, sizes[name]))
-    return rebuild(jnp.asarray(spread * np.abs(slopes))), correlation, labels
-
-
-def _covariance(problem: Problem, search: Search) -> np.ndarray:
-    """The covariance of all unknowns.
-
-    `s² (JᵀJ)⁻¹` takes all samples for independent. What a model leaves over is usually not: it swings with the
-    motion, and the formula is then far too sure. With enough experiments their scatter tells the truth, by the
-    sandwich `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` over experiments, `g = Jᵀ r` of each (Liang and Zeger, Biometrika 73, 1986).
-    """
-    r, J = np.asarray(residuals(problem, search.values)), np.asarray(search.jacobian)
-    inverse = np.linalg.pinv(J.T @ J)
-    owner = experiment_of_rows(problem)
-    count = owner.max() + 1
-    if count >= _ENOUGH:
-        scores = np.stack([J[owner == k].T @ r[owner == k] for k in range(count)])
-        return inverse @ (scores.T @ scores) @ inverse * count / (count - 1)
-    samples = sum(int(np.isfinite(d).sum()) for stack in problem.stacks for d in stack.data.values())
-    return inverse * float(np.sum(r**2)) / max(samples - J.shape[1], 1)
-
-
-def _slopes(parameters: Parameters, u: dict[str, Any]) -> np.ndarray:
-    """`dp/du` of each parameter (the maps act on each number by itself)."""
-    _, slope = jax.jvp(parameters.physical, (u,), (jax.tree.map(jnp.ones_like, u),))
-    return np.asarray(ravel_pytree(slope)[0])
+def _remarks(parameters: Parameters, physical: dict[str, Any], errors: dict[str, Any] | None) -> tuple[str, ...]:
+    """What is to be said of estimates at the edges of their ranges."""
+    found = []
+    for name, free in parameters.free.items():
+        value, start = flat(physical[name]), flat(parameters.start[name])
+        error = np.zeros_like(value) if errors is None else flat(errors[name])
+        for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
+            text = free.within.remark(*map(float, numbers))
+            found += [f"{label} {text}"] if text else []
+    return tuple(found)
