@@ -6,15 +6,19 @@ compiled function is kept, beside the programs that it calls, in the folder of J
 It is found again by all that makes it: the function's name; the structure of its arguments, what is no array in them,
 the types of the arrays; the sources of this package, the versions of the libraries; what JAX and XLA are told; the
 processor. What depends on code that is known by its name alone, a user's own law or solver, is not kept.
+
+A file is read only if it is the user's own, carries this key and is whole (`_executable.py`); anything else is made
+anew and replaced. `JAXMBD_CACHE_MIB` limits what all files together take, of which the least recently used go; with 0
+nothing is read or written, which is how tests turn it off.
 """
 
 import hashlib
 import io
 import os
 import pickle
-import tempfile
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
@@ -24,12 +28,15 @@ from typing import Any
 import equinox as eqx
 import jax
 from jax.experimental.compilation_cache import compilation_cache
-from jax.experimental.serialize_executable import deserialize_and_load, serialize
 
 from jaxmbd._program._call import register, registering
+from jaxmbd._program._executable import deserialized, serialized
+from jaxmbd._program._files import limit, read_own, touch, write_whole
 from jaxmbd._program._native import machine, processor
+from jaxmbd._program._structure import ARRAY
 from jaxmbd._types import is_concrete
 
+_MIB = 1024.0  # [MiB] of kept files, unless `JAXMBD_CACHE_MIB` says another number
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
 _KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
 # What JAX is told that changes what it makes of a function, and what keeps it from being kept.
@@ -50,25 +57,15 @@ def kept(function: Callable[..., Any]) -> Callable[..., Any]:
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
         if not all(map(_is_here, arrays)):
             return usual(*arguments)
-        others = tuple(_ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
+        others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
         ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings())
         return usual(*arguments) if ready is None else ready(arrays)
 
     return call
 
 
-class _Array:
-    """Stands where an array was."""
-
-    def __reduce__(self) -> str:
-        return "_ARRAY"
-
-
-_ARRAY = _Array()
-
-
 class _Ready:
-    """A compiled function of a list of arrays; and its result, with `_ARRAY` in the place of the arrays."""
+    """A compiled function of a list of arrays; and its result, with `ARRAY` in the place of the arrays."""
 
     def __init__(self, compiled: jax.stages.Compiled, like: Any) -> None:
         self._compiled = compiled
@@ -76,7 +73,7 @@ class _Ready:
 
     def __call__(self, arrays: list[Any]) -> Any:
         values = iter(self._compiled(arrays))
-        return jax.tree.unflatten(self._tree, [next(values) if x is _ARRAY else x for x in self._leaves])
+        return jax.tree.unflatten(self._tree, [next(values) if x is ARRAY else x for x in self._leaves])
 
 
 @lru_cache(maxsize=128)
@@ -88,13 +85,14 @@ def _ready(
     made_of = _described((function, jax.tree.unflatten(tree, others), kinds, settings, _surroundings()))
     if made_of is None:
         return None
-    name = f"jaxmbd_{function.__name__.strip('_')}-{hashlib.sha256(made_of).hexdigest()}"
+    key = hashlib.sha256(made_of).digest()
+    name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
     path = Path(jax.config.jax_compilation_cache_dir) / name  # pyright: ignore
-    return _read(path) or _made(function, tree, others, types, path)
+    return _read(key, path) or _made(function, tree, others, types, key, path)
 
 
 def _made(
-    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], path: Path
+    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], key: bytes, path: Path
 ) -> _Ready | None:
     """Traced and compiled, and written down if it can be."""
     like: Any = None
@@ -102,8 +100,8 @@ def _made(
     def flat(arrays: list[Any]) -> list[Any]:
         nonlocal like
         given = iter(arrays)
-        result = function(*jax.tree.unflatten(tree, [next(given) if x is _ARRAY else x for x in others]))
-        like = jax.tree.map(lambda x: _ARRAY if eqx.is_array(x) else x, result)
+        result = function(*jax.tree.unflatten(tree, [next(given) if x is ARRAY else x for x in others]))
+        like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else x, result)
         return [x for x in jax.tree.leaves(result) if eqx.is_array(x)]
 
     with registering() as programs:
@@ -111,37 +109,42 @@ def _made(
         lowered = jax.jit(flat).lower(given)
     with _apart_from_jax():
         compiled = lowered.compile()
-    try:
-        executable, _, _ = serialize(compiled)
-        _write(path, pickle.dumps((programs, executable, like, len(types))))
-    except Exception:  # it calls Python back, its result holds what has no name, the folder takes no files
-        pass
+    with suppress(Exception):  # it calls Python back, its result holds what has no text, the folder takes no files
+        content = serialized(key, compiled, like, programs)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+        limit(path.parent, "jaxmbd_*", _size_limit())
     return _Ready(compiled, like)
 
 
-def _read(path: Path) -> _Ready | None:
-    """What is kept there; None where that is nothing, or nothing that can be read."""
+def _read(key: bytes, path: Path) -> _Ready | None:
+    """What is kept there; None where that is nothing, or nothing that can be trusted."""
+    content = read_own(path)
+    if content is None:
+        return None
     try:
-        programs, executable, like, count = pickle.loads(path.read_bytes())
         _load_lapack()
-        results = sum(x is _ARRAY for x in jax.tree.leaves(like))
-        given, found = jax.tree.structure((([0] * count,), {})), jax.tree.structure([0] * results)
-        compiled = deserialize_and_load(executable, given, found, execution_devices=jax.devices()[:1])
+        compiled, like, programs = deserialized(key, content)
+        for program in programs:
+            register(program)
     except Exception:
         return None
-    for program in programs.values():
-        register(program)
+    touch(path)
     return _Ready(compiled, like)
+
+
+_lock = threading.Lock()  # of a setting that all threads share
 
 
 @contextmanager
 def _apart_from_jax() -> Iterator[None]:
     """Without JAX's cache: what that gives was loaded, and on a CPU cannot be written down a second time."""
-    _use_jaxs_cache(False)
-    try:
-        yield
-    finally:
-        _use_jaxs_cache(True)
+    with _lock:
+        _use_jaxs_cache(False)
+        try:
+            yield
+        finally:
+            _use_jaxs_cache(True)
 
 
 def _use_jaxs_cache(wanted: bool) -> None:
@@ -156,19 +159,20 @@ def _load_lapack() -> None:
         jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Written beside its place and then moved there, so that no other process sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-    os.replace(name, path)
+def _size_limit() -> float:
+    """How many bytes all kept files may take."""
+    try:
+        return 2**20 * float(os.environ.get("JAXMBD_CACHE_MIB", _MIB))
+    except ValueError:
+        return 2**20 * _MIB
 
 
 def _is_keeping() -> bool:
     config = jax.config
     on = config.jax_compilation_cache_dir and config.jax_enable_compilation_cache  # pyright: ignore
-    return bool(on) and not any(getattr(config, f"jax_{name}") for name in _WATCHED)
+    if not on or any(getattr(config, f"jax_{name}") for name in _WATCHED):
+        return False
+    return jax.sharding.get_abstract_mesh().empty and _size_limit() > 0
 
 
 def _is_here(array: Any) -> bool:
