@@ -6,6 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism, check_mechanism
+from jaxmbd._text import by_owner, counted, number, readable
 from jaxmbd._types import Scalar
 
 
@@ -13,7 +14,8 @@ class State(eqx.Module):
     """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
 
     `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
-    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another.
+    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another. `units`, those of
+    the coordinates and then of the speeds. `print(state)` shows a table of them by body or joint.
     """
 
     t: Scalar
@@ -22,6 +24,18 @@ class State(eqx.Module):
     coordinate_names: tuple[str, ...] = eqx.field(static=True)
     speed_names: tuple[str, ...] = eqx.field(static=True)
     rank: Int[Array, ""] | None = None
+    units: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, t=0, q=1, v=1)
+
+    def _text(self) -> str:
+        names = (*self.coordinate_names, *self.speed_names)
+        units = self.units or ("",) * len(names)
+        head = [f"State at t = {number(self.t)} s", counted(len(self.q), "coordinate"), counted(len(self.v), "speed")]
+        if self.rank is not None:
+            head += [f"{counted(int(self.rank), 'independent constraint row')}"]
+        return f"{', '.join(head)}\n{by_owner(names, units, [*self.q, *self.v])}"
 
     def __getitem__(self, name: str) -> Scalar:
         if name in self.coordinate_names:
@@ -33,7 +47,9 @@ class State(eqx.Module):
 
 def state_of(mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None) -> State:
     """A state of a mechanism, with its names."""
-    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank)
+    units = (*mechanism.coordinate_units, *mechanism.speed_units)
+    names = mechanism.coordinate_names, mechanism.speed_names
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, units)
 
 
 def check_state(mechanism: Mechanism, state: State) -> None:

@@ -80,7 +80,7 @@ class Fit(eqx.Module):
         k = int(np.argmax(np.abs(row)))
         return f"{row[k]:+.2f} {self.labels[k]}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = f"{self.outcome} after {len(self.history)} steps"
         return "\n".join([head, *(" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())])
 

@@ -48,7 +48,7 @@ class Closures:
     def __iter__(self) -> Iterator[State]:
         return iter(self.states)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         found = f"{len(self)} closure{'s' * (len(self) != 1)}, found by {sum(self.counts)} of {self.tries} searches"
         found += f" ({self.movable} ended in positions that can be moved on)" * (self.movable > 0)
         more = f"; the {_COLUMNS} coordinates that differ most:" * (len(self.states[0].q) > _COLUMNS)

@@ -15,6 +15,7 @@ from jaxmbd._analysis._linear._natural import Modes, modes_of_pairs, modes_of_sq
 from jaxmbd._analysis._linear._small_motions import reached
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._text import readable
 from jaxmbd._types import Scalar, is_concrete
 
 _AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: speeds and accelerations that count as none
@@ -151,10 +152,8 @@ class LinearSystem(eqx.Module):
         data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
         return data
 
-    def __str__(self) -> str:
-        if not is_concrete(self.A, self.v):
-            return repr(self)
-        return f"{self._headline()}\n{self.modes()}"
+    def __repr__(self) -> str:
+        return readable(self, lambda: f"{self._headline()}\n{self.modes()}", A=2, v=1, vdot=1, mass=2)
 
     def _headline(self) -> str:
         fast, fastening = (float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot))
