@@ -213,6 +213,11 @@ def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Me
     found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
     if not eqx.is_array(found):
         raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
+    if not any(found is leaf for leaf in jax.tree.leaves(mechanism)):
+        raise MechanismError(
+            f"along must select one number of the mechanism; what it gives, of shape {found.shape}, has been computed, "
+            "or taken out of an array."
+        )
     if found.shape != ():
         raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
     return eqx.tree_at(along, mechanism, value)
