@@ -238,6 +238,8 @@ def _floats(function: str, **given: tuple[Any, tuple[int, ...]]) -> list[Array]:
         if np.shape(value) != shape:
             need = "be a number" if shape == () else f"have shape {shape}"
             raise MechanismError(f"rotation.{function}: {name} must {need}, got shape {np.shape(value)}.")
+        if any(isinstance(leaf, str | bytes | complex | None) for leaf in _leaves(value)):
+            raise MechanismError(f"rotation.{function}: {name} must be real numbers, got {value!r}.")
         arrays.append(jnp.asarray(value, dtype=dtype))
     return arrays
 

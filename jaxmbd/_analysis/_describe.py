@@ -46,7 +46,7 @@ class Description:
         """Number of algebraic constraints, drivers left out."""
         return sum(size for _, _, size in self.constraints)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         lines = [self._headline()]
         lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_listed(self.coordinates)}"]
         lines += [f"Speeds p ({len(self.speeds)}): {_listed(self.speeds)}"]

@@ -25,7 +25,7 @@ class Repeat:
     row: int
     of: tuple[str, ...]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if not self.of:
             return f"row {self.row + 1} of {self.joint!r} constrains nothing"
         if self.of == (self.joint,):
@@ -55,7 +55,7 @@ class Redundancy:
         """The joints and drivers that take part in a dependence, in the mechanism's order of rows."""
         return tuple(dict.fromkeys(name for repeat in self.repeats for name in (*repeat.of, repeat.joint)))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         freedom = f"{self.degrees_of_freedom} degree{'s' * (self.degrees_of_freedom != 1)} of freedom"
         if not self.repeats:
             return f"{self.rows} constraint rows of rank {self.rank}, none redundant; {freedom}."

@@ -15,32 +15,60 @@ from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units
 from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_index, checked_names
-from jaxmbd._equations import Equations, counted
+from jaxmbd._equations import Equations
+from jaxmbd._equations import counted as nonzero
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
 from jaxmbd._method import AbstractMethod, motion_of
 from jaxmbd._program import kept
+from jaxmbd._text import counted, number, over_time, readable
 from jaxmbd._types import is_concrete
 
 
 class Violation(eqx.Module):
-    """How far a motion is off the constraints: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`."""
+    """How far a motion is off the constraints: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`; `print` shows the largest."""
 
     position: Float[Array, "times m"]
     velocity: Float[Array, "times m"]
     acceleration: Float[Array, "times m"]
 
+    def __repr__(self) -> str:
+        return readable(self, self._text, position=2, velocity=2, acceleration=2)
+
+    def _text(self) -> str:
+        times, rows = self.position.shape
+        levels = ("position", "m or rad"), ("velocity", "m/s or rad/s"), ("acceleration", "m/s² or rad/s²")
+        largest = (
+            f"{level} {np.abs(np.asarray(getattr(self, level))).max(initial=0.0):.2g} ({unit})"
+            for level, unit in levels
+        )
+        over = f"{counted(times, 'time')} and {counted(rows, 'constraint row')}"
+        return f"Violation, the largest over {over}: {', '.join(largest)}"
+
 
 class Reaction(eqx.Module):
     """The force `(times, dim)` [N] and moment [N m] of a joint on one body, about the joint's marker.
 
-    The moment has shape `(times,)` in the plane, `(times, 3)` in space.
+    The moment has shape `(times,)` in the plane, `(times, 3)` in space. `print` shows their components and range.
     """
 
     force: Float[Array, "times dim"]
     moment: Float[Array, "times *dim"]
     body: str = eqx.field(static=True)
     frame: str = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, force=2, moment=1 if np.shape(self.force)[-1:] == (2,) else 2)
+
+    def _text(self) -> str:
+        force, moment = np.asarray(self.force), np.asarray(self.moment)
+        columns = [(f"f{axis}", "N", force[:, k]) for k, axis in zip(range(force.shape[1]), "xyz", strict=False)]
+        if moment.ndim == 1:
+            columns.append(("moment", "N m", moment))
+        else:
+            columns += [(f"m{axis}", "N m", moment[:, k]) for k, axis in enumerate("xyz")]
+        where = f"on body {self.body!r}, {self.frame} axes, moment about the joint's marker"
+        return f"Reaction {where}, at {counted(len(force), 'time')}\n{over_time(columns)}"
 
 
 class Solution(eqx.Module):
@@ -51,7 +79,7 @@ class Solution(eqx.Module):
     names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
     another at the start; `stats` counts steps; `result`, how it went, one of `RESULTS` (values are NaN from where it
     failed on); `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
-    that computes them in a way of its own.
+    that computes them in a way of its own. `print(solution)` shows how the run went, and the coordinates' ranges.
     """
 
     mechanism: Mechanism
@@ -65,6 +93,34 @@ class Solution(eqx.Module):
     result: RESULTS
     events: Events | None = None
     found: Snapshot | None = None
+
+    def __repr__(self) -> str:
+        known = is_concrete(self.result, self.stats, self.events)
+        return readable(self, self._text, ts=1, q=2) if known else readable(self, str, ts=2, q=3)
+
+    def _text(self) -> str:
+        names, units = self.mechanism.coordinate_names, self.mechanism.coordinate_units
+        columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
+        went = RESULTS[self.result] or "successful"
+        lines = [
+            f"Solution at {counted(len(self.ts), 'time')}, {number(self.ts[0])} to {number(self.ts[-1])} s: {went}",
+            f"by {self._how()}",
+            over_time(columns),
+            f"solution[name] reads any of {len(self.names)} quantities, which solution.names lists.",
+        ]
+        return "\n".join(lines)
+
+    def _how(self) -> str:
+        """The method, and the work it took."""
+        parts = [type(self.method).__name__]
+        if "num_steps" in self.stats:
+            steps, rejected = (int(self.stats.get(f"num_{kind}steps", 0)) for kind in ("", "rejected_"))
+            parts.append(counted(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
+        if self.events is not None:
+            parts.append(counted(int(self.events.count), "event"))
+        if self.integrals:
+            parts.append(f"integrals of {', '.join(self.integrals)}")
+        return ", ".join(parts)
 
     @property
     def v(self) -> Float[Array, "times nv"]:
@@ -225,5 +281,5 @@ def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
     values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)
     if values.shape[1] == 0:
         return jnp.zeros(len(ts), int), jnp.ones(len(ts), q.dtype)
-    ranks = jnp.sum(counted(values), axis=1)
+    ranks = jnp.sum(nonzero(values), axis=1)
     return ranks, values[:, ranks[0] - 1] / values[:, 0]

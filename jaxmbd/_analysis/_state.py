@@ -7,6 +7,7 @@ from jaxtyping import Array, Float, Int
 from jaxmbd._analysis._results import RESULTS
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism, check_mechanism
+from jaxmbd._text import by_owner, counted, number, readable
 from jaxmbd._types import Scalar
 
 
@@ -19,6 +20,7 @@ class State(eqx.Module):
     `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
     less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another. `result`: how the
     assembly, or the motion that the state was taken from, went (see `RESULTS`); values are NaN where it failed.
+    `units`, those of the coordinates and then of the speeds. `print(state)` shows a table of them by body or joint.
     """
 
     t: Scalar
@@ -28,6 +30,20 @@ class State(eqx.Module):
     speed_names: tuple[str, ...] = eqx.field(static=True)
     rank: Int[Array, ""] | None = None
     result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
+    units: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, t=0, q=1, v=1)
+
+    def _text(self) -> str:
+        names = (*self.coordinate_names, *self.speed_names)
+        units = self.units or ("",) * len(names)
+        head = [f"State at t = {number(self.t)} s", counted(len(self.q), "coordinate"), counted(len(self.v), "speed")]
+        if self.rank is not None:
+            head += [f"{counted(int(self.rank), 'independent constraint row')}"]
+        failure = RESULTS[self.result]
+        lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v])]
+        return "\n".join(lines)
 
     def __getitem__(self, name: str) -> Scalar:
         if name in self.coordinate_names:
@@ -50,7 +66,9 @@ def state_of(
     result: RESULTS = RESULTS.successful,
 ) -> State:
     """A state of a mechanism, with its names."""
-    return State(jnp.asarray(t, dtype=q.dtype), q, v, mechanism.coordinate_names, mechanism.speed_names, rank, result)
+    units = (*mechanism.coordinate_units, *mechanism.speed_units)
+    names = mechanism.coordinate_names, mechanism.speed_names
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units)
 
 
 def check_state(mechanism: Mechanism, state: State) -> None:

@@ -41,7 +41,7 @@ class Stiffness:
         """The largest step [s] that the default explicit solver can take."""
         return STABLE / self.fastest if self.fastest else float("inf")
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         if not self.fastest:
             return "No motion is fast: all eigenvalues are zero."
         value, force = self.eigenvalues[0], f", by the force {self.cause!r}" if self.cause else ""

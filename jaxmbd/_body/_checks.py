@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import equinox as eqx
 import numpy as np
 from jaxtyping import Array
 
@@ -40,6 +41,8 @@ def check_shape(part: str, field: str, value: Any, shape: tuple[int, ...]) -> No
         need = "a number" if shape == () else f"numbers of shape {shape}"
         real = "real " if isinstance(value, complex) else ""
         raise MechanismError(f"{part}: {field} must be {need.replace('number', real + 'number')}, got {value!r}.")
+    if isinstance(value, eqx.Module) and not callable(value):
+        raise MechanismError(f"{part}: {field} must be numbers of shape {shape}, got a {type(value).__name__}.")
     if isinstance(value, Array | np.ndarray) and np.issubdtype(value.dtype, np.complexfloating):
         shown = np.asarray(value) if is_concrete(value) else value.dtype
         raise MechanismError(f"{part}: {field} must be real, got {shown}.")
@@ -124,8 +127,10 @@ def check_instance(what: str, value: Any, kind: type | tuple[type, ...], need: s
 
 def check_count(what: str, value: Any, least: int) -> None:
     """Raise unless a value is a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise MechanismError(f"{what} must be a whole number of at least {least}, got {value!r}.")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise MechanismError(f"{what} must be a whole number, got {value!r}.")
+    if value < least:
+        raise MechanismError(f"{what} must be at least {least}, got {value}.")
 
 
 def check_index(what: str, index: Any, count: int, things: str) -> None:

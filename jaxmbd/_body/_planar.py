@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
-from jaxmbd._body._checks import check_finite, check_name, check_number, check_shape
+from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
 from jaxmbd._solid import Solid, mass_properties
 from jaxmbd._space import PLANAR, AbstractSpace, Frame
 from jaxmbd._types import Number, Scalar, as_float
@@ -25,6 +25,7 @@ class Marker(AbstractMarker):
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
+        check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
         check_finite(f"Marker on {self.body!r}", "position", self.position, (2,))
         check_finite(f"Marker on {self.body!r}", "angle", self.angle)
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd import rotation as rot
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
-from jaxmbd._body._checks import check_finite, check_name, check_number, check_shape
+from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._solid import Solid, check_inertia, inertia_matrix, mass_properties
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
@@ -32,8 +32,14 @@ class Marker(AbstractMarker):
     rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
 
     def __check_init__(self) -> None:
+        check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
         check_finite(f"Marker on {self.body!r}", "position", self.position, (3,))
         check_finite(f"Marker on {self.body!r}", "rotation", self.rotation, (4,))
+        if isinstance(self.rotation, Array) and is_concrete(self.rotation) and not np.asarray(self.rotation).any():
+            raise MechanismError(
+                f"Marker on {self.body!r}: the Euler parameters of its rotation are all zero; (1, 0, 0, 0) is no "
+                "rotation."
+            )
 
     @property
     def space(self) -> AbstractSpace:

@@ -17,6 +17,7 @@ from jaxtyping import Array
 from jaxmbd._body import check_finite, check_instance, check_mapping
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
+from jaxmbd._text import readable
 from jaxmbd._types import as_float, is_concrete
 from jaxmbd._user import call_user
 
@@ -104,6 +105,9 @@ class Between(AbstractRange):
             check_finite("Between", field, value, value.shape if isinstance(value, Array) else ())
         if is_concrete(self.lower, self.upper) and not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
             raise MechanismError(f"Between: lower must be below upper, got {self.lower} and {self.upper}.")
+
+    def __repr__(self) -> str:
+        return readable(self, lambda: f"Between({self.lower:g}, {self.upper:g})", lower=0, upper=0)
 
     def physical(self, u: Array, start: Array) -> Array:
         return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(u)

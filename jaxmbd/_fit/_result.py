@@ -94,7 +94,7 @@ class Fit(eqx.Module):
         k = int(np.nanargmax(np.abs(row)))
         return f"{row[k]:+.2f} {self.labels[k]}"
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         head = f"{self.outcome} after {len(self.history)} steps"
         rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
         return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])

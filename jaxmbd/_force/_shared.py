@@ -164,6 +164,8 @@ class PointDrag(AbstractForce):
         check_markers("PointDrag", self.name, self.at)
         check_finite(f"PointDrag {self.name!r}", "quadratic", self.quadratic)
         check_finite(f"PointDrag {self.name!r}", "linear", self.linear)
+        check_number(f"PointDrag {self.name!r}", "quadratic", self.quadratic, "N s²/m²", zero=True)
+        check_number(f"PointDrag {self.name!r}", "linear", self.linear, "N s/m", zero=True)
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:

@@ -13,7 +13,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, AbstractBody, AbstractMarker, check_markers, check_number, check_shape
+from jaxmbd._body import GROUND, AbstractBody, AbstractMarker, check_markers, check_number, check_shape, checked_names
 from jaxmbd._errors import MechanismError
 from jaxmbd._joint._base import AbstractPair, AbstractTreeJoint, no_rows
 from jaxmbd._maths import dot
@@ -50,6 +50,10 @@ class Rod(AbstractPair):
         return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
 
 
+def _directions(given: Any) -> tuple[str, ...]:
+    return checked_names("BallCut: without", tuple(given) if isinstance(given, str) else given, "z")
+
+
 class BallCut(AbstractPair):
     """The markers' origins coincide: `R_Aᵀ (p_B − p_A) = 0`, along the first marker's axes (3 rows; 2 in the plane).
 
@@ -59,7 +63,7 @@ class BallCut(AbstractPair):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    without: tuple[str, ...] = eqx.field(static=True, converter=tuple, default=())
+    without: tuple[str, ...] = eqx.field(static=True, converter=_directions, default=())
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz")
     plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
 

@@ -39,6 +39,8 @@ from jaxmbd._mechanism._tree import Tree, absolute, check_cuts, spanning
 from jaxmbd._sensor import AbstractSensor, Measure, Scaled
 from jaxmbd._space import AbstractSpace
 
+_SHOWN = 12  # parts of a kind that are listed by print
+
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
@@ -57,7 +59,7 @@ class Mechanism(eqx.Module):
     exist or that lives in another space, or a group of joined bodies does not reach the ground.
 
     `mechanism["rod"]` is the part of that name, `mechanism["rod"].mass` its mass: a leaf for
-    `equinox.tree_at` and `jax.grad`.
+    `equinox.tree_at` and `jax.grad`. `print(mechanism)` lists the parts.
     """
 
     bodies: tuple[AbstractBody, ...]
@@ -116,6 +118,16 @@ class Mechanism(eqx.Module):
             if part.name == name:
                 return part
         raise unknown("part", name, (part.name for part in self.parts()))
+
+    def __repr__(self) -> str:
+        groups = ("bodies", self.bodies), ("joints", self.joints), ("drivers", self.drivers), ("forces", self.forces)
+        groups = (*groups, ("sensors", self.sensors))
+        if not all(isinstance(parts, tuple) for _, parts in groups):  # placeholders of tree maps
+            return eqx.tree_pformat(self)
+        where = "the plane" if self.space.dim == 2 else "space"
+        lines = [f"Mechanism in {where}, {self.nq} {self.coordinates} coordinates, {self.nv} speeds"]
+        lines += [f"{kind}: {_listed(parts)}" for kind, parts in groups if parts]
+        return "\n".join(lines)
 
     def parts(self) -> Iterator[Any]:
         """All parts: bodies, joints, drivers, forces, sensors."""
@@ -257,6 +269,12 @@ class Mechanism(eqx.Module):
                     raise unknown(f"coordinate of body {owner!r}", component, self.space.prescribable)
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
+
+
+def _listed(parts: tuple[Any, ...]) -> str:
+    """The names of parts with their types, the first of them where they are many."""
+    names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
+    return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from jaxmbd._analysis import Solution
+from jaxmbd._body import check_instance
 from jaxmbd._types import Number
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._draw import check_no_view, key_point, with_headroom
@@ -59,6 +60,9 @@ def animate(
         >>> film = animate(solution, reactions=["O"], trace=["tip"], speed=0.5)
         >>> save_animation(film, "pendulum.gif")
     """
+    check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
+    for what, rate in (("fps", fps), ("speed", speed)):
+        check_instance(what, rate, (int, float, np.integer, np.floating), "a number")
     wanted = as_names(reactions), as_names(trace), frame_times(solution, fps, speed)
     if solution.mechanism.space.dim == 3:
         film: SpaceFilm | _Film = SpaceFilm(solution, *wanted, (elev, azim))

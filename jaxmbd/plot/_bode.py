@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from jaxmbd._analysis import LinearSystem
+from jaxmbd._body import check_instance
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd.plot._style import GREY, LINES, PALE, SMALL, TEXT, new_figure, tidy
 
@@ -35,6 +36,7 @@ def bode(
 
         >>> bode(linearize(mechanism, state, ["motor.effort"], ["rod.theta"]))
     """
+    check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state, inputs, outputs)")
     rows, columns = _places("output", outputs, system.outputs), _places("input", inputs, system.inputs)
     hertz = _frequencies(system) if frequencies is None else np.atleast_1d(np.asarray(frequencies, dtype=float))
     gains = np.asarray(system.response(2 * np.pi * hertz))

@@ -8,6 +8,7 @@ from matplotlib.axes import Axes
 
 from jaxmbd._analysis import Solution
 from jaxmbd._analysis._readings import channel_units
+from jaxmbd._body import check_instance, checked_names
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
 
@@ -40,7 +41,8 @@ def channels(
 
         >>> channels(solution, ["O.fx", "O.fy", "rod.theta"], measured={"rod.theta": (times, angles)})
     """
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
+    wanted = checked_names("names", (names,) if isinstance(names, str) else names, "rod.theta")
     if not wanted:
         raise MechanismError("channels needs at least one name of solution.names.")
     samples = _samples(solution, wanted, measured or {})

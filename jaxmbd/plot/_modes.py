@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from jaxmbd._analysis import LinearSystem, Modes
+from jaxmbd._body import check_count, check_instance
 from jaxmbd._errors import MechanismError
 from jaxmbd._types import Number
 from jaxmbd.plot import _picture as plane
@@ -73,7 +74,9 @@ class _Shape:
     def __init__(
         self, system: LinearSystem, k: int, scale: Number | None, axes: Axes | None, view: Any, phases: np.ndarray
     ) -> None:
+        check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state)")
         found, mechanism = system.modes(), system.mechanism
+        check_count("k", k, 0)
         if not 0 <= k < len(found.omega):
             raise MechanismError(f"There is no mode {k}: this system has {len(found.omega)}, from 0 on.")
         steps = _steps(np.asarray(found.shapes)[:, k], phases)

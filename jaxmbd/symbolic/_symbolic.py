@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd._body import check_instance
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._graph import Graph, Node, Traced, trace
 from jaxmbd._program import FORMULAS
@@ -37,6 +38,7 @@ class SymbolicSystem:
         parameters: Mapping[str, Where] | None = None,
         simplify: bool = True,
     ) -> None:
+        check_instance("system", system, System, "a System, export(mechanism)")
         given, self.system, self.simplify = dict(symbols or {}), system, simplify
         self.parameters = dict(parameters or {})
         self._q = symbol_names(system.coordinates, given)

@@ -15,10 +15,10 @@ from jaxmbd._analysis._assembly._search import Ends, search
 from jaxmbd._analysis._assembly._starts import guessed
 from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_count, check_mapping
+from jaxmbd._body import check_count, check_finite, check_mapping
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism, check_mechanism
-from jaxmbd._types import Number, is_concrete
+from jaxmbd._types import Number, as_float, is_concrete
 
 _COLUMNS = 6  # of a table of closures
 
@@ -48,7 +48,7 @@ class Closures:
     def __iter__(self) -> Iterator[State]:
         return iter(self.states)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         found = f"{len(self)} closure{'s' * (len(self) != 1)}, found by {sum(self.counts)} of {self.tries} searches"
         found += f" ({self.movable} ended in positions that can be moved on)" * (self.movable > 0)
         more = f"; the {_COLUMNS} coordinates that differ most:" * (len(self.states[0].q) > _COLUMNS)
@@ -92,6 +92,7 @@ def closures(
     """
     check_mechanism(mechanism)
     check_count("tries", tries, 1)
+    check_finite("closures", "tolerance", as_float(tolerance))
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
     t = check_time("closures", t)
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd._analysis._assembly._assemble import assemble, tolerance_of
@@ -31,11 +32,12 @@ from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._method import Stabilized
 from jaxmbd._program import kept
+from jaxmbd._text import counted, readable
 from jaxmbd._types import Number, Scalar, as_float, frozen, is_concrete
 
 
 class Equilibrium(eqx.Module):
-    """A position in which all forces balance, `repr(str(...))` as a sentence.
+    """A position in which all forces balance; `print` says how stable it is, and shows the state.
 
     `state`; `equilibrium["spring.tension"]` and all other names of `names`; `mechanism`, with a driver for each held
     coordinate; `rate`, the rotation as velocity at the world's origin and angular velocity, zero at rest; `steps` of
@@ -47,6 +49,17 @@ class Equilibrium(eqx.Module):
     rate: Float[Array, " twist"]
     steps: Int[Array, ""]
     converged: Bool[Array, ""]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, rate=1, steps=0, converged=0)
+
+    def _text(self) -> str:
+        state, rate = self.state, np.asarray(self.rate)
+        kind = "steady rotation" if rate.any() else "at rest"
+        went = f"found in {counted(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
+        held = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
+        holds = f"; held: {', '.join(held)}" if held else ""
+        return f"Equilibrium, {kind}, {self.verdict} ({went}){holds}\n{state}"
 
     @property
     def solution(self) -> Solution:

@@ -18,6 +18,7 @@ from jaxmbd._body import check_count, check_finite, check_index, check_number
 from jaxmbd._errors import MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._program import kept
+from jaxmbd._text import counted, number, readable
 from jaxmbd._types import Number, as_float, frozen, is_concrete
 from jaxmbd._user import call_user
 
@@ -27,13 +28,27 @@ class EquilibriumPath(eqx.Module):
 
     `equilibria`, all of them as one `Equilibrium` of stacked arrays, `path.at(k)` the one of a point; `slope`, the
     parameter's part in the path's unit tangent; `found`, which points are equilibria (all of them, unless the path was
-    computed inside `jit` or with `check=False`).
+    computed inside `jit` or with `check=False`). `print` says where it is stable, and where it turns back or branches.
     """
 
     values: Float[Array, " points"]
     equilibria: Equilibrium
     slope: Float[Array, " points"]
     found: Bool[Array, " points"]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, values=1, slope=1, found=1)
+
+    def _text(self) -> str:
+        values, verdicts = np.asarray(self.values), self.verdicts
+        starts = [k for k in range(len(values)) if k == 0 or verdicts[k] != verdicts[k - 1]]
+        lines = [f"EquilibriumPath of {counted(len(values), 'point')}, {number(values[0])} to {number(values[-1])}"]
+        for first, after in zip(starts, [*starts[1:], len(values)], strict=True):
+            lines.append(f"{number(values[first])} to {number(values[after - 1])}: {verdicts[first]}")
+        for what, marks in (("limit point", self.limits), ("bifurcation", self.bifurcations)):
+            for k in np.flatnonzero(np.asarray(marks)):
+                lines.append(f"{what} between {number(values[k])} and {number(values[k + 1])}")
+        return "\n".join(lines)
 
     def __getitem__(self, name: str) -> Array:
         return _series(self.equilibria, name)
@@ -198,6 +213,11 @@ def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Me
     found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
     if not eqx.is_array(found):
         raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
+    if not any(found is leaf for leaf in jax.tree.leaves(mechanism)):
+        raise MechanismError(
+            f"along must select one number of the mechanism; what it gives, of shape {found.shape}, has been computed, "
+            "or taken out of an array."
+        )
     if found.shape != ():
         raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
     return eqx.tree_at(along, mechanism, value)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float, Int
 
 from jaxmbd._analysis._events._event import Named, Quantity
 from jaxmbd._analysis._events._impact import Compliance
-from jaxmbd._analysis._readings import Reader, Snapshot
+from jaxmbd._analysis._readings import Reader, Snapshot, channel_units
 from jaxmbd._analysis._results import RESULTS
 from jaxmbd._analysis._state import State, state_of
 from jaxmbd._body import check_index
@@ -18,6 +18,7 @@ from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._program import kept
+from jaxmbd._text import number, readable, table
 
 STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
 _HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
@@ -30,7 +31,8 @@ class Events(eqx.Module):
     and `before`, `after`, consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the constraints' impulses Λ;
     `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
     `impulse`, that of the event itself. Where nothing more happened, time and state are those at the end, impulses
-    zero. All are differentiable. Iteration gives names and times, where values are known (outside `jit`).
+    zero. All are differentiable. Iteration gives names and times, where values are known (outside `jit`), and `print`
+    a table of them.
     """
 
     mechanism: Mechanism
@@ -46,6 +48,28 @@ class Events(eqx.Module):
     lam: Float[Array, "room m"]
     trouble: Int[Array, ""]  # 0, or what brought the motion to a halt, at the event `names[culprit]`
     culprit: Int[Array, ""]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0)
+
+    def _text(self) -> str:
+        happened = list(self)
+        trouble = int(self.trouble)
+        halted = [f"The motion came to a halt: {_HALTED[trouble - 1]}"] * (trouble > 0)
+        if not happened:
+            return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
+        rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
+        for k, (name, t) in enumerate(happened):
+            rows.append([name, number(t), self._shown(name, impulses[k]) if name in self.along else ""])
+        if not self.along:
+            rows = [row[:2] for row in rows]
+        return "\n".join([f"Events: {len(happened)}, with room for {len(self.times)}", table(rows), *halted])
+
+    def _shown(self, name: str, impulse: float) -> str:
+        """An impulse with its unit."""
+        of = self.along[name]
+        unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, Named) else ""
+        return f"{number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
 
     @property
     def impulse(self) -> Float[Array, " room"]:

@@ -19,6 +19,7 @@ from jaxmbd._analysis._linear._inputs import Input, checked_inputs, input_units,
 from jaxmbd._analysis._linear._small_motions import Matrices, linearized
 from jaxmbd._analysis._linear._system import LinearSystem
 from jaxmbd._analysis._readings import channel_units
+from jaxmbd._analysis._state import State
 from jaxmbd._body import checked_names
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
@@ -67,7 +68,8 @@ def linearize(
     Source: Müller, Schiehlen, *Linear Vibrations* (1985), §2; Haug, *Computer Aided Kinematics and Dynamics of
     Mechanical Systems* (1989), §7.3.
     """
-    state = getattr(state, "state", state)
+    inner = getattr(state, "state", state)
+    state = inner if isinstance(inner, State) else state
     check_state(mechanism, state)
     changes, shown = checked_inputs(mechanism, inputs), _checked_outputs(mechanism, outputs)
     choice, q = choose(mechanism, state, independent)

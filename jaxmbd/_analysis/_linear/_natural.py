@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmbd._analysis._linear._eigen import general, symmetric
+from jaxmbd._text import readable
 
 _RIGID = 16.0  # square roots of rounding, of the fastest mode: what is slower is no vibration
 _NONE = 1e-9  # of an eigenvalue: a real or imaginary part that is rounding
@@ -22,7 +23,7 @@ class Modes(eqx.Module):
     all speeds; `shares (n, modes)`, of the kinetic energy.
 
     Differentiable in both modes; where eigenvalues repeat see `LinearSystem.eigenvalues`, and their shapes are any
-    basis. The derivative of a frequency that is zero is taken as zero.
+    basis. The derivative of a frequency that is zero is taken as zero. `print` shows them as a table.
     """
 
     eigenvalues: Complex[Array, " modes"]
@@ -49,7 +50,10 @@ class Modes(eqx.Module):
         flat = jnp.abs(self.eigenvalues.real) <= _NONE * self.omega
         return jnp.where(flat, jnp.inf, -1 / jnp.where(flat, 1.0, self.eigenvalues.real))
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
+        return readable(self, self._text, eigenvalues=1, omega=1, shares=2)
+
+    def _text(self) -> str:
         rows = [["", "frequency [Hz]", "damping ratio", "time constant [s]", "moves", ""]]
         for k, (frequency, damping, time) in enumerate(
             zip(*(np.asarray(x) for x in (self.frequencies, self.damping, self.time_constants)), strict=True)

@@ -15,7 +15,8 @@ from jaxmbd._analysis._linear._natural import Modes, modes_of_pairs, modes_of_sq
 from jaxmbd._analysis._linear._small_motions import reached
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Scalar, is_concrete
+from jaxmbd._text import readable
+from jaxmbd._types import Scalar, as_float, is_concrete
 
 _AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: speeds and accelerations that count as none
 
@@ -118,7 +119,7 @@ class LinearSystem(eqx.Module):
 
     def response(self, omega: Any) -> Complex[Array, "omega outputs inputs"]:
         """The frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω` `[rad/s]`, shape `(omega,)`."""
-        omega, one = jnp.atleast_1d(jnp.asarray(omega, self.A.dtype)), jnp.eye(len(self.A), dtype=self.A.dtype)
+        omega, one = self._numbers("omega", omega), jnp.eye(len(self.A), dtype=self.A.dtype)
         gain = jax.vmap(lambda w: self.C @ jnp.linalg.solve(1j * w * one - self.A, self.B + 0j))(omega)
         return gain + self.D[None]
 
@@ -126,16 +127,19 @@ class LinearSystem(eqx.Module):
         """The outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
         x, (_, r) = len(self.A), self.B.shape
         whole = jnp.zeros((x + r, x + r), self.A.dtype).at[:x].set(jnp.concatenate([self.A, self.B], axis=1))
-        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * whole)[:x, x:])(self._times(ts))
+        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * whole)[:x, x:])(self._numbers("ts", ts))
         return self.C[None] @ found + self.D[None]
 
     def impulse(self, ts: Any) -> Float[Array, "times outputs inputs"]:
         """The outputs at times `ts` `[s]` after a unit impulse of each input; without that at once, by `D`."""
-        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._times(ts))
+        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._numbers("ts", ts))
         return self.C[None] @ found
 
-    def _times(self, ts: Any) -> Float[Array, " times"]:
-        return jnp.atleast_1d(jnp.asarray(ts, self.A.dtype))
+    def _numbers(self, what: str, given: Any) -> Float[Array, " numbers"]:
+        array = as_float(given)
+        if not isinstance(array, Array) or array.ndim > 1 or jnp.iscomplexobj(array):
+            raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {given!r}.")
+        return jnp.atleast_1d(array).astype(self.A.dtype)
 
     def to_xarray(self) -> xr.Dataset:
         """`A`, `B`, `C`, `D` as an `xarray.Dataset`, with the names of states, inputs and outputs."""
@@ -151,10 +155,8 @@ class LinearSystem(eqx.Module):
         data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
         return data
 
-    def __str__(self) -> str:
-        if not is_concrete(self.A, self.v):
-            return repr(self)
-        return f"{self._headline()}\n{self.modes()}"
+    def __repr__(self) -> str:
+        return readable(self, lambda: f"{self._headline()}\n{self.modes()}", A=2, v=1, vdot=1, mass=2)
 
     def _headline(self) -> str:
         fast, fastening = (float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot))

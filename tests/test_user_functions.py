@@ -1,0 +1,244 @@
+"""What is wrong with a user's function is said with the name of its part, when the mechanism is built."""
+
+import math
+import re
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
+
+ROD, BALL = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0)), sp.Body("ball", 1.0, (0.1, 0.1, 0.1))
+GRIP, GROUND = ROD.at(), pl.ground.at()
+
+
+def pendulum(**parts: Any) -> pl.Mechanism:
+    joints = [pl.Revolute("O", GROUND, ROD.at(-0.5)), *parts.pop("joints", ())]
+    return pl.Mechanism([ROD], joints, **parts)
+
+
+def in_space(*forces: Any) -> sp.Mechanism:
+    return sp.Mechanism([BALL], [sp.Spherical("S", sp.ground.at(), BALL.at(0.5))], forces)
+
+
+STATE, TIMES = mbd.assemble(pendulum()), np.array([0.0, 1.0])
+
+
+def watched(event: mbd.Event) -> mbd.Solution:
+    return mbd.simulate(pendulum(), STATE, TIMES, events=[event])
+
+
+def speeds(function: Any) -> pl.Mechanism:
+    return pendulum(coordinates="joint", speeds=pl.GeneralizedSpeeds("u", function))
+
+
+# For each place that takes a function: how it is given, the part's name, the argument, what the function takes, and
+# what it must return.
+A, NUMBER = "an array of numbers", "a number"
+PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
+    "force": (
+        lambda f: pendulum(forces=[pl.Force("p", GRIP, f)]),
+        "Force 'p'", "force", "t, frame, rate", "numbers of shape (2,)",
+    ),
+    "force's torque": (
+        lambda f: pendulum(forces=[pl.Force("p", GRIP, torque=f)]),
+        "Force 'p'", "torque", "t, frame, rate", NUMBER,
+    ),
+    "torque": (
+        lambda f: pendulum(forces=[pl.Torque("p", GRIP, f)]),
+        "Torque 'p'", "torque", "t, angle, rate", NUMBER,
+    ),
+    "torque in space": (
+        lambda f: in_space(sp.Torque("p", BALL.at(), f)),
+        "Torque 'p'", "torque", "t, frames, rates", "numbers of shape (3,)",
+    ),
+    "spring": (
+        lambda f: pendulum(forces=[pl.SpringDamper("p", GROUND, GRIP, 1.0, actuator=f)]),
+        "SpringDamper 'p'", "actuator", "t, length, rate", NUMBER,
+    ),
+    "torsional spring": (
+        lambda f: pendulum(forces=[pl.TorsionalSpringDamper("p", GROUND, GRIP, 1.0, actuator=f)]),
+        "TorsionalSpringDamper 'p'", "actuator", "t, angle, rate", NUMBER,
+    ),
+    "joint's spring": (
+        lambda f: pendulum(forces=[pl.JointSpringDamper("p", "O.angle", actuator=f)]),
+        "JointSpringDamper 'p'", "actuator", "t, x, rate", NUMBER,
+    ),
+    "joint's force": (
+        lambda f: pendulum(forces=[pl.JointForce("p", "O.angle", f)]),
+        "JointForce 'p'", "function", "t, coordinate, rate, parameters", NUMBER,
+    ),
+    "user's force": (
+        lambda f: pendulum(forces=[pl.UserForce("p", f, (GRIP,))]),
+        "UserForce 'p'", "function", "t, frames, rates, parameters", A,
+    ),
+    "generalized force": (
+        lambda f: pendulum(forces=[pl.GeneralizedForce("p", f)]),
+        "GeneralizedForce 'p'", "function", "t, q, v, parameters", A,
+    ),
+    "driver": (
+        lambda f: pendulum(drivers=[pl.Driver("p", "O.angle", f)]),
+        "Driver 'p'", "motion", "t", NUMBER,
+    ),
+    "driver of a speed": (
+        lambda f: pendulum(drivers=[pl.Driver("p", "O.angle", f, of="speed")]),
+        "Driver 'p'", "motion", "t", NUMBER,
+    ),
+    "constraint": (
+        lambda f: pendulum(joints=[pl.Constraint("p", f, GROUND, GRIP)]),
+        "Constraint 'p'", "function", "t, frame_a, frame_b, parameters", A,
+    ),
+    "constraint of speeds": (
+        lambda f: pendulum(joints=[pl.NonholonomicConstraint("p", f, GROUND, GRIP)]),
+        "NonholonomicConstraint 'p'", "function", "t, frames, rates, parameters", A,
+    ),
+    "global constraint": (
+        lambda f: pendulum(joints=[pl.GlobalConstraint("p", f)]),
+        "GlobalConstraint 'p'", "function", "t, q, parameters", A,
+    ),
+    "measure": (
+        lambda f: pendulum(sensors=[pl.Measure("p", f)]),
+        "Measure 'p'", "function", "t, q, v, vdot, lam, parameters", A,
+    ),
+    "generalized speeds": (speeds, "GeneralizedSpeeds", "function", "p, q, t, parameters", A),
+    "event": (lambda f: watched(mbd.Event("p", f, below=-9.0)), "Event 'p'", "function", "snapshot", A),
+    "coordinate of an impact": (
+        lambda f: watched(mbd.Event("p", "O.angle", below=-9.0, then=mbd.Bounce(0.5, f))),
+        "Event 'p'", "function", "snapshot", A,
+    ),
+}  # fmt: skip
+
+
+def first(given: tuple[Any, ...]) -> Any:
+    """A number of what a function is given: the time, a speed, or that of a snapshot."""
+    value = given[0].t if isinstance(given[0], mbd.Snapshot) else given[0]
+    return value if value.shape == () else value[0]
+
+
+def sine(*given: Any) -> Any:
+    return math.sin(first(given))
+
+
+def numpy_sine(*given: Any) -> Any:
+    return np.sin(first(given))
+
+
+def branching(*given: Any) -> Any:
+    return 1.0 if first(given) > 0 else 2.0
+
+
+def failing(*given: Any) -> Any:
+    return {"stiffness": 1.0}["stifness"]
+
+
+def forgetful(*given: Any) -> None:
+    first(given)
+
+
+FAULTS: dict[str, tuple[Callable[..., Any], str]] = {
+    "arguments": (
+        lambda: 0.0,
+        "{part}: {field} is called as {field}({takes}), and <lambda>() cannot be: too many positional arguments.",
+    ),
+    "math.sin": (
+        sine,
+        "{part}: {the} converts a traced value to a Python number (math.sin, float, int, range) in line N. "
+        "Take the functions of jax.numpy instead: jnp.sin for math.sin.",
+    ),
+    "numpy.sin": (
+        numpy_sine,
+        "{part}: {the} passes a traced value to NumPy in line N. Take the functions of jax.numpy instead: "
+        "jnp.sin for np.sin.",
+    ),
+    "if": (
+        branching,
+        "{part}: {the} decides by a traced value (if, while, and, or, not, min, max) in line N. Write "
+        "jnp.where(condition, a, b), jnp.minimum or jnp.maximum; JAX traces it with values that are not known yet.",
+    ),
+    "raising": (failing, "{part}: {the} raises KeyError in line N: 'stifness'"),
+    "nothing": (forgetful, "{part}: {the} returns None, not {need}. Is its return missing?"),
+    "text": (lambda *_: "1.0", "{part}: {the} must return {need}, got '1.0'."),
+    "complex": (lambda *_: jnp.asarray(1j), "{part}: {the} must return real numbers, got complex128."),
+}
+
+
+def error_of(call: Callable[[], Any]) -> tuple[str, BaseException]:
+    """The text of the error that a call ends with, its numbers of lines as N; and the error."""
+    with pytest.raises(mbd.MechanismError) as error:
+        call()
+    return re.sub(r"in line \d+", "in line N", str(error.value)), error.value
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("place", PLACES)
+def test_function(place: str, fault: str) -> None:
+    make, part, field, takes, need = PLACES[place]
+    function, text = FAULTS[fault]
+    the = "the function" if field == "function" else f"the function {field}"
+    said, error = error_of(lambda: make(function))
+    assert said == text.format(part=part, field=field, takes=takes, need=need, the=the)
+    assert fault in ("nothing", "complex") or error.__cause__ is not None
+
+
+SELECTED = {
+    "input": (lambda f: mbd.linearize(pendulum(), STATE, [("p", f)]), "The input 'p'", "the function"),
+    "path": (lambda f: mbd.equilibrium_path(pendulum(), f, [1.0, 2.0]), "equilibrium_path", "the function along"),
+    "free": (lambda f: fitted(pendulum(), {"p": f}), "Free parameter 'p'", "the function where"),
+    "built": (lambda f: fitted(f, {"p": mbd.Free(start=1.0)}), "fit", "the function mechanism"),
+    "exported": (
+        lambda f: mbd.export(pendulum()).with_parameters([f], [1.0]),
+        "with_parameters", "the function where",
+    ),
+}  # fmt: skip
+
+
+def fitted(model: Any, free: Any) -> Any:
+    return mbd.fit(model, mbd.Experiment(TIMES, {"rod.theta": TIMES}), free, progress=False)
+
+
+@pytest.mark.parametrize("place", SELECTED)
+def test_function_of_a_mechanism(place: str) -> None:
+    make, part, the = SELECTED[place]
+    assert error_of(lambda: make(failing))[0] == f"{part}: {the} raises KeyError in line N: 'stifness'"
+    field = the.removeprefix("the function").strip() or "function"
+    assert error_of(lambda: make(lambda: 0.0))[0].startswith(f"{part}: {field} is called as {field}(")
+
+
+def test_the_part_that_fails_is_named_among_equal_ones() -> None:
+    forces = [pl.JointForce(f"f{k}", "O.angle", lambda t, x, w, p, k=k: 0.0 if k < 2 else sine(t)) for k in range(4)]
+    assert error_of(lambda: pendulum(forces=forces))[0].startswith("JointForce 'f2': ")
+
+
+def test_one_function_of_many_parts_is_tried_once() -> None:
+    calls = []
+
+    def push(t: Any, x: Any, rate: Any, p: Any) -> Any:
+        calls.append(x)
+        return -p * x
+
+    parts = [pl.JointForce(f"f{k}", "O.angle", push, jnp.asarray(float(k))) for k in range(300)]
+    pendulum(forces=parts, sensors=[pl.Measure(f"m{k}", lambda *a: a[0]) for k in range(3)])
+    assert len(calls) == 1
+
+
+def test_parameters_that_jax_cannot_take() -> None:
+    force = pl.JointForce("f", "O.angle", lambda t, x, w, p: 0.0 * t, {"a": {1, 2}})
+    said, _ = error_of(lambda: pendulum(forces=[force]))
+    assert said == (
+        "JointForce 'f' holds what is neither an array nor hashable (unhashable type: 'set'). Give its parameters as "
+        "numbers, arrays, tuples, lists, dictionaries or an equinox module of those."
+    )
+
+
+def test_an_object_with_a_call_of_its_own() -> None:
+    class Law:
+        def __call__(self, t: Any) -> Any:
+            return branching(t)
+
+    said, _ = error_of(lambda: pendulum(drivers=[pl.Driver("d", "O.angle", Law())]))
+    assert "Driver 'd': the function motion decides by a traced value" in said
