@@ -215,8 +215,8 @@ def _integrate(
         stepping = Settled(stepping) if settling or own.kept is not None else stepping
         control, args = controller, (own, start)
         if switches is not None:
-            stepping, control, times = onto(switches, stepping, controller, t0, t1)
-            args = own, start, times
+            stepping, control, stops = onto(switches, stepping, controller, t0, t1)
+            args = own, start, stops
         return dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: rates(*args[:2], integrals, jnp.asarray(t), y[0], y[1])),
             stepping, t0, t1, first, y, args=args,

@@ -17,7 +17,7 @@ import jax
 
 from jaxmbd._method._record import Record
 from jaxmbd._method._sweep import Sweep
-from jaxmbd._method._switching import StepsOnto
+from jaxmbd._method._switching import EqualStepsOnto, StepsOnto
 from jaxmbd._types import frozen
 
 _SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the state as it is
@@ -69,7 +69,8 @@ class _Inputs(eqx.Module):
 
 def _recordable(*, saveat: Any, event: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
     """Whether steps follow each other without jumps, and only states are saved, each set at times or at the end."""
-    control = stepsize_controller.controller if isinstance(stepsize_controller, StepsOnto) else stepsize_controller
+    onto = isinstance(stepsize_controller, StepsOnto | EqualStepsOnto)
+    control = stepsize_controller.controller if onto else stepsize_controller
     plain = isinstance(control, dfx.PIDController | dfx.ConstantStepSize | dfx.StepTo)
     saved = all(
         not sub.t0 and not sub.steps and sub.fn is _SAVE_STATE and (sub.ts is None) == sub.t1 for sub in subs_of(saveat)
