@@ -60,13 +60,13 @@ def switches_of(mechanism: Any, more: Array | None) -> Switches | None:
     return Switches(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
 
 
-def smallest_gap(t0: Scalar, t1: Scalar) -> Scalar:
+def smallest_gap(t0: Any, t1: Any) -> Any:
     """How far jumps are kept apart. [s]"""
     largest = np.maximum if is_concrete(t0, t1) else jnp.maximum
     return _APART * jnp.finfo(jnp.result_type(t0)).eps * largest(abs(t0), abs(t1))
 
 
-def with_jumps_apart(mechanism: Any, more: Array | None, t0: Scalar, t1: Scalar) -> tuple[Any, Array | None]:
+def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tuple[Any, Array | None]:
     """The mechanism with jumps that coincide moved apart by rounding, and `more` jumps in the same way.
 
     Then each has a step between itself and the next one, so that derivatives by the two times are told apart. Jumps at
@@ -96,7 +96,7 @@ def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
     return eqx.tree_at(lambda m: [getattr(m, name) for name in names], mechanism, new, is_leaf=is_old)
 
 
-def _are_apart(given: list[Array], t0: Scalar, t1: Scalar) -> bool:
+def _are_apart(given: list[Array], t0: Any, t1: Any) -> bool:
     """Whether jumps are known to keep apart from each other, the start and the end."""
     if not is_concrete(given, t0, t1):
         return False
