@@ -138,7 +138,7 @@ def test_what_is_said_of_estimates_at_the_ends_of_ranges() -> None:
     assert Between(1.0, 3.0).remark(1.01, 2.0, 0.1) == Real().remark(1e-9, 1.0, 1.0) == ""
 
 
-# --- the rank, on matrices that are known -------------------------------------------------------------------------------
+# --- the rank, on matrices that are known -------------------------------------------------------------------------
 
 
 def unknowns(values: Any, positive: Any = True, sizes: Any = None) -> Unknowns:
@@ -219,7 +219,7 @@ def test_fewer_samples_than_unknowns(rng: np.random.Generator) -> None:
     assert len(nothing.groups) == 2
 
 
-# --- options of the simulations -----------------------------------------------------------------------------------------
+# --- options of the simulations -----------------------------------------------------------------------------------
 
 
 def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +232,8 @@ def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(simulations, "simulate", simulate)
     given: dict[str, Any] = {
         "method": mbd.Projection(), "solver": "stiff", "accuracy": "high", "control_speeds": True, "rtol": 1e-5,
-        "atol": 1e-6, "dt0": 1e-3, "events": [mbd.Event("top", "O.angle", above=1.5)], "max_events": 3, "max_steps": 500,
+        "atol": 1e-6, "dt0": 1e-3, "events": [mbd.Event("top", "O.angle", above=1.5)], "max_events": 3,
+        "max_steps": 500,
     }  # fmt: skip
     with pytest.raises(KeyError, match="seen"):
         mbd.fit(pendulum(), swing(), {"mass": MASS}, progress=False, **given)

@@ -4,6 +4,7 @@ from jaxmbd._method._adjoint import DiscreteAdjoint as DiscreteAdjoint
 from jaxmbd._method._close import AbstractCorrection as AbstractCorrection
 from jaxmbd._method._close import DependentChange as DependentChange
 from jaxmbd._method._close import LeastChange as LeastChange
+from jaxmbd._method._close import NamedChange as NamedChange
 from jaxmbd._method._close import OnlyChange as OnlyChange
 from jaxmbd._method._close import change as change
 from jaxmbd._method._close import close as close
@@ -20,6 +21,8 @@ from jaxmbd._method._method import Stabilized as Stabilized
 from jaxmbd._method._method import motion_of as motion_of
 from jaxmbd._method._partition import CoordinatePartitioning as CoordinatePartitioning
 from jaxmbd._method._partition import Partition as Partition
+from jaxmbd._method._partition import automatic_choice as automatic_choice
+from jaxmbd._method._partition import check_independent as check_independent
 from jaxmbd._method._partition import named_speeds as named_speeds
 from jaxmbd._method._project import Projection as Projection
 from jaxmbd._method._radau import Radau as Radau

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd._equations import Equations, Position, Solve, Tall
+from jaxmbd._mechanism import Mechanism
 from jaxmbd._program import compiled
 from jaxmbd._types import Scalar
 
@@ -29,9 +30,16 @@ class AbstractCorrection(eqx.Module):
         """The product `K x` with a matrix whose first rows are those of `C`, and a damped solve of `K x = b`: a change
         with `K x` near `b` that is small in directions that hardly count in `K`."""
 
+    @abc.abstractmethod
+    def missing(self, at: Position) -> Float[Array, " rows"]:
+        """What Newton's method takes back: `Φ`, and below it by how much coordinates moved that are to stay."""
+
 
 class LeastChange(AbstractCorrection):
     """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
+
+    def missing(self, at: Position) -> Float[Array, " rows"]:
+        return at.position()
 
     def system(self, at: Position) -> tuple[Solve, Solve]:
         S = at.schur()
@@ -47,6 +55,9 @@ class DependentChange(AbstractCorrection):
 
     independent: Bool[Array, " nv"]
 
+    def missing(self, at: Position) -> Float[Array, " rows"]:
+        return at.position()
+
     def system(self, at: Position) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))
 
@@ -55,8 +66,71 @@ class DependentChange(AbstractCorrection):
         return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
 
 
+class NamedChange(AbstractCorrection):
+    """The change that leaves named speeds, or the rates of named coordinates, alone: also those of joints that are no
+    variables of the system. As many as there are degrees of freedom.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    values: tuple[Scalar | None, ...] | None = None
+
+    def holding(self, at: Position) -> "NamedChange":
+        """The change that leaves the coordinates' values at a position alone, whatever the size of what is closed."""
+        values = tuple(self._value(at, k, None) for k in range(len(self.names)))
+        return NamedChange(self.names, values)
+
+    def _value(self, at: Position, k: int, near: Scalar | None) -> Scalar | None:
+        """The value of a coordinate whose rate is none of the speeds; a change of the others is one of speeds."""
+        if index_of(at.mechanism, self.names[k]) is not None:
+            return None
+        coordinate = at.mechanism.coordinate(self.names[k])
+        coordinate = coordinate if near is None else coordinate.by(near)
+        return coordinate.value(at.near(coordinate.markers).frames)
+
+    def missing(self, at: Position) -> Float[Array, " rows"]:
+        phi, values = at.position(), self.values or (None,) * len(self.names)
+        pairs = [(value, self._value(at, k, value)) for k, value in enumerate(values)]
+        apart = [jnp.zeros((), phi.dtype) if old is None or new is None else new - old for old, new in pairs]
+        return jnp.append(phi, jnp.stack(apart)) if apart else phi
+
+    def system(self, at: Position) -> tuple[Solve, Solve]:
+        return _least_squares(self.stacked(at))
+
+    def stacked(self, at: Position) -> Float[Array, "rows nv"]:
+        """`[C; D]`, where `D v` are the rates of the coordinates, but for what time adds to them."""
+        mechanism, still = at.mechanism, jnp.zeros(at.mechanism.nv, at.q.dtype)
+        rows = [at.jacobian]
+        for name in self.names:
+            k = index_of(mechanism, name)
+            rate = lambda v, name=name: at.coordinate(name, v)[1]  # noqa: E731
+            rows.append((jax.grad(rate)(still) if k is None else still.at[k].set(1.0))[None])
+        return jnp.concatenate(rows)
+
+    def bias(self, at: Position, v: Float[Array, " nv"]) -> Float[Array, " k"]:
+        """`−c̈` of the coordinates at constant `v`: the accelerations `a` with `D a` equal to it have `c̈ = 0`."""
+        motion = (at.t, at.q), (jnp.ones_like(at.t), at.rate(v))
+
+        def one(name: str) -> Scalar:
+            if index_of(at.mechanism, name) is not None:
+                return jnp.zeros((), at.q.dtype)
+            return -jax.jvp(lambda t, q: at.equations.at(t, q).coordinate(name, v)[1], *motion)[1]
+
+        return jnp.stack([one(name) for name in self.names]) if self.names else jnp.zeros(0, at.q.dtype)
+
+
+def index_of(mechanism: Mechanism, name: str) -> int | None:
+    """Which speed a name is, or the coordinate of which it is the rate; None where it is neither."""
+    for names in (mechanism.speed_names, mechanism.variables):
+        if name in names:
+            return names.index(name)
+    return None
+
+
 class OnlyChange(AbstractCorrection):
     """The change that the constraints alone determine, where they leave no freedom."""
+
+    def missing(self, at: Position) -> Float[Array, " rows"]:
+        return at.position()
 
     def system(self, at: Position) -> tuple[Solve, Solve]:
         return _least_squares(at.jacobian)
@@ -92,6 +166,8 @@ def close(
 
     The derivative with respect to `q` leaves out what the correction takes back.
     """
+    if isinstance(correction, NamedChange):
+        correction = correction.holding(equations.at(t, q))
     return _closed((equations, t, correction), q)
 
 
@@ -131,4 +207,4 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 def _step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
-    return -change(correction, at, at.position())
+    return -change(correction, at, correction.missing(at))

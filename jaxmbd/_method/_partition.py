@@ -14,7 +14,7 @@ from jaxmbd._body import checked_names
 from jaxmbd._equations import Equations, Position, Tall, eliminated, spd_solver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism
-from jaxmbd._method._close import DependentChange, close, consistent
+from jaxmbd._method._close import DependentChange, NamedChange, close, consistent, index_of
 from jaxmbd._method._method import AbstractSettling, Motion
 from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._types import Scalar
@@ -25,25 +25,29 @@ _DEGENERATE = 4.0  # a dependent speed this many times as fast as an independent
 class Partition:
     """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed position and consistent speeds.
 
-    With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. Nothing is left out or reordered: `R`
-    is `(nv, nv)` with zero columns for dependent speeds, for which `M̂` has ones on its diagonal.
+    With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. Where the choice is one among the speeds,
+    nothing is left out or reordered: `R` is `(nv, nv)` with zero columns for dependent speeds, for which `M̂` has ones
+    on its diagonal. Named coordinates have a column each; `v_i` and `v̇_i` are their first and second derivatives.
     """
 
-    def __init__(self, at: Position, correction: DependentChange) -> None:
-        self.at, self.solve = at, Tall(correction.stacked(at)).least_squares
-        self.marks = correction.independent.astype(at.q.dtype)
-        rows, nv = at.jacobian.shape
-        self.R = self.solve(jnp.concatenate([jnp.zeros((rows, nv), at.q.dtype), jnp.diag(self.marks)]))
+    def __init__(self, at: Position, correction: DependentChange | NamedChange) -> None:
+        stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
+        self.at, self.correction, self.solve = at, correction, Tall(stacked).least_squares
+        named = isinstance(correction, NamedChange)
+        self.marks = jnp.ones(len(stacked) - rows, at.q.dtype) if named else correction.independent.astype(at.q.dtype)
+        self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
-    def mass(self) -> Float[Array, "nv nv"]:
+    def mass(self) -> Float[Array, "k k"]:
         """`M̂`."""
         return self.R.T @ self.at.inertia.matrix() @ self.R + jnp.diag(1 - self.marks)
 
     def carried(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`c`: the accelerations of the dependent speeds while the independent ones stay as they are."""
-        return self.solve(jnp.concatenate([self.at.gamma(v), jnp.zeros_like(v)]))
+        named = isinstance(self.correction, NamedChange)
+        bias = self.correction.bias(self.at, v) if named else jnp.zeros_like(self.marks)
+        return self.solve(jnp.concatenate([self.at.gamma(v), bias]))
 
-    def force(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+    def force(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """`Q̂`."""
         return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.carried(v)))
 
@@ -66,9 +70,9 @@ class CoordinatePartitioning(AbstractSettling):
     that elimination with pivoting leaves over (columns scaled by inertia); the choice is made anew after a step on
     which a dependent speed has become more than 4 times as fast as an independent one.
 
-    **Arguments:** `independent`, names of speeds, or of the coordinates whose rates they are, as many as there are
-    degrees of freedom that drivers leave: `("crank.theta",)`, or `("O.angle",)` in joint coordinates. They are kept to
-    the end.
+    **Arguments:** `independent`, names of speeds, or of coordinates of bodies and joints, as many as there are degrees
+    of freedom that drivers leave: `("crank.theta",)`, or `("O.angle",)`, in joint and in absolute coordinates. They are
+    kept to the end.
     """
 
     independent: tuple[str, ...] | None = eqx.field(static=True, default=None)
@@ -82,7 +86,8 @@ class CoordinatePartitioning(AbstractSettling):
         """Raises `MechanismError` for names that do not exist, or for more or fewer than can be chosen."""
         if self.independent is None:
             return
-        chosen = int(named_speeds(mechanism, self.independent).sum())
+        check_independent(mechanism, self.independent)
+        chosen = len(set(self.independent))
         if chosen != freedom:
             raise MechanismError(
                 f"CoordinatePartitioning names {chosen} independent variable{'s' * (chosen != 1)} "
@@ -91,8 +96,12 @@ class CoordinatePartitioning(AbstractSettling):
             )
 
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "CoordinatePartitioning":
-        at = equations.at(t, q)
-        chosen = _automatic(at) if self.independent is None else named_speeds(equations.mechanism, self.independent)
+        if self.independent is None:
+            chosen = automatic_choice(equations.at(t, q))
+        elif _is_among_speeds(equations.mechanism, self.independent):
+            chosen = named_speeds(equations.mechanism, self.independent)
+        else:
+            chosen = jnp.zeros(equations.mechanism.nv, bool)  # the names say it
         return CoordinatePartitioning(self.independent, chosen=chosen)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
@@ -109,19 +118,38 @@ class CoordinatePartitioning(AbstractSettling):
         choice = self._choice(equations, t, q)
         q = close(equations, t, q, choice)
         at = equations.at(t, q)
-        chosen = choice.independent
+        chosen = choice.independent if isinstance(choice, DependentChange) else self.chosen
         if self.independent is None:
-            chosen = jnp.where(Partition(at, choice).degenerate(), _automatic(at), chosen)
+            chosen = jnp.where(Partition(at, choice).degenerate(), automatic_choice(at), chosen)
         return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent(at, v, choice)
 
-    def _choice(self, equations: Equations, t: Scalar, q: Array) -> DependentChange:
+    def _choice(self, equations: Equations, t: Scalar, q: Array) -> DependentChange | NamedChange:
+        if self.independent is not None and not _is_among_speeds(equations.mechanism, self.independent):
+            return NamedChange(self.independent)
         chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen
         assert chosen is not None
         return DependentChange(chosen)
 
 
-def _automatic(at: Position) -> Bool[Array, " nv"]:
+def automatic_choice(at: Position) -> Bool[Array, " nv"]:
+    """The speeds that elimination with pivoting leaves over, columns scaled by inertia."""
     return ~eliminated(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
+
+
+def _is_among_speeds(mechanism: Mechanism, names: Sequence[str]) -> bool:
+    return all(index_of(mechanism, name) is not None for name in names)
+
+
+def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
+    """Raises `MechanismError` for names that are neither speeds nor coordinates of bodies and joints."""
+    for name in names:
+        if index_of(mechanism, name) is None:
+            try:
+                mechanism.coordinate(name)
+            except MechanismError:
+                joints = (f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ()))
+                known = dict.fromkeys((*mechanism.variables, *mechanism.speed_names, *joints))
+                raise unknown("independent variable", name, known) from None
 
 
 def named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
@@ -129,6 +157,11 @@ def named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv
     variables = mechanism.variables
     for name in names:
         if name not in variables and name not in mechanism.speed_names:
-            raise unknown("independent variable", name, dict.fromkeys((*variables, *mechanism.speed_names)))
+            check_independent(mechanism, [name])
+            raise MechanismError(
+                f"{name!r} cannot be named here, since it is none of the variables in {mechanism.coordinates} "
+                f"coordinates ({', '.join(variables)}). Describe the mechanism in coordinates that have it: "
+                'mechanism.described("joint").'
+            )
     pairs = zip(variables, mechanism.speed_names, strict=True)
     return jnp.asarray([variable in names or speed in names for variable, speed in pairs])

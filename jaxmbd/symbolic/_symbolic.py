@@ -1,5 +1,6 @@
 """The equations of a mechanism as formulas: the JAX code that runs, traced into scalar expressions."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -25,7 +26,8 @@ class SymbolicSystem:
     `{"O.angle": "theta1", "B.Fx": "Fx"}`, others are called `theta_O`, …; `parameters`, numbers of the mechanism that
     are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, with an index those of vectors,
     `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, whether entries are brought to a
-    normal form, in which what cancels is gone (very long ones are left as they come).
+    normal form, in which what cancels is gone (very long ones are left as they come); `baumgarte`, symbols for α and β
+    of `epsilon` and `ode()`, `("alpha", "beta")`, which are numbers unless given.
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
     columns of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
@@ -37,10 +39,11 @@ class SymbolicSystem:
         symbols: Mapping[str, str] | None = None,
         parameters: Mapping[str, Where] | None = None,
         simplify: bool = True,
+        baumgarte: tuple[str, str] | None = None,
     ) -> None:
         check_instance("system", system, System, "a System, export(mechanism)")
         given, self.system, self.simplify = dict(symbols or {}), system, simplify
-        self.parameters = dict(parameters or {})
+        self.parameters, self.baumgarte = dict(parameters or {}), _pair(baumgarte)
         self._q = symbol_names(system.coordinates, given)
         is_chosen = system.mechanism.speeds is not None  # then a name says nothing of whose rate a speed is
         self._p = symbol_names(system.speeds, given) if is_chosen else speed_names(system.speeds, given)
@@ -199,7 +202,8 @@ class SymbolicSystem:
         return rf"$\displaystyle {self.latex()}$"
 
     def source(self, language: str = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations") -> str:
-        """Source text of a function of `(t, q, p, …)`, `…` the parameters, that computes pieces: for NumPy, or C.
+        """Source text of a function of `(t, q, p, …)` that computes pieces, for NumPy or C; `…` are the parameters, and α
+        and β where they have symbols.
 
         `vPdot`, `vLambda`, `vReactions` and `vXdot` can be had too, as long as the system is small.
         """
@@ -210,7 +214,7 @@ class SymbolicSystem:
             raise MechanismError("source needs the name of one piece at least, such as pieces=['xM'].")
         outputs = {piece: self._trace(piece).result for piece in pieces}
         inputs = self._trace(pieces[0]).inputs
-        arguments = dict(zip(("t", "q", "p", *self.parameters), inputs, strict=True))
+        arguments = dict(zip(("t", "q", "p", *self._numbers), inputs, strict=True))
         doc = f"{', '.join(pieces)} of a mechanism with q = ({', '.join(self.system.coordinates)})."
         return write(name, arguments, outputs, doc)
 
@@ -221,11 +225,14 @@ class SymbolicSystem:
             where = list(self.parameters.values())
 
             def function(t: Any, q: Any, p: Any, *values: Any) -> Any:
-                return self.system.with_parameters(where, values).piece(piece)(t, q, p)
+                system = self.system.with_parameters(where, values[: len(where)])
+                for field, value in zip(("alpha", "beta"), values[len(where) :], strict=False):
+                    system = dataclasses.replace(system, **{field: value})
+                return system.piece(piece)(t, q, p)
 
             title = f"The piece {piece!r} of the mechanism"
             self._traced[piece] = trace(
-                function, "t", self._q, self._p, *self.parameters, graph=self._graph, title=title, rules=FORMULAS
+                function, "t", self._q, self._p, *self._numbers, graph=self._graph, title=title, rules=FORMULAS
             )
         return self._traced[piece]
 
@@ -244,7 +251,12 @@ class SymbolicSystem:
 
     @property
     def _inputs(self) -> tuple[str, ...]:
-        return ("t", *self._q, *self._p, *self.parameters)
+        return ("t", *self._q, *self._p, *self._numbers)
+
+    @property
+    def _numbers(self) -> tuple[str, ...]:
+        """The symbols of numbers: the parameters, and Baumgarte's."""
+        return (*self.parameters, *self.baumgarte)
 
     @property
     def _units(self) -> list[list[str]]:
@@ -257,6 +269,15 @@ class SymbolicSystem:
         """Their squared norms, as the equations compute them: they are one."""
         square = lambda e: jnp.sum(e * e)  # noqa: E731
         return [trace(square, names, graph=self._graph).result.item() for names in self._units]
+
+
+def _pair(names: tuple[str, str] | None) -> tuple[str, ...]:
+    """The symbols of α and β."""
+    if names is None:
+        return ()
+    if isinstance(names, str) or len(names) != 2 or not all(isinstance(n, str) and n.isidentifier() for n in names):
+        raise MechanismError(f"baumgarte must be two symbols, for α and β, such as ('alpha', 'beta'), got {names!r}.")
+    return tuple(names)
 
 
 def _real(names: Sequence[str]) -> dict[str, Any]:

@@ -8,12 +8,18 @@ and, with `ε = γ − 2α Φ̇ − β² Φ`, as differential equations alone, `
 
     [[M, 0, Cᵀ], [0, 1, 0], [Ψ_p, 0, 0]] [ṗ; q̇; f] = [F; h; ε]
 
+and in independent speeds `u` alone, with `p = R u + b`, `ṗ = R u̇ + c` (coordinate partitioning):
+
+    M̂ u̇ = Q̂,   M̂ = Rᵀ M R,   Q̂ = Rᵀ (F − M c)
+
 Names as in MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`, `vXdot` (that
 is, `[ṗ; q̇]`). Each piece is a function of `(t, q, p)`, written once, that JAX traces: into numbers, into
 symbols and into source text.
 """
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import equinox as eqx
@@ -24,10 +30,17 @@ from jaxtyping import Array, Float
 
 from jaxmbd._analysis import State, check_state, load_names, signed_loads
 from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations, Position
+from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._mechanism import Mechanism, check_mechanism
-from jaxmbd._method import SaddlePoint
+from jaxmbd._method import (
+    CoordinatePartitioning,
+    NamedChange,
+    Partition,
+    SaddlePoint,
+    automatic_choice,
+    check_independent,
+)
 from jaxmbd._program import kept
 from jaxmbd._types import Number, Scalar, as_float
 from jaxmbd._user import call_user
@@ -38,9 +51,9 @@ Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any]
 class Instant:
     """A mechanism's equations at `(t, q, p)`, from which each piece is taken."""
 
-    def __init__(self, equations: Equations, alpha: Scalar, beta: Scalar, t: Scalar, q: Array, p: Array) -> None:
-        self.at: Position = equations.at(t, q)
-        self.p, self.alpha, self.beta = p, alpha, beta
+    def __init__(self, system: "System", t: Scalar, q: Array, p: Array) -> None:
+        self.at: Position = Equations(system.mechanism).at(t, q)
+        self.p, self.alpha, self.beta, self.independent = p, system.alpha, system.beta, system.independent
 
     def xM(self) -> Float[Array, "nv nv"]:
         """`M`."""
@@ -100,6 +113,23 @@ class Instant:
         """The right-hand side of `A Y = B`."""
         return jnp.concatenate([self.vF(), self.h(), self.epsilon()])
 
+    def augmented(self) -> Float[Array, "k k"]:
+        """`[[M, Ψ_pᵀ], [Ψ_p, 0]]`."""
+        psi = self.Psi_p()
+        rows = [[self.xM(), psi.T], [psi, jnp.zeros((len(psi), len(psi)), psi.dtype)]]
+        return jnp.concatenate([jnp.concatenate(row, axis=1) for row in rows])
+
+    @cached_property
+    def partition(self) -> Partition:
+        """The reduced equations; those of independent variables that are named."""
+        if self.independent is None:
+            raise MechanismError(
+                "Which variables are independent has to be said for the reduced equations as functions: "
+                'export(mechanism, independent=["O.angle"]). At a state they are chosen if none are named: '
+                'system.at(state)["M_hat"].'
+            )
+        return Partition(self.at, NamedChange(self.independent))
+
     def solved(self) -> tuple[Array, Array]:
         """`ṗ` and `λ`."""
         return SaddlePoint(self.at).accelerations(self.vF(), self.epsilon())
@@ -112,12 +142,14 @@ class System(eqx.Module):
     """The equations of a mechanism, to be evaluated, written as formulas or as source text.
 
     `coordinates`, `speeds`, `reactions`, `multipliers`: the names of the entries of `q`, `p`, `f` and `λ`.
-    `alpha`, `beta` `[1/s]`: Baumgarte's, zero unless set.
+    `alpha`, `beta` `[1/s]`: Baumgarte's, zero unless set. `independent`: the names of the independent variables of the
+    reduced equations, None if they are to be chosen at each state.
     """
 
     mechanism: Mechanism
     alpha: Scalar = eqx.field(converter=as_float, default=0.0)
     beta: Scalar = eqx.field(converter=as_float, default=0.0)
+    independent: tuple[str, ...] | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
         check_mechanism(self.mechanism)
@@ -146,8 +178,8 @@ class System(eqx.Module):
 
     def piece(self, name: str) -> Callable[[Scalar, Array, Array], Array]:
         """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `A`, `B`,
-        `vPdot`, `vLambda`, `vReactions`, `vXdot` as a function of `(t, q, p)` that JAX can trace, compile and
-        differentiate."""
+        `vPdot`, `vLambda`, `vReactions`, `vXdot`, `augmented`, `M_hat`, `Q_hat`, `R` as a function of `(t, q, p)` that
+        JAX can trace, compile and differentiate. The last three are those of the reduced equations."""
         read = _READ.get(name)
         if read is None:
             raise unknown("piece", name, _READ)
@@ -155,13 +187,38 @@ class System(eqx.Module):
 
     def instant(self, t: Scalar, q: Array, p: Array) -> Instant:
         """All pieces at one instant."""
-        return Instant(Equations(self.mechanism), self.alpha, self.beta, t, q, p)
+        return Instant(self, t, q, p)
 
     def at(self, state: State) -> dict[str, np.ndarray]:
-        """Every piece at a state, `vQ` and `vP` among them, as arrays."""
+        """Every piece at a state, `vQ` and `vP` among them, as arrays; and `rank`, that of the augmented matrix.
+
+        The rank is `nv + m` where constraints do not repeat one another, which is told as elsewhere (singular values of
+        `Ψ_p` below 1e-10 of the largest count as zero). The reduced equations are those in `independent_at(state)`.
+        """
         check_state(self.mechanism, state)
-        found = _all(self, jnp.asarray(state.t), state.q, state.v)
+        system = dataclasses.replace(self, independent=self.independent_at(state))
+        found = _all(system, jnp.asarray(state.t), state.q, state.v)
         return {name: np.asarray(value) for name, value in found.items()}
+
+    def independent_at(self, state: State) -> tuple[str, ...]:
+        """The names of the independent variables at a state, one for each row of `M_hat`: those given, or those that
+        elimination with pivoting leaves over.
+
+        **Raises:** `MechanismError` if the names given are too many or too few, or do not determine the others.
+        """
+        C, marks = (np.asarray(x) for x in _choice(self.mechanism, jnp.asarray(state.t), state.q))
+        freedom = self.mechanism.nv - int(rank_of(jnp.asarray(C)))
+        usual = tuple(name for name, mark in zip(self.mechanism.variables, marks, strict=True) if mark)
+        if self.independent is None:
+            return usual
+        CoordinatePartitioning(self.independent).check(self.mechanism, freedom)
+        stacked = _stacked(self.mechanism, self.independent, jnp.asarray(state.t), state.q)
+        if int(rank_of(stacked)) < self.mechanism.nv:
+            raise MechanismError(
+                f"{', '.join(self.independent)} cannot be the independent variables here: the constraints tie them to "
+                f"one another, or hold one of them. {', '.join(usual)} would do."
+            )
+        return self.independent
 
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
         """The same system with other numbers in some places of its mechanism.
@@ -176,7 +233,7 @@ class System(eqx.Module):
             raise MechanismError(f"with_parameters needs one value for each place, got {len(where)} and {len(values)}.")
         for place, value in zip(where, values, strict=True):
             mechanism = _replaced(mechanism, place, value)
-        return System(mechanism, self.alpha, self.beta)
+        return dataclasses.replace(self, mechanism=mechanism)
 
 
 def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
@@ -203,13 +260,29 @@ _READ: Mapping[str, Callable[[Instant], Array]] = {
     "vLambda": lambda of: of.solved()[1],
     "vReactions": lambda of: of.solved()[1] * load_scale(of.at.mechanism),
     "vXdot": lambda of: jnp.concatenate([of.solved()[0], of.h()]),
+    "augmented": lambda of: of.augmented(),
+    "M_hat": lambda of: of.partition.mass(),
+    "Q_hat": lambda of: of.partition.force(of.p),
+    "R": lambda of: of.partition.R,
 }
 
 
 @kept
 def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
     of = system.instant(t, q, p)
-    return {"vQ": q, "vP": p, **{name: read(of) for name, read in _READ.items()}}
+    rank = system.mechanism.nv + rank_of(of.Psi_p())  # M is regular
+    return {"vQ": q, "vP": p, "rank": rank, **{name: read(of) for name, read in _READ.items()}}
+
+
+@kept
+def _choice(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
+    at = Equations(mechanism).at(t, q)
+    return at.jacobian, automatic_choice(at)
+
+
+@kept
+def _stacked(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array) -> Array:
+    return NamedChange(names).stacked(Equations(mechanism).at(t, q))
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
@@ -220,11 +293,14 @@ def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
     return jnp.stack(factors) if factors else jnp.ones(0)
 
 
-def export(mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0) -> System:
+def export(
+    mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0, independent: Sequence[str] | None = None
+) -> System:
     """The equations of a mechanism, piece by piece.
 
     **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.described("joint")`);
-    `alpha`, `beta` `[1/s]`, Baumgarte's.
+    `alpha`, `beta` `[1/s]`, Baumgarte's; `independent`, for the reduced equations `M̂ u̇ = Q̂`, names of speeds or of
+    coordinates of bodies and joints, as many as there are degrees of freedom: in joint and in absolute coordinates.
 
     **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces;
     `SymbolicSystem(system)` has formulas and source text.
@@ -232,5 +308,9 @@ def export(mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0) -> 
         >>> system = export(mechanism)
         >>> system.at(state)["xM"].shape
         (3, 3)
+        >>> system.at(state)["M_hat"].shape
+        (1, 1)
     """
-    return System(mechanism, alpha, beta)
+    names = CoordinatePartitioning(independent).independent
+    check_independent(mechanism, names or ())
+    return System(mechanism, alpha, beta, names)
