@@ -8,7 +8,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test quick long lint format bench clean
+.PHONY: help demo test quick long sanitize lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make test    run every check that CI runs"
 	@echo "make quick   run the tests without the slow ones"
 	@echo "make long    run the tests that take minutes, which CI leaves out"
+	@echo "make sanitize run the tests of programs on a machine that checks its memory and arithmetic"
 	@echo "make lint    run ruff and pyright only"
 	@echo "make format  let ruff format and mend what it can"
 	@echo "make bench   run the benchmarks beside other programs"
@@ -38,6 +39,14 @@ quick: .venv/.installed-dev
 
 long: .venv/.installed-dev
 	@$(PYTEST) -m long
+
+# Python itself is not compiled with the sanitizer, so its library must be loaded first; what Python leaks does not count.
+SANITIZED := cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+sanitize: .venv/.installed-dev
+	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
+	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" LD_PRELOAD="$$(cc -print-file-name=libasan.so)" \
+		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		$(BIN)/python -m pytest -q tests/test_program.py tests/test_program_transformations.py
 
 lint: .venv/.installed-dev
 	@$(BIN)/ruff check .

@@ -40,13 +40,12 @@ def read_own(path: Path) -> bytes | None:
         return file.read() if stat.S_ISREG(status.st_mode) and _is_own(status) else None
 
 
-def own_folder(folder: Path) -> bool:
-    """Make a folder that only the user can write, and say whether it is one.
+def is_own_folder(folder: Path) -> bool:
+    """Whether there is a folder, no link, that only the user can write.
 
     Of a folder that is the user's own but open to others (a generous umask), this right is taken back.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.lstat()
         if stat.S_ISDIR(status.st_mode) and status.st_uid == user() and status.st_mode & _OTHERS_WRITE:
             folder.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
@@ -54,6 +53,13 @@ def own_folder(folder: Path) -> bool:
         return stat.S_ISDIR(status.st_mode) and _is_own(status)
     except OSError:
         return False
+
+
+def make_own_folder(folder: Path) -> bool:
+    """Make a folder that only the user can write, and say whether it is one now."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return is_own_folder(folder)
 
 
 def write_whole(path: Path, content: bytes) -> None:
