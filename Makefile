@@ -40,11 +40,12 @@ quick: .venv/.installed-dev
 long: .venv/.installed-dev
 	@$(PYTEST) -m long
 
-# Python itself is not compiled with the sanitizer, so its library must be loaded first; what Python leaks does not count.
+# Python is not compiled with the sanitizer, so its library must be loaded first, and with it that of C++, in which it
+# looks for what throws exceptions. What Python leaks does not count.
 SANITIZED := cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
 sanitize: .venv/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
-	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" LD_PRELOAD="$$(cc -print-file-name=libasan.so)" \
+	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
 		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		$(BIN)/python -m pytest -q tests/test_program.py tests/test_program_transformations.py
 

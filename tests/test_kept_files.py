@@ -15,6 +15,7 @@ from jaxmbd._program import _files as files_of
 from jaxmbd._program import _kept
 from jaxmbd._program._executable import deserialized
 from jaxmbd._program._structure import ARRAY, decoded, encoded
+from jaxmbd.cli._cache import keep_compiled
 from tests import examples
 from tests.test_kept import X, expected, files, folder, forget, traced, turned
 
@@ -139,6 +140,38 @@ def test_the_least_recently_used_files_go(folder: Path, monkeypatch: pytest.Monk
     assert len(files(folder)) == 3
 
 
+def test_the_commands_cache_is_limited_and_its_users_own(
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """JAX's own files there count too."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    own = tmp_path / "cache" / "jaxmbd" / "compiled"
+    before = jax.config.jax_persistent_cache_min_compile_time_secs  # pyright: ignore
+
+    def chosen() -> str | None:
+        jax.config.update("jax_compilation_cache_dir", None)
+        keep_compiled()
+        return jax.config.jax_compilation_cache_dir  # pyright: ignore
+
+    try:
+        assert chosen() == str(own)
+        assert own.stat().st_mode & 0o777 == 0o700
+        for age, name in enumerate(("one-cache", "jaxmbd_two", "three-cache")):
+            (own / name).write_bytes(bytes(1000))
+            os.utime(own / name, (time.time() - 100 + age,) * 2)  # pyright: ignore
+        monkeypatch.setenv("JAXMBD_CACHE_MIB", str(2500 / 2**20))
+        assert chosen() == str(own)
+        assert sorted(path.name for path in own.iterdir()) == ["jaxmbd_two", "three-cache"]
+        monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
+        assert chosen() is None
+        monkeypatch.delenv("JAXMBD_CACHE_MIB")
+        own.rename(tmp_path / "elsewhere")
+        own.symlink_to(tmp_path / "elsewhere")
+        assert chosen() is None
+    finally:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", before)
+
+
 def test_nothing_is_read_or_written_where_nothing_may_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, whole = kept_file(folder)
     monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
@@ -171,7 +204,7 @@ def test_nothing_stays_half_written(folder: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_mesh_around_a_function_is_no_part_of_what_is_kept(folder: Path) -> None:
-    with jax.sharding.use_abstract_mesh(jax.sharding.AbstractMesh((1,), ("i",))):
+    with jax.set_mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))):
         run()
     assert not files(folder)
 

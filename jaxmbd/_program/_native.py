@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import platformdirs
 
-from jaxmbd._program._files import is_own_folder, limit, make_own_folder, read_own, touch, user, write_whole
+from jaxmbd._program._files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
 from jaxmbd._program._operations import EVALUATE
 
 TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
@@ -187,7 +187,7 @@ def _written(folder: Path, content: bytes, compiler: list[str]) -> Path | None:
         write_whole(_note(folder, compiler), json.dumps({"sha256": digest, "compiler": compiler}).encode())
     except OSError:
         return None
-    limit(folder, "machine-*", _SIZE)
+    limit_size(folder, "machine-*", _SIZE)
     return path
 
 
