@@ -42,11 +42,11 @@ long: .venv/.installed-dev
 
 # Python is not compiled with the sanitizer, so its library must be loaded first, and with it that of C++, in which it
 # looks for what throws exceptions. What Python leaks does not count.
-SANITIZED := cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g
+SANITIZED := env -u LD_PRELOAD cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1
 sanitize: .venv/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
-	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-		ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
 		$(BIN)/python -m pytest -q tests/test_program.py tests/test_program_transformations.py
 
 lint: .venv/.installed-dev
