@@ -9,19 +9,20 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test quick newest long lint format bench clean
+.PHONY: help demo test quick newest long sanitize lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    run the demo"
-	@echo "make test    run ruff, pyright and all tests but those marked long"
-	@echo "make quick   run the tests that are marked neither slow nor long"
-	@echo "make newest  run the quick tests with the newest Python found, if PYTHON is not that one"
-	@echo "make long    run the tests marked long, which take minutes each and which make test leaves out"
-	@echo "make lint    run ruff and pyright only"
-	@echo "make format  let ruff format and mend what it can"
-	@echo "make bench   run the benchmarks beside other programs"
-	@echo "make clean   remove .venv, caches and outputs"
+	@echo "make demo     run the demo"
+	@echo "make test     run ruff, pyright and all tests but those marked long"
+	@echo "make quick    run the tests that are marked neither slow nor long"
+	@echo "make newest   run the quick tests with the newest Python found, if PYTHON is not that one"
+	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
+	@echo "make sanitize run the tests of programs with the C code compiled by gcc's sanitizers"
+	@echo "make lint     run ruff and pyright only"
+	@echo "make format   let ruff format and mend what it can"
+	@echo "make bench    run the benchmarks beside other programs"
+	@echo "make clean    remove .venv, caches and outputs"
 
 demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
@@ -47,6 +48,15 @@ newest:
 
 long: $(VENV)/.installed-dev
 	@$(PYTEST) -m long
+
+# Python is not compiled with the sanitizer, so its library must be loaded first, and with it that of C++, in which it
+# looks for what throws exceptions. What Python leaks does not count.
+SANITIZED := env -u LD_PRELOAD cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1
+sanitize: $(VENV)/.installed-dev
+	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
+	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
+		$(BIN)/python -m pytest -q tests/test_program.py tests/test_program_transformations.py
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

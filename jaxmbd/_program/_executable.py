@@ -17,6 +17,7 @@ from functools import cache
 from typing import Any
 
 import jax
+import jax.core
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
@@ -43,7 +44,7 @@ def serialized(key: bytes, compiled: jax.stages.Compiled, like: Any, programs: d
         raise TypeError("It calls Python back, or holds on to something outside of it.")
     if any(not isinstance(x, SingleDeviceSharding) for x in (*parts.input_shardings, *parts.output_shardings)):
         raise TypeError("It runs on several devices.")
-    arrays = [np.frombuffer(compiled.runtime_executable().serialize(), np.uint8)]
+    arrays = [np.frombuffer(parts.xla_executable.serialize(), np.uint8)]
     header = {
         "name": parts.name,
         "result": encoded(like),
@@ -116,7 +117,8 @@ def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
 
 def _parts(compiled: jax.stages.Compiled) -> Any:
     """What JAX puts around XLA's machine code."""
-    return compiled._executable._unloaded_executable
+    executable: Any = compiled._executable
+    return executable._unloaded_executable
 
 
 @cache

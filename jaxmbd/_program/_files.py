@@ -14,6 +14,7 @@ from pathlib import Path
 
 _PREFIX = ".jaxmbd-"  # of files that are being written
 _STALE = 86400.0  # [s] what has been written for longer than a day will not be finished
+_MIB = 1024.0  # [MiB] of files in a cache, unless `JAXMBD_CACHE_MIB` says another number
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 # Where the system has no such flags (Windows), nor owners and modes in this sense, nothing is asked of them.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -40,13 +41,12 @@ def read_own(path: Path) -> bytes | None:
         return file.read() if stat.S_ISREG(status.st_mode) and _is_own(status) else None
 
 
-def own_folder(folder: Path) -> bool:
-    """Make a folder that only the user can write, and say whether it is one.
+def is_own_folder(folder: Path) -> bool:
+    """Whether there is a folder, no link, that only the user can write.
 
     Of a folder that is the user's own but open to others (a generous umask), this right is taken back.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         status = folder.lstat()
         if stat.S_ISDIR(status.st_mode) and status.st_uid == user() and status.st_mode & _OTHERS_WRITE:
             folder.chmod(stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
@@ -54,6 +54,13 @@ def own_folder(folder: Path) -> bool:
         return stat.S_ISDIR(status.st_mode) and _is_own(status)
     except OSError:
         return False
+
+
+def make_own_folder(folder: Path) -> bool:
+    """Make a folder that only the user can write, and say whether it is one now."""
+    with suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return is_own_folder(folder)
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -73,7 +80,15 @@ def write_whole(path: Path, content: bytes) -> None:
         raise
 
 
-def limit(folder: Path, pattern: str, size: float) -> None:
+def size_limit() -> float:
+    """How many bytes the files of a cache may take together, by `JAXMBD_CACHE_MIB`; 0: there is to be no cache."""
+    try:
+        return 2**20 * float(os.environ.get("JAXMBD_CACHE_MIB", _MIB))
+    except ValueError:
+        return 2**20 * _MIB
+
+
+def limit_size(folder: Path, pattern: str, size: float) -> None:
     """Remove the files that were least recently used until those left have no more than `size` bytes together.
 
     `pattern` says which files count. What processes that were killed left half written goes as well.

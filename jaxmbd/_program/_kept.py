@@ -31,12 +31,11 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from jaxmbd._program._call import register, registering
 from jaxmbd._program._executable import deserialized, serialized
-from jaxmbd._program._files import limit, read_own, touch, write_whole
+from jaxmbd._program._files import limit_size, read_own, size_limit, touch, write_whole
 from jaxmbd._program._native import machine, processor
 from jaxmbd._program._structure import ARRAY
 from jaxmbd._types import is_concrete
 
-_MIB = 1024.0  # [MiB] of kept files, unless `JAXMBD_CACHE_MIB` says another number
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
 _KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
 # What JAX is told that changes what it makes of a function, and what keeps it from being kept.
@@ -113,7 +112,7 @@ def _made(
         content = serialized(key, compiled, like, programs)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
-        limit(path.parent, "jaxmbd_*", _size_limit())
+        limit_size(path.parent, "jaxmbd_*", size_limit())
     return _Ready(compiled, like)
 
 
@@ -159,20 +158,12 @@ def _load_lapack() -> None:
         jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
 
 
-def _size_limit() -> float:
-    """How many bytes all kept files may take."""
-    try:
-        return 2**20 * float(os.environ.get("JAXMBD_CACHE_MIB", _MIB))
-    except ValueError:
-        return 2**20 * _MIB
-
-
 def _is_keeping() -> bool:
     config = jax.config
     on = config.jax_compilation_cache_dir and config.jax_enable_compilation_cache  # pyright: ignore
     if not on or any(getattr(config, f"jax_{name}") for name in _WATCHED):
         return False
-    return jax.sharding.get_abstract_mesh().empty and _size_limit() > 0
+    return jax.sharding.get_abstract_mesh().empty and size_limit() > 0
 
 
 def _is_here(array: Any) -> bool:

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import platformdirs
 
-from jaxmbd._program._files import limit, own_folder, read_own, touch, user, write_whole
+from jaxmbd._program._files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
 from jaxmbd._program._operations import EVALUATE
 
 TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
@@ -31,7 +31,7 @@ _SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_depth_first")
 _HERE = Path(__file__).parent
 _SOURCES = ("machine.c", "machine_lanes.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-_PATIENCE = 120.0  # [s] a compiler takes some 5 s
+_PATIENCE = 300.0  # [s] a compiler takes 3 s, with sanitizers 45 s, on a busy computer several times as long
 _SIZE = 2**24  # [bytes] of all machines that are kept: some 50 of them
 _lock = threading.Lock()
 
@@ -66,21 +66,24 @@ def _loaded() -> ctypes.CDLL:
         OSError: If there is no folder, no compiler, or what it makes is no machine.
         subprocess.SubprocessError: If the compiler fails.
     """
-    compiler, folders = _compiler(), [folder for folder in _folders() if own_folder(folder)]
-    library = _found(folders, compiler)
+    compiler = _compiler()
+    library = _found(compiler)
     if library is not None:
         return library
     try:
         content = _compiled(compiler)
     except (OSError, subprocess.SubprocessError):
-        library = _found(folders, None)  # made by another compiler, which is as good
+        library = _found(None)  # made by another compiler, which is as good
         if library is None:
             raise
         return library
-    for folder in (*folders, None):
-        library = _opened(_written(folder or _private_folder(), content, compiler or []))
+    for folder in _folders():
+        library = _opened(_written(folder, content, compiler or [])) if make_own_folder(folder) else None
         if library is not None:
             return library
+    library = _opened(_written(_private_folder(), content, compiler or []))
+    if library is not None:
+        return library
     raise OSError("there is no folder from which it can be loaded.")
 
 
@@ -117,10 +120,10 @@ def _note(folder: Path, compiler: list[str]) -> Path:
     return folder / f"machine-{_purpose()}-{command}.json"
 
 
-def _found(folders: list[Path], compiler: list[str] | None) -> ctypes.CDLL | None:
+def _found(compiler: list[str] | None) -> ctypes.CDLL | None:
     """A machine that has been compiled before, whole and unchanged; by any compiler, if none is given."""
     pattern = f"machine-{_purpose()}-*.json"
-    for folder in folders:
+    for folder in filter(is_own_folder, _folders()):
         for note in [_note(folder, compiler)] if compiler else sorted(folder.glob(pattern)):
             try:
                 digest = str(json.loads(read_own(note) or b"null")["sha256"])
@@ -184,7 +187,7 @@ def _written(folder: Path, content: bytes, compiler: list[str]) -> Path | None:
         write_whole(_note(folder, compiler), json.dumps({"sha256": digest, "compiler": compiler}).encode())
     except OSError:
         return None
-    limit(folder, "machine-*", _SIZE)
+    limit_size(folder, "machine-*", _SIZE)
     return path
 
 
