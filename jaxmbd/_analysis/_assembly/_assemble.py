@@ -3,7 +3,7 @@
 Positions come from the search in `_closing`, speeds from a linear solve: those of least kinetic energy.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
+from jaxmbd._analysis._assembly._given import is_reading, shape_of
 from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
@@ -30,7 +31,7 @@ from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 def assemble(
     mechanism: Mechanism,
-    fixed: Mapping[str, Number] | None = None,
+    fixed: Mapping[str, Number | Sequence[Number]] | None = None,
     *,
     guess: Mapping[str, Number] | State | None = None,
     speeds: Mapping[str, Number] | None = None,
@@ -50,13 +51,14 @@ def assemble(
     them a closed position near the guess is enough, which costs less. Its derivative is that of least norm among those
     that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
 
-    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
-    `guess`, starting values of body coordinates, or a `State`; `speeds`, values of named speeds,
-    `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time
-    `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
-    `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
-    `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`; `check=False`
-    leaves out the test of the result.
+    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`, of
+    orientation angles of a body in space, `{"frame.roll": 0.1}`, or of sensors of position: a `Point`, `Distance`,
+    `Angle` or `EulerAngle`, `Scaled` or not; `guess`, starting values of body coordinates, or a `State`; `speeds`,
+    values of named speeds, `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}`
+    `[m/s, rad/s]`; `t`, the time `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a
+    body or joint, `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all
+    four the same); `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`;
+    `check=False` leaves out the test of the result.
 
     **Returns:** a `State`.
 
@@ -64,7 +66,7 @@ def assemble(
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
-    positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
+    positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
     start, time = turned(mechanism, start, positions), jnp.asarray(t, dtype=start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
@@ -105,10 +107,10 @@ def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar)
 
 
 def prescribed_at(
-    mechanism: Mechanism, start: Array, fixed: Mapping[str, Number] | None, locked: Iterable[str], t: Scalar
+    mechanism: Mechanism, start: Array, fixed: Mapping[str, Any] | None, locked: Iterable[str], t: Scalar
 ) -> dict[str, Array]:
     """Fixed values, and those that locked coordinates and bodies have at a start; in the order of their names."""
-    positions = _numbers("fixed", fixed)
+    positions = _fixed_numbers(mechanism, fixed)
     names = _locked_names(mechanism, positions, locked)
     return dict(sorted({**positions, **(_held(mechanism, start, names, t) if names else {})}.items()))
 
@@ -173,7 +175,8 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
     if isinstance(locked, str):
         raise MechanismError(f"locked must be a sequence of names, such as [{locked!r}], got {locked!r}.")
     kept, bodies = tuple(locked), {body.name for body in mechanism.bodies}
-    for name in (*fixed, *(name for name in kept if name not in bodies)):
+    coordinates = (name for name in fixed if not is_reading(mechanism, name))
+    for name in (*coordinates, *(name for name in kept if name not in bodies)):
         mechanism.coordinate(name)
     for name in kept:
         if name in fixed:
@@ -181,12 +184,19 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
     return kept
 
 
-def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Values by name as arrays; each must be a number, and finite where it is known. In the order of their names, in
-    which JAX hands dictionaries on: so are the rows that they give."""
+def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
+    """Values of fixed quantities: a number each, of a `Point` a vector."""
+    return _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
+
+
+def _numbers(
+    what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, Array]:
+    """Values by name as arrays; each must be a number, or of the shape that is given, and finite where it is known. In
+    the order of their names, in which JAX hands dictionaries on: so are the rows that they give."""
     found = {name: as_float(value) for name, value in sorted((values or {}).items(), key=lambda x: str(x[0]))}
     for name, value in found.items():
-        check_finite(what, repr(name), value)
+        check_finite(what, repr(name), value, (shapes or {}).get(name, ()))
     return found
 
 
