@@ -24,6 +24,7 @@ from jaxmbd._joint import (
 from jaxmbd._mechanism._checks import (
     check_functions,
     check_ground,
+    check_inertias,
     check_names,
     check_references,
     check_scaled,
@@ -104,6 +105,7 @@ class Mechanism(eqx.Module):
     def __check_init__(self) -> None:
         check_functions(self)
         check_scaled(self)
+        check_inertias(self)
         self.constraint_sizes()  # tries each joint's function on shapes
         if not self.floating:
             check_ground(self)

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
 from jaxmbd._analysis._assembly._given import is_reading, shape_of
+from jaxmbd._analysis._assembly._mass import check_mass
 from jaxmbd._analysis._assembly._misfit import closure_text, named_rows, over_constrained_text, tolerance_of
 from jaxmbd._analysis._assembly._misfit import open_rows as open_rows
 from jaxmbd._analysis._assembly._starts import guessed, turned
@@ -75,6 +76,7 @@ def assemble(
     q, v, rank, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
     if check:
         q = _check_positions(mechanism, start, q, misses, prescribed, time)
+        check_mass(mechanism, q)
         v = _check_speeds(mechanism, v, misses["speed"], rates)
     return state_of(mechanism, time, q, v, rank)
 
