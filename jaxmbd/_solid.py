@@ -59,8 +59,7 @@ def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
     listed = ", ".join(f"{moment:.6g}" for moment in moments)
     _check_symmetric(part, J, tolerance, listed)
     low, middle, high = moments
-    # A long thin rod may have moments 1e-9 apart; only rounding of the eigenvalues is left out.
-    if low < -tolerance * high if zero else low <= 1e-14 * high:
+    if low < -tolerance * high if zero else low <= _LEAST_MOMENT * high:
         need = "not have a negative principal moment" if zero else "be positive definite"
         raise MechanismError(f"{part}: inertia must {need} [kg m²], got principal moments {listed}.")
     if high > (low + middle) + tolerance * high:
@@ -69,6 +68,17 @@ def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
             f"{high:.6g}, must not exceed the sum of the other two, {low + middle:.6g}. "
             "Give moments about the centre of mass."
         )
+
+
+# A long thin rod may have moments 1e-9 apart; only rounding of the eigenvalues is left out.
+_LEAST_MOMENT = 1e-14  # of the largest principal moment
+
+
+def is_definite(inertia: Array) -> bool:
+    """Whether a known inertia has three positive principal moments."""
+    J = np.asarray(inertia, dtype=float)
+    moments = np.linalg.eigvalsh((J + J.T) / 2)
+    return bool(moments[0] > _LEAST_MOMENT * moments[2])
 
 
 def _check_symmetric(part: str, J: np.ndarray, tolerance: float, listed: str) -> None:

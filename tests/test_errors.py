@@ -66,7 +66,10 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "unknown part": (lambda: pendulum()["rodd"], ("no part named 'rodd'", "Did you mean 'rod'?")),
     "negative mass": (lambda: pl.Body("rod", -1, 1), ("Body 'rod'", "mass must be positive [kg]", "got -1")),
     "NaN mass": (lambda: pl.Body("rod", BAD, 1), ("Body 'rod'", "mass", "finite", "got nan")),
-    "zero inertia": (lambda: pl.Body("rod", 1, 0), ("Body 'rod'", "inertia must be positive", "got 0")),
+    "zero inertia": (
+        lambda: pl.Mechanism([pl.Body("rod", 1, 0)], floating=True),
+        ("Body 'rod'", "no inertia", "'joint'"),
+    ),
     "mass as text": (lambda: pl.Body("rod", "1", 1), ("Body 'rod'", "mass must be a number", "'1'")),  # pyright: ignore
     "NaN stiffness": (
         lambda: pl.SpringDamper("s", GROUND, GRIP, BAD),

@@ -29,7 +29,7 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         lambda: sp.Body("b", 1.0, [[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]),
         ("Body 'b'", "symmetric"),
     ),
-    "inertia not positive": (lambda: sp.Body("b", 1.0, (1.0, 1.0, -1.0)), ("Body 'b'", "positive definite")),
+    "inertia not positive": (lambda: sp.Body("b", 1.0, (1.0, 1.0, -1.0)), ("Body 'b'", "negative principal moment")),
     "mass": (lambda: sp.Body("b", 0.0, (1.0, 1.0, 1.0)), ("Body 'b'", "mass must be positive [kg]", "got 0")),
     "no rotation": (
         lambda: sp.Body("b", 1.0, (1.0, 1.0, 1.0), jnp.zeros(7)),

@@ -1,7 +1,7 @@
 """Reading quantities of a single state by name."""
 
 from collections.abc import Iterable
-from typing import Any, overload
+from typing import Any
 
 from jaxtyping import Array
 
@@ -16,15 +16,7 @@ from jaxmbd._method import Stabilized, motion_of
 from jaxmbd._program import kept
 
 
-@overload
-def read(mechanism: Mechanism, state: State, names: str) -> Array: ...
-
-
-@overload
-def read(mechanism: Mechanism, state: State, names: Iterable[str]) -> dict[str, Array]: ...
-
-
-def read(mechanism: Mechanism, state: State, names: Any) -> Any:
+def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
     """Quantities of one state by name: all that `solution[name]` knows, of a state alone.
 
     Joint coordinates and their rates (`"R.angle"`, `"R.angle_rate"`) whatever the mechanism's coordinates are, vectors

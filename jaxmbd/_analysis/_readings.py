@@ -44,9 +44,9 @@ class Snapshot(eqx.Module):
 
 # Vectors of a body, and angles of one in space, with their units.
 _VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
-_ANGLES = ("yaw", "pitch", "roll")
+ANGLES = ("yaw", "pitch", "roll")
 _SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
-_SPATIAL |= dict.fromkeys(_ANGLES, "rad")
+_SPATIAL |= dict.fromkeys(ANGLES, "rad")
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
@@ -178,8 +178,8 @@ class Reader:
 
     def _of_turning(self, place: int, component: str) -> Array:
         """How a body in space is turned and turns."""
-        if component in _ANGLES:
-            return angles(self.position.poses()[place, 3:], "zyx")[_ANGLES.index(component)]
+        if component in ANGLES:
+            return angles(self.position.poses()[place, 3:], "zyx")[ANGLES.index(component)]
         base = component.removesuffix("_world")
         vector = (self.twists if base == "omega" else self.accelerations)[place, 3:]
         frame = jax.tree.map(lambda x: x[place], self.position.bodies.frames)

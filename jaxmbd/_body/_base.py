@@ -45,6 +45,11 @@ class AbstractBody(eqx.Module):
     def space(self) -> AbstractSpace:
         """The space that the body lives in."""
 
+    @property
+    @abc.abstractmethod
+    def lacks_inertia(self) -> bool:
+        """Whether it is known to have no inertia about some axis: a point mass, a thin rod."""
+
     @abc.abstractmethod
     def at(self) -> AbstractMarker:
         """A marker at the centre of mass, or elsewhere where numbers are given."""

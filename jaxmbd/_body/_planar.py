@@ -4,13 +4,14 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
 from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
 from jaxmbd._solid import Solid, mass_properties
 from jaxmbd._space import PLANAR, AbstractSpace, Frame
-from jaxmbd._types import Number, Scalar, as_float
+from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 
 class Marker(AbstractMarker):
@@ -51,9 +52,10 @@ class Body(AbstractBody):
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, a rough
     `(x, y, theta)` `[m, m, rad]` of the centre of mass from which `assemble` starts. A `Solid` in the place of the mass
-    gives the mass and, about its z axis, the inertia; its centre of mass is the body's origin.
+    gives the mass and, about its z axis, the inertia; its centre of mass is the body's origin. A point mass has inertia
+    zero: it takes joint coordinates.
 
-    **Raises:** `MechanismError` if mass or inertia is not positive and finite.
+    **Raises:** `MechanismError` if the mass is not positive, the inertia negative, or one of them not finite.
 
         >>> crank = Body("crank", mass=0.2, inertia=2e-4)
         >>> crank.at(-0.05, 0).body
@@ -78,11 +80,15 @@ class Body(AbstractBody):
         check_shape(part, "inertia", self.inertia, ())
         check_finite(part, "pose", self.pose, (3,))
         check_number(part, "mass", self.mass, "kg")
-        check_number(part, "inertia", self.inertia, "kg m²")
+        check_number(part, "inertia", self.inertia, "kg m²", zero=True)
 
     @property
     def space(self) -> AbstractSpace:
         return PLANAR
+
+    @property
+    def lacks_inertia(self) -> bool:
+        return is_concrete(self.inertia) and not np.all(np.asarray(self.inertia) > 0)
 
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
         """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""

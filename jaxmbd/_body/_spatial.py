@@ -11,7 +11,7 @@ from jaxmbd import rotation as rot
 from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
 from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
-from jaxmbd._solid import Solid, check_inertia, inertia_matrix, mass_properties
+from jaxmbd._solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
 from jaxmbd._tracing import traced_once
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
@@ -70,10 +70,11 @@ class Body(AbstractBody):
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
     or the three principal moments; `pose`, a rough `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or `(x, y, z)`
     alone) from which `assemble` starts. A `Solid` in the place of the mass gives mass and inertia both; its centre of
-    mass is the body's origin, so that its point `p` is at `p − solid.centre` on the body.
+    mass is the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia
+    about its own axis, a point mass none at all: these take joint coordinates.
 
-    **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, positive
-    definite, no principal moment greater than the sum of the other two.
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, no principal
+    moment negative or greater than the sum of the other two.
 
         >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
@@ -95,7 +96,7 @@ class Body(AbstractBody):
         part = f"Body {self.name!r}"
         check_shape(part, "mass", self.mass, ())
         check_number(part, "mass", self.mass, "kg")
-        check_inertia(part, self.inertia)
+        check_inertia(part, self.inertia, zero=True)
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
@@ -103,6 +104,10 @@ class Body(AbstractBody):
     @property
     def space(self) -> AbstractSpace:
         return SPATIAL
+
+    @property
+    def lacks_inertia(self) -> bool:
+        return is_concrete(self.inertia) and not is_definite(self.inertia)
 
     def at(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None

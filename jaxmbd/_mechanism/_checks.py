@@ -43,6 +43,18 @@ def check_names(mechanism: Any) -> None:
             raise MechanismError("The name 't' is taken by the time; name the sensor otherwise.")
 
 
+def check_inertias(mechanism: Any) -> None:
+    """Raise where coordinates of the bodies' own meet a body that has no inertia about some axis."""
+    for body in mechanism.bodies:
+        if mechanism.coordinates == "absolute" and body.lacks_inertia:
+            raise MechanismError(
+                f"Body {body.name!r} has no inertia about an axis of its own (a point mass, or a thin rod), and "
+                "absolute coordinates divide by it. Take coordinates='joint', where the joints can give it some, or "
+                "give it a moment of inertia about that axis: where it can spin freely about it and does not, any one "
+                "will do."
+            )
+
+
 def check_scaled(mechanism: Any) -> None:
     """Raise unless each `Scaled` is one of a quantity of a part of the mechanism, or of a sensor declared before it."""
     parts = [part.name for part in mechanism.parts()]

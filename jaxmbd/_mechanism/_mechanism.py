@@ -24,6 +24,7 @@ from jaxmbd._joint import (
 from jaxmbd._mechanism._checks import (
     check_functions,
     check_ground,
+    check_inertias,
     check_measures,
     check_names,
     check_references,
@@ -110,6 +111,7 @@ class Mechanism(eqx.Module):
         check_scaled(self)
         sizes = self.constraint_sizes()  # tries each joint's function on shapes
         check_measures(self, sum(sizes))
+        check_inertias(self)
         if not self.floating:
             check_ground(self)
 

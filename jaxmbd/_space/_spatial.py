@@ -177,7 +177,10 @@ class Spatial(AbstractSpace):
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     """Inverse of a 3 × 3 matrix by its cofactors."""
     rows = jnp.stack([cross(J[1], J[2]), cross(J[2], J[0]), cross(J[0], J[1])])
-    return rows.T / dot(J[0], rows[0])
+    # Of a thin rod there is none: NaN to whoever asks for it, and no NaN in derivatives of what does not.
+    determinant = dot(J[0], rows[0])
+    none = determinant == 0
+    return jnp.where(none, jnp.nan, rows.T / jnp.where(none, 1.0, determinant))
 
 
 SPATIAL = Spatial()

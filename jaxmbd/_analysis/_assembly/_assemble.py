@@ -13,6 +13,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._closing import closed, closure, held, nearest
+from jaxmbd._analysis._assembly._given import is_reading, shape_of
+from jaxmbd._analysis._assembly._mass import check_mass
 from jaxmbd._analysis._assembly._misfit import (
     closure_text,
     named_rows,
@@ -39,7 +41,7 @@ from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 def assemble(
     mechanism: Mechanism,
-    fixed: Mapping[str, Number] | None = None,
+    fixed: Mapping[str, Number | Sequence[Number]] | None = None,
     *,
     guess: Mapping[str, Number] | State | None = None,
     speeds: Mapping[str, Number] | None = None,
@@ -59,13 +61,15 @@ def assemble(
     them a closed position near the guess is enough, which costs less. Its derivative is that of least norm among those
     that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
 
-    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
-    `guess`, starting values of body coordinates, or a `State`; `speeds`, values of named speeds,
-    `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time
-    `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
-    `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
-    `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`; `check=False`
-    raises no error: `state.result` tells how it went, for each instance of a batch, and what failed is NaN.
+    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`, of
+    orientation angles of a body in space, `{"frame.roll": 0.1}`, or of sensors of position: a `Point`, `Distance`,
+    `Angle` or `EulerAngle`, `Scaled` or not; `guess`, starting values of body coordinates, or a `State`; `speeds`,
+    values of named speeds, `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}`
+    `[m/s, rad/s]`; `t`, the time `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a
+    body or joint, `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all
+    four the same); `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`;
+    `check=False` raises no error: `state.result` tells how it went, for each instance of a batch, and what failed is
+    NaN.
 
     **Returns:** a `State`.
 
@@ -74,7 +78,7 @@ def assemble(
     """
     check_mechanism(mechanism)
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
-    positions, rates = _numbers("fixed", fixed), _numbers("speeds", speeds)
+    positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
     start, time = turned(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
@@ -83,6 +87,7 @@ def assemble(
     q, v, rank, result, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
     if check and is_concrete(q, v, result, misses):
         _check_positions(mechanism, start, misses, prescribed, time)
+        check_mass(mechanism, q)
         _check_speeds(mechanism, misses, rates)
     elif check:
         q, v = _raising(mechanism, q, v, result, misses, tuple(prescribed), tuple(rates))
@@ -146,10 +151,10 @@ def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar)
 
 
 def prescribed_at(
-    mechanism: Mechanism, start: Array, fixed: Mapping[str, Number] | None, locked: Iterable[str], t: Scalar
+    mechanism: Mechanism, start: Array, fixed: Mapping[str, Any] | None, locked: Iterable[str], t: Scalar
 ) -> dict[str, Array]:
     """Fixed values, and those that locked coordinates and bodies have at a start; in the order of their names."""
-    positions = _numbers("fixed", fixed)
+    positions = _fixed_numbers(mechanism, fixed)
     names = _locked_names(mechanism, positions, locked)
     return dict(sorted({**positions, **(_held(mechanism, start, names, t) if names else {})}.items()))
 
@@ -218,7 +223,8 @@ def _costs(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq
 def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterable[str]) -> tuple[str, ...]:
     """The names of locked coordinates and bodies; raise unless these, and those of fixed coordinates, exist."""
     kept, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
-    for name in (*fixed, *(name for name in kept if name not in bodies)):
+    coordinates = (name for name in fixed if not is_reading(mechanism, name))
+    for name in (*coordinates, *(name for name in kept if name not in bodies)):
         mechanism.coordinate(name)
     for name in kept:
         if name in fixed:
@@ -226,13 +232,21 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
     return kept
 
 
-def _numbers(what: str, values: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Values by name as arrays; each must be a number, and finite where it is known. In the order of their names, in
-    which JAX hands dictionaries on: so are the rows that they give."""
+def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
+    """Values of fixed quantities: a number each, of a `Point` a vector."""
+    check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
+    return _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
+
+
+def _numbers(
+    what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]] | None = None
+) -> dict[str, Array]:
+    """Values by name as arrays; each must be a number, or of the shape that is given, and finite where it is known. In
+    the order of their names, in which JAX hands dictionaries on: so are the rows that they give."""
     check_mapping(what, values, "{'crank.theta': 0.3}")
     found = {name: as_float(value) for name, value in sorted((values or {}).items())}
     for name, value in found.items():
-        check_finite(what, repr(name), value)
+        check_finite(what, repr(name), value, (shapes or {}).get(name, ()))
     return found
 
 

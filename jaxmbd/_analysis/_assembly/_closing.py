@@ -17,6 +17,7 @@ import lineax as lx
 import optimistix as optx
 from jaxtyping import Array, Float
 
+from jaxmbd._analysis._assembly._given import is_reading, missed_reading
 from jaxmbd._analysis._redundancy import singular
 from jaxmbd._equations import Equations, Position
 from jaxmbd._program import compiled
@@ -41,12 +42,14 @@ def _closure(q: Array, closing: Closing) -> Array:
 
 
 def _missed(at: Position, name: str, value: Array) -> Array:
-    """How far a named coordinate is from a value, an angle of whole turns from the nearest one; or a body from a
-    pose."""
+    """How far a named coordinate or reading is from a value, an angle of whole turns from the nearest one; or a body
+    from a pose."""
     mechanism, bodies = at.mechanism, [body.name for body in at.mechanism.bodies]
     if name in bodies:
         here, there = jax.tree.map(lambda x: x[bodies.index(name)], at.bodies.frames), at.space.place(value)
         return jnp.append(here.position - there.position, there.turn(here))
+    if is_reading(mechanism, name):
+        return missed_reading(at, name, value)
     if name in mechanism.tree.coordinates:
         return at.q[mechanism.tree.coordinates.index(name)][None] - value
     coordinate = mechanism.coordinate(name).by(value)

@@ -1,6 +1,6 @@
 """All positions in which a mechanism closes, as far as searches from random starts find them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import equinox as eqx
@@ -65,7 +65,7 @@ class Closures:
 
 def closures(
     mechanism: Mechanism,
-    fixed: Mapping[str, Number] | None = None,
+    fixed: Mapping[str, Number | Sequence[Number]] | None = None,
     *,
     t: Number = 0.0,
     locked: Iterable[str] = (),

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd._analysis._assembly._closing import Closing, closure, least_squares
+from jaxmbd._analysis._assembly._given import is_reading, rows_of, unit_of
 from jaxmbd._analysis._assembly._search import search
 from jaxmbd._analysis._redundancy import jacobian
 from jaxmbd._equations import Equations
@@ -99,7 +100,8 @@ def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
     """The part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
     bodies = {body.name for body in mechanism.bodies}
     rows = [name for name, _ in mechanism.row_labels()]
-    return rows + [name for name in extra for _ in range(len(mechanism.space.speeds) if name in bodies else 1)]
+    count = lambda name: len(mechanism.space.speeds) if name in bodies else rows_of(mechanism, name)  # noqa: E731
+    return rows + [name for name in extra for _ in range(count(name))]
 
 
 def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
@@ -142,7 +144,10 @@ def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
     whole = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
     bodies = {body.name for body in mechanism.bodies}
     for name in prescribed:
-        found += whole if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
+        if is_reading(mechanism, name):
+            found += [unit_of(mechanism, name)] * rows_of(mechanism, name)
+        else:
+            found += whole if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
     return np.asarray(found)
 
 

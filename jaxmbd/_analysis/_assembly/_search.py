@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._assembly._closing import closed, closure
+from jaxmbd._analysis._assembly._given import is_reading
 from jaxmbd._analysis._assembly._starts import extent, random_starts, recast, turned
 from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._joint import AbstractTreeJoint, GlobalConstraint
@@ -54,7 +55,8 @@ def _hung(mechanism: Mechanism) -> Mechanism:
     is written for its own coordinates."""
     if mechanism.coordinates == "joint" or any(isinstance(joint, GlobalConstraint) for joint in mechanism.joints):
         return mechanism
-    parts = mechanism.bodies, mechanism.joints, (), mechanism.drivers, ()
+    sensors = tuple(sensor for sensor in mechanism.sensors if is_reading(mechanism, sensor.name))
+    parts = mechanism.bodies, mechanism.joints, (), mechanism.drivers, sensors
     return Mechanism(*parts, floating=mechanism.floating, coordinates="joint")
 
 

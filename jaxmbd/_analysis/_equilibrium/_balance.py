@@ -159,7 +159,9 @@ class Steady:
         """The size of the forces on the bodies, in the metric of `M⁻¹`."""
         at, space = self.position, self.position.space
         efforts = at.parts.efforts(at.t, at.bodies, self.twists)
-        return jnp.sqrt(jnp.sum(efforts * jax.vmap(space.acceleration)(at.parts.inertia, efforts)))
+        accelerations = jax.vmap(space.acceleration)(at.parts.inertia, efforts)
+        none = jnp.isfinite(efforts) & ~jnp.isfinite(accelerations)  # about an axis without inertia
+        return jnp.sqrt(jnp.sum(jnp.where(none, 0.0, efforts * accelerations)))
 
 
 class Reduced:
