@@ -33,6 +33,7 @@ from jaxmbd._method import (
     Settled,
     Stabilized,
     Trusting,
+    closed_where_redundant,
     equations_of,
     known_rows,
     rows_anew,
@@ -203,6 +204,8 @@ def _integrate(
     integrated = dict(zip(integrals, zs.T, strict=True))
     if isinstance(method, AbstractSettling):  # between steps the solver interpolates
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+    elif isinstance(method, Stabilized):
+        qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
     qs = jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs)
     qs = qs if log is None or not throw else halted(log, qs)
     found = {
