@@ -444,3 +444,36 @@ def test_rows_that_repeat() -> None:
     np.testing.assert_allclose(value, theta, atol=ROOT)
     np.testing.assert_allclose(shares, G, atol=1e-8)
     np.testing.assert_allclose(slope, -theta / (20 - G * math.sin(theta)), rtol=1e-9)
+
+
+# --- balanced mechanisms --------------------------------------------------------------------------
+
+
+def balanced(coordinates: str, stiffness: Any = 9.81) -> pl.Mechanism:
+    """A bar of 1 kg whose weight a spring of no free length carries in every position: `k h = m g`."""
+    bar = pl.Body("bar", 1.0, 0.1, (0.5, 0.0, 0.0))
+    joints = [pl.Revolute("O", pl.ground.at(), bar.at(-0.5, 0.0))]
+    forces = [pl.Gravity(9.81), pl.SpringDamper("spring", pl.ground.at(0.0, 1.0), bar.at(), stiffness, 0.0)]
+    return pl.Mechanism([bar], joints, forces, coordinates=coordinates)
+
+
+@in_both_coordinates("joint")
+@pytest.mark.parametrize("angle", [-1.3, 0.4, 2.8])
+def test_a_balanced_mechanism_is_neutral(coordinates: str, angle: float) -> None:
+    """It rests wherever it is put; its stiffness is a difference of equal ones, and so are its eigenvalues."""
+    guess = {"bar.theta": angle, "bar.x": 0.5 * math.cos(angle), "bar.y": 0.5 * math.sin(angle)}
+    start = {"O.angle": angle} if coordinates == "joint" else guess
+    found = mbd.equilibrium(balanced(coordinates), start)
+    np.testing.assert_allclose(found["bar.theta"], angle, atol=1e-9)
+    assert found.verdict == "neutral"
+    assert int(found.motions.neutral) == 2
+    assert mbd.equilibrium(balanced(coordinates), start, stable=True).verdict == "neutral"
+
+
+def test_a_mechanism_that_is_nearly_balanced_is_not_neutral() -> None:
+    """With `k h ≠ m g` it hangs or stands: `λ² = ± (k h − m g) l / I`, `l` its arm."""
+    for excess, angle, verdict in ((-1e-4, -math.pi / 2, "stable"), (1e-4, -math.pi / 2, "unstable (1 growing mode)")):
+        found = mbd.equilibrium(balanced("joint", 9.81 + excess), {"O.angle": angle + 0.1})
+        np.testing.assert_allclose(found["bar.theta"], angle, atol=1e-6)
+        assert found.verdict == verdict
+        np.testing.assert_allclose(jnp.max(jnp.abs(found.eigenvalues)), math.sqrt(1e-4 * 0.5 / 0.35), rtol=1e-5)

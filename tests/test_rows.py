@@ -11,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import spatial as sp
 from jaxmbd._analysis import _simulate
-from jaxmbd._method import KeptRows, known_rows, rows_anew
+from jaxmbd._method import AbstractMethod, KeptRows, known_rows, rows_anew
 
 END = [0.0, 1.5]
 BAD = 1  # the ring's row without which the others become dependent at 1.25 s
@@ -94,3 +94,47 @@ def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: 
     slope = jax.grad(lambda mass: jnp.dot(weights, end(mass)))(jnp.asarray(1.0))
     assert abs(slope) > 1e-3
     np.testing.assert_allclose(slope, jnp.dot(weights, difference), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("coordinates", "method"),
+    [
+        ("joint", mbd.Stabilized()),
+        pytest.param("absolute", mbd.Stabilized(), marks=pytest.mark.slow),
+        pytest.param("joint", mbd.Augmented(), marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_read_between_steps_is_as_accurate_as_at_steps(coordinates: str, method: AbstractMethod) -> None:
+    """Between steps the solver interpolates, off the constraints, where rows that repeat contradict one another."""
+    example = examples.bricard().described(coordinates)
+    state, ts = example.state(), jnp.linspace(0.0, 1.0, 101)
+    solution = mbd.simulate(example.mechanism, state, ts, method=method)
+    reference = mbd.simulate(example.mechanism, state, [0.0, 0.7], method=mbd.Projection(), accuracy="high")
+    assert solution.stats["num_accepted_steps"] < 30  # of 100 intervals
+    of_method = isinstance(method, mbd.Stabilized)
+    np.testing.assert_allclose(solution.v[70], reference.v[-1], atol=2e-8 if of_method else 2e-6)
+    np.testing.assert_allclose(solution.vdot[70], reference.vdot[-1], atol=5e-8 if of_method else 5e-5)
+    if of_method:
+        np.testing.assert_allclose(solution.q[70], reference.q[-1], atol=5e-9)
+        np.testing.assert_allclose(solution["energy"], solution["energy"][0], atol=5e-7)
+        assert np.abs(solution.violation().position).max() < 1e-12
+
+
+@pytest.mark.slow
+def test_speeds_between_steps_have_right_derivatives_inside_jit() -> None:
+    """Where it is not known in advance whether rows repeat; by the size of gravity, reverse and forward."""
+    example = examples.bricard().described("joint")
+    state, ts = example.state(), jnp.linspace(0.0, 0.5, 51)
+
+    def speeds(gravity: Array, derivative: str = "reverse") -> Array:
+        (force,) = example.mechanism.forces
+        forces = [eqx.tree_at(lambda f: f.acceleration, force, jnp.array([0.0, -1.0, 0.0]) * gravity)]
+        mechanism = example.mechanism.with_parts(forces=forces)
+        return jnp.sum(mbd.simulate(mechanism, state, ts, derivative=derivative).v[35])  # pyright: ignore
+
+    at, h = jnp.asarray(9.81), 1e-3
+    run = jax.jit(speeds)
+    difference = (run(at + h) - run(at - h)) / (2 * h)
+    np.testing.assert_allclose(jax.jit(jax.grad(speeds))(at), difference, rtol=2e-6)
+    _, forward = jax.jit(lambda g: jax.jvp(lambda g: speeds(g, "forward"), (g,), (jnp.ones_like(g),)))(at)
+    np.testing.assert_allclose(forward, difference, rtol=2e-6)

@@ -52,6 +52,7 @@ from jaxmbd._method import (
     Settled,
     Stabilized,
     Trusting,
+    closed_where_redundant,
     equations_of,
     known_rows,
     onto,
@@ -235,6 +236,8 @@ def _integrate(
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     if isinstance(method, AbstractSettling):  # between steps the solver interpolates
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+    elif isinstance(method, Stabilized):
+        qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
     qs = jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, tolerance, singular=not known)

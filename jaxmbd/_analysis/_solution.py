@@ -19,7 +19,7 @@ from jaxmbd._equations import Equations
 from jaxmbd._equations import counted as nonzero
 from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Drive, Mechanism, SpeedDrive
-from jaxmbd._method import AbstractMethod, motion_of
+from jaxmbd._method import AbstractMethod, closed_where_redundant, motion_of
 from jaxmbd._program import kept
 from jaxmbd._text import counted, number, over_time, readable
 from jaxmbd._types import is_concrete
@@ -235,7 +235,7 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     equations = Equations(solution.mechanism, redundant)
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
-        motion = motion_of(solution.method, equations, t, q, w)
+        motion = motion_of(solution.method, equations, t, closed_where_redundant(equations, t, q), w)
         return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
 
     return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)

@@ -8,6 +8,7 @@ from jaxmbd._method._close import NamedChange as NamedChange
 from jaxmbd._method._close import OnlyChange as OnlyChange
 from jaxmbd._method._close import change as change
 from jaxmbd._method._close import close as close
+from jaxmbd._method._close import closed_where_redundant as closed_where_redundant
 from jaxmbd._method._close import consistent as consistent
 from jaxmbd._method._explicit import RungeKutta4 as RungeKutta4
 from jaxmbd._method._explicit import WrittenOut as WrittenOut

@@ -9,6 +9,7 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -169,6 +170,24 @@ def close(
     if isinstance(correction, NamedChange):
         correction = correction.holding(equations.at(t, q))
     return _closed((equations, t, correction), q)
+
+
+def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    """`q` moved onto `Φ = 0` by the least change where rows of `C` repeat one another; `q` itself elsewhere, and where
+    Newton's method does not converge.
+
+    Off the constraints, rows that repeat at a closed position contradict one another: `C` then has a full rank, with a
+    singular value as small as the violation, and speeds that satisfy all of its rows are other speeds. With a violation
+    of 1e-8 that changes those of Bricard's ring by 1e-5 of their size.
+    """
+    if equations.redundant is False:
+        return q
+
+    def closed() -> Array:
+        found = close(equations, t, q, LeastChange())
+        return jnp.where(equations.redundant & jnp.isfinite(found), found, q)
+
+    return jax.lax.cond(eqxi.unvmap_any(equations.redundant), closed, lambda: q)
 
 
 def consistent(at: Position, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:

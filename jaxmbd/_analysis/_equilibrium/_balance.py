@@ -25,7 +25,7 @@ from jaxmbd._space import AbstractSpace, at_point, carried
 from jaxmbd._types import Number, Scalar, as_float, is_concrete
 from jaxmbd.rotation import axis_numbers
 
-_FLAT = 1e4  # times rounding: the share of the largest stiffness below which one counts as zero
+_FLAT = 1e4  # times rounding: the share of the largest stiffness, or of that of the forces, that counts as zero
 
 
 class Rotation(eqx.Module):
@@ -155,6 +155,10 @@ class Steady:
         length = jnp.linalg.norm(jnp.max(every, axis=0) - jnp.min(every, axis=0))
         return jnp.where(length > 0, length, 1.0)
 
+    def span(self) -> Scalar:
+        """A step as large as the mechanism, in the metric of `M`."""
+        return self.extent() * jnp.sqrt(jnp.sum(self.balance.equations.parts.masses))
+
     def strength(self) -> Scalar:
         """The size of the forces on the bodies, in the metric of `M⁻¹`."""
         at, space = self.position, self.position.space
@@ -167,7 +171,9 @@ class Steady:
 class Reduced:
     """The balance linearised, in the directions that the constraints leave: `δ = R y + n`, `C R = 0`, `Rᵀ M R = 1`.
 
-    `stiffness`, `K̂ = Rᵀ (∂f/∂q) R` at constant `λ`: the constraints' second-order terms belong to it. All arrays keep
+    `stiffness`, `K̂ = Rᵀ (∂f/∂q) R` at constant `λ`: the constraints' second-order terms belong to it; `scale`, the
+    stiffness of forces as large as those there are on arms as long as the mechanism. Where the stiffnesses of forces
+    cancel, as in a balanced mechanism, what is left of `K̂` is rounding of numbers of that size. All arrays keep
     their full size; columns of `R` without a direction are zero, `free` tells which.
     """
 
@@ -189,6 +195,7 @@ class Reduced:
         self.f, self.phi = bare + at.jacobian.T @ self.lam, at.position()
         self.K = jax.jacfwd(lambda step: balance.unbalance(at.moved(step), self.lam)[0])(steady.still)
         self.stiffness: Float[Array, "nv nv"] = self.R.T @ self.K @ self.R
+        self.scale: Scalar = jax.lax.stop_gradient(steady.strength() / steady.span())
 
     def particular(self, phi: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`n`: the least step that changes `Φ` by `−φ`."""
@@ -201,34 +208,35 @@ class Reduced:
     def newton(self, f: Float[Array, " nv"], phi: Float[Array, " m"]) -> Float[Array, " nv"]:
         """The step that changes the balance by `−f` and `Φ` by `−φ`; none along directions without stiffness."""
         n = self.particular(phi)
-        return n - self.R @ least_norm(self.stiffness, self.load(f, n))
+        return n - self.R @ least_norm(self.stiffness, self.load(f, n), self.scale)
 
     def descent(self, kick: Scalar) -> Float[Array, " nv"]:
         """A step downhill: Newton's with the sizes of the stiffnesses, and off a ridge in any case by `kick`."""
         n = self.particular(self.phi)
         stiffness, U = jnp.linalg.eigh(0.5 * (self.stiffness + self.stiffness.T))
         g = U.T @ self.load(self.f, n)
-        size = jnp.maximum(jnp.abs(stiffness), flat(stiffness))
+        none = flat(stiffness, self.scale)
+        size = jnp.maximum(jnp.abs(stiffness), none)
         down = -g / jnp.where(size > 0, size, 1.0)
         off = jnp.where(g > 0, -kick, kick)
-        down = jnp.where(stiffness < -flat(stiffness), jnp.where(jnp.abs(down) > kick, down, off), down)
+        down = jnp.where(stiffness < -none, jnp.where(jnp.abs(down) > kick, down, off), down)
         return n + self.R @ (U @ down)
 
     def unresolved(self) -> Float[Array, " nv"]:
         """Of the force that is missing, the part along directions without stiffness."""
         left, values, _ = jnp.linalg.svd(self.stiffness)
-        loose = left * (values <= flat(values))[None, :]
+        loose = left * (values <= flat(values, self.scale))[None, :]
         return self.inertia.times(self.R @ (loose @ (loose.T @ (self.R.T @ self.f))))
 
 
-def flat(stiffness: Float[Array, " nv"]) -> Scalar:
-    """The stiffness below which one counts as zero."""
-    return _FLAT * float(jnp.finfo(stiffness.dtype).eps) * jnp.max(jnp.abs(stiffness))
+def flat(stiffness: Float[Array, " nv"], scale: Scalar | float = 0.0) -> Scalar:
+    """The stiffness below which one counts as zero, where those of single forces are as large as `scale`."""
+    return _FLAT * float(jnp.finfo(stiffness.dtype).eps) * jnp.maximum(jnp.max(jnp.abs(stiffness)), scale)
 
 
-def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"]) -> Float[Array, " n"]:
+def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | float = 0.0) -> Float[Array, " n"]:
     """The solution of `A x = b` of least norm, nothing along what counts as zero; linear in `b`."""
     left, values, right = jnp.linalg.svd(A)
-    kept = values > flat(values)
+    kept = values > flat(values, scale)
     inverse = jnp.where(kept, 1.0 / jnp.where(kept, values, 1.0), 0.0)
     return right.T @ (inverse * (left.T @ b))

@@ -15,7 +15,7 @@ from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
 from jaxmbd._program import kept
 from jaxmbd._types import frozen
 
-_ZERO = 1e-6  # of the fastest mode: eigenvalues below count as zero; a double zero is split by the root of rounding
+_ZERO = 1e-6  # of the fastest mode, or one of the forces there are: eigenvalues below count as zero; a double zero is split by the root of rounding
 
 
 class SmallMotions(eqx.Module):
@@ -49,11 +49,12 @@ def small_motions(balance: Balance, q: Float[Array, " nq"]) -> SmallMotions:
     D = jax.jacfwd(lambda w: steady.unbalance(lam, w))(steady.still)
     values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, at.free)
     fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))
+    fastest = jnp.maximum(fastest, jnp.sqrt(at.scale))
     zero = jnp.abs(values) <= _ZERO * fastest
     growing = (values.real > _ZERO * fastest) & ~zero
     symmetric = 2 * _turns_freely(at, steady.v).astype(int)
     stiffness = jnp.linalg.eigvals(at.stiffness)
-    negative = jnp.sum(stiffness.real < -(_ZERO**2) * jnp.max(jnp.abs(stiffness)))
+    negative = jnp.sum(stiffness.real < -(_ZERO**2) * jnp.maximum(jnp.max(jnp.abs(stiffness)), at.scale))
     return SmallMotions(values, jnp.sum(growing), jnp.maximum(jnp.sum(zero) - symmetric, 0), negative)
 
 
