@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 from jaxmbd._analysis._assembly._misfit import open_rows
 from jaxmbd._analysis._checks import check_assembled, check_state, check_times
 from jaxmbd._analysis._diagnose import failure_text, torn_text
+from jaxmbd._analysis._events._changes import check_changes, equations_at
 from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import halted, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
@@ -121,6 +122,7 @@ def simulate(
     solver = _solver(solver)
     controller = _steps(solver, controller, dt0)
     events = check_events(mechanism, events, max_events)
+    check_changes(mechanism, events)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
         if events:  # only the ends of steps are looked at
@@ -185,6 +187,7 @@ def _integrate(
             if events
             else equations
         )
+        own = equations_at(method, own, t0) if isinstance(solver, Radau) else own  # it asks no method
         settling = isinstance(method, AbstractSettling)
         start = method.begin(own, jnp.asarray(t0), y[0]) if settling else method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
@@ -236,6 +239,7 @@ def _rates(
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `(q̇, v̇)` and the integrands."""
     motion = method.motion(equations, t, q, v)
+    equations = equations_at(method, equations, t) if integrals else equations
     readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands
