@@ -106,8 +106,8 @@ def simulate(
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
       `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
       longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
-    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives by
-      these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
+    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives
+      by these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
     - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar); `throw`.
 
     **Returns:** a `Solution`.
@@ -166,7 +166,8 @@ class _Check(eqx.Module):
 @kept
 def _integrate(
     described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, q: Array, v: Array, ts: Array,
-    switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, adjoint: dfx.AbstractAdjoint,
+    switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController,
+    adjoint: dfx.AbstractAdjoint,
     integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int, meter: dfx.AbstractProgressMeter,
     throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
 ) -> tuple[dict[str, Any], _Check]:  # fmt: skip

@@ -69,8 +69,8 @@ def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
         for what, a, b in list(zip((of, f"rate of the {of}"), before, after, strict=True))[:least]:
             if is_concrete(a, b) and not abs(float(b - a)) <= _CONTINUOUS * (1 + abs(float(a))):
                 raise MechanismError(
-                    f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of a "
-                    "motion must meet."
+                    f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of "
+                    "a motion must meet."
                 )
 
 

@@ -26,7 +26,8 @@ Values: TypeAlias = tuple[Array, list[Array]]  # factors of forces that are swit
 class Switch(AbstractAction):
     """A force is switched on or off, until another event switches it back.
 
-    **Arguments:** `force`, its name; `on`, whether it acts from the event on; `initially`, whether it acts at the start.
+    **Arguments:** `force`, its name; `on`, whether it acts from the event on; `initially`, whether it acts at
+    the start.
     """
 
     force: str = eqx.field(static=True)
@@ -98,7 +99,8 @@ def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
         return Projection(changed(method.of, changes))
     if isinstance(method, AbstractSettling):
         raise MechanismError(
-            f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or Projection()."
+            f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or "
+            "Projection()."
         )
     return Changed(method, changes)
 
@@ -156,8 +158,8 @@ def place_of(mechanism: Mechanism, event: Event) -> int:
     places = [i for i, leaf in enumerate(jax.tree.leaves(marked.forces)) if isinstance(leaf, _Picked)]
     if len(places) != 1 or len(jax.tree.leaves(marked.forces)) != len(jax.tree.leaves(mechanism.forces)):
         raise MechanismError(
-            f"Event {event.name!r}: Change acts on one array of a force, such as lambda m: m['spring'].stiffness; where "
-            "picked something else."
+            f"Event {event.name!r}: Change acts on one array of a force, such as lambda m: m['spring'].stiffness; "
+            "where picked something else."
         )
     shape = jnp.shape(jax.tree.leaves(mechanism.forces)[places[0]])
     if then.value.shape != shape:

@@ -1,8 +1,8 @@
 """Events: what happens when a quantity of the motion crosses a value.
 
-An event watches one number, and says with an action what follows: `Stop`, `Bounce`, `Latch`, `Release`, `Switch`,
-`Change` (both in `_changes`) or `Record`. How a motion is cut at its events is in `_segments`, what an impact does to the speeds in `_impact`, the list of what
-has happened in `_happened`.
+An event watches one number, and says with an action what follows: `Stop`, `Bounce`, `Latch`, `Release`, `Record`, or
+`Switch` and `Change`, which are in `_changes`. How a motion is cut at its events is in `_segments`, what an impact
+does to the speeds in `_impact`, the list of what has happened in `_happened`.
 """
 
 from collections.abc import Iterable, Sequence
