@@ -10,6 +10,7 @@ from jaxmbd import planar as planar
 from jaxmbd import spatial as spatial
 from jaxmbd._analysis import RESULTS as RESULTS
 from jaxmbd._analysis import Bounce as Bounce
+from jaxmbd._analysis import Change as Change
 from jaxmbd._analysis import Closures as Closures
 from jaxmbd._analysis import Description as Description
 from jaxmbd._analysis import Equilibrium as Equilibrium
@@ -29,6 +30,7 @@ from jaxmbd._analysis import Solution as Solution
 from jaxmbd._analysis import State as State
 from jaxmbd._analysis import Stiffness as Stiffness
 from jaxmbd._analysis import Stop as Stop
+from jaxmbd._analysis import Switch as Switch
 from jaxmbd._analysis import Violation as Violation
 from jaxmbd._analysis import assemble as assemble
 from jaxmbd._analysis import closures as closures

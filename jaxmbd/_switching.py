@@ -21,8 +21,8 @@ from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
 class AbstractTimeFunction(eqx.Module):
     """A function of time (and of more arguments, if its user gives more) that is smooth between known times.
 
-    Subclasses have `times (k,)` [s], increasing, and `order`, the lowest derivative by time that jumps there: 0 where the
-    value itself jumps, 1 at kinks. At each of its times a function has the value after it.
+    Subclasses have `times (k,)` [s], increasing, and `order`, the lowest derivative by time that jumps there: 0
+    where the value itself jumps, 1 at kinks. At each of its times a function has the value after it.
     """
 
     times: eqx.AbstractVar[Float[Array, " k"]]
@@ -36,14 +36,15 @@ class AbstractTimeFunction(eqx.Module):
 class Piecewise(AbstractTimeFunction):
     """A function with switching times: `pieces[0]` before `times[0]`, `pieces[k]` from `times[k − 1]` on.
 
-    For forces: `JointForce("motor", "O.angle", Piecewise([2.0], [5.0, 0.0]))` is a torque of 5 N m that is switched off at
-    2 s. `simulate` ends a step at each switching time; the derivatives of a motion by `times` are exact, forward and
-    reverse.
+    For forces: `JointForce("motor", "O.angle", Piecewise([2.0], [5.0, 0.0]))` is a torque of 5 N m that is switched
+    off at 2 s. `simulate` ends a step at each switching time; the derivatives of a motion by `times` are exact,
+    forward and reverse.
 
-    **Arguments:** `times` `[s]`, increasing, `(k,)`; `pieces`, `k + 1` of them, numbers (or vectors) or functions, which get
-    the arguments that the part gives: `(t, coordinate, rate, parameters)` for a `JointForce`. All of them are evaluated at
-    all times, so each must be finite everywhere; `order`: the lowest derivative by time that jumps, 0 unless given. The
-    motion of a `Driver` has to be continuous with its rate: it takes `order=2` (or 1, for `of="speed"`).
+    **Arguments:** `times` `[s]`, increasing, `(k,)`; `pieces`, `k + 1` of them, numbers (or vectors) or functions,
+    which get the arguments that the part gives: `(t, coordinate, rate, parameters)` for a `JointForce`. All of them
+    are evaluated at all times, so each must be finite everywhere; `order`: the lowest derivative by time that jumps,
+    0 unless given. The motion of a `Driver` has to be continuous with its rate: it takes `order=2` (or 1, for
+    `of="speed"`).
 
     **Raises:** `MechanismError` if the times do not increase, or there is not one piece more than times.
     """
@@ -71,13 +72,13 @@ class Piecewise(AbstractTimeFunction):
 class Table(AbstractTimeFunction):
     """A function of time from samples, linear between them or held from one to the next.
 
-    For measured or planned forces: `JointForce("motor", "O.angle", Table(ts, torques))`. Before the first sample it has the
-    first value, beyond the last one the last value. `simulate` ends a step at each sample, where a function made with
-    `jnp.interp` costs many rejected steps and accuracy. Differentiable by `times` and `values`. A motion given by samples
-    needs `Smoothed`, which has accelerations and needs no such steps.
+    For measured or planned forces: `JointForce("motor", "O.angle", Table(ts, torques))`. Before the first sample it
+    has the first value, beyond the last one the last value. `simulate` ends a step at each sample, where a function
+    made with `jnp.interp` costs many rejected steps and accuracy. Differentiable by `times` and `values`. A motion
+    given by samples needs `Smoothed`, which has accelerations and needs no such steps.
 
-    **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`; `order`: 1,
-    linear between the samples (the slope jumps), or 0, held (the value jumps).
+    **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`;
+    `order`: 1, linear between the samples (the slope jumps), or 0, held (the value jumps).
 
     **Raises:** `MechanismError` for shapes that do not fit, or times that do not increase.
     """

@@ -12,6 +12,8 @@ from jaxmbd._analysis._equilibrium._equilibrium import Equilibrium as Equilibriu
 from jaxmbd._analysis._equilibrium._equilibrium import equilibrium as equilibrium
 from jaxmbd._analysis._equilibrium._path import EquilibriumPath as EquilibriumPath
 from jaxmbd._analysis._equilibrium._path import equilibrium_path as equilibrium_path
+from jaxmbd._analysis._events._changes import Change as Change
+from jaxmbd._analysis._events._changes import Switch as Switch
 from jaxmbd._analysis._events._event import Bounce as Bounce
 from jaxmbd._analysis._events._event import Event as Event
 from jaxmbd._analysis._events._event import Latch as Latch

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._equations import Equations, local_constraints
 from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._force import AbstractAlong, SpringDamper
+from jaxmbd._force import AbstractAlong, ScaledForce, SpringDamper
 from jaxmbd._joint import AbstractJoint
 from jaxmbd._mechanism import Mechanism, Sensor
 from jaxmbd._sensor import Measure, Readings, Scaled
@@ -204,14 +204,15 @@ class Reader:
 
     def _of_force(self, owner: str, component: str) -> Array | None:
         at, space = self.at, self.mechanism.space
-        for force in self.mechanism.forces:
+        for part in self.mechanism.forces:
+            force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
             if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
                 return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
             if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
                 near = self.position.near(force.markers)
                 rates = near.rates(self.position.on_markers(force.markers, self.twists))
                 length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
-                return length if component == "length" else force.tension(at.t, length, rate)
+                return length if component == "length" else factor * force.tension(at.t, length, rate)
         return None
 
     def _energy(self, name: str) -> Scalar:

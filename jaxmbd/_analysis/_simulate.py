@@ -21,6 +21,7 @@ from jaxmbd._analysis._checks import (
     check_tolerances,
 )
 from jaxmbd._analysis._diagnose import failure_text, torn_text, verdict_where_stopped
+from jaxmbd._analysis._events._changes import check_changes, equations_at
 from jaxmbd._analysis._events._event import Event, check_events
 from jaxmbd._analysis._events._happened import Events, raise_if_halted
 from jaxmbd._analysis._events._segments import run_with_events
@@ -149,6 +150,7 @@ def simulate(
     solver = _solver(solver)
     controller = _steps(solver, controller, dt0)
     events = check_events(mechanism, events, max_events)
+    check_changes(mechanism, events)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
         if events:  # only the ends of steps are looked at
@@ -185,7 +187,8 @@ def _integrate(
     described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, state: State, ts: Array,
     switching: Array | None, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController,
     adjoint: dfx.AbstractAdjoint, integrals: tuple[str, ...], dt0: float | int | Array | None, max_steps: int,
-    meter: dfx.AbstractProgressMeter, throw: bool, checked: bool, events: tuple[Event, ...], max_events: int, tolerance: Scalar,
+    meter: dfx.AbstractProgressMeter, throw: bool, checked: bool, events: tuple[Event, ...], max_events: int,
+    tolerance: Scalar,
 ) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
     """The fields of a `Solution` but the mechanism, and what an error message takes. `checked`: are times?"""
     equations, asked = equations_of(described), jnp.asarray(ts)
@@ -208,6 +211,7 @@ def _integrate(
             if events
             else equations
         )
+        own = equations_at(method, own, t0) if isinstance(solver, Radau) else own  # it asks no method
         settling = isinstance(method, AbstractSettling)
         start = method.begin(own, jnp.asarray(t0), y[0]) if settling else method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
@@ -300,6 +304,7 @@ def _rates(
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `(q̇, v̇)` and the integrands."""
     motion = method.motion(equations, t, q, v)
+    equations = equations_at(method, equations, t) if integrals else equations
     readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands

@@ -10,6 +10,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
+from jaxmbd._analysis._events._changes import equations_at
 from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._readings import ENERGIES, Reader, Snapshot, channel_units, read
 from jaxmbd._analysis._results import RESULTS
@@ -184,7 +185,7 @@ class Solution(eqx.Module):
         if frame not in ("world", "body"):
             raise unknown("frame", frame, ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
-        wrench = _reactions(self.mechanism, name, place, frame, self.snapshots())
+        wrench = _reactions(self.mechanism, self.method, name, place, frame, self.snapshots())
         space = self.mechanism.space
         return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
 
@@ -245,15 +246,16 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
     equations = Equations(solution.mechanism)
-    return jax.vmap(lambda s: read(equations, names, s))(solution.snapshots())
+    method = solution.method
+    return jax.vmap(lambda s: read(equations_at(method, equations, s.t), names, s))(solution.snapshots())
 
 
 @kept
-def _reactions(mechanism: Mechanism, name: str, place: int, frame: str, at: Snapshot) -> Array:
+def _reactions(mechanism: Mechanism, method: AbstractMethod, name: str, place: int, frame: str, at: Snapshot) -> Array:
     equations = Equations(mechanism)
 
     def one(s: Snapshot) -> Array:
-        reader = Reader(equations, s)
+        reader = Reader(equations_at(method, equations, s.t), s)
         wrench = reader.reaction(name)[place]
         if frame == "world":
             return wrench

@@ -5,6 +5,8 @@
 
 from jaxmbd._force._base import AbstractAlong as AbstractAlong
 from jaxmbd._force._base import AbstractForce as AbstractForce
+from jaxmbd._force._scaled import ScaledForce as ScaledForce
+from jaxmbd._force._scaled import scaled as scaled
 from jaxmbd._force._shared import Gravity as Gravity
 from jaxmbd._force._shared import SpringDamper as SpringDamper
 from jaxmbd._force._user import GeneralizedForce as GeneralizedForce

@@ -86,7 +86,9 @@ def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
     """The mechanism with other times of jumps, in the order in which they are collected."""
 
     def moved(part: Any, need: int) -> Any:
-        new = lambda f: eqx.tree_at(lambda f: f.times, f, next(times)) if _is_timed(f) and f.order <= need else f  # noqa: E731
+        def new(x: Any) -> Any:
+            return eqx.tree_at(lambda f: f.times, x, next(times)) if _is_timed(x) and x.order <= need else x
+
         return jax.tree.map(new, part, is_leaf=_is_timed)
 
     names = [name for name in ("forces", "drivers", "joints") if getattr(mechanism, name)]

@@ -1,9 +1,9 @@
 """Steps that end at given times: where accelerations jump, and where they have a kink.
 
-A step that ends at a jump sees the accelerations before it, the next one those after it. The derivative by the time of a
-jump is that of the end of one step and the start of the next: `∂y/∂t_s = f(t_s −) − f(t_s +)` and all that follows from
-it. Both ends are moved inside the solver's step, which all ways of differentiation go through, so none of them
-knows of jumps. All other steps are held where they are.
+A step that ends at a jump sees the accelerations before it, the next one those after it. The derivative by the time
+of a jump is that of the end of one step and the start of the next: `∂y/∂t_s = f(t_s −) − f(t_s +)` and all that
+follows from it. Both ends are moved inside the solver's step, which all ways of differentiation go through, so none
+of them knows of jumps. All other steps are held where they are.
 """
 
 from typing import Any
@@ -28,7 +28,8 @@ class StepsOnto(dfx.AbstractAdaptiveStepSizeController[Any, Any]):
 
     After a step that was cut short the next one has the length that was wanted before.
 
-    **Arguments:** `controller`, a `diffrax.PIDController` or the like; `times` [s], sorted, the last of them never reached.
+    **Arguments:** `controller`, a `diffrax.PIDController` or the like; `times` [s], sorted, the last of them never
+    reached.
     """
 
     controller: dfx.AbstractAdaptiveStepSizeController
@@ -113,8 +114,8 @@ def _index(times: Array, t: Any, side: str) -> Array:
 
 
 class Stops(eqx.Module):
-    """Where steps end: `times`, sorted, which those of jumps move; and a jump beside the `start` or the `end` of the motion,
-    of which the steps there have to keep clear. [s]"""
+    """Where steps end: `times`, sorted, which those of jumps move; and a jump beside the `start` or the `end` of the
+    motion, of which the steps there have to keep clear. [s]"""
 
     times: Float[Array, " n"]
     start: Scalar
@@ -219,8 +220,8 @@ def onto(
 def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     """The times that steps end on; those that are none of the motion's are so large that no step reaches them.
 
-    Only jumps move the ends of steps: at a kink the accelerations on both sides are the same. A jump at the start or the
-    end has no derivative, since moving it changes nothing on one of its sides.
+    Only jumps move the ends of steps: at a kink the accelerations on both sides are the same. A jump at the start or
+    the end has no derivative, since moving it changes nothing on one of its sides.
     """
     kinks, never = jax.lax.stop_gradient(kinks), jnp.finfo(t0.dtype).max
     gap, (start, end) = jax.lax.stop_gradient((4 * smallest_gap(t0, t1), (t0, t1)))

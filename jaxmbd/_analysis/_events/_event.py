@@ -1,8 +1,8 @@
 """Events: what happens when a quantity of the motion crosses a value.
 
-An event watches one number, and says with an action what follows: `Stop`, `Bounce`, `Latch`, `Release` or `Record`.
-How a motion is cut at its events is in `_segments`, what an impact does to the speeds in `_impact`, the list of what
-has happened in `_happened`.
+An event watches one number, and says with an action what follows: `Stop`, `Bounce`, `Latch`, `Release`, `Record`, or
+`Switch` and `Change`, which are in `_changes`. How a motion is cut at its events is in `_segments`, what an impact
+does to the speeds in `_impact`, the list of what has happened in `_happened`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -126,7 +126,8 @@ class Event(eqx.Module):
     sensor; `"t"`, the time `[s]`; `"catch.effort"` is the force or torque of the latch that the event `"catch"` has
     closed), or a function of a `Snapshot` (an equinox module with numbers of its own is differentiated in them); one of
     `below` (happens when it falls through that value), `above` (when it rises through it) and `at` (either way), in the
-    quantity's unit; `then`, what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")` or `Record()`.
+    quantity's unit; `then`, what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")`,
+    `Switch("motor", on=False)`, `Change(where, value)` or `Record()`.
 
         >>> Event("floor", "ball.y", below=0.0, then=Bounce(0.8))
     """
@@ -153,8 +154,8 @@ class Event(eqx.Module):
             raise MechanismError(f"Event {name!r}: give one of below, above and at, got {len(given)} of them.")
         if not isinstance(then, AbstractAction):
             raise MechanismError(
-                f"Event {name!r}: then must be Stop(), Bounce(restitution), Latch(), Release(name) or Record(), got "
-                f"{then!r}."
+                f"Event {name!r}: then must be Stop(), Bounce(restitution), Latch(), Release(name), Switch(force, on), "
+                f"Change(where, value) or Record(), got {then!r}."
             )
         ((self.side, level),) = given.items()
         self.name, self.of, self.level, self.then = name, as_quantity(of), as_float(level), then

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd._analysis._events._bisection import Bisection
+from jaxmbd._analysis._events._changes import Changes, after_event, changed, changes_of, equations_at
 from jaxmbd._analysis._events._event import Bounce, Event, Latch, Named, Release, is_position, read_one
 from jaxmbd._analysis._events._happened import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd._analysis._events._impact import Latched, Latches, impact, latched, positions, still
@@ -47,6 +48,7 @@ class _Carry(NamedTuple):
     side: Array  # (n,) on which side of its value each quantity is
     just: Array  # the event that has just happened, −1 at the start
     latches: Latches
+    changes: Changes | None
     done: Array
     trouble: Array
     culprit: Array
@@ -86,9 +88,10 @@ class Timeline:
 
     # --- what is watched --------------------------------------------------------------------------------
 
-    def method_with(self, latches: Latches) -> AbstractMethod:
+    def method_with(self, latches: Latches, changes: Changes | None) -> AbstractMethod:
         """The method of one segment."""
-        return latched(self.method, latches) if any(self.latching) else self.method
+        method = self.method if changes is None else changed(self.method, changes)
+        return latched(method, latches) if any(self.latching) else method
 
     def distances(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
         """The watched quantities, less the values that they cross."""
@@ -102,7 +105,7 @@ class Timeline:
         owner, _, component = event.of.name.partition(".") if isinstance(event.of, Named) else ("", "", "")
         names = [self.events[j].name for j in self.rows]
         if component != "effort" or owner not in names:
-            return read_one(self.equations, event.of, at)
+            return read_one(equations_at(method, self.equations, at.t), event.of, at)
         inner = method.of if isinstance(method, Projection) else method
         assert isinstance(inner, Latched)
         return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
@@ -117,7 +120,7 @@ class Timeline:
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Record]:
         """From one event to the next."""
-        method = self.method_with(carry.latches)
+        method = self.method_with(carry.latches, carry.changes)
         side, enabled, touching, now = self._on_values(carry, method)
         early = self._already(carry, side, k)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
@@ -141,6 +144,7 @@ class Timeline:
             side=self._turned(side, j, happens, fires),
             just=jnp.where(happens, j, carry.just),
             latches=self._latched(carry.latches, k, t, y[0], j, happens, fires),
+            changes=self._changed(carry.changes, k, t, j, happens, fires),
             done=done | ~happens | (trouble > 0) | (fires & self._marks("stops")[j]),
             trouble=trouble,
             culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
@@ -227,6 +231,14 @@ class Timeline:
             latches.values.at[k + 1].set(values, mode="drop"),
         )
 
+    def _changed(
+        self, changes: Changes | None, k: Array, t: Array, j: Array, happens: Array, fires: Array
+    ) -> Changes | None:
+        """The forces of the next segment."""
+        if changes is None:
+            return None
+        return after_event(changes, self.events, self.equations.mechanism, k, t, j, happens, fires)
+
     def _opens(self) -> Bool[Array, "n k"]:
         """For each event, the latches that it opens."""
         names = [event.then.latches if isinstance(event.then, Release) else () for event in self.events]
@@ -250,6 +262,7 @@ def run_with_events(
         jnp.zeros(n, int),
         nothing - 1,
         latches,
+        changes_of(equations.mechanism, events, segments, ts.dtype),
         no,
         nothing,
         nothing,
@@ -268,7 +281,7 @@ def run_with_events(
     log = _listed(equations, events, records, end, room)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = Run((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
-    return run, line.method_with(end.latches), log
+    return run, line.method_with(end.latches, end.changes), log
 
 
 def _at_times(ts: Array, records: _Record, end: _Carry) -> Any:
