@@ -55,8 +55,10 @@ from jaxmbd._method import (
     Trusting,
     closed_where_redundant,
     equations_of,
+    forward_only,
     known_rows,
     onto,
+    reverse_only,
     rows_anew,
     rows_for_motion,
     written_out,
@@ -75,8 +77,17 @@ _TOLERANCES = {
     ("high", False): (1e-6, 1e-7),
 }
 
+_FORWARD_ONLY = (
+    "derivative='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave derivative out: by default "
+    "simulate has derivatives of both modes and of any order."
+)
+_REVERSE_ONLY = (
+    "diffrax.RecursiveCheckpointAdjoint has no forward derivatives (jax.jvp, jax.jacfwd) and no second ones. Leave "
+    "derivative out: by default simulate has derivatives of both modes and of any order."
+)
+
 Accuracy = Literal["standard", "high"]
-Derivative = Literal["reverse", "forward"] | dfx.AbstractAdjoint
+Derivative = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
 
 
 def simulate(
@@ -91,7 +102,7 @@ def simulate(
     atol: float | int | Array | None = None,
     controller: dfx.AbstractStepSizeController | None = None,
     control_speeds: bool = False,
-    derivative: Derivative = "reverse",
+    derivative: Derivative = "any",
     integrals: Iterable[str] = (),
     events: Iterable[Event] = (),
     max_events: int = 32,
@@ -119,7 +130,9 @@ def simulate(
     - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
       speeds are large, but the steps may shrink without end near singular positions;
     - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
-    - `derivative`: `"reverse"` (`jax.grad`, `jax.vjp`), `"forward"` (`jax.jvp`, `jax.jacfwd`), or a diffrax adjoint;
+    - `derivative`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
+      where forward ones alone are wanted (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
+      docs/derivatives.md;
     - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
       motion: `solution.integrals["kinetic_energy"]`;
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
@@ -218,17 +231,20 @@ def _integrate(
         is_call = is_program(_rates, own, start, integrals, jnp.asarray(t0), y[0], y[1], forward=forward)
         stepping = written_out(solver) if is_call else solver
         stepping = Settled(stepping) if settling or own.kept is not None else stepping
+        if isinstance(adjoint, dfx.RecursiveCheckpointAdjoint):
+            own, start, y = reverse_only((own, start, y), _REVERSE_ONLY)
         control, args = controller, (own, start)
         if switches is not None:
             stepping, control, stops = onto(switches, stepping, controller, t0, t1)
             args = own, start, stops
-        return dfx.diffeqsolve(
+        run = dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: rates(*args[:2], integrals, jnp.asarray(t), y[0], y[1])),
             stepping, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=control,
             adjoint=Trusting(adjoint, t0, t1, ts, first), max_steps=max_steps, progress_meter=meter, throw=False,
             event=event,
         )  # fmt: skip
+        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
     first, log = _first_step(controller, ts, dt0), None
     y = q, v, jnp.zeros(len(integrals), q.dtype)
@@ -413,11 +429,11 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
 def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     if isinstance(derivative, dfx.AbstractAdjoint):
         return derivative
-    if derivative == "reverse":
+    if derivative in ("any", "reverse"):
         return DiscreteAdjoint()
     if derivative == "forward":
         return dfx.ForwardMode()
-    raise MechanismError(f"derivative must be 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
+    raise MechanismError(f"derivative must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
 def _tolerance(given: Any, ts: Array) -> Any:

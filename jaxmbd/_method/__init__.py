@@ -20,6 +20,8 @@ from jaxmbd._method._method import Augmented as Augmented
 from jaxmbd._method._method import Motion as Motion
 from jaxmbd._method._method import Stabilized as Stabilized
 from jaxmbd._method._method import motion_of as motion_of
+from jaxmbd._method._modes import forward_only as forward_only
+from jaxmbd._method._modes import reverse_only as reverse_only
 from jaxmbd._method._partition import CoordinatePartitioning as CoordinatePartitioning
 from jaxmbd._method._partition import Partition as Partition
 from jaxmbd._method._partition import automatic_choice as automatic_choice

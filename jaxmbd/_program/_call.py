@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core as jex
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from jaxmbd._program._function import Function, pruned, traced
@@ -283,5 +284,19 @@ def _transposed(cotangents: Any, *operands: Any, function: Function, batch: int)
     return results
 
 
+def _partially_evaluated(trace: Any, *operands: Any, function: Function, batch: int) -> Any:
+    """`jax.linearize` of a program of values and tangents: values at once, tangents as a linear function."""
+    known, halves = [x.pval.get_known() for x in operands], None
+    if function.derived is not None and any(x is None for x in known):
+        is_known = all(x is not None for x in known[: len(function.derived[0].types)])
+        halves = function.halves() if is_known else None
+    if halves is None:
+        return trace.default_process_primitive(run_p, operands, {"function": function, "batch": batch})
+    values, tangents = halves
+    found = run_p.bind(*known[: len(values.types)], function=values, batch=batch)
+    return *found, *trace.default_process_primitive(run_p, operands, {"function": tangents, "batch": batch})
+
+
 ad.primitive_jvps[run_p] = _differentiated
 ad.primitive_transposes[run_p] = _transposed
+pe.custom_partial_eval_rules[run_p] = _partially_evaluated

@@ -24,7 +24,7 @@ class Function:
     `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `causes`: the arguments on
     which each result may depend, all of them unless given. `pushes`: whether results and tangents are one function
     where it is differentiated, which saves making values again for the tangents; but those of reverse derivatives must
-    be two.
+    be two. `derived`: of a function of results and tangents, the function and the arguments it is the derivative by.
     """
 
     def __init__(
@@ -35,6 +35,7 @@ class Function:
         taken = jaxpr.in_avals  # a list that is made anew each time
         self.types = tuple(taken[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
+        self.derived: tuple[Function, tuple[int, ...]] | None = None
         self._derivatives: dict[Any, Function] = {}
         self._transposes: dict[Any, Function] = {}
 
@@ -73,7 +74,19 @@ class Function:
 
         If it `pushes`, first the results themselves.
         """
-        if moving not in self._derivatives:
+        found = self._derivative(moving, self.pushes)
+        found.derived = (self, moving) if self.pushes else None
+        return found
+
+    def halves(self) -> tuple["Function", "Function"] | None:
+        """Of a function of results and tangents, the function of the results and that of the tangents."""
+        if self.derived is None:
+            return None
+        of, moving = self.derived
+        return of, of._derivative(moving, False)
+
+    def _derivative(self, moving: tuple[int, ...], values: bool) -> "Function":
+        if (moving, values) not in self._derivatives:
             count = len(self.types)
 
             def tangents(*arrays: Any) -> Any:
@@ -86,13 +99,13 @@ class Function:
                     return tuple(self(*full))
 
                 results, changes = jax.jvp(along, tuple(still[k] for k in moving), tuple(moved))
-                return (*results, *changes) if self.pushes else changes
+                return (*results, *changes) if values else changes
 
             types, own = (*self.types, *(self.types[k] for k in moving)), {k: count + i for i, k in enumerate(moving)}
             causes = tuple(mine | {own[k] for k in mine if k in own} for mine in self.causes)
-            causes = (*self.causes, *causes) if self.pushes else causes
-            self._derivatives[moving] = traced(tangents, types, len(moving), causes, self.pushes)
-        return self._derivatives[moving]
+            causes = (*self.causes, *causes) if values else causes
+            self._derivatives[moving, values] = traced(tangents, types, len(moving), causes, self.pushes)
+        return self._derivatives[moving, values]
 
     def transpose(self, wanted: tuple[int, ...]) -> "Function":
         """For arguments in which the function is linear, what cotangents of the results give them.

@@ -111,6 +111,7 @@ def implicit(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
 def _implicit_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     """`K δ + Cᵀ δλ = −∂f/∂p δp`, `C δ = −∂Φ/∂p δp`: where directions are left undetermined, the least change."""
     (balance, q), (changes, _) = primals, tangents
+    q = implicit(balance, q)  # as a function of the balance, for derivatives of this derivative
     at = Reduced(balance, q)
     _, (f, phi) = eqx.filter_jvp(lambda b: b.unbalance(q, at.lam), (balance,), (changes,))
     f, phi = jnp.zeros_like(at.f) if f is None else f, jnp.zeros_like(at.phi) if phi is None else phi

@@ -4,7 +4,8 @@ A simple eigenvalue changes by `λ' = wᴴ A' x / wᴴ x` with its left and righ
 other eigenvectors, `Σ x_j (w_jᴴ A' x / w_jᴴ x_j) / (λ − λ_j)`. JAX's own rules divide by zero where eigenvalues repeat.
 Here that part is left out: among repeated eigenvalues a change that splits them has its mean right, not each, and their
 eigenvectors only span the right space. Eigenvalues without eigenvectors of their own (the double zero of a free body)
-have no derivative at all; it is taken as zero.
+have no derivative at all; it is taken as zero. The left eigenvectors change so that `wᴴ x` stays, which second
+derivatives of eigenvalues need.
 
 Source: Magnus, *On differentiating eigenvalues and eigenvectors*, Econometric Theory 1 (1985).
 """
@@ -24,7 +25,7 @@ def general(
 ) -> tuple[Complex[Array, " n"], Complex[Array, "n n"], Complex[Array, "n n"]]:
     """The eigenvalues of a matrix, smallest first, and its right and left eigenvectors as columns.
 
-    Pairs stay together, positive imaginary part first. The left eigenvectors have no derivative.
+    Pairs stay together, positive imaginary part first.
     """
     values, left, right = jax.lax.linalg.eig(A, compute_left_eigenvectors=True)
     order = jnp.argsort(jnp.abs(values), stable=True)
@@ -42,8 +43,9 @@ def _general_jvp(primals: Any, tangents: Any) -> Any:
     paired = paired + jnp.diag(lost.astype(paired.dtype))
     change = jnp.linalg.solve(paired, rows @ tangents[0] @ right)
     change = jnp.where(lost[:, None], 0.0, change)
-    moved = right @ _mixed(values, same, change)
-    return (values, right, left), (jnp.diag(change), moved, jnp.zeros_like(left))
+    mixed = _mixed(values, same, change)
+    moved, opposite = right @ mixed, -(paired @ mixed @ jnp.linalg.solve(paired, rows)).conj().T
+    return (values, right, left), (jnp.diag(change), moved, opposite)
 
 
 @jax.custom_jvp

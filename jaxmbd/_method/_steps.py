@@ -1,0 +1,274 @@
+"""A motion as a chain of accepted steps at fixed times, and the same chain with its tangents.
+
+A motion is `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)`; values are saved within the steps by the solver's interpolation.
+`MotionSteps` is that chain; `TangentSteps` is the chain of pairs of values and tangents, whose step is the directional
+derivative of the step. The second one is a chain again, so derivatives of any order are sweeps over chains.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+VALUE, KNOWN, TIME = "value", "known", "time"
+
+
+class Outputs(NamedTuple):
+    """What a motion gives: for each set of times the saved states, the state at the end, and the last step.
+
+    States are lists of arrays. `last`: what the interpolation of the last step takes, and the ends of that step; `None`
+    if not wanted.
+    """
+
+    rows: list[list[Any]]
+    end: list[Any]
+    last: Any
+
+
+class Split(NamedTuple):
+    """The inputs of a motion by their part in it: what the steps change, what they do not, and times."""
+
+    value: list[Any]
+    known: list[Any]
+    times: list[Any]
+
+
+class AbstractSteps(abc.ABC):
+    """A chain of steps as functions of lists of arrays.
+
+    `types`: those of its inputs; `kinds`: for each input its part (`"value"`, `"known"`, `"time"`) and its place there;
+    `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, `components` times over: times, then their
+    tangents. `ends` of a step are its start and end, once for each component. `outputs`: the types of its outputs.
+    `at_end`: the places of the state in the value. `rows`: how many states a record of it keeps.
+    """
+
+    types: tuple[Any, ...]
+    kinds: tuple[tuple[str, int], ...]
+    parts: Split
+    components: int
+    sets: int
+    outputs: tuple[Any, ...]
+    at_end: tuple[int, ...]
+    rows: int
+
+    def __init__(self) -> None:
+        self._tangents: dict[tuple[int, ...], TangentSteps] = {}
+
+    @abc.abstractmethod
+    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+        """The value at the end of a step, and what the step's interpolation takes."""
+
+    @abc.abstractmethod
+    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+        """The state at a time within a step; `t` has one number for each component."""
+
+    @abc.abstractmethod
+    def flat(self, outputs: Outputs) -> list[Any]:
+        """Outputs, or cotangents of them, as a list."""
+
+    @abc.abstractmethod
+    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+        """The inverse of `flat`."""
+
+    def split(self, x: Sequence[Any]) -> Split:
+        """Inputs by their parts; a tangent that is not among the inputs is zero."""
+        found: dict[str, list[Any]] = {
+            name: [None] * len(part) for name, part in zip((VALUE, KNOWN, TIME), self.parts, strict=True)
+        }
+        for (name, place), array in zip(self.kinds, x, strict=True):
+            found[name][place] = array
+        filled = [
+            [jnp.zeros(like.shape, like.dtype) if a is None else a for a, like in zip(part, types, strict=True)]
+            for part, types in zip(found.values(), self.parts, strict=True)
+        ]
+        return Split(*filled)
+
+    def joined(self, split: Split, wanted: Sequence[int]) -> list[Any]:
+        """The wanted inputs from their parts."""
+        parts = dict(zip((VALUE, KNOWN, TIME), split, strict=True))
+        return [parts[self.kinds[k][0]][self.kinds[k][1]] for k in wanted]
+
+    def time(self, times: list[Any], which: int) -> list[Any]:
+        """`t₀` (0), `t₁` (1) or a set of times (2, …), for each component."""
+        return times[which :: 2 + self.sets]
+
+    def tangent(self, moving: tuple[int, ...]) -> "TangentSteps":
+        """The chain with tangents, of which those of the `moving` inputs are inputs."""
+        if moving not in self._tangents:
+            self._tangents[moving] = TangentSteps(self, moving)
+        return self._tangents[moving]
+
+
+class MotionSteps(AbstractSteps):
+    """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
+
+    def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
+        super().__init__()
+        value, known, times = _parted(*inputs, solver)
+        (y, _), ts = value, times[2]
+        self._value = jax.tree.structure(value)
+        self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _others(known)
+        parts = Split(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
+        self.parts, self.types, self.rows, self.components, self.sets = parts, sum(parts, ()), rows, 1, len(ts)
+        self.kinds = tuple(
+            (n, i) for n, part in zip((VALUE, KNOWN, TIME), parts, strict=True) for i in range(len(part))
+        )
+        self.at_end = tuple(range(len(jax.tree.leaves(y))))
+        end = [parts.value[i] for i in self.at_end]
+        saved = [jax.ShapeDtypeStruct((len(t), *x.shape), x.dtype) for t in ts for x in end]
+        self._dense = jax.tree.structure(_inexact(last)) if last is not None else None
+        more = () if last is None else _types([*jax.tree.leaves(_inexact(last)), times[0], times[1]])
+        self.outputs = (*saved, *end, *more)
+
+    @staticmethod
+    def pack(inputs: Any, solver: Any, changes: Any = None) -> list[Any]:
+        """The inputs as a list; or their tangents, with `None` where there is none."""
+        arrays = eqx.filter(_parted(*inputs, solver), eqx.is_array)
+        if changes is None:
+            return jax.tree.leaves(arrays)
+        y, state, args, terms, times = changes
+        still = jax.tree.map(lambda _: None, eqx.filter(solver, eqx.is_array))
+        return jax.tree.structure(arrays).flatten_up_to(((y, state), (args, terms, still), times))
+
+    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+        args, terms, solver = eqx.combine(jax.tree.unflatten(self._known, known), self._fixed)
+        y, state = jax.tree.unflatten(self._value, value)
+        y, _, dense, state, _ = solver.step(terms, *ends, y, args, state, False)
+        return [jnp.asarray(x) for x in jax.tree.leaves((y, state))], dense
+
+    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+        solver = self._fixed[2]
+        return jax.tree.leaves(solver.interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0]))
+
+    def flat(self, outputs: Outputs) -> list[Any]:
+        found = [*(x for row in outputs.rows for x in row), *outputs.end]
+        if outputs.last is None:
+            return found
+        dense, ends = outputs.last
+        return [*found, *jax.tree.leaves(_inexact(dense)), *ends]
+
+    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+        n = len(self.at_end)
+        rows = [list(arrays[k * n : (k + 1) * n]) for k in range(self.sets)]
+        end, more = list(arrays[self.sets * n : (self.sets + 1) * n]), arrays[(self.sets + 1) * n :]
+        if self._dense is None:
+            return Outputs(rows, end, None)
+        return Outputs(rows, end, (jax.tree.unflatten(self._dense, more[:-2]), list(more[-2:])))
+
+
+def _parted(y: Any, state: Any, args: Any, terms: Any, times: Any, solver: Any) -> tuple[Any, Any, Any]:
+    return jax.tree.map(jnp.asarray, (y, state)), (args, terms, solver), times
+
+
+class TangentSteps(AbstractSteps):
+    """A chain and its tangents: after all inputs, values and outputs of the chain come their tangents.
+
+    Of the inputs those that are `moving` have tangents, of the values all that are differentiable.
+    """
+
+    def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
+        super().__init__()
+        kinds = [of.kinds[k] for k in moving]
+        self.of, self.rows, self.sets = of, of.rows, of.sets
+        self._values = tuple(i for i, like in enumerate(of.parts.value) if is_inexact(like))
+        self._knowns = tuple(place for name, place in kinds if name == KNOWN)
+        self.timed = any(name == TIME for name, _ in kinds)
+        self.components = of.components * (2 if self.timed else 1)
+        value, known, times = of.parts
+        self.parts = Split(
+            (*value, *(value[i] for i in self._values)),  # pyright: ignore
+            (*known, *(known[j] for j in self._knowns)),  # pyright: ignore
+            times * (2 if self.timed else 1),
+        )
+        ahead = {VALUE: {i: n for n, i in enumerate(self._values)}, KNOWN: {j: n for n, j in enumerate(self._knowns)}}
+        first = dict(zip((VALUE, KNOWN, TIME), map(len, of.parts), strict=True))
+        self.kinds = (*of.kinds, *((n, first[n] + (ahead[n][i] if n in ahead else i)) for n, i in kinds))
+        self.types = (*of.types, *(of.types[k] for k in moving))
+        self.outputs = of.outputs * 2
+        self.at_end = (*of.at_end, *(len(value) + ahead[VALUE][i] for i in of.at_end))
+
+    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+        of = self.of
+        (k, dk), (v, dv), (e, de) = (
+            _cut(known, len(of.parts.known)),
+            _cut(value, len(of.parts.value)),
+            self._halves(ends),
+        )
+        moving = _picked(k, self._knowns), _picked(v, self._values), e if self.timed else []
+
+        def step(knowns: list[Any], values: list[Any], moved: list[Any]) -> tuple[list[Any], Any]:
+            full = _put(k, self._knowns, knowns), _put(v, self._values, values), moved if self.timed else e
+            return of.advance(*full)
+
+        (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))
+        return [*v, *_picked(dv, self._values)], (dense, _inexact(change))
+
+    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+        (dense, change), (e, de) = dense, self._halves(ends)
+        (t, dt), moving = self._halves(t), _inexact(dense)
+
+        def state(some: Any, e: list[Any], t: list[Any]) -> list[Any]:
+            return self.of.read(eqx.combine(some, dense), e, t)
+
+        if self.timed:
+            y, dy = jax.jvp(state, (moving, e, t), (change, de, dt))
+        else:
+            y, dy = jax.jvp(lambda some: state(some, e, t), (moving,), (change,))
+        return [*y, *dy]
+
+    def flat(self, outputs: Outputs) -> list[Any]:
+        rows, ends = [_cut(x, len(x) // 2) for x in outputs.rows], _cut(outputs.end, len(outputs.end) // 2)
+        last: tuple[Any, Any] = None, None
+        if outputs.last is not None:
+            dense, at = outputs.last
+            e, de = self._halves(at) if self.timed else (at, [jnp.zeros_like(x) for x in at])
+            last = (dense[0], e), (dense[1], de)
+        halves = [Outputs([x[h] for x in rows], ends[h], last[h]) for h in (0, 1)]
+        return [*self.of.flat(halves[0]), *self.of.flat(halves[1])]
+
+    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+        a, b = map(self.of.unflat, _cut(arrays, len(self.of.outputs)))
+        last = None
+        if a.last is not None:
+            last = (a.last[0], b.last[0]), [*a.last[1], *(b.last[1] if self.timed else [])]
+        return Outputs([[*x, *y] for x, y in zip(a.rows, b.rows, strict=True)], [*a.end, *b.end], last)
+
+    def _halves(self, x: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Ends or times, and their tangents."""
+        return _cut(x, len(x) // 2) if self.timed else (x, [])
+
+
+def is_inexact(like: Any) -> bool:
+    """Whether an array, or one of that type, has derivatives."""
+    return bool(jnp.issubdtype(like.dtype, jnp.inexact))
+
+
+def _inexact(tree: Any) -> Any:
+    return eqx.filter(tree, eqx.is_inexact_array)
+
+
+def _others(tree: Any) -> Any:
+    return eqx.filter(tree, eqx.is_array, inverse=True)
+
+
+def _types(arrays: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in arrays)
+
+
+def _cut(x: Sequence[Any], n: int) -> tuple[list[Any], list[Any]]:
+    return list(x[:n]), list(x[n:])
+
+
+def _picked(x: Sequence[Any], places: Sequence[int]) -> list[Any]:
+    return [x[i] for i in places]
+
+
+def _put(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+    full = list(x)
+    for i, array in zip(places, arrays, strict=True):
+        full[i] = array
+    return full
