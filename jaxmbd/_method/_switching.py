@@ -9,6 +9,7 @@ of them knows of jumps. All other steps are held where they are.
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
