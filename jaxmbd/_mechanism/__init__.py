@@ -15,3 +15,4 @@ from jaxmbd._mechanism._mechanism import Sensor as Sensor
 from jaxmbd._mechanism._speeds import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd._mechanism._tree import Branch as Branch
 from jaxmbd._mechanism._tree import Tree as Tree
+from jaxmbd._mechanism._tree import spanning as spanning

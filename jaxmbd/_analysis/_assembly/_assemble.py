@@ -59,7 +59,8 @@ def assemble(
     that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
 
     **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
-    `guess`, starting values of body coordinates, or a `State`; `speeds`, values of named speeds,
+    `guess`, starting values of coordinates of bodies and joints, or a `State` (joint coordinates place the bodies along a
+    tree of joints, coordinates of bodies go before them); `speeds`, values of named speeds,
     `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time
     `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
     `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
