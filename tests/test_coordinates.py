@@ -284,6 +284,7 @@ def test_what_no_joint_carries_floats() -> None:
     assert free.nv == 6
 
 
+GUESS_OF_A_LOOP = {"O.angle": 0.1, "B.angle": 0.1, "C.angle": 0.1, "rail.displacement": 0.1}
 BAD = {
     "coordinates": (
         lambda: pl.Mechanism([pl.Body("a", 1, 1)], floating=True, coordinates="relative"),
@@ -309,9 +310,9 @@ BAD = {
         lambda: suspension().described("joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda p, q, t, _: p[:2])),
         r"must return shape \(5,\), got \(2,\)",
     ),
-    "guess of a cut joint": (
-        lambda: mbd.assemble(suspension(), guess={"B.angle": 0.1}),
-        "'B.angle' is one of a cut joint",
+    "guess of all joints of a loop": (
+        lambda: mbd.assemble(ALL["slider_crank"]().mechanism, guess=GUESS_OF_A_LOOP),
+        "are in one loop, in which the coordinates of 'rail' follow from the others",
     ),
 }
 

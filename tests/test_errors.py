@@ -185,8 +185,8 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("fixed", "'O.angle' must be a number"),
     ),
     "guess of a joint": (
-        lambda: mbd.assemble(pendulum(), guess={"O.angle": 0.1}),
-        ("guess takes coordinates of bodies", "'rod.x'", "fixed={'O.angle'"),
+        lambda: mbd.assemble(pl.Mechanism([ROD], [pl.Rod("O", GROUND, GRIP, 1.0)]), guess={"O.length": 0.1}),
+        ("joint 'O' named 'length'",),
     ),
     "speed, unknown": (
         lambda: mbd.assemble(pendulum(), speeds={"rod.omga": 1.0}),

@@ -436,7 +436,7 @@ def _adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
     raise MechanismError(f"derivative must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
 
 
-def _tolerance(given: Any, ts: Array) -> Any:
+def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
     if is_concrete(given) and not 0 < given < np.inf:
         raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
     return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)

@@ -20,3 +20,4 @@ from jaxmbd._mechanism._times import switches_of as switches_of
 from jaxmbd._mechanism._times import with_jumps_apart as with_jumps_apart
 from jaxmbd._mechanism._tree import Branch as Branch
 from jaxmbd._mechanism._tree import Tree as Tree
+from jaxmbd._mechanism._tree import spanning as spanning

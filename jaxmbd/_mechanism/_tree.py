@@ -9,7 +9,7 @@ equals, joints whose coordinates drivers, couplings or forces name come first, t
 mechanism: so the choice does not depend on chance.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -64,10 +64,18 @@ def absolute(bodies: Sequence[AbstractBody]) -> Tree:
     return _arranged([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
 
 
-def spanning(bodies: Sequence[AbstractBody], joints: Iterable[Any], wanted: set[str], cuts: Sequence[str]) -> Tree:
-    """The tree of joint coordinates: `wanted` joints are preferred, `cuts` are kept out."""
+def spanning(
+    bodies: Sequence[AbstractBody],
+    joints: Iterable[Any],
+    wanted: Collection[str],
+    cuts: Collection[str],
+    first: Collection[str] = (),
+) -> Tree:
+    """The tree of joint coordinates: `wanted` joints are preferred to equal ones, those that come `first` to all
+    others; `cuts` are kept out."""
     able = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
-    ranked = sorted(able, key=lambda joint: (len(joint.speeds), joint.name not in wanted))  # keeps the order of equals
+    # The order of equals is kept.
+    ranked = sorted(able, key=lambda j: (j.name not in first, len(j.speeds), j.name not in wanted))
     number = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
     group = list(range(len(bodies) + 1))
 

@@ -1,6 +1,6 @@
 """Where a search for closed positions starts: at the bodies' own poses, at a guess, or anywhere."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +11,8 @@ from jaxmbd._analysis._state import State
 from jaxmbd._body import GROUND
 from jaxmbd._equations import Equations
 from jaxmbd._errors import MechanismError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._joint import AbstractTreeJoint
+from jaxmbd._mechanism import Mechanism, spanning
 from jaxmbd._program import kept
 from jaxmbd._types import Scalar
 
@@ -28,7 +29,7 @@ def _measured(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float
 
 
 def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Array, " nq"]:
-    """The bodies' poses, with guessed values in them, then guessed coordinates; or those of a state."""
+    """The bodies' poses with guessed coordinates of bodies and joints in them; or the coordinates of a state."""
     if isinstance(guess, State):
         if guess.coordinate_names != mechanism.coordinate_names:
             raise MechanismError(
@@ -37,22 +38,70 @@ def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Arra
                 f"… ({mechanism.nq} in all)."
             )
         return guess.q
-    poses, bodies = jnp.stack([body.pose for body in mechanism.bodies]), [body.name for body in mechanism.bodies]
-    names, space = mechanism.coordinate_names, mechanism.space
-    for name, value in guess.items():
-        body, _, component = name.partition(".")
-        if body in bodies and component in space.coordinates:
-            poses = poses.at[bodies.index(body), space.coordinates.index(component)].set(value)
-        elif name not in names:
-            mechanism.coordinate(name)
-            raise MechanismError(
-                f"guess takes coordinates of bodies or of q, such as {names[0]!r}, and {name!r} is one of a cut joint. "
-                f"Guess the bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
-            )
+    poses, names = jnp.stack([body.pose for body in mechanism.bodies]), mechanism.coordinate_names
+    known = {f"{body.name}.{component}" for body in mechanism.bodies for component in mechanism.space.coordinates}
+    joints = {name: value for name, value in guess.items() if name not in known}
+    for name in joints:
+        if name not in names:
+            mechanism.coordinate(name)  # raises for a name that does not exist
+    own = {name: value for name, value in guess.items() if name in known}
+    poses = _with_coordinates(mechanism, poses, own)
+    if set(joints) - set(mechanism.tree.coordinates):
+        poses = _with_coordinates(mechanism, _hung_up(mechanism, poses, joints), own)
     start = _measured(mechanism, poses)
     for name in set(guess) & set(names):
         start = start.at[names.index(name)].set(guess[name])
     return start
+
+
+def _with_coordinates(
+    mechanism: Mechanism, poses: Float[Array, "bodies pose"], values: dict[str, Array]
+) -> Float[Array, "bodies pose"]:
+    bodies = [body.name for body in mechanism.bodies]
+    for name, value in values.items():
+        body, _, component = name.partition(".")
+        poses = poses.at[bodies.index(body), mechanism.space.coordinates.index(component)].set(value)
+    return poses
+
+
+def _hung_up(
+    mechanism: Mechanism, poses: Float[Array, "bodies pose"], values: dict[str, Array]
+) -> Float[Array, "bodies pose"]:
+    """The poses of bodies that hang on one another by a tree of joints, which have the given coordinates."""
+    hung = _tree_with(mechanism, values)
+    q = _measured(hung, poses)
+    for name, value in values.items():
+        q = q.at[hung.coordinate_names.index(name)].set(value)
+    return _poses(hung, q)
+
+
+def _tree_with(mechanism: Mechanism, names: Iterable[str]) -> Mechanism:
+    """The bodies and those joints of a mechanism that can be in a tree, in coordinates of a tree of joints that has the
+    named coordinates; raise if there is none."""
+    owners = list(dict.fromkeys(name.partition(".")[0] for name in names))
+    able = [joint for joint in mechanism.joints if isinstance(joint, AbstractTreeJoint)]
+    carried = {f"{joint.name}.{own}" for joint in able for own in joint.free}
+    for name in names:
+        if name not in carried:
+            raise MechanismError(
+                f"guess takes coordinates of bodies, and of joints that determine how these lie, and {name!r} is none "
+                f"of them. Guess the bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
+            )
+    tree = spanning(mechanism.bodies, able, (), (), first=owners)
+    left = [name for name in owners if name not in tree.joints]
+    if left:
+        others = ", ".join(repr(name) for name in owners if name not in left)
+        raise MechanismError(
+            f"guess: the joints {others} and {left[0]!r} are in one loop, in which the coordinates of {left[0]!r} "
+            "follow from the others. Leave one of them out."
+        )
+    cuts = [joint.name for joint in able if joint.name not in tree.joints]
+    return Mechanism(mechanism.bodies, able, floating=True, coordinates="joint", cuts=cuts)
+
+
+@kept
+def _poses(mechanism: Mechanism, q: Float[Array, " nq"]) -> Float[Array, "bodies pose"]:
+    return Equations(mechanism).at(jnp.zeros((), q.dtype), q).poses()
 
 
 def turned(mechanism: Mechanism, start: Float[Array, " nq"], fixed: Mapping[str, Array]) -> Float[Array, " nq"]:

@@ -1,0 +1,263 @@
+"""Verdicts in batches: which instances fail and why, what their values and derivatives are, and what they cost."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from tests.crank_rocker import LENGTHS, four_bar
+from tests.marks import in_both_coordinates
+
+R = mbd.RESULTS
+ANGLE = 1.1  # of the crank at the start [rad]
+TS = np.linspace(0.0, 0.3, 4)
+CLOSES, OPEN = np.asarray(LENGTHS), np.asarray([0.3, 0.2, 0.2, 0.9])  # the second one does not reach
+WRONG_TIMES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "decreasing": lambda ts: ts[::-1],
+    "repeated": lambda ts: ts[[0, 1, 1, 2]],
+    "late": lambda ts: ts + 0.1,
+    "not finite": lambda ts: np.where(ts == ts[2], np.nan, ts),
+}
+
+
+def state_of(lengths: Array, coordinates: str = "absolute", check: bool = False) -> tuple[pl.Mechanism, mbd.State]:
+    """The four-bar with its crank at the angle, turning."""
+    mechanism = four_bar(lengths).described(coordinates)
+    return mechanism, mbd.assemble(mechanism, {"crank.theta": ANGLE}, speeds={"crank.omega": 3.0}, check=check)
+
+
+def motion_of(lengths: Array, coordinates: str = "absolute", **options: Any) -> mbd.Solution:
+    mechanism, state = state_of(lengths, coordinates)
+    return mbd.simulate(mechanism, state, TS, throw=False, **options)
+
+
+def is_closed_by(lengths: np.ndarray) -> np.ndarray:
+    """Whether coupler and rocker reach from the crank's end to the pivot: the triangle inequalities."""
+    a, b, c, d = lengths.T
+    distance = np.hypot(a * math.cos(ANGLE) - d, a * math.sin(ANGLE))
+    return (np.abs(b - c) < distance) & (distance < b + c)
+
+
+def swing(g: float | Array = 9.81, torque: Any = None) -> tuple[pl.Mechanism, mbd.State]:
+    """A pendulum at 1 rad; `torque(t, θ, ω)`."""
+    rod = pl.Body("rod", 1.0, 1 / 12, (0.5, 0.0, 0.0))
+    forces = [pl.Gravity(g), *([] if torque is None else [pl.Torque("motor", rod.at(), torque)])]
+    mechanism = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5))], forces, coordinates="joint")
+    return mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}, check=False)
+
+
+# --- values and derivatives -------------------------------------------------------------------------------------------
+
+
+@in_both_coordinates("joint")
+def test_every_four_bar_of_a_batch_gets_its_verdict(coordinates: str, rng: np.random.Generator) -> None:
+    """Random lengths, judged by the triangle inequalities. Those that fail are NaN and take no steps, and the others
+    stay closed."""
+    lengths = rng.uniform([0.1, 0.1, 0.1, 0.4], [0.6, 0.8, 0.8, 1.4], (64, 4))
+    closes = is_closed_by(lengths)
+    assert 16 < closes.sum() < 48
+
+    def both(lengths: Array) -> tuple[Any, ...]:
+        mechanism, state = state_of(lengths, coordinates)
+        found = mbd.simulate(mechanism, state, TS, throw=False)
+        return state, found.result, found.q, found.integrated_speeds, found.violation().position, found.stats
+
+    state, result, q, v, violation, stats = jax.jit(jax.vmap(both))(lengths)
+    for verdict in (state.result, result):
+        np.testing.assert_array_equal(verdict == R.successful, closes)
+        np.testing.assert_array_equal(verdict == R.not_assembled, ~closes)
+    for values in (state.q, state.v, q.reshape(64, -1), v.reshape(64, -1)):
+        np.testing.assert_array_equal(np.isnan(values), np.broadcast_to(~closes[:, None], values.shape))
+    assert np.abs(violation[closes]).max() < 1e-7
+    assert (np.asarray(stats["num_steps"])[~closes] == 0).all()
+    assert (np.asarray(stats["num_steps"])[closes] > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("derivative", ["reverse", "forward"])
+def test_derivatives_of_what_failed_are_nan(derivative: Any) -> None:
+    """By lengths, and by a mass, which no step has seen; and those of the others are the differences."""
+
+    def end(lengths: Array, mass: Array) -> Array:
+        mechanism, state = state_of(lengths)
+        mechanism = eqx.tree_at(lambda m: m["coupler"].mass, mechanism, mass)
+        return mbd.simulate(mechanism, state, TS, derivative=derivative, rtol=1e-11, throw=False).q[-1, 8]
+
+    by = jax.grad if derivative == "reverse" else jax.jacfwd
+    lengths, mass, h = jnp.asarray([CLOSES, OPEN]), jnp.asarray(0.8), 1e-5
+    slopes, of_mass = jax.jit(jax.vmap(by(end, (0, 1)), (0, None)))(lengths, mass)
+    assert np.isnan(slopes[1]).all()
+    assert np.isnan(of_mass[1])
+    values = jax.jit(jax.vmap(end))(CLOSES + h * np.asarray([[0, 1, 0, 0], [0, -1, 0, 0], [0] * 4, [0] * 4]),
+                                    mass + h * np.asarray([0, 0, 1, -1]))  # fmt: skip
+    np.testing.assert_allclose(slopes[0, 1], (values[0] - values[1]) / (2 * h), rtol=1e-6)
+    np.testing.assert_allclose(of_mass[0], (values[2] - values[3]) / (2 * h), rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_loss_may_leave_out_what_failed() -> None:
+    """`where` alone would make NaN of the derivative by a number that all instances share."""
+
+    def loss(scale: Array, all_lengths: np.ndarray) -> Array:
+        found = jax.vmap(lambda lengths: motion_of(scale * lengths))(jnp.asarray(all_lengths))
+        return jnp.sum(jnp.where(found.result == R.successful, found.q[:, -1, 8], 0.0))
+
+    slope = jax.jit(jax.grad(loss))
+    some, alone = slope(jnp.asarray(1.0), np.stack([CLOSES, OPEN])), slope(jnp.asarray(1.0), CLOSES[None])
+    np.testing.assert_allclose(some, alone, rtol=1e-12)
+    assert abs(float(alone)) > 1e-3
+
+
+def test_a_run_out_of_steps_is_nan_from_there_on() -> None:
+    """Values before are those of the whole run; the derivative of one after the last step is NaN, not zero."""
+    ts = np.linspace(0.0, 4.0, 9)
+
+    def angles(g: Array, most: int) -> mbd.Solution:
+        return mbd.simulate(*swing(g), ts, max_steps=most, throw=False)
+
+    full, cut = (angles(jnp.asarray(9.81), most) for most in (4096, 10))
+    assert bool(full.result == R.successful)
+    assert bool(cut.result == R.max_steps_reached)
+    lost = np.isnan(cut.q[:, 0])
+    k = int(np.argmax(lost))
+    assert 1 < k < len(ts)
+    assert lost[k:].all()
+    np.testing.assert_allclose(cut.q[:k], full.q[:k], rtol=1e-12)
+    slopes = jax.jit(jax.jacrev(lambda g: angles(g, 10).q[:, 0]))(jnp.asarray(9.81))
+    whole = jax.jit(jax.jacrev(lambda g: angles(g, 4096).q[:, 0]))(jnp.asarray(9.81))
+    np.testing.assert_array_equal(np.isnan(slopes), lost)
+    np.testing.assert_allclose(slopes[:k], whole[:k], rtol=1e-9, atol=1e-12)
+
+
+def test_reasons_side_by_side() -> None:
+    """A force that is not finite from 0.2 s on, one that needs more steps, and a good one."""
+
+    def one(wall: Array, stiffness: Array) -> mbd.Solution:
+        torque = lambda t, theta, omega: jnp.where(theta < wall, jnp.nan, -stiffness * theta)  # noqa: E731
+        return mbd.simulate(*swing(torque=torque), [0.0, 0.5, 1.0], max_steps=60, throw=False)
+
+    found = jax.jit(jax.vmap(one))(jnp.asarray([0.5, -9.0, -9.0]), jnp.asarray([0.0, 1e5, 0.0]))
+    for k, item in enumerate((R.step_too_small, R.max_steps_reached, R.successful)):
+        assert bool((found.result == item)[k])
+    np.testing.assert_array_equal(np.isnan(found.q[:, -1, 0]), [True, True, False])
+
+
+def test_steps_of_a_given_size_may_end_where_nothing_is_finite() -> None:
+    blowing_up = lambda t, theta, omega: 1e3 * theta**9  # noqa: E731
+    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+    found = mbd.simulate(*swing(torque=blowing_up), TS, throw=False, **options)
+    assert bool(found.result == R.not_finite)
+    assert np.isfinite(found.q[0]).all()
+    assert np.isnan(found.q[-1]).all()
+
+
+# --- closed at all times ----------------------------------------------------------------------------------------------
+
+
+def stretched(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
+    """A slider pushed out to `1.5 + reach` m and back again, by a crank and a rod that reach 2 m, softly held."""
+    crank, rod = pl.Body("crank", 1.0, 0.1, (0.375, 0.33, 0.72)), pl.Body("rod", 1.0, 0.1, (1.125, 0.33, -0.72))
+    slider = pl.Body("slider", 1.0, 0.1, (1.5, 0.0, 0.0))
+    joints = [
+        pl.Revolute("O", pl.ground.at(), crank.at(-0.5)),
+        pl.Revolute("A", crank.at(0.5), rod.at(-0.5)),
+        pl.Revolute("B", rod.at(0.5), slider.at()),
+        pl.Translational("rail", pl.ground.at(), slider.at()),
+    ]
+    push = pl.Driver("push", "slider.x", lambda t, reach: 1.5 + reach * jnp.sin(jnp.pi * t) ** 2, reach)
+    mechanism = pl.Mechanism([crank, rod, slider], joints, drivers=[push])
+    return mechanism, mbd.assemble(mechanism, check=False)
+
+
+# --- times ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", WRONG_TIMES)
+def test_traced_times_are_checked(case: str) -> None:
+    """The verdict, and the error when the program runs; with the times right, the motion of known times."""
+    mechanism, state = swing()
+    ends = _ends_of_swing()
+    right, wrong = TS, WRONG_TIMES[case](TS)
+    q, result = ends["verdict"](right)
+    np.testing.assert_allclose(q, mbd.simulate(mechanism, state, right).q, rtol=1e-12)
+    assert bool(result == R.successful)
+    q, result = ends["verdict"](wrong)
+    assert bool(result == R.times_invalid)
+    assert np.isnan(q).all()
+    with pytest.raises(jax.errors.JaxRuntimeError, match="do not increase, or do not start at the time of the state"):
+        jax.block_until_ready(ends["error"](wrong))
+
+
+_compiled: dict[str, Any] = {}
+
+
+def _ends_of_swing() -> dict[str, Any]:
+    if not _compiled:
+        mechanism, state = swing()
+        run = lambda ts, throw: mbd.simulate(mechanism, state, ts, throw=throw)  # noqa: E731
+        _compiled["verdict"] = jax.jit(lambda ts: (run(ts, False).q, run(ts, False).result))
+        _compiled["error"] = jax.jit(lambda ts: run(ts, True).q)
+    return _compiled
+
+
+def test_a_state_at_another_time() -> None:
+    """The time of the state may be what is traced."""
+    mechanism, _ = swing()
+
+    def start(t: Array) -> mbd.RESULTS:
+        state = mbd.assemble(mechanism, {"O.angle": 1.0}, t=t, check=False)
+        return mbd.simulate(mechanism, state, TS + 2.0, throw=False).result
+
+    found = jax.jit(jax.vmap(start))(jnp.asarray([2.0, 0.0]))
+    np.testing.assert_array_equal(found == R.successful, [True, False])
+    np.testing.assert_array_equal(found == R.times_invalid, [False, True])
+
+
+def test_traced_times_of_kinematics() -> None:
+    """Positions that drivers prescribe, at right times, at wrong ones."""
+    rod = pl.Body("rod", 1.0, 1 / 12, (0.5, 0.0, 0.0))
+    motor = pl.Driver("motor", "O.angle", lambda t: 2.0 * t)
+    mechanism = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5))], drivers=[motor])
+    state = mbd.assemble(mechanism)
+    run = lambda ts: mbd.kinematics(mechanism, ts, state, throw=False)  # noqa: E731
+    found = jax.jit(jax.vmap(run))(jnp.asarray([TS, TS[::-1]]))
+    np.testing.assert_array_equal(found.result == R.successful, [True, False])
+    np.testing.assert_array_equal(found.result == R.times_invalid, [False, True])
+    np.testing.assert_allclose(found.q[0, :, 2], 2 * TS, atol=1e-12)
+    assert np.isnan(found.q[1]).all()
+    with pytest.raises(eqx.EquinoxRuntimeError, match="do not increase"):
+        eqx.filter_jit(lambda ts: mbd.kinematics(mechanism, ts, state).q)(jnp.asarray(TS[::-1]))
+
+
+# --- errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_error_names_the_instance_and_the_joint() -> None:
+    """Under `jit` and `vmap`; and which of several, where `vmap` is nested."""
+    place = lambda lengths: state_of(lengths, check=True)[1].q  # noqa: E731
+    lengths = jnp.asarray([CLOSES, CLOSES, OPEN, CLOSES])
+    text = r"1 of 4 instances .*\nInstance 2: Assembly failed: the joints cannot be closed.* 'C' misses by 0\.\d"
+    with pytest.raises(eqx.EquinoxRuntimeError, match=text):
+        eqx.filter_jit(jax.vmap(place))(lengths)
+    with pytest.raises(jax.errors.JaxRuntimeError, match=r"Instance 1, 0: .*'C' misses"):
+        jax.block_until_ready(jax.jit(jax.vmap(jax.vmap(place)))(lengths.reshape(2, 2, 4)))
+
+
+def test_an_error_of_a_motion_names_the_instance_and_the_joint() -> None:
+    """A state that is assembled for another length; at rest it would be closed by the stabilisation."""
+    mechanism, state = state_of(jnp.asarray(CLOSES), check=True)
+    longer = lambda m, x: eqx.tree_at(lambda m: m["C"].a.position, m, jnp.stack([x, 0.0]))  # noqa: E731
+    run = eqx.filter_jit(jax.vmap(lambda x: mbd.simulate(longer(mechanism, x), state, TS).q))
+    base = LENGTHS[3]
+    assert np.isfinite(run(jnp.asarray([base, base]))).all()
+    with pytest.raises(eqx.EquinoxRuntimeError, match=r"Instance 1: The joints are not closed .*'C' misses by 0\.001"):
+        run(jnp.asarray([base, base + 1e-3]))
