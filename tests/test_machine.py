@@ -190,6 +190,8 @@ def test_without_numbers_of_users_their_cache_folder_serves(
 def test_a_compiler_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc -m64 -I'a folder'")
     assert native._compiler() == ["gcc", "-m64", "-Ia folder"]
+    monkeypatch.setenv("CC", "it's")
+    assert native._compiler() == ["it's"]
     notes = {native._note(Path(), command) for command in (["gcc"], ["gcc", "-m64"])}
     assert len(notes) == 2
 

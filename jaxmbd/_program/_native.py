@@ -89,7 +89,11 @@ def _loaded() -> ctypes.CDLL:
 
 def _compiler() -> list[str] | None:
     """The command that compiles, which may have arguments of its own, from `CC` or else from the path."""
-    named = shlex.split(os.environ.get("CC", ""))
+    given = os.environ.get("CC", "").strip()
+    try:
+        named = [given] if shutil.which(given) else shlex.split(given, posix=os.name == "posix")
+    except ValueError:  # a quotation mark without another one
+        named = [given]
     return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 
 
@@ -200,7 +204,7 @@ def _run(command: list[str]) -> None:
         try:
             said, _ = process.communicate(timeout=_PATIENCE)
         except BaseException as error:
-            if hasattr(os, "killpg"):
+            if os.name == "posix":
                 os.killpg(process.pid, signal.SIGKILL)
             process.kill()
             if isinstance(error, subprocess.TimeoutExpired):
