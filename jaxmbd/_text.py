@@ -68,7 +68,7 @@ def by_owner(names: Sequence[str], units: Sequence[str], values: Any) -> str:
     owners: dict[str, list[tuple[str, str]]] = {}
     for name, unit, value in zip(names, units, np.asarray(values), strict=True):
         owner, _, component = name.partition(".")
-        owners.setdefault(owner, []).append((with_unit(component, unit), number(value)))
+        owners.setdefault(owner, []).append((with_unit(component or "value", unit), number(value)))
     tables: dict[tuple[str, ...], list[list[str]]] = {}
     for owner, cells in list(owners.items())[:_OWNERS]:
         heading = tuple(title for title, _ in cells)

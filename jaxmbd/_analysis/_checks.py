@@ -14,7 +14,7 @@ from jaxmbd._body import check_finite, check_instance, check_number
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import AbstractMethod
-from jaxmbd._types import Scalar, as_float, is_concrete
+from jaxmbd._types import as_float, is_concrete
 
 START_OFF = 1e-6  # of the whole time: how far the first time may be from that of the state
 
@@ -44,7 +44,7 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
     return ts
 
 
-def first_time(ts: Any) -> Scalar | np.ndarray:
+def first_time(ts: Any) -> Any:
     """The first of some times, before there is a state to compare them with."""
     ts = _times(ts, jnp.result_type(float))
     if ts.ndim != 1 or ts.shape[0] < 2:
