@@ -3,10 +3,12 @@
 from jaxmbd._body._base import GROUND as GROUND
 from jaxmbd._body._base import AbstractBody as AbstractBody
 from jaxmbd._body._base import AbstractMarker as AbstractMarker
+from jaxmbd._body._base import AbstractMovingMarker as AbstractMovingMarker
 from jaxmbd._body._checks import check_callable as check_callable
 from jaxmbd._body._checks import check_coordinate as check_coordinate
 from jaxmbd._body._checks import check_finite as check_finite
 from jaxmbd._body._checks import check_markers as check_markers
+from jaxmbd._body._checks import check_motion as check_motion
 from jaxmbd._body._checks import check_name as check_name
 from jaxmbd._body._checks import check_number as check_number
 from jaxmbd._body._checks import check_shape as check_shape

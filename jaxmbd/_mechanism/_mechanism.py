@@ -25,6 +25,7 @@ from jaxmbd._mechanism._checks import (
     check_functions,
     check_ground,
     check_inertias,
+    check_moving,
     check_names,
     check_references,
     check_scaled,
@@ -106,6 +107,7 @@ class Mechanism(eqx.Module):
         check_functions(self)
         check_scaled(self)
         check_inertias(self)
+        check_moving(self)
         self.constraint_sizes()  # tries each joint's function on shapes
         if not self.floating:
             check_ground(self)

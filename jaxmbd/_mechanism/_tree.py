@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from jaxmbd._body import GROUND, AbstractBody
+from jaxmbd._body import GROUND, AbstractBody, AbstractMovingMarker
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._joint import AbstractTreeJoint, Free
 
@@ -67,6 +67,7 @@ def absolute(bodies: Sequence[AbstractBody]) -> Tree:
 def spanning(bodies: Sequence[AbstractBody], joints: Iterable[Any], wanted: set[str], cuts: Sequence[str]) -> Tree:
     """The tree of joint coordinates: `wanted` joints are preferred, `cuts` are kept out."""
     able = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
+    able = [joint for joint in able if not any(isinstance(m, AbstractMovingMarker) for m in joint.markers)]
     ranked = sorted(able, key=lambda joint: (len(joint.speeds), joint.name not in wanted))  # keeps the order of equals
     number = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
     group = list(range(len(bodies) + 1))
