@@ -2,6 +2,7 @@
 
 from jaxmbd._body._planar import Body as Body
 from jaxmbd._body._planar import Marker as Marker
+from jaxmbd._body._planar import MovingMarker as MovingMarker
 from jaxmbd._body._planar import ground as ground
 from jaxmbd._driver import Driver as Driver
 from jaxmbd._force._along import JointForce as JointForce

@@ -3,6 +3,7 @@
 from jaxmbd import rotation as rotation
 from jaxmbd._body._spatial import Body as Body
 from jaxmbd._body._spatial import Marker as Marker
+from jaxmbd._body._spatial import MovingMarker as MovingMarker
 from jaxmbd._body._spatial import ground as ground
 from jaxmbd._body._spatial import pose as pose
 from jaxmbd._driver import Driver as Driver

@@ -4,9 +4,12 @@ import abc
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd._space import AbstractSpace
+from jaxmbd._types import Function, Point, Scalar
 
 GROUND = "ground"
 
@@ -30,6 +33,25 @@ class AbstractMarker(eqx.Module):
     def frame(self, body: Any) -> Any:
         """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, where its body has the given frame."""
         return body.compose(self.local)
+
+
+class AbstractMovingMarker(AbstractMarker):
+    """A frame that moves along its body in a given way: its place there is a function of time.
+
+    `position` and `local` are those at time zero.
+    """
+
+    motion: eqx.AbstractVar[Function]
+
+    @abc.abstractmethod
+    def at_time(self, t: Scalar) -> AbstractMarker:
+        """The marker fixed where this one is at a time."""
+
+    def course(self, t: Scalar) -> tuple[Point, Point, Point]:
+        """Place [m], velocity and acceleration along the body at a time, in the body's axes."""
+        place = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
+        rate = lambda s: jax.jvp(place, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
+        return place(t), *jax.jvp(rate, (t,), (jnp.ones_like(t),))
 
 
 class AbstractBody(eqx.Module):

@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -152,6 +154,21 @@ def check_callable(kind: str, name: str, function: Any) -> None:
     """Raise unless `function` can be called."""
     if not callable(function):
         raise MechanismError(f"{kind} {name!r}: function must be callable, got {type(function).__name__}.")
+
+
+def check_motion(part: str, motion: Any, dim: int) -> None:
+    """Raise unless `motion` is a function of time that gives the place of a marker."""
+    if not callable(motion):
+        raise MechanismError(
+            f"{part}: motion must be a function of time [s] that returns {dim} numbers [m], got {motion!r}; a marker "
+            "that does not move is at(...)."
+        )
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    shape = eqx.filter_eval_shape(lambda t: jnp.asarray(motion(t)), t).shape
+    if shape != (dim,):
+        raise MechanismError(
+            f"{part}: what the function motion returns must have shape ({dim},) [m], got shape {shape}."
+        )
 
 
 def check_coordinate(kind: str, name: str, coordinate: Any) -> None:

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
-from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
+from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
+from jaxmbd._body._checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
 from jaxmbd._solid import Solid, mass_properties
 from jaxmbd._space import PLANAR, AbstractSpace, Frame
-from jaxmbd._types import Number, Scalar, as_float, is_concrete
+from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
 
 
 class Marker(AbstractMarker):
@@ -37,6 +37,38 @@ class Marker(AbstractMarker):
     @property
     def local(self) -> Frame:
         return Frame(self.position, self.angle)
+
+
+class MovingMarker(AbstractMovingMarker):
+    """A frame that moves along its body, or over the ground, in a given way.
+
+    **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
+    with numbers of its own) that returns the place `(2,)` `[m]` in the body's frame; `angle` as of a `Marker`,
+    constant. Usually made by `body.moving(motion)`.
+    """
+
+    body: str = eqx.field(static=True)
+    motion: Function
+    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
+        check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
+
+    @property
+    def space(self) -> AbstractSpace:
+        return PLANAR
+
+    @property
+    def position(self) -> Float[Array, "2"]:
+        return self.course(jnp.zeros(()))[0]
+
+    @property
+    def local(self) -> Frame:
+        return Frame(self.position, self.angle)
+
+    def at_time(self, t: Scalar) -> Marker:
+        return Marker(self.body, self.course(t)[0], self.angle)
 
 
 def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
@@ -94,6 +126,10 @@ class Body(AbstractBody):
         """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
 
+    def moving(self, motion: Function, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves along this body: `motion(t)` gives its place `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
+
 
 class Ground(eqx.Module):
     """The body that does not move; its frame is the world's. Use the instance `ground`."""
@@ -103,6 +139,10 @@ class Ground(eqx.Module):
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
         """A marker fixed in the world at `(x, y)` [m], turned by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
+
+    def moving(self, motion: Function, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves over the ground: `motion(t)` gives its place `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
 
 
 ground = Ground()

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd import rotation as rot
-from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker
-from jaxmbd._body._checks import check_finite, check_instance, check_name, check_number, check_shape
+from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
+from jaxmbd._body._checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
 from jaxmbd._errors import MechanismError
 from jaxmbd._solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
 from jaxmbd._tracing import traced_once
-from jaxmbd._types import Number, Scalar, as_float, is_concrete
+from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
 
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
 
@@ -48,6 +48,38 @@ class Marker(AbstractMarker):
     @property
     def local(self) -> SpatialFrame:
         return SpatialFrame(self.position, rot.matrix(self.rotation))
+
+
+class MovingMarker(AbstractMovingMarker):
+    """A frame that moves along its body, or over the ground, in a given way.
+
+    **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
+    with numbers of its own) that returns the place `(3,)` `[m]` in the body's frame; `rotation` as of a `Marker`,
+    constant. Usually made by `body.moving(motion)`.
+    """
+
+    body: str = eqx.field(static=True)
+    motion: Function
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
+
+    def __check_init__(self) -> None:
+        check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
+        check_finite(f"MovingMarker on {self.body!r}", "rotation", self.rotation, (4,))
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    @property
+    def position(self) -> Float[Array, "3"]:
+        return self.course(jnp.zeros(()))[0]
+
+    @property
+    def local(self) -> SpatialFrame:
+        return SpatialFrame(self.position, rot.matrix(self.rotation))
+
+    def at_time(self, t: Scalar) -> Marker:
+        return Marker(self.body, self.course(t)[0], self.rotation)
 
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
@@ -129,6 +161,11 @@ class Body(AbstractBody):
         there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
         return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
 
+    def moving(self, motion: Function, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves along this body: `motion(t)` gives its place `(x, y, z)` [m]; `axis` and `rotation` as for `at`."""
+        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, turned.rotation)
+
 
 class Ground(eqx.Module):
     """The body that does not move; its frame is the world's. Use the instance `ground`."""
@@ -146,6 +183,11 @@ class Ground(eqx.Module):
     ) -> Marker:
         """The same as `at`: the ground's frame is the world's."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
+
+    def moving(self, motion: Function, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves over the ground: `motion(t)` gives its place `(x, y, z)` [m]; `axis` and `rotation` as for `at`."""
+        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, turned.rotation)
 
 
 @traced_once

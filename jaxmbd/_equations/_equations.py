@@ -244,7 +244,7 @@ class Position:
     def near(self, markers: Sequence[AbstractMarker]) -> Near:
         """Markers in the world."""
         bodies = jax.tree.map(lambda x: x[self._carriers(markers)], self.bodies.frames)
-        return Near(self.space, markers, bodies)
+        return Near(self.space, markers, bodies, self.t)
 
     def on_markers(self, markers: Sequence[AbstractMarker], twists: Twists) -> Float[Array, "markers twist"]:
         """Of values for the bodies, those of the bodies that carry the markers; zero for the ground."""

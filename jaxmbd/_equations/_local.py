@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd._body import AbstractMarker
+from jaxmbd._body import AbstractMarker, AbstractMovingMarker
 from jaxmbd._joint import AbstractMoving, AbstractNonholonomic, residual_of, slip_of
+from jaxmbd._maths import swept
 from jaxmbd._mechanism import unnamed
 from jaxmbd._space import AbstractSpace
 from jaxmbd._tracing import traced_once
@@ -26,11 +27,16 @@ Twists = Float[Array, "markers twist"]
 class Near:
     """A part's markers in the world: their frames, and what the motion of their bodies makes of them.
 
-    Markers are stacked, so that the compiler sees each operation once for all of them.
+    Markers are stacked, so that the compiler sees each operation once for all of them. Those that move along their
+    bodies do so with a velocity and an acceleration of their own, `slide`, in world axes.
     """
 
-    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any) -> None:
+    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> None:
         self.space, self.bodies, self.count = space, bodies, len(markers)
+        self.slide = None
+        if any(isinstance(marker, AbstractMovingMarker) for marker in markers):
+            self.slide = _sliding(markers, bodies, t)
+            markers = [m.at_time(t) if isinstance(m, AbstractMovingMarker) else m for m in markers]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
         self.stack = _placed(stacked, bodies)
 
@@ -41,11 +47,16 @@ class Near:
 
     def rates(self, twists: Twists) -> Twists:
         """The markers' rates."""
-        return _mapped(self.space.marker_rate, self.bodies, twists, self.stack.position)
+        rates = _mapped(self.space.marker_rate, self.bodies, twists, self.stack.position)
+        return rates if self.slide is None else rates.at[:, : self.space.dim].add(self.slide[0])
 
     def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
         """The markers' accelerations, linear and angular, in world axes."""
-        return _mapped(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
+        found = _mapped(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
+        if self.slide is None:
+            return found
+        (velocity, acceleration), omega = self.slide, self.rates(twists)[:, self.space.dim :]
+        return found.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
 
     def moved(self, step: Twists) -> tuple[Any, ...]:
         """The frames moved by steps, rates times a time: exact to second order."""
@@ -67,6 +78,15 @@ class Near:
         """The frames a time `s` along the motion with constant `v`, exact to second order."""
         rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
         return lambda s: self.moved(s * rates + 0.5 * s * s * drift)
+
+
+def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple[Array, Array]:
+    """Velocities and accelerations of markers along their bodies, in world axes; zero for those that are fixed."""
+    still = jnp.zeros_like(bodies.position[0])
+    courses = [m.course(t)[1:] if isinstance(m, AbstractMovingMarker) else (still, still) for m in markers]
+    velocities, accelerations = (jnp.stack(values) for values in zip(*courses, strict=True))
+    to_world = jax.vmap(lambda body, vector: body.to_world(vector))
+    return to_world(bodies, velocities), to_world(bodies, accelerations)
 
 
 # What all parts share is traced once for each number of markers.
@@ -102,7 +122,7 @@ class Rows:
 
     def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
         self.space, self.law, self.t = space, law, t
-        self.near = Near(space, law.markers, bodies)
+        self.near = Near(space, law.markers, bodies, t)
         self.rolling = isinstance(law, AbstractNonholonomic)
         self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
 
@@ -167,21 +187,21 @@ class Rows:
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    near = Near(space, law.markers, bodies)
+    near = Near(space, law.markers, bodies, t)
     rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
     return near.to_centre(law.wrenches(t, near.frames, rates))
 
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
-    near = Near(space, part.markers, bodies)
+    near = Near(space, part.markers, bodies, t)
     value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
     return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
 
 
-def turning(space: AbstractSpace, _: Scalar, law: AbstractMoving, bodies: Any, twists: Twists) -> Float[Array, "2 n"]:
+def turning(space: AbstractSpace, t: Scalar, law: AbstractMoving, bodies: Any, twists: Twists) -> Float[Array, "2 n"]:
     """The angles of a joint that counts turns, up to whole turns, and their rates."""
-    near = Near(space, law.markers, bodies)
+    near = Near(space, law.markers, bodies, t)
     rates = near.rates(twists)
 
     def angles(s: Scalar) -> Array:
@@ -193,12 +213,12 @@ def turning(space: AbstractSpace, _: Scalar, law: AbstractMoving, bodies: Any, t
 
 def stored(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
     """The potential energy of one force."""
-    return law.potential(t, Near(space, law.markers, bodies).frames)
+    return law.potential(t, Near(space, law.markers, bodies, t).frames)
 
 
-def stored_along(space: AbstractSpace, _: Scalar, part: Any, bodies: Any) -> Scalar:
+def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Scalar:
     """The potential energy of a force along a coordinate."""
-    return part.law.potential(part.coordinate.value(Near(space, part.markers, bodies).frames))
+    return part.law.potential(part.coordinate.value(Near(space, part.markers, bodies, t).frames))
 
 
 def taylor(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:

@@ -291,7 +291,7 @@ def _retract(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
 
 
 def _measure(space: AbstractSpace, _: float, law: Any, bodies: Any) -> Array:
-    return law.measure(Near(space, law.markers, bodies).frames)
+    return law.measure(Near(space, law.markers, bodies, jnp.zeros((), bodies.position.dtype)).frames)
 
 
 def _placed(_: Any, sign: float, law: Any, c: Array) -> Any:

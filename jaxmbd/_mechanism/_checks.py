@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from jaxmbd._body import GROUND, AbstractMarker
+from jaxmbd._body import GROUND, AbstractMarker, AbstractMovingMarker
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
@@ -52,6 +52,16 @@ def check_inertias(mechanism: Any) -> None:
                 "absolute coordinates divide by it. Take coordinates='joint', where the joints can give it some, or "
                 "give it a moment of inertia about that axis: where it can spin freely about it and does not, any one "
                 "will do."
+            )
+
+
+def check_moving(mechanism: Any) -> None:
+    """Raise where a joint that counts turns has a marker that moves along its body."""
+    for joint in mechanism.joints:
+        if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.turning:
+            raise MechanismError(
+                f"{type(joint).__name__} {joint.name!r} counts turns and cannot have a MovingMarker. Put a body between, "
+                "whose place a Driver prescribes."
             )
 
 

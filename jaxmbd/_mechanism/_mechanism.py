@@ -26,6 +26,7 @@ from jaxmbd._mechanism._checks import (
     check_ground,
     check_inertias,
     check_measures,
+    check_moving,
     check_names,
     check_references,
     check_scaled,
@@ -112,6 +113,7 @@ class Mechanism(eqx.Module):
         sizes = self.constraint_sizes()  # tries each joint's function on shapes
         check_measures(self, sum(sizes))
         check_inertias(self)
+        check_moving(self)
         if not self.floating:
             check_ground(self)
 

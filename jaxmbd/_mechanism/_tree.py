@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from jaxmbd._body import GROUND, AbstractBody
+from jaxmbd._body import GROUND, AbstractBody, AbstractMovingMarker
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._joint import AbstractTreeJoint, Free
 
@@ -74,6 +74,7 @@ def spanning(
     """The tree of joint coordinates: `wanted` joints are preferred to equal ones, those that come `first` to all
     others; `cuts` are kept out."""
     able = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
+    able = [joint for joint in able if not any(isinstance(m, AbstractMovingMarker) for m in joint.markers)]
     # The order of equals is kept.
     ranked = sorted(able, key=lambda j: (j.name not in first, len(j.speeds), j.name not in wanted))
     number = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
