@@ -52,7 +52,7 @@ def check_state(mechanism: Mechanism, state: State) -> None:
         )
 
 
-def closed_enough(q: Array) -> float:
+def closed_enough(q: Array | np.ndarray) -> float:
     """What a state may miss of the constraints: a hundred times as much as assembly leaves."""
     return 1e2 * tolerance_of(q)
 
