@@ -174,9 +174,29 @@ def stretched(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
         pl.Revolute("B", rod.at(0.5), slider.at()),
         pl.Translational("rail", pl.ground.at(), slider.at()),
     ]
-    push = pl.Driver("push", "slider.x", lambda t, reach: 1.5 + reach * jnp.sin(jnp.pi * t) ** 2, reach)
+    push = pl.Driver("push", "slider.x", lambda t: 1.5 + reach * jnp.sin(jnp.pi * t) ** 2)
     mechanism = pl.Mechanism([crank, rod, slider], joints, drivers=[push])
     return mechanism, mbd.assemble(mechanism, check=False)
+
+
+@pytest.mark.slow
+def test_joints_are_closed_at_all_saved_times() -> None:
+    """Equal steps run over the stretched position and tear the joints between two saved times; until then the motion is
+    the prescribed one."""
+    ts = np.linspace(0.0, 1.0, 6)
+    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+
+    def pushed(reach: Array) -> tuple[mbd.RESULTS, Array]:
+        found = mbd.simulate(*stretched(reach), ts, throw=False, **options)
+        return found.result, found.q[:, 6]
+
+    reach = np.asarray([0.3, 0.55, 0.6])
+    result, x = jax.jit(jax.vmap(pushed))(jnp.asarray(reach))
+    np.testing.assert_array_equal(result == R.successful, [True, False, False])
+    np.testing.assert_array_equal(result == R.constraints_violated, [False, True, True])
+    np.testing.assert_array_equal(np.isnan(x).sum(axis=1), [0, 3, 4])
+    prescribed = 1.5 + reach[:, None] * np.sin(np.pi * ts) ** 2
+    np.testing.assert_allclose(np.where(np.isnan(x), prescribed, x), prescribed, atol=5e-3)
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -59,13 +59,13 @@ def assemble(
     that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
 
     **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`;
-    `guess`, starting values of coordinates of bodies and joints, or a `State` (joint coordinates place the bodies along a
-    tree of joints, coordinates of bodies go before them); `speeds`, values of named speeds,
-    `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time
-    `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a body or joint,
-    `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all four the same);
-    `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`; `check=False`
-    raises no error: `state.result` tells how it went, for each instance of a batch, and what failed is NaN.
+    `guess`, starting values of coordinates of bodies and joints, or a `State` (joint coordinates place the bodies along
+    a tree of joints, coordinates of bodies go before them); `speeds`, values of named speeds, `{"crank.omega": 2.0}`,
+    or of the rate of a joint's coordinate, `{"O.angle": 2.0}` `[m/s, rad/s]`; `t`, the time `[s]`; `weights`, how much
+    a change of a coordinate of `q` costs, or of all those of a body or joint, `{"crank.theta": 100.0, "rod": 10.0}`,
+    one unless given (`{}`: all one; of a quaternion give all four the same); `locked`, coordinates, and bodies as a
+    whole, that stay as guessed, `("crank.theta", "frame")`; `check=False` raises no error: `state.result` tells how it
+    went, for each instance of a batch, and what failed is NaN.
 
     **Returns:** a `State`.
 
@@ -132,11 +132,12 @@ def _assemble(
 
 def _verdict(misses: _Misses) -> RESULTS:
     tolerance = tolerance_of(misses.q)
-    return first_failure(
-        (~(_worst(misses.position) <= tolerance), RESULTS.not_assembled),
-        (~(_worst(misses.slope) <= tolerance), RESULTS.not_nearest),
-        (~(_worst(misses.speed) <= misses.speed_limit), RESULTS.speeds_contradict),
+    limits = (
+        (misses.position, tolerance, RESULTS.not_assembled),
+        (misses.slope, tolerance, RESULTS.not_nearest),
+        (misses.speed, misses.speed_limit, RESULTS.speeds_contradict),
     )
+    return first_failure(*((~jnp.asarray(_worst(miss) <= limit), item) for miss, limit, item in limits))
 
 
 @kept
