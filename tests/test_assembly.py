@@ -52,6 +52,22 @@ def test_the_guess_chooses_the_branch() -> None:
     assert abs(math.remainder(float(high["rocker.theta"]) - rocker_angle(1.1), math.tau)) < 1e-9
 
 
+@in_both_coordinates("absolute")
+def test_a_joint_coordinate_is_guessed(coordinates: str) -> None:
+    """The angle at B chooses the branch; in space, where a joint carries its angle, it places the body too."""
+    mechanism = four_bar().described(coordinates)
+    for branch, angle in ((1, 1.3), (-1, -1.9)):
+        place = jax.jit(lambda angle: mbd.assemble(mechanism, {"crank.theta": 1.1}, guess={"B.angle": angle}).q)
+        pose = mbd.Equations(mechanism).at(jnp.zeros(()), place(angle)).poses()[2, 2]
+        assert abs(math.remainder(float(pose) - rocker_angle(1.1, branch), math.tau)) < 1e-9
+    rod = sp.Body("rod", 1.0, (0.1, 0.1, 0.1), sp.pose(0.0, -1.0, 0.0))
+    hinge = sp.Mechanism([rod], [sp.Revolute("A", sp.ground.at(), rod.at(0, 1, 0))], coordinates=coordinates)
+    state = mbd.assemble(hinge, guess={"A.angle": 1.0 + 2 * math.tau})
+    assert abs(float(state["A.angle"]) - 1.0 - 2 * math.tau) < CLOSED
+    pose = mbd.Equations(hinge).at(state.t, state.q).poses()[0]
+    np.testing.assert_allclose(pose, sp.pose(math.sin(1), -math.cos(1), 0, rot.about("z", 1.0)), atol=CLOSED)
+
+
 def pendulum(pose: tuple[float, float, float], driver: pl.Driver | None = None) -> pl.Mechanism:
     body = pl.Body("rod", 1.5, 0.2, pose)
     return pl.Mechanism(

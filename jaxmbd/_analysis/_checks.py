@@ -104,7 +104,7 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
         )
 
 
-def closed_enough(q: Array) -> float:
+def closed_enough(q: Array | np.ndarray) -> float:
     """What a state may miss of the constraints: a hundred times as much as assembly leaves."""
     return 1e2 * tolerance_of(q)
 

@@ -92,13 +92,17 @@ def _invalidated_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     # The sum of all changes of inputs does not enter the result, but its cotangent reaches every input.
     total = sum((jnp.sum(leaf).astype(value.dtype) for leaf in jax.tree.leaves(changes)), jnp.zeros((), value.dtype))
 
-    def forward(_: Any, changes: tuple[Array, Array]) -> tuple[Array, Array]:
-        return jnp.where(ok, changes[0], jnp.nan), changes[1]
+    flags = jnp.append(jnp.broadcast_to(ok, value.shape).reshape(-1), True)
 
-    def backward(_: Any, cotangents: tuple[Array, Array]) -> tuple[Array, Array]:
-        is_used = jnp.any(~ok & (cotangents[0] != 0))
-        return jnp.where(ok, cotangents[0], 0.0), cotangents[1] + jnp.where(is_used, jnp.nan, 0.0)
+    def forward(_: Any, changes: Array) -> Array:
+        return jnp.where(flags, changes, jnp.nan)
 
-    # JAX's one way to give a linear function a transpose of our own, under all transformations.
-    linear = jax.lax.custom_linear_solve(lambda x: x, (change, total), forward, backward)
-    return _invalidated((ok, value), inputs), linear[0]
+    def backward(_: Any, cotangents: Array) -> Array:
+        is_used = jnp.any(~flags & (cotangents != 0))
+        valid = jnp.where(flags, cotangents, 0.0)
+        return valid.at[-1].add(jnp.where(is_used, jnp.nan, 0.0))
+
+    # JAX's one way to give a linear function a transpose of our own, under all transformations. (One vector, since
+    # batches of several are not supported where one depends on another.)
+    linear = jax.lax.custom_linear_solve(lambda x: x, jnp.append(change.reshape(-1), total), forward, backward)
+    return _invalidated((ok, value), inputs), linear[:-1].reshape(value.shape)

@@ -52,11 +52,11 @@ class End(eqx.Module):
     violation: Float[Array, " m"]
 
 
-def times_are_valid(ts: Array, start: Scalar, dt0: Scalar | None) -> Bool[Array, ""]:
+def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -> Bool[Array, ""]:
     """What `check_times` asks of times, and of a first step, where they are traced."""
     near = jnp.abs(ts[0] - start) <= START_OFF * (ts[-1] - ts[0])
     valid = jnp.all(jnp.isfinite(ts)) & jnp.all(jnp.diff(ts) > 0) & near
-    return valid if dt0 is None else valid & (dt0 > 0) & jnp.isfinite(dt0)
+    return valid if dt0 is None else valid & (jnp.asarray(dt0) > 0) & jnp.isfinite(dt0)
 
 
 def verdict_at_start(
@@ -144,15 +144,15 @@ class Describe:
         self, code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray,
         tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
-        text, code = text_of(code), int(code)
-        if code in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
-            miss, unit = (position, "m or rad") if code == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
+        text, kind = text_of(code), int(code)
+        if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
+            miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
             rows = open_text(self._rows, miss, closed_enough(miss))
             return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
-        if code == _CONSTRAINTS_VIOLATED:
+        if kind == _CONSTRAINTS_VIOLATED:
             rows = open_text(self._rows, violation, float(tolerance))
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
-        return text if code == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
+        return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))

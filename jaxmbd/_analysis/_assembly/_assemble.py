@@ -139,11 +139,12 @@ def _assemble(
 
 def _verdict(misses: _Misses) -> RESULTS:
     tolerance = tolerance_of(misses.q)
-    return first_failure(
-        (~(_worst(misses.position) <= tolerance), RESULTS.not_assembled),
-        (~(_worst(misses.slope) <= tolerance), RESULTS.not_nearest),
-        (~(_worst(misses.speed) <= misses.speed_limit), RESULTS.speeds_contradict),
+    limits = (
+        (misses.position, tolerance, RESULTS.not_assembled),
+        (misses.slope, tolerance, RESULTS.not_nearest),
+        (misses.speed, misses.speed_limit, RESULTS.speeds_contradict),
     )
+    return first_failure(*((~jnp.asarray(_worst(miss) <= limit), item) for miss, limit, item in limits))
 
 
 @kept
@@ -305,6 +306,6 @@ def _raising(
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
-def _worst(miss: Array) -> Array | np.floating:
+def _worst(miss: Array | np.ndarray) -> Array | np.floating:
     lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
     return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore

@@ -21,7 +21,7 @@ _LAST = 1e-3  # how much the rows of one part weigh against all others, to leave
 _OF_LOAD = {"F": "m", "M": "rad"}  # what a row misses, by the load that its multiplier is
 
 
-def tolerance_of(q: Array) -> float:
+def tolerance_of(q: Array | np.ndarray) -> float:
     """The largest violation that counts as closed: 1e-8 m or rad in double, 1e-4 in single precision."""
     return 1e-8 if q.dtype == jnp.float64 else 1e-4
 
