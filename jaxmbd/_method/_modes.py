@@ -63,7 +63,7 @@ def _differentiated(primals: Any, tangents: Any, **params: Any) -> Any:
 
 def _batched(arrays: Any, axes: Any, text: str, forward: bool) -> Any:
     """Tangents side by side are forward derivatives: those of reverse ones are transposed before they are batched."""
-    return _tangent_p.bind(_evaluated(*arrays, text, forward), text=text, forward=forward), axes[0]
+    return _tangent_p.bind(_evaluated(arrays[0], text, forward), text=text, forward=forward), axes[0]
 
 
 _tangent_p.def_impl(_evaluated)
