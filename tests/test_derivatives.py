@@ -178,6 +178,7 @@ def test_what_an_option_lacks_is_said() -> None:
         jax.jacfwd(lambda p: reading(p, **options))(P)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["joint", "absolute"])
 def test_second_derivatives_of_an_equilibrium(coordinates: Any) -> None:
     """A pendulum with a torsional spring: `k φ + m g ½ cos φ = 0`."""

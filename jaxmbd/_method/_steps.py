@@ -57,9 +57,7 @@ class AbstractSteps(abc.ABC):
     outputs: tuple[Any, ...]
     at_end: tuple[int, ...]
     rows: int
-
-    def __init__(self) -> None:
-        self._tangents: dict[tuple[int, ...], TangentSteps] = {}
+    _tangents: dict[tuple[int, ...], Any]
 
     @abc.abstractmethod
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
@@ -110,7 +108,7 @@ class MotionSteps(AbstractSteps):
     """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
 
     def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
-        super().__init__()
+        self._tangents = {}
         value, known, times = _parted(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
@@ -176,7 +174,7 @@ class TangentSteps(AbstractSteps):
     """
 
     def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
-        super().__init__()
+        self._tangents = {}
         kinds = [of.kinds[k] for k in moving]
         self.of, self.rows, self.sets = of, of.rows, of.sets
         self._values = tuple(i for i, like in enumerate(of.parts.value) if is_inexact(like))
