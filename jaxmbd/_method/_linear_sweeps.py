@@ -58,7 +58,7 @@ class Operands:
 
 def packed(schedule: Schedule, record: Record | None) -> list[Any]:
     """What is known of a run, as a list."""
-    return [schedule.starts, schedule.ends, schedule.count, *schedule.saved, *_states(record)]
+    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *_states(record)]
 
 
 def _states(record: Record | None) -> list[Any]:
@@ -67,7 +67,7 @@ def _states(record: Record | None) -> list[Any]:
 
 def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[Schedule, Record | None]:
     known = 3 + steps.sets
-    schedule, states = Schedule(*run[:3], list(run[3:known])), list(run[known:])
+    schedule, states = Schedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
     if not states:
         return schedule, None
     empty = Record.empty([], 0.0, steps.rows, len(schedule.starts))

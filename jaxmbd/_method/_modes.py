@@ -12,7 +12,6 @@ from jax.extend import core as jex
 from jax.interpreters import ad, batching, mlir
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._types import Scalar
 
 _tangent_p = jex.Primitive("jaxmbd_tangent_of_one_mode")
 
@@ -44,7 +43,7 @@ def _identity_jvp(primals: Any, tangents: Any) -> Any:
     return _identity(x, text, forward), moved
 
 
-def _evaluated(x: Scalar, text: str, forward: bool) -> Any:
+def _evaluated(x: Any, text: str, forward: bool) -> Any:
     if not forward:
         raise MechanismError(text)
     return x
@@ -62,9 +61,14 @@ def _differentiated(primals: Any, tangents: Any, **params: Any) -> Any:
     return _tangent_p.bind(x, **params), moved
 
 
+def _batched(arrays: Any, axes: Any, text: str, forward: bool) -> Any:
+    """Tangents side by side are forward derivatives: those of reverse ones are transposed before they are batched."""
+    return _tangent_p.bind(_evaluated(arrays[0], text, forward), text=text, forward=forward), axes[0]
+
+
 _tangent_p.def_impl(_evaluated)
 _tangent_p.def_abstract_eval(lambda x, **_: x)
 mlir.register_lowering(_tangent_p, mlir.lower_fun(_evaluated, multiple_results=False))
 ad.primitive_jvps[_tangent_p] = _differentiated
 ad.primitive_transposes[_tangent_p] = _transposed
-batching.primitive_batchers[_tangent_p] = lambda x, axes, **params: (_tangent_p.bind(*x, **params), axes[0])
+batching.primitive_batchers[_tangent_p] = _batched

@@ -14,6 +14,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+VALUE: str
+KNOWN: str
+TIME: str
 VALUE, KNOWN, TIME = "value", "known", "time"
 
 
@@ -32,9 +35,9 @@ class Outputs(NamedTuple):
 class Split(NamedTuple):
     """The inputs of a motion by their part in it: what the steps change, what they do not, and times."""
 
-    value: list[Any]
-    known: list[Any]
-    times: list[Any]
+    value: Any
+    known: Any
+    times: Any
 
 
 class AbstractSteps(abc.ABC):
@@ -54,9 +57,7 @@ class AbstractSteps(abc.ABC):
     outputs: tuple[Any, ...]
     at_end: tuple[int, ...]
     rows: int
-
-    def __init__(self) -> None:
-        self._tangents: dict[tuple[int, ...], TangentSteps] = {}
+    _tangents: dict[tuple[int, ...], Any]
 
     @abc.abstractmethod
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
@@ -107,13 +108,14 @@ class MotionSteps(AbstractSteps):
     """The steps of a diffrax solver from `(y, state)`, with parameters `(args, terms)`, times `(t₀, t₁, (ts, …))`."""
 
     def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
-        super().__init__()
-        value, known, times = _parted(*inputs, solver)
+        self._tangents = {}
+        value, known, times = _parted(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
         self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _others(known)
         parts = Split(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
-        self.parts, self.types, self.rows, self.components, self.sets = parts, sum(parts, ()), rows, 1, len(ts)
+        self.parts, self.rows, self.components, self.sets = parts, rows, 1, len(ts)
+        self.types = (*parts.value, *parts.known, *parts.times)
         self.kinds = tuple(
             (n, i) for n, part in zip((VALUE, KNOWN, TIME), parts, strict=True) for i in range(len(part))
         )
@@ -127,7 +129,7 @@ class MotionSteps(AbstractSteps):
     @staticmethod
     def pack(inputs: Any, solver: Any, changes: Any = None) -> list[Any]:
         """The inputs as a list; or their tangents, with `None` where there is none."""
-        arrays = eqx.filter(_parted(*inputs, solver), eqx.is_array)
+        arrays = eqx.filter(_parted(inputs, solver), eqx.is_array)
         if changes is None:
             return jax.tree.leaves(arrays)
         y, state, args, terms, times = changes
@@ -160,7 +162,8 @@ class MotionSteps(AbstractSteps):
         return Outputs(rows, end, (jax.tree.unflatten(self._dense, more[:-2]), list(more[-2:])))
 
 
-def _parted(y: Any, state: Any, args: Any, terms: Any, times: Any, solver: Any) -> tuple[Any, Any, Any]:
+def _parted(inputs: Any, solver: Any) -> tuple[Any, Any, Any]:
+    y, state, args, terms, times = inputs
     return jax.tree.map(jnp.asarray, (y, state)), (args, terms, solver), times
 
 
@@ -171,7 +174,7 @@ class TangentSteps(AbstractSteps):
     """
 
     def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
-        super().__init__()
+        self._tangents = {}
         kinds = [of.kinds[k] for k in moving]
         self.of, self.rows, self.sets = of, of.rows, of.sets
         self._values = tuple(i for i, like in enumerate(of.parts.value) if is_inexact(like))

@@ -16,12 +16,12 @@ from jaxmbd._method._steps import KNOWN, TIME, AbstractSteps, Outputs, Split, is
 class Schedule(NamedTuple):
     """The accepted steps of a run, which derivatives hold fixed.
 
-    `starts`, `ends` `(max_steps,)` [s]; how many there are; for each set of times how many of them were saved.
+    `starts`, `ends` `(max_steps,)` [s]; how many are accepted; for each set of times how many of them were saved.
     """
 
     starts: Array
     ends: Array
-    count: Int[Array, ""]
+    accepted: Int[Array, ""]
     saved: list[Int[Array, ""]]
 
 
@@ -37,7 +37,7 @@ def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array
 
 def _moving_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
     """Whether step `i` starts at `t₀`, and whether it ends at `t₁`, which an event may prevent."""
-    return i == 0, (i == schedule.count - 1) & (schedule.ends[i] >= times[1])
+    return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
 
 # --- forward ------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
 
     carry = _Ahead(start, value, [start for _ in rows], rows, last, record)
     carry = eqxi.while_loop(
-        lambda c: c.i < schedule.count, advance, carry, buffers=lambda c: [c.rows, c.record], kind="lax"
+        lambda c: c.i < schedule.accepted, advance, carry, buffers=lambda c: [c.rows, c.record], kind="lax"
     )
     if recorded:
         return carry.record
@@ -90,7 +90,7 @@ def _read(
     steps: AbstractSteps, schedule: Schedule, times: list[Any], k: int, carry: _Ahead, dense: Any, ends: list[Any]
 ) -> tuple[Array, list[Any]]:
     """The states at those times of set `k` that lie in the step."""
-    ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.count - 1
+    ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.accepted - 1
     if not len(ts[0]):
         return carry.next[k], carry.rows[k]
 
@@ -147,7 +147,7 @@ class Backward:
 
     def run(self, cotangents: Sequence[Any]) -> list[Any]:
         """The cotangents of the wanted inputs."""
-        steps, count, given = self.steps, self.schedule.count, self.steps.unflat(cotangents)
+        steps, count, given = self.steps, self.schedule.accepted, self.steps.unflat(cotangents)
         value = [jnp.zeros_like(self.value[i]) for i in self.values]
         for i, cotangent in zip(steps.at_end, given.end, strict=True):
             value[self.values.index(i)] = jnp.asarray(cotangent)
@@ -178,8 +178,8 @@ class Backward:
 
     def _back(self, carry: _Back, given: Outputs) -> _Back:
         """One step backward: `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`, with what is saved within the step."""
-        i, last = carry.i, carry.i == self.schedule.count - 1
-        value, between = self.record.state(i, self.schedule.count - 1, carry.between, self._advance)
+        i, last = carry.i, carry.i == self.schedule.accepted - 1
+        value, between = self.record.state(i, self.schedule.accepted - 1, carry.between, self._advance)
         ends = self._ends(i)
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
 from jaxmbd._program import kept
-from jaxmbd._types import Scalar
+from jaxmbd._types import Scalar, frozen
 
 _NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases
 _PATIENCE, STEPS = 60, 400  # steps of Newton's method before it counts as lost, and all steps
@@ -101,19 +101,53 @@ def tolerance_of_balance(dtype: Any) -> float:
     return 1e-9 if dtype == jnp.float64 else 1e-4
 
 
-@eqx.filter_custom_jvp
 def implicit(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
-    """A position in balance as a function of everything in the balance, by the implicit function theorem."""
-    return q
+    """A position in balance as a function of everything in the balance, by the implicit function theorem.
+
+    Of `f(q, λ, p) = 0`, `Φ(q, p) = 0`: `K δ + Cᵀ δλ = −∂f/∂p δp`, `C δ = −∂Φ/∂p δp`; where directions are left
+    undetermined, the least change. No derivative of any order goes through the factorisation that solves this.
+    """
+    fixed, start = frozen((balance, q))
+    return _rooted(balance, q, frozen(Reduced(fixed, start).lam))[0]
 
 
-@implicit.def_jvp
-def _implicit_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
-    """`K δ + Cᵀ δλ = −∂f/∂p δp`, `C δ = −∂Φ/∂p δp`: where directions are left undetermined, the least change."""
-    (balance, q), (changes, _) = primals, tangents
-    q = implicit(balance, q)  # as a function of the balance, for derivatives of this derivative
-    at = Reduced(balance, q)
-    _, (f, phi) = eqx.filter_jvp(lambda b: b.unbalance(q, at.lam), (balance,), (changes,))
-    f, phi = jnp.zeros_like(at.f) if f is None else f, jnp.zeros_like(at.phi) if phi is None else phi
-    moved = at.steady.position.moved
-    return q, jax.jvp(moved, (at.steady.still,), (at.newton(f, phi),))[1]
+@eqx.filter_custom_jvp
+def _rooted(balance: Balance, q: Array, lam: Array) -> tuple[Array, Array]:
+    return q, lam
+
+
+@_rooted.def_jvp
+def _rooted_jvp(primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]) -> Any:
+    (balance, q, lam), (changes, _, _) = primals, tangents
+    q, lam = _rooted(balance, q, lam)  # as functions of the balance, for derivatives of this derivative
+    miss = eqx.filter_jvp(lambda b: b.unbalance(q, lam), (balance,), (changes,))[1]
+    step, change = _response(balance, q, lam, *_or_zeros(miss, (jnp.zeros_like(balance.at(q).still), lam)))
+    at = balance.at(q)
+    return (q, lam), (jax.jvp(at.position.moved, (at.still,), (step,))[1], change)
+
+
+@eqx.filter_custom_jvp
+def _response(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
+    """The step `δ` and the multipliers' change `δλ` with `K δ + Cᵀ δλ = −f`, `C δ = −φ`."""
+    at = Reduced(balance, q, lam)
+    step = at.newton(f, phi)
+    return step, -at.C_inverse.T @ (f + at.K @ step)
+
+
+@_response.def_jvp
+def _response_jvp(primals: Any, tangents: Any) -> Any:
+    """`A x = −b`: `A x' = −(b' + A' x)`."""
+    step, change = _response(*primals)
+
+    def sides(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
+        at = balance.at(q)
+        unbalance = lambda x, y: balance.unbalance(at.position.moved(x), y)  # noqa: E731
+        moved, opened = jax.jvp(unbalance, (at.still, lam), (step, change))[1]
+        return moved + f, opened + phi
+
+    _, miss = eqx.filter_jvp(sides, primals, tangents)
+    return (step, change), _response(*primals[:3], *_or_zeros(miss, (step, change)))
+
+
+def _or_zeros(tangents: Any, likes: Any) -> Any:
+    return [jnp.zeros_like(like) if x is None else x for x, like in zip(tangents, likes, strict=True)]
