@@ -15,9 +15,10 @@ import scipy.special
 from jax import Array
 
 import jaxmbd as mbd
+from jaxmbd import examples, plot
 from jaxmbd import planar as pl
-from jaxmbd import plot
 from jaxmbd import spatial as sp
+from jaxmbd._analysis._linear import _eigen
 from jaxmbd._analysis._linear._eigen import general, symmetric
 from tests.examples import four_bar_with_springs, four_bars, pendulum
 from tests.marks import in_both_coordinates
@@ -400,6 +401,89 @@ def test_a_skate() -> None:
     np.testing.assert_allclose(system.eigenvalues, np.zeros(5), atol=1e-6)
     with pytest.raises(mbd.MechanismError, match="With rolling"):
         _ = system.stiffness
+
+
+def test_a_disc_has_five_places() -> None:
+    """Its contact is a row of positions, unlike its rolling; one row more would let it sink."""
+    example = examples.get("rolling-disc")
+    system = mbd.linearize(example.mechanism, example.state())
+    assert len(system.coordinates) == 5
+    assert len(system.speeds) == 3
+    assert "Along axes that turn, which the eigenvalues depend on: ∫disc.omega_" in str(system)
+
+
+def test_axes_that_spin_with_a_wheel_are_not_taken() -> None:
+    """A frame on a spring, with a wheel that spins across its axis: `ω² = k / (I + A)`, wherever the wheel is."""
+    across, along, spin, turned, stiffness = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), 20.0, 0.5, 30.0
+    pose = jnp.array([0.0, 0.0, 0.0, math.cos(turned / 2), 0.0, math.sin(turned / 2), 0.0])
+    frame, wheel = (
+        sp.Body("frame", 1.0, (0.05, 0.05, 0.05), (0.0, 0.0, 0.0)),
+        sp.Body("wheel", 2.0, (0.4, 0.7, 0.4), pose),
+    )
+    joints = [
+        sp.Revolute("O", sp.ground.at(axis=across), frame.at(axis=across)),
+        sp.Revolute("hub", frame.at(axis=along), wheel.at(axis=along)),
+    ]
+    spring = sp.JointSpringDamper("spring", "O.angle", stiffness)
+    mechanism = sp.Mechanism([frame, wheel], joints, [spring], coordinates="absolute")
+    q = jnp.concatenate([frame.pose, pose, jnp.zeros(len(mechanism.turns))])
+    system = mbd.linearize(mechanism, at_rest(mechanism, q, wheel_omega_y=spin))
+    assert system.coordinates == ("∫frame.omega_x", "∫wheel.omega_y")
+    expected = math.sqrt(stiffness / (0.05 + 0.4))
+    np.testing.assert_allclose(system.eigenvalues, [0, 0, 1j * expected, -1j * expected], atol=1e-9)
+    assert "turn" not in str(system)
+
+
+# --- entries of rounding size ---------------------------------------------------------------------
+
+
+def flying(stiffness: Any) -> mbd.LinearSystem:
+    """Two bodies with a pin and a torsional spring, that fly at (3, 1) m/s."""
+    a, b = pl.Body("a", 1.0, 0.1, (0.0, 0.0, 0.0)), pl.Body("b", 1.5, 0.2, (1.0, 0.0, 0.0))
+    spring = pl.TorsionalSpringDamper("spring", a.at(0.5, 0.0), b.at(-0.5, 0.0), stiffness)
+    pin = pl.Revolute("A", a.at(0.5, 0.0), b.at(-0.5, 0.0))
+    mechanism = pl.Mechanism([a, b], [pin], [spring], coordinates="joint", floating=True)
+    return mbd.linearize(mechanism, at_rest(mechanism, [0.1, 0.2, 0.3, 0.3], a_vx=3.0, a_vy=1.0))
+
+
+def test_entries_of_rounding_size_do_not_take_part() -> None:
+    """The vibration is that of the pin, with the reduced mass matrix of a floating pair, and `dω/dk = ω/2k`."""
+    system = flying(20.0)
+    modes = system.modes(undamped=False)
+    assert bool(modes.accurate.all())
+    np.testing.assert_allclose(modes.shares[:, -1], [0, 0, 0, 1], atol=1e-9)
+    assert modes.names[3] == "A.angle"
+    vectors, size = np.concatenate([modes.reduced, modes.reduced * modes.eigenvalues[None]]), float(modes.omega[-1])
+    np.testing.assert_allclose(np.asarray(system.A) @ vectors[:, -1], modes.eigenvalues[-1] * vectors[:, -1], atol=1e-9)
+    fastest = lambda k: flying(k).eigenvalues[-2].imag  # noqa: E731
+    np.testing.assert_allclose(jax.jacfwd(fastest)(jnp.asarray(20.0)), size / 40, rtol=1e-9)
+    np.testing.assert_allclose(jax.grad(fastest)(jnp.asarray(20.0)), size / 40, rtol=1e-9)
+
+
+def test_eigenvectors_are_right_whatever_rounding_leaves() -> None:
+    """Tiny entries close cycles between states that are else apart, and balancing would blow them up."""
+    A = np.diag([-14.0, -3.0, 5.0, -0.3]) + np.diag([2.0, 7.0, 1.0], 1)
+    tiny = np.tril(10.0 ** -np.array([[0, 0, 0, 0], [17, 0, 0, 0], [82, 33, 0, 0], [60, 47, 19, 0]]), -1)
+    found = general(jnp.asarray(A + tiny))
+    assert bool(found.accurate.all())
+    np.testing.assert_allclose(A @ np.asarray(found.right), found.right * found.values[None], atol=1e-12)
+    np.testing.assert_allclose(found.values, [-0.3, -3, 5, -14], atol=1e-12)
+    slopes = jax.jacrev(lambda A: general(A).values.real)(jnp.asarray(A + tiny))
+    np.testing.assert_allclose(np.diagonal(slopes, axis1=1, axis2=2), np.eye(4)[[3, 1, 2, 0]], atol=1e-10)
+    sizes = jnp.array([1.0, 1e-3, 1e4, 10.0])  # other units of x
+    scaled = general(jnp.asarray((A + tiny) * sizes[None] / sizes[:, None]), 1 / sizes)
+    np.testing.assert_allclose(scaled.values, found.values, atol=1e-12)
+    assert bool(scaled.accurate.all())
+
+
+def test_eigenvectors_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In print, and by derivatives that are not numbers."""
+    monkeypatch.setattr(_eigen, "_ACCURATE", 0.0)
+    A = jnp.asarray(np.random.default_rng(1).normal(size=(5, 5)))
+    assert not general(A).accurate.any()
+    assert np.isnan(jax.jacfwd(lambda A: general(A).values.real)(A)).all()
+    text = str(flying(20.0).modes(undamped=False))
+    assert text.count("inaccurate") > 0
 
 
 # --- what cannot be linearised --------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """The mechanism: named parts, checked as a whole, and its coordinates."""
 
+from jaxmbd._mechanism._checks import count_position_rows as count_position_rows
 from jaxmbd._mechanism._coordinate import Coordinate as Coordinate
 from jaxmbd._mechanism._coordinate import CoordinateForce as CoordinateForce
 from jaxmbd._mechanism._coordinate import Coupled as Coupled

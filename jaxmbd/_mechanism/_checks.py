@@ -224,6 +224,14 @@ def _count(part: AbstractJoint, t: Any, frames: Any, rates: Any) -> int:
     return rows
 
 
+def count_position_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
+    """The number of a part's rows that constrain positions; those that constrain velocities alone come below them."""
+    if not isinstance(part, AbstractNonholonomic):
+        return count_rows(mechanism, part)
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    return eqx.filter_eval_shape(residual_of, unnamed(part), t, _example(mechanism, part)[0]).shape[0]
+
+
 def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Frames and rates of the right shapes for a part's markers."""
     space, dtype = mechanism.space, jnp.result_type(float)

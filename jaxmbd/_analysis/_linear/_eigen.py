@@ -7,34 +7,72 @@ eigenvectors only span the right space. Eigenvalues without eigenvectors of thei
 have no derivative at all; it is taken as zero. The left eigenvectors change so that `wᴴ x` stays, which second
 derivatives of eigenvalues need.
 
+The matrix of a mechanism has entries that are rounding errors of zeros, 1e-17 and much smaller. LAPACK's balancing scales
+rows and columns until such entries are as large as the others, and returns eigenvectors with a residual of the size of
+the matrix. So the states are brought to one scale first, what is then below 1e-13 of the largest entry is set to
+zero, and the residual of each pair is looked at: the derivative of a pair with a large one is not a number.
+
 Source: Magnus, *On differentiating eigenvalues and eigenvectors*, Econometric Theory 1 (1985).
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Complex, Float
+from jaxtyping import Array, Bool, Complex, Float
 
+_NEGLIGIBLE = 2.0**9  # units of rounding of the largest entry: smaller entries count as zero (1.1e-13 in double)
+_ACCURATE = 1.0  # square roots of rounding of the largest entry: a residual above that is no eigenvector's
 _SAME = 16.0  # square roots of rounding, of the largest eigenvalue: nearer ones count as repeated
 
 
-@jax.custom_jvp
-def general(
-    A: Float[Array, "n n"],
-) -> tuple[Complex[Array, " n"], Complex[Array, "n n"], Complex[Array, "n n"]]:
+class Eigen(NamedTuple):
     """The eigenvalues of a matrix, smallest first, and its right and left eigenvectors as columns.
 
-    Pairs stay together, positive imaginary part first.
+    Pairs stay together, positive imaginary part first. `residual`, the larger one of `|A x − λ x|` and
+    `|wᴴ A − λ wᴴ|` of the scaled matrix with vectors of length one, as a share of its largest entry.
     """
-    values, left, right = jax.lax.linalg.eig(A, compute_left_eigenvectors=True)
+
+    values: Complex[Array, " n"]
+    right: Complex[Array, "n n"]
+    left: Complex[Array, "n n"]
+    residual: Float[Array, " n"]
+
+    @property
+    def accurate(self) -> Bool[Array, " n"]:
+        """Whether the residuals are those of eigenvectors."""
+        return self.residual <= _ACCURATE * float(jnp.finfo(self.residual.dtype).eps) ** 0.5
+
+
+def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> Eigen:
+    """The eigenvalues and eigenvectors of a matrix; `scale`, the sizes of `x` that are comparable, in `ẋ = A x`.
+
+    Pairs stay together, positive imaginary part first. Residuals have no derivative.
+    """
+    scale = jnp.ones(len(A), A.dtype) if scale is None else scale
+    return Eigen(*_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale))))))  # exact factors
+
+
+@jax.custom_jvp
+def _general(A: Float[Array, "n n"], scale: Float[Array, " n"]) -> tuple[Array, Array, Array, Array]:
+    scaled = A * scale[None, :] / scale[:, None]
+    largest = jnp.max(jnp.abs(scaled), initial=0.0)
+    negligible = _NEGLIGIBLE * float(jnp.finfo(A.dtype).eps) * largest
+    values, left, right = jax.lax.linalg.eig(
+        jnp.where(jnp.abs(scaled) > negligible, scaled, 0.0), compute_left_eigenvectors=True
+    )
+    misses = scaled @ right - right * values[None], scaled.T @ left.conj() - left.conj() * values[None]
+    residual = jnp.max(jnp.stack([jnp.linalg.norm(miss, axis=0) for miss in misses]), axis=0)
+    residual = residual / jnp.where(largest > 0, largest, 1.0)
     order = jnp.argsort(jnp.abs(values), stable=True)
-    return values[order], right[:, order], left[:, order]
+    right, left = scale[:, None] * right, left / scale[:, None]
+    return values[order], right[:, order], left[:, order], residual[order]
 
 
-@general.defjvp
+@_general.defjvp
 def _general_jvp(primals: Any, tangents: Any) -> Any:
-    values, right, left = general(*primals)
+    found = Eigen(*_general(*primals))
+    values, right, left, residual = found
     rows = left.conj().T
     same, tolerance = _same(values)
     # Among repeated eigenvalues LAPACK's left and right eigenvectors are not each other's: they are paired here.
@@ -43,9 +81,10 @@ def _general_jvp(primals: Any, tangents: Any) -> Any:
     paired = paired + jnp.diag(lost.astype(paired.dtype))
     change = jnp.linalg.solve(paired, rows @ tangents[0] @ right)
     change = jnp.where(lost[:, None], 0.0, change)
-    mixed = _mixed(values, same, change)
+    mixed = jnp.where(found.accurate[None], _mixed(values, same, change), jnp.nan)
     moved, opposite = right @ mixed, -(paired @ mixed @ jnp.linalg.solve(paired, rows)).conj().T
-    return (values, right, left), (jnp.diag(change), moved, opposite)
+    changes = jnp.where(found.accurate, jnp.diag(change), jnp.nan)
+    return (values, right, left, residual), (changes, moved, opposite, jnp.zeros_like(residual))
 
 
 @jax.custom_jvp

@@ -12,13 +12,14 @@ from jaxmbd._analysis._checks import check_assembled, closed_enough
 from jaxmbd._analysis._state import State
 from jaxmbd._equations import Equations, counted, eliminated, rank_of
 from jaxmbd._errors import MechanismError
-from jaxmbd._joint import AbstractNonholonomic
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, count_position_rows
 from jaxmbd._method import CoordinatePartitioning, named_speeds
 from jaxmbd._program import kept
 from jaxmbd._types import Scalar, frozen, is_concrete
 
 _SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
+_AVOIDED = 1e3  # times as large count the rows' entries at speeds along the axes that turn fastest, as pivots
+_TURNING = 1e-6  # [rad/s]: axes that turn slower count as fixed
 _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
 
 
@@ -59,11 +60,12 @@ def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None
         return _unseen(mechanism, look, marks, state.q, rolling)
     check_assembled(mechanism, "state", look.position, look.velocity)
     _check_regular(fixed, look)
-    marks = ~np.asarray(eliminated(look.rows)) if marks is None else marks
+    usual = look.rows * _weights(mechanism, fixed[-1])[None]
+    marks = ~np.asarray(eliminated(usual)) if marks is None else marks
     _check_marks(mechanism, np.asarray(look.rows), marks)
     rows, places = np.flatnonzero(~rolling), marks
     if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
-        places = ~np.asarray(eliminated(jnp.where(marks, 0.0, look.rows[rows])))
+        places = ~np.asarray(eliminated(jnp.where(marks, 0.0, usual[rows])))
     return Choice(_indices(marks), _indices(places), tuple(rows.tolist())), state.q
 
 
@@ -72,9 +74,38 @@ def _indices(marks: np.ndarray) -> tuple[int, ...]:
 
 
 def _rolling(mechanism: Mechanism) -> np.ndarray:
-    """Which rows constrain speeds alone. A part that rolls has no others; with others of `Φ` they come first."""
+    """Which rows constrain speeds alone: those of a part that rolls, below its rows of positions."""
     pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
-    return np.asarray([isinstance(part, AbstractNonholonomic) for part, size in pairs for _ in range(size)], dtype=bool)
+    counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
+    return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
+
+
+def turning_rates(mechanism: Mechanism, v: Array) -> np.ndarray:
+    """How fast `[rad/s]` the axis turns along which each speed is counted: zero but for `omega_x`, `_y`, `_z`.
+
+    Those are angular velocities along axes that turn with them: with `ω`, the axis `e` turns at `|ω × e|`.
+    """
+    names, variables, values = mechanism.speed_names, mechanism.variables, np.asarray(v)
+    turns = mechanism.space.speeds[mechanism.space.dim :]
+    split = [name.rpartition(".") for name in names]
+    along = [
+        part in turns and name == variable for (_, _, part), name, variable in zip(split, names, variables, strict=True)
+    ]
+    rates = np.zeros(len(names), values.dtype)
+    for i in np.flatnonzero(along):
+        others = [j for j in np.flatnonzero(along) if j != i and split[j][0] == split[i][0]]
+        rates[i] = np.linalg.norm(values[others])
+    return np.where(rates > _TURNING, rates, 0.0)
+
+
+def _weights(mechanism: Mechanism, v: Array) -> np.ndarray:
+    """Factors of the columns for elimination: it then leaves over, where it can, speeds along axes that do not turn.
+
+    About a steady motion the equations in such speeds have constant coefficients where those along the axes of a
+    spinning wheel have periodic ones, whose values at one instant tell nothing.
+    """
+    rates = turning_rates(mechanism, v)
+    return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
 
 
 def _marked(mechanism: Mechanism, names: Sequence[str]) -> np.ndarray:

@@ -54,8 +54,9 @@ def linearize(
       function, `("rest", lambda m: m["spring"].length)`. What a driver prescribes cannot be an input;
     - `outputs`: any name that `solution[name]` knows, accelerations and reactions included;
     - `independent`: names of speeds, or of the coordinates whose rates they are, as many as there are degrees of
-      freedom; chosen by elimination with pivoting unless given. Where values are not known (inside `jit`, `vmap`)
-      they have to be given.
+      freedom; chosen by elimination with pivoting unless given, angular velocities about axes that turn (of a spinning
+      wheel) last, since eigenvalues seen from those are others; `print` names the ones that are taken. Where values
+      are not known (inside `jit`, `vmap`) they have to be given.
 
     **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; `print` it.
 

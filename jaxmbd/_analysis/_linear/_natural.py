@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd._analysis._linear._eigen import general, symmetric
+from jaxmbd._analysis._linear._eigen import Eigen, symmetric
 from jaxmbd._text import readable
 
 _RIGID = 16.0  # square roots of rounding, of the fastest mode: what is slower is no vibration
@@ -20,7 +20,8 @@ class Modes(eqx.Module):
     `eigenvalues` λ `[1/s]`; `omega`, the undamped natural angular frequencies `|λ|` `[rad/s]`; `rigid`, those of zero
     frequency; `reduced (n, modes)`, the shapes φ in the independent coordinates, which `names` lists, with
     `φᴴ M̂ φ = 1`, the one with the largest share of the kinetic energy real and positive; `shapes (nv, modes)`, along
-    all speeds; `shares (n, modes)`, of the kinetic energy.
+    all speeds; `shares (n, modes)`, of the kinetic energy; `accurate`, whether the eigenvalue problem is
+    satisfied: where it is not, shapes and shares mean nothing, and derivatives are not numbers.
 
     Differentiable in both modes; where eigenvalues repeat see `LinearSystem.eigenvalues`, and their shapes are any
     basis. The derivative of a frequency that is zero is taken as zero. `print` shows them as a table.
@@ -32,6 +33,7 @@ class Modes(eqx.Module):
     reduced: Complex[Array, "n modes"]
     shapes: Complex[Array, "nv modes"]
     shares: Float[Array, "n modes"]
+    accurate: Bool[Array, " modes"]
     names: tuple[str, ...] = eqx.field(static=True)
 
     @property
@@ -71,12 +73,16 @@ class Modes(eqx.Module):
         return "\n".join(line.rstrip() for line in lines)
 
     def _moving(self, k: int) -> str:
+        if not self.accurate[k]:
+            return "not known"
         shares = np.asarray(self.shares[:, k])
         most = [i for i in np.argsort(-shares, kind="stable")[:_SHARES] if shares[i] >= _LEAST]
         return ", ".join(f"{self.names[i]} {100 * shares[i]:.0f} %" for i in most)
 
     def _remark(self, k: int) -> str:
         value = complex(self.eigenvalues[k])
+        if not self.accurate[k]:
+            return "inaccurate: A x = λ x is not satisfied"
         if self.rigid[k]:
             return "rigid body"
         if value.real > _NONE * abs(value):
@@ -98,26 +104,28 @@ def modes_of_squares(
     values = jnp.where(squares > 0, 1j, 1.0) * omega
     order = jnp.argsort(size, stable=True)
     phi = jax.scipy.linalg.solve_triangular(L, vectors, lower=True, trans=1) + 0j
-    return _modes(names, values[order], phi[:, order], M, directions, rigid[order])
+    accurate = jnp.ones(len(order), bool)  # a symmetric problem is always well conditioned
+    return _modes(names, values[order], phi[:, order], M, directions, rigid[order], accurate)
 
 
 def modes_of_pairs(
-    names: tuple[str, ...], A: Float[Array, "x x"], M: Float[Array, "k k"], directions: Float[Array, "nv k"]
+    names: tuple[str, ...], eigen: Eigen, M: Float[Array, "k k"], directions: Float[Array, "nv k"]
 ) -> Modes:
-    """The modes of `ẋ = A x`, whose values are known: one of each conjugate pair."""
-    values, vectors, _ = general(A)
-    known = np.asarray(jax.lax.stop_gradient(values))
+    """The modes of `ẋ = A x`, whose eigenvalues are known: one of each conjugate pair."""
+    known = np.asarray(jax.lax.stop_gradient(eigen.values))
     size, k = np.abs(known), directions.shape[1]
     kept = np.flatnonzero(np.imag(known) >= -_NONE * size)
-    rigid = jnp.asarray(size[kept] <= _rigid(A.dtype) * size.max())
-    return _modes(names, values[kept], vectors[:k, kept], M, directions, rigid)
+    rigid = jnp.asarray(size[kept] <= _rigid(M.dtype) * size.max())
+    return _modes(names, eigen.values[kept], eigen.right[:k, kept], M, directions, rigid, eigen.accurate[kept])
 
 
 def _rigid(dtype: jnp.dtype) -> float:
     return _RIGID * float(jnp.finfo(dtype).eps) ** 0.5
 
 
-def _modes(names: tuple[str, ...], values: Array, z: Array, M: Array, directions: Array, rigid: Array) -> Modes:
+def _modes(
+    names: tuple[str, ...], values: Array, z: Array, M: Array, directions: Array, rigid: Array, accurate: Array
+) -> Modes:
     """Modes with their shapes scaled."""
     momentum = M @ z
     energy = jnp.real(jnp.sum(z.conj() * momentum, axis=0))
@@ -128,4 +136,4 @@ def _modes(names: tuple[str, ...], values: Array, z: Array, M: Array, directions
     lead = jnp.take_along_axis(z, largest[None], axis=0)
     z = z * (lead.conj() / jnp.abs(lead))
     omega = jnp.where(rigid, 0.0, jnp.abs(jnp.where(rigid, 1.0, values)))
-    return Modes(values, omega, rigid, z, directions @ z, shares, names)
+    return Modes(values, omega, rigid, z, directions @ z, shares, accurate, names)

@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Complex, Float
 
-from jaxmbd._analysis._linear._eigen import general
-from jaxmbd._analysis._linear._independent import Choice
+from jaxmbd._analysis._linear._eigen import Eigen, general
+from jaxmbd._analysis._linear._independent import Choice, turning_rates
 from jaxmbd._analysis._linear._natural import Modes, modes_of_pairs, modes_of_squares
 from jaxmbd._analysis._linear._small_motions import reached
 from jaxmbd._errors import MechanismError
@@ -81,7 +81,17 @@ class LinearSystem(eqx.Module):
 
         Differentiable in both modes; where eigenvalues repeat, a change that splits them has their mean right only.
         """
-        return general(self.A)[0]
+        return self._eigen().values
+
+    def _eigen(self) -> Eigen:
+        """Of `A`, in states scaled to one size: by the inertia, and speeds by the rate of the fastest motions."""
+        A, inertia = (jax.lax.stop_gradient(x) for x in (self.A, jnp.diag(self.mass)))
+        k, places = len(self.choice.places), [self.choice.places.index(i) for i in self.choice.speeds]
+        size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
+        scaled = jnp.abs(A * size[None, :] / size[:, None])
+        rates = jnp.sqrt(jnp.max(scaled[k:, :k], initial=0.0)), jnp.max(scaled[:k, :k]), jnp.max(scaled[k:, k:])
+        fastest = jnp.max(jnp.stack(rates))
+        return general(self.A, size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0)))
 
     def modes(self, undamped: bool | None = None) -> Modes:
         """The natural motions, slowest first: of conjugate eigenvalues the one with positive imaginary part.
@@ -102,7 +112,7 @@ class LinearSystem(eqx.Module):
                 "How many modes there are depends on values that are not known inside jit or vmap: take "
                 "system.eigenvalues, all of them, or system.modes(undamped=True)."
             )
-        return modes_of_pairs(self.coordinates, self.A, self.mass, self.directions)
+        return modes_of_pairs(self.coordinates, self._eigen(), self.mass, self.directions)
 
     def _is_undamped(self, A: np.ndarray, mass: np.ndarray) -> bool:
         n, tolerance = len(mass), float(np.finfo(A.dtype).eps) ** 0.5
@@ -166,5 +176,10 @@ class LinearSystem(eqx.Module):
                 f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {fast:.3g}, accelerations up to "
                 f"{fastening:.3g} (m, rad, s)."
             )
+        rates = turning_rates(self.mechanism, self.v)
+        pairs = zip(self.coordinates, self.choice.places, strict=True)
+        turning = [f"{name} ({rates[i]:.3g} rad/s)" for name, i in pairs if rates[i]]
+        if turning:
+            about += f"\nAlong axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
         parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]
         return "\n".join([about, *(f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in parts if names)])
