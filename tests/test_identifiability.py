@@ -259,6 +259,6 @@ def test_a_fit_with_an_event() -> None:
     ts = np.linspace(0.0, 0.6, 25)
     solution = mbd.simulate(falling(9.0), mbd.assemble(falling(9.0), start), ts, events=[bounce])
     experiment = mbd.Experiment(ts, {"ball.y": np.asarray(solution["ball.y"])}, start=start, sigma=1e-3)
-    free = {"g": mbd.Free(lambda m: m.forces[0].acceleration, within=Positive())}
+    free = {"g": mbd.Free(lambda m: m["gravity"].acceleration, within=Positive())}
     result = mbd.fit(falling(9.8), experiment, free, events=[bounce], max_events=4, progress=False)
     assert float(result.parameters["g"]) == pytest.approx(9.0, abs=1e-5)

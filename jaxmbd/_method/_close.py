@@ -73,26 +73,30 @@ class NamedChange(AbstractCorrection):
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
-    values: tuple[Scalar | None, ...] | None = None
+    values: Float[Array, " k"] | None = None
 
     def holding(self, at: Position) -> "NamedChange":
         """The change that leaves the coordinates' values at a position alone, whatever the size of what is closed."""
-        values = tuple(self._value(at, k, None) for k in range(len(self.names)))
-        return NamedChange(self.names, values)
+        return NamedChange(self.names, self._values(at, None))
 
-    def _value(self, at: Position, k: int, near: Scalar | None) -> Scalar | None:
-        """The value of a coordinate whose rate is none of the speeds; a change of the others is one of speeds."""
-        if index_of(at.mechanism, self.names[k]) is not None:
-            return None
-        coordinate = at.mechanism.coordinate(self.names[k])
-        coordinate = coordinate if near is None else coordinate.by(near)
-        return coordinate.value(at.near(coordinate.markers).frames)
+    def _values(self, at: Position, near: Float[Array, " k"] | None) -> Float[Array, " k"]:
+        """The coordinates' values; zero where their rates are speeds: a change of others leaves these alone."""
+
+        def one(k: int, name: str) -> Scalar:
+            if index_of(at.mechanism, name) is not None:
+                return jnp.zeros((), at.q.dtype)
+            coordinate = at.mechanism.coordinate(name)
+            coordinate = coordinate if near is None else coordinate.by(near[k])
+            return coordinate.value(at.near(coordinate.markers).frames)
+
+        found = [one(k, name) for k, name in enumerate(self.names)]
+        return jnp.stack(found) if found else jnp.zeros(0, at.q.dtype)
 
     def missing(self, at: Position) -> Float[Array, " rows"]:
-        phi, values = at.position(), self.values or (None,) * len(self.names)
-        pairs = [(value, self._value(at, k, value)) for k, value in enumerate(values)]
-        apart = [jnp.zeros((), phi.dtype) if old is None or new is None else new - old for old, new in pairs]
-        return jnp.append(phi, jnp.stack(apart)) if apart else phi
+        moved = jnp.zeros(len(self.names), at.q.dtype)
+        if self.values is not None:
+            moved = self._values(at, self.values) - self.values
+        return jnp.concatenate([at.position(), moved])
 
     def system(self, at: Position) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))

@@ -43,8 +43,9 @@ class Partition:
 
     def carried(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`c`: the accelerations of the dependent speeds while the independent ones stay as they are."""
-        named = isinstance(self.correction, NamedChange)
-        bias = self.correction.bias(self.at, v) if named else jnp.zeros_like(self.marks)
+        bias = jnp.zeros_like(self.marks)
+        if isinstance(self.correction, NamedChange):
+            bias = self.correction.bias(self.at, v)
         return self.solve(jnp.concatenate([self.at.gamma(v), bias]))
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
@@ -118,9 +119,11 @@ class CoordinatePartitioning(AbstractSettling):
         choice = self._choice(equations, t, q)
         q = close(equations, t, q, choice)
         at = equations.at(t, q)
-        chosen = choice.independent if isinstance(choice, DependentChange) else self.chosen
-        if self.independent is None:
-            chosen = jnp.where(Partition(at, choice).degenerate(), automatic_choice(at), chosen)
+        chosen = self.chosen
+        if isinstance(choice, DependentChange):
+            chosen = choice.independent
+            if self.independent is None:
+                chosen = jnp.where(Partition(at, choice).degenerate(), automatic_choice(at), chosen)
         return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent(at, v, choice)
 
     def _choice(self, equations: Equations, t: Scalar, q: Array) -> DependentChange | NamedChange:

@@ -202,8 +202,9 @@ class SymbolicSystem:
         return rf"$\displaystyle {self.latex()}$"
 
     def source(self, language: str = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations") -> str:
-        """Source text of a function of `(t, q, p, …)` that computes pieces, for NumPy or C; `…` are the parameters, and α
-        and β where they have symbols.
+        """Source text of a function of `(t, q, p, …)` that computes pieces, for NumPy or C.
+
+        `…` are the parameters, and α and β where they have symbols.
 
         `vPdot`, `vLambda`, `vReactions` and `vXdot` can be had too, as long as the system is small.
         """
