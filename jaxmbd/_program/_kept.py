@@ -27,6 +27,8 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.experimental.compilation_cache import compilation_cache
 
 from jaxmbd._program._call import register, registering
@@ -50,6 +52,8 @@ def kept(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
+        if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
+            return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
         if not _is_keeping():
             return usual(*arguments)
         leaves, tree = jax.tree.flatten(arguments)
