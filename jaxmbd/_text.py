@@ -7,6 +7,8 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from jaxmbd._types import is_concrete
+
 _TINY = 1e-12  # in SI units
 _OWNERS = 24  # lines of a table of coordinates; a longer one says how many are left out
 
@@ -31,7 +33,7 @@ def readable(of: Any, text: Callable[[], str], **ranks: int) -> str:
 
 
 def _is_known(value: Any) -> bool:
-    return isinstance(value, jax.Array | np.ndarray) and not isinstance(value, jax.core.Tracer)
+    return isinstance(value, jax.Array | np.ndarray) and is_concrete(value)
 
 
 def number(value: Any) -> str:

@@ -25,9 +25,11 @@ def as_float(value: Any) -> Any:
     if isinstance(value, float | int) and not isinstance(value, np.generic):
         return jnp.asarray(value, dtype=jnp.result_type(float))
     if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
+        if isinstance(value, list | tuple) and any(isinstance(leaf, str) for leaf in jax.tree.leaves(value)):
+            return value  # refused by name where it is checked
         try:
             given = jnp.asarray(value)
-        except (TypeError, ValueError):  # texts, or rows of different lengths: refused by name where they are checked
+        except (TypeError, ValueError):  # rows of different lengths, refused likewise
             return value
         inexact = jnp.issubdtype(given.dtype, jnp.inexact)
         if inexact and not given.weak_type:

@@ -36,6 +36,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 os.environ["MPLBACKEND"] = "agg"
 
 import jax
+import jaxtyping
 import numpy as np
 import pytest
 from checked import check_shapes
@@ -83,6 +84,14 @@ def _fixed_global_seeds(seed: int) -> None:
     """Seeds the global generators too, for code that draws from them unasked."""
     random.seed(seed)
     np.random.seed(seed)
+
+
+@pytest.fixture
+def as_a_user_runs_it() -> Iterator[None]:
+    """Without the checks of types at run time, which users do not have: for tests of wrong inputs."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -199,9 +199,9 @@ def test_inside_transformations(state: mbd.State, solution: mbd.Solution, hangin
     assert texts[0] == "State, not known yet: t f64[], q f64[3], v f64[3]"
     assert texts[1] == "Solution, not known yet: ts f64[2], q f64[2,3]"
     assert all("not known yet" in text for text in texts[2:5])
-    many = jax.vmap(lambda k: jax.tree.map(lambda x: x + jnp.zeros_like(x) * k.astype(jnp.asarray(x).dtype), results[:4]))(
-        jnp.arange(5)
-    )
+    many = jax.vmap(
+        lambda k: jax.tree.map(lambda x: x + jnp.zeros_like(x) * k.astype(jnp.asarray(x).dtype), results[:4])
+    )(jnp.arange(5))
     assert shown(many[0]) == "State, a batch of 5: t f64[5], q f64[5,3], v f64[5,3]"
     assert shown(many[1]) == "Solution, a batch of 5: ts f64[5,2], q f64[5,2,3]"
     assert all("a batch of 5" in shown(one) for one in many[2:])

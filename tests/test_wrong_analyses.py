@@ -1,0 +1,370 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+"""The other analyses with inputs that cannot be right: what is given, and the exact text of the error."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import plot
+from jaxmbd import spatial as sp
+
+pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
+
+ROD, BALL = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0)), sp.Body("rod", 1.0, (0.1, 0.1, 0.1))
+GRIP, G, SG = ROD.at(), pl.ground.at(), sp.ground
+NAN = float("nan")
+
+
+def pend(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any = (), **options: Any) -> pl.Mechanism:
+    pin = pl.Revolute("O", G, ROD.at(-0.5))
+    return pl.Mechanism([ROD], [pin, *joints], [pl.Gravity(), *forces], drivers, sensors, **options)
+
+
+M, TS = pend(), np.linspace(0.0, 1.0, 3)
+S = mbd.assemble(M)
+
+
+@cache
+def motion() -> mbd.Solution:
+    return mbd.simulate(M, S, TS)
+
+
+EX = mbd.Experiment(TS, {"rod.theta": TS})
+
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "complex fixed": (
+        lambda: mbd.assemble(M, {"rod.theta": 1j}),
+        "fixed: 'rod.theta' must be a real number, got 1j.",
+    ),
+    "export alpha": (
+        lambda: mbd.export(M, alpha="x"),
+        "export: alpha must be a number, got 'x'.",
+    ),
+    "export beta nan": (
+        lambda: mbd.export(M, beta=NAN),
+        "export: beta must be finite, got nan.",
+    ),
+    "export None": (
+        lambda: mbd.export(None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "export at None": (
+        lambda: mbd.export(M).at(None),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got NoneType.",
+    ),
+    "export with_params len": (
+        lambda: mbd.export(M).with_parameters([lambda m: m["rod"].mass], [1.0, 2.0]),
+        "with_parameters needs one value for each place, got 1 and 2.",
+    ),
+    "fit None None": (
+        lambda: mbd.fit(M, None, None),
+        "fit: experiments must be an Experiment or a sequence of them, got None.",
+    ),
+    "fit None": (
+        lambda: mbd.fit(M, None, {"k": lambda m: m["rod"].mass}),
+        "fit: experiments must be an Experiment or a sequence of them, got None.",
+    ),
+    "fit free fn": (
+        lambda: mbd.fit(M, EX, lambda m: m["rod"].mass, progress=False),
+        "free must be a dictionary of values by name, such as {'k': lambda m: m['spring'].stiffness}, got a function.",
+    ),
+    "fit free number": (
+        lambda: mbd.fit(M, EX, {"k": 1.0}, progress=False),
+        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Free(...), got 1.0.",
+    ),
+    "fit free str": (
+        lambda: mbd.fit(M, EX, {"k": "rod.mass"}, progress=False),
+        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Free(...), got 'rod.mass'.",
+    ),
+    "fit steps 0": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=0, progress=False),
+        "fit: steps must be at least 1, got 0.",
+    ),
+    "fit steps -1": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=-1, progress=False),
+        "fit: steps must be at least 1, got -1.",
+    ),
+    "fit tol nan": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, tolerance=NAN, progress=False),
+        "fit: tolerance must be zero or positive [1] and finite, got nan.",
+    ),
+    "fit tol neg": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, tolerance=-1, progress=False),
+        "fit: tolerance must be zero or positive [1] and finite, got -1.",
+    ),
+    "fit optimiser": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, optimiser="adam", progress=False),
+        "fit: optimiser must be an optax optimiser, optax.adam(1e-2), got 'adam'.",
+    ),
+    "fit within": (
+        lambda: mbd.Free(lambda m: m["rod"].mass, within="positive"),
+        "Free: within must be a range, Real(), Positive() or Between(lower, upper), got 'positive'.",
+    ),
+    "fit within class": (
+        lambda: mbd.Free(lambda m: m["rod"].mass, within=mbd.Positive),
+        "Free: within must be a range, Real(), Positive() or Between(lower, upper); got the class "
+        "Positive itself: write Positive(...).",
+    ),
+    "fit Free where number": (
+        lambda: mbd.Free(1.0),
+        "Free: where must be a function such as lambda m: m['spring'].stiffness, got 1.0; a value to "
+        "begin with is start=...",
+    ),
+    "fit Between": (
+        lambda: mbd.Between(2.0, 1.0),
+        "Between: lower must be below upper, got 2.0 and 1.0.",
+    ),
+    "fit Between nan": (
+        lambda: mbd.Between(NAN, 1.0),
+        "Between: lower must be finite, got nan.",
+    ),
+    "exp data list": (
+        lambda: mbd.Experiment(TS, [1, 2, 3]),
+        "Experiment: data must be a dictionary of values by name, such as {'arm.theta': values}, got [1, 2, 3].",
+    ),
+    "exp data None": (
+        lambda: mbd.Experiment(TS, None),
+        "An experiment needs at least one measured channel in data, got None.",
+    ),
+    "exp data text": (
+        lambda: mbd.Experiment(TS, {"a": "x"}),
+        "Channel 'a' must be numbers, got 'x'.",
+    ),
+    "exp start list": (
+        lambda: mbd.Experiment(TS, {"a": TS}, start=[1.0]),
+        "Experiment: start must be a dictionary of values by name, such as {'O.angle': 0.1}, got [1.0].",
+    ),
+    "exp sigma 0": (
+        lambda: mbd.Experiment(TS, {"a": TS}, sigma=0.0),
+        "Experiment: sigma of: 'a' must be positive [the channel's unit] and finite, got 0.",
+    ),
+    "exp sigma neg": (
+        lambda: mbd.Experiment(TS, {"a": TS}, sigma=-1.0),
+        "Experiment: sigma of: 'a' must be positive [the channel's unit] and finite, got -1.",
+    ),
+    "exp sigma unknown": (
+        lambda: mbd.Experiment(TS, {"a": TS}, sigma={"b": 1.0}),
+        "There is no measured channel for sigma named 'b'. ",
+    ),
+    "kin ts None": (
+        lambda: mbd.kinematics(M, None),
+        "ts must be a sequence of at least two times [s], got shape ().",
+    ),
+    "kin ts empty": (
+        lambda: mbd.kinematics(M, []),
+        "ts must be a sequence of at least two times [s], got shape (0,).",
+    ),
+    "kin ts number": (
+        lambda: mbd.kinematics(M, 1.0),
+        "ts must be a sequence of at least two times [s], got shape ().",
+    ),
+    "kin mech": (
+        lambda: mbd.kinematics(TS, M),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got a ndarray.",
+    ),
+    "inv motion None": (
+        lambda: mbd.inverse_dynamics(M, None),
+        "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics "
+        "or simulate, got None.",
+    ),
+    "inv motion state": (
+        lambda: mbd.inverse_dynamics(M, S),
+        "motion must be times [s] at which drivers prescribe the motion, or a Solution of kinematics "
+        "or simulate, got a State.",
+    ),
+    "inv actuators list": (
+        lambda: mbd.inverse_dynamics(M, motion(), ["O.angle"]),
+        "actuators must be a dictionary of values by name, such as {'motor': 'O.angle'}, got ['O.angle'].",
+    ),
+    "inv actuators str": (
+        lambda: mbd.inverse_dynamics(M, motion(), "O.angle"),
+        "actuators must be a dictionary of values by name, such as {'motor': 'O.angle'}, got 'O.angle'.",
+    ),
+    "inv weights list": (
+        lambda: mbd.inverse_dynamics(M, motion(), {"m": "O.angle"}, weights=[1.0]),
+        "weights must be a dictionary of values by name, such as {'motor': 2.0}, got [1.0].",
+    ),
+    "inv weights text": (
+        lambda: mbd.inverse_dynamics(M, motion(), {"m": "O.angle"}, weights={"m": "x"}),
+        "weights: 'm' must be a number, got 'x'.",
+    ),
+    "eq guess list": (
+        lambda: mbd.equilibrium(M, [1.0]),
+        "guess must be a dictionary of values by name, such as {'crank.theta': 0.3}, got [1.0].",
+    ),
+    "eq fixed list": (
+        lambda: mbd.equilibrium(M, fixed=[1.0]),
+        "fixed must be a dictionary of values by name, such as {'O.angle': 0.3}, got [1.0].",
+    ),
+    "eq t nan": (
+        lambda: mbd.equilibrium(M, t=NAN),
+        "equilibrium: t must be finite, got nan.",
+    ),
+    "path values None": (
+        lambda: mbd.equilibrium_path(M, lambda m: m["rod"].mass, None),
+        "values must be a sequence of at least two numbers, got None.",
+    ),
+    "path at": (
+        lambda: mbd.equilibrium_path(M, lambda m: m["rod"].mass, [1.0, 2.0]).at(99),
+        "path.at: there are 2 points, numbered from 0 to 1; got 99.",
+    ),
+    "lin inputs None": (
+        lambda: mbd.linearize(M, S, inputs=None),
+        "inputs must be a sequence of inputs, such as ['motor.effort'], got None.",
+    ),
+    "lin outputs int": (
+        lambda: mbd.linearize(M, S, outputs=[3]),
+        "outputs must be a sequence of names, such as ['rod.theta']; 3 is no string.",
+    ),
+    "lin independent int": (
+        lambda: mbd.linearize(M, S, independent=3),
+        "independent must be a sequence of names, such as ['O.angle'], got 3.",
+    ),
+    "stiffness None": (
+        lambda: mbd.stiffness(M, None),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got NoneType.",
+    ),
+    "redundancy None": (
+        lambda: mbd.redundancy(M, None),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got NoneType.",
+    ),
+    "describe state": (
+        lambda: mbd.describe(M, 3),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got int.",
+    ),
+    "describe None": (
+        lambda: mbd.describe(None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "closures tries x": (
+        lambda: mbd.closures(M, tries="x"),
+        "tries must be a whole number, got 'x'.",
+    ),
+    "closures fixed": (
+        lambda: mbd.closures(M, ["x"]),
+        "fixed must be a dictionary of values by name, such as {'crank.theta': 0.3}, got ['x'].",
+    ),
+    "example int": (
+        lambda: mbd.examples.get(1),
+        "An example is named by a string, got 1. ",
+    ),
+    "Equations": (
+        lambda: mbd.Equations(None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "plot draw": (
+        lambda: plot.draw(M, S),
+        "q must be coordinates, such as state.q or solution.q, got State.",
+    ),
+    "path computed": (
+        lambda: mbd.equilibrium_path(M, lambda m: 2 * m["rod"].mass, [1.0, 2.0]),
+        "along must select one number of the mechanism; what it gives, of shape (), has been "
+        "computed, or taken out of an array.",
+    ),
+    "lin response": (
+        lambda: mbd.linearize(M, S, ["O.angle"], ["rod.x"]).response("x"),
+        "omega must be a number or a sequence of real numbers, got 'x'.",
+    ),
+    "lin step": (
+        lambda: mbd.linearize(M, S, ["O.angle"], ["rod.x"]).step(None),
+        "ts must be a number or a sequence of real numbers, got None.",
+    ),
+    "sym": (
+        lambda: mbd.SymbolicSystem(M),
+        "system must be a System, export(mechanism), got a Mechanism.",
+    ),
+    "sym None": (
+        lambda: mbd.SymbolicSystem(None),
+        "system must be a System, export(mechanism), got None.",
+    ),
+    "plot channels None": (
+        lambda: plot.channels(motion(), None),
+        "names must be a sequence of names, such as ['rod.theta'], got None.",
+    ),
+    "plot animate M": (
+        lambda: plot.animate(M),
+        "solution must be a Solution of simulate or kinematics, got a Mechanism.",
+    ),
+    "plot modes M": (
+        lambda: plot.modes(M, 0),
+        "system must be a LinearSystem, linearize(mechanism, state), got a Mechanism.",
+    ),
+    "plot bode M": (
+        lambda: plot.bode(M),
+        "system must be a LinearSystem, linearize(mechanism, state, inputs, outputs), got a Mechanism.",
+    ),
+    "plot animate text": (
+        lambda: plot.animate(motion(), fps="x"),
+        "fps must be a number, got 'x'.",
+    ),
+    "exp estimate str": (
+        lambda: mbd.Experiment(TS, {"a": TS}, start={"O.angle": 0.0}, estimate="O.angle"),
+        "Experiment: estimate must be a sequence of names, such as ['O.angle'], got 'O.angle'.",
+    ),
+    "exp start nan": (
+        lambda: mbd.Experiment(TS, {"a": TS}, start={"O.angle": NAN}),
+        "Experiment: 'O.angle' must be finite, got nan.",
+    ),
+    "exp start text": (
+        lambda: mbd.Experiment(TS, {"a": TS}, start={"O.angle": "x"}),
+        "Experiment: 'O.angle' must be a number, got 'x'.",
+    ),
+    "inv weights nan": (
+        lambda: mbd.inverse_dynamics(M, motion(), {"m": "O.angle"}, weights={"m": NAN}),
+        "weights: 'm' must be finite, got nan.",
+    ),
+    "fit mech None": (
+        lambda: mbd.fit(None, EX, {"k": lambda m: m["rod"].mass}, progress=False),
+        "fit: mechanism must be a Mechanism, or a function from parameters to one, got NoneType.",
+    ),
+    "path points 0": (
+        lambda: mbd.equilibrium_path(M, lambda m: m["rod"].mass, [1.0, 2.0], points=0),
+        "points must be at least 2, got 0.",
+    ),
+    "path step neg": (
+        lambda: mbd.equilibrium_path(M, lambda m: m["rod"].mass, [1.0, 2.0], points=5, step=-1.0),
+        "equilibrium_path: step must be positive [1] and finite, got -1.",
+    ),
+    "path step nan": (
+        lambda: mbd.equilibrium_path(M, lambda m: m["rod"].mass, [1.0, 2.0], points=5, step=NAN),
+        "equilibrium_path: step must be finite, got nan.",
+    ),
+    "fit where tuple idx": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].pose[0]}, progress=False),
+        "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been "
+        "computed, or taken out of an array.",
+    ),
+    "fit out of range": (
+        lambda: mbd.fit(M, EX, {"k": mbd.Free(lambda m: m["rod"].mass, within=mbd.Between(2.0, 3.0))}, progress=False),
+        "Free parameter 'k' starts at 1.0, outside its range Between(2, 3).",
+    ),
+    "fit method": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, method="x", progress=False),
+        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+        "CoordinatePartitioning(), got 'x'.",
+    ),
+    "stiffness M": (
+        lambda: mbd.stiffness(S, M),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got a State.",
+    ),
+    "eq rotation num": (
+        lambda: mbd.equilibrium(M, rotation=3.0),
+        "rotation must be a Rotation or the speed of a joint, such as {'spindle.angle': 3.0}, got 3.0.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text(case: str) -> None:
+    """The whole text, or what comes before a list of names."""
+    call, text = CASES[case]
+    with pytest.raises(mbd.MechanismError) as error:
+        call()
+    said = str(error.value)
+    assert said.partition("Known names:")[0] == text if text.endswith(("? ", ". ")) else said == text

@@ -1,0 +1,220 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+"""Parts, mechanisms and rotations that cannot be right: what is given, and the exact text of the error."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import rotation
+from jaxmbd import spatial as sp
+
+pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
+
+ROD, BALL = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0)), sp.Body("rod", 1.0, (0.1, 0.1, 0.1))
+GRIP, G, SG = ROD.at(), pl.ground.at(), sp.ground
+NAN = float("nan")
+
+
+def pend(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any = (), **options: Any) -> pl.Mechanism:
+    pin = pl.Revolute("O", G, ROD.at(-0.5))
+    return pl.Mechanism([ROD], [pin, *joints], [pl.Gravity(), *forces], drivers, sensors, **options)
+
+
+M = pend()
+S = mbd.assemble(M)
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "complex mass": (
+        lambda: pl.Body("b", 1 + 1j, 1),
+        "Body 'b': mass must be a real number, got (1+1j).",
+    ),
+    "complex mass s": (
+        lambda: sp.Body("b", 1 + 1j, (1, 1, 1)),
+        "Body 'b': mass must be a real number, got (1+1j).",
+    ),
+    "complex marker": (
+        lambda: ROD.at(1j),
+        "Marker on 'rod', made by at(x, y, angle): x must be a real number, got 1j.",
+    ),
+    "complex pose": (
+        lambda: pl.Body("b", 1, 1, (1j, 0, 0)),
+        "Body 'b': pose must be real, got [0.+1.j 0.+0.j 0.+0.j].",
+    ),
+    "complex stiffness": (
+        lambda: pl.SpringDamper("s", G, GRIP, 1j),
+        "SpringDamper 's': stiffness must be a real number, got 1j.",
+    ),
+    "name blank": (
+        lambda: pl.Body(" ", 1, 1),
+        "The name of a body must be one line without spaces at its ends, got ' '; perhaps 'part'.",
+    ),
+    "name newline": (
+        lambda: pl.Body("a\nb", 1, 1),
+        "The name of a body must be one line without spaces at its ends, got 'a\\nb'; perhaps 'a_b'.",
+    ),
+    "name trailing": (
+        lambda: pl.Body("a ", 1, 1),
+        "The name of a body must be one line without spaces at its ends, got 'a '; perhaps 'a'.",
+    ),
+    "name joint blank": (
+        lambda: pl.Revolute(" ", G, GRIP),
+        "The name of a Revolute must be one line without spaces at its ends, got ' '; perhaps 'part'.",
+    ),
+    "speeds names": (
+        lambda: pend(coordinates="joint", speeds=pl.GeneralizedSpeeds([" "], lambda p, q, t, _: p)),
+        "The name of a generalized speed must be one line without spaces at its ends, got ' '; perhaps 'part'.",
+    ),
+    "speeds names int": (
+        lambda: pl.GeneralizedSpeeds([1], lambda p, q, t, _: p),
+        "GeneralizedSpeeds: names must be a sequence of names, such as ['u']; 1 is no string.",
+    ),
+    "speeds None": (
+        lambda: pl.GeneralizedSpeeds(None, lambda p, q, t, _: p),
+        "GeneralizedSpeeds: names must be a sequence of names, such as ['u'], got None.",
+    ),
+    "speeds wrong": (
+        lambda: pend(coordinates="joint", speeds=lambda p: p),
+        "speeds must be GeneralizedSpeeds(names, function), got a function.",
+    ),
+    "driver dict": (
+        lambda: pl.Driver("d", "O.angle", {}),
+        "Driver 'd': motion must be a number, got {}.",
+    ),
+    "Gravity text": (
+        lambda: pl.Gravity("9.81"),
+        "Gravity 'gravity': acceleration must be a number, got '9.81'.",
+    ),
+    "Gravity None": (
+        lambda: pl.Gravity(None),
+        "Gravity 'gravity': acceleration must be a number, got None.",
+    ),
+    "Gravity dict": (
+        lambda: pl.Gravity({}),
+        "Gravity 'gravity': acceleration must be a number, got {}.",
+    ),
+    "mech[int]": (
+        lambda: M[0],
+        "A part is named by a string, got 0. ",
+    ),
+    "mech coord int": (
+        lambda: M.coordinate(3),
+        "A coordinate's name must be text such as 'O.angle', got 3.",
+    ),
+    "at_world": (
+        lambda: BALL.at_world((0, 0, 1)),
+        "Marker on 'rod', made by at_world(x, y, z): x must be a number, got shape (3,).",
+    ),
+    "ground at_world": (
+        lambda: sp.ground.at_world((0, 0, 1)),
+        "Marker on 'ground', made by at_world(x, y, z): x must be a number, got shape (3,).",
+    ),
+    "sbody inertia text": (
+        lambda: sp.Body("b", 1, "x"),
+        "Body 'b': inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got 'x'.",
+    ),
+    "sbody inertia None": (
+        lambda: sp.Body("b", 1, None),
+        "Body 'b': inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got None.",
+    ),
+    "mech cuts int": (
+        lambda: pend(coordinates="joint", cuts=3),
+        "cuts must be a sequence of names, such as ['O'], got 3.",
+    ),
+    "Smoothed text": (
+        lambda: mbd.Smoothed("x", "y"),
+        "Smoothed: ts and values must be sequences of real numbers (could not convert string to float: 'x').",
+    ),
+    "Smoothed None": (
+        lambda: mbd.Smoothed(np.arange(8.0), np.arange(8.0), None),
+        "Smoothed: smoothing must be 'auto' or a number of at least zero, got None.",
+    ),
+    "box complex": (
+        lambda: sp.box(1j, 1, 1, 1),
+        "box: density must be a real number [kg/m³], got 1j.",
+    ),
+    "measure unit": (
+        lambda: pl.Measure("m", lambda *a: a[0], unit=3),
+        "Measure 'm': unit must be text, such as 'N m', got 3.",
+    ),
+    "rot matrix reflect": (
+        lambda: rotation.from_matrix(-np.eye(3)),
+        "A rotation matrix must have determinant +1, got [[-1.0, -0.0, -0.0], [-0.0, -1.0, -0.0], "
+        "[-0.0, -0.0, -1.0]] with determinant −1, a mirror image; turn the sign of one column, or "
+        "take three right-handed axes.",
+    ),
+    "ballcut without int": (
+        lambda: pl.BallCut("b", G, GRIP, 3),
+        "BallCut: without must be a sequence of names, such as ['z'], got 3.",
+    ),
+    "drag neg": (
+        lambda: pl.PointDrag("d", GRIP, -1.0),
+        "PointDrag 'd': quadratic must be zero or positive [N s²/m²] and finite, got -1.",
+    ),
+    "body pose state": (
+        lambda: pl.Body("b", 1, 1, S),
+        "Body 'b': pose must be numbers of shape (3,), got a State.",
+    ),
+    "smarker rotation zero": (
+        lambda: sp.Marker("rod", (0, 0, 0), (0, 0, 0, 0)),
+        "Marker on 'rod': the Euler parameters of its rotation are all zero; (1, 0, 0, 0) is no rotation.",
+    ),
+    "rot about text": (
+        lambda: rotation.about("x", "1"),
+        "rotation.about: angle must be real numbers, got '1'.",
+    ),
+    "rot complex": (
+        lambda: rotation.about((0, 0, 1j), 1.0),
+        "rotation.about: axis must be real numbers, got (0, 0, 1j).",
+    ),
+    "driver text": (
+        lambda: pl.Driver("d", "O.angle", "1"),
+        "Driver 'd': motion must be a number, got '1'.",
+    ),
+    "gravity texts": (
+        lambda: pl.Gravity(["0", "-9.81"]),
+        "Gravity 'gravity': acceleration must be a number, got ['0', '-9.81'].",
+    ),
+    "ragged pose": (
+        lambda: pl.Body("b", 1, 1, [[1], [2, 3]]),
+        "Body 'b': pose must be numbers of shape (3,), got [[1], [2, 3]].",
+    ),
+    "texts pose": (
+        lambda: pl.Body("b", 1, 1, ["a", "b", "c"]),
+        "Body 'b': pose must be numbers of shape (3,), got ['a', 'b', 'c'].",
+    ),
+    "ragged inertia": (
+        lambda: sp.Body("b", 1, [[1], [2, 3]]),
+        "Body 'b': inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got [[1], [2, 3]].",
+    ),
+    "mech forces class": (
+        lambda: pl.Mechanism([ROD], [], [pl.Gravity]),
+        "Among forces there is the class Gravity; make one: Gravity(...).",
+    ),
+    "sat tuple": (
+        lambda: BALL.at((0, 1, 0)),
+        "Marker on 'rod', made by at(x, y, z): x must be a number, got shape (3,).",
+    ),
+    "rot matrix scaled": (
+        lambda: rotation.from_matrix(2 * np.eye(3)),
+        "A rotation matrix must be orthogonal, got [[2.0, 0.0, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, "
+        "2.0]], whose RᵀR differs from I by 3.",
+    ),
+    "complex inertia s": (
+        lambda: sp.Body("b", 1, (1, 1, 1j)),
+        "Body 'b': inertia must be real [kg m²], got complex128.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text(case: str) -> None:
+    """The whole text, or what comes before a list of names."""
+    call, text = CASES[case]
+    with pytest.raises(mbd.MechanismError) as error:
+        call()
+    said = str(error.value)
+    assert said.partition("Known names:")[0] == text if text.endswith(("? ", ". ")) else said == text

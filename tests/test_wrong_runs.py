@@ -1,0 +1,325 @@
+# pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
+"""Assembly, simulation and events with inputs that cannot be right: what is given, and the exact text of the error."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import diffrax as dfx
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
+
+pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
+
+ROD, BALL = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0)), sp.Body("rod", 1.0, (0.1, 0.1, 0.1))
+GRIP, G, SG = ROD.at(), pl.ground.at(), sp.ground
+NAN = float("nan")
+
+
+def pend(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any = (), **options: Any) -> pl.Mechanism:
+    pin = pl.Revolute("O", G, ROD.at(-0.5))
+    return pl.Mechanism([ROD], [pin, *joints], [pl.Gravity(), *forces], drivers, sensors, **options)
+
+
+M, TS = pend(), np.linspace(0.0, 1.0, 3)
+S = mbd.assemble(M)
+
+
+@cache
+def motion() -> mbd.Solution:
+    return mbd.simulate(M, S, TS)
+
+
+CASES: dict[str, tuple[Callable[[], Any], str]] = {
+    "event name": (
+        lambda: mbd.Event("a\nb", "rod.x", below=0),
+        "The name of a Event must be one line without spaces at its ends, got 'a\\nb'; perhaps 'a_b'.",
+    ),
+    "Release()": (
+        lambda: mbd.Release(),
+        "Release() opens nothing: name the events whose latches it opens, Release('catch').",
+    ),
+    "Release(1)": (
+        lambda: mbd.Release(1),
+        "Release: each argument must be the name of an event that latches, such as 'catch', got 1.",
+    ),
+    "Release same latch list": (
+        lambda: mbd.Release(["a"]),
+        "Release: each argument must be the name of an event that latches, such as 'catch', got ['a'].",
+    ),
+    "Augmented nan": (
+        lambda: mbd.Augmented(NAN, 1),
+        "Augmented: alpha must be finite, got nan.",
+    ),
+    "Augmented neg": (
+        lambda: mbd.Augmented(-5, -5),
+        "Augmented: alpha must be zero or positive [1/s] and finite, got -5.",
+    ),
+    "Augmented text": (
+        lambda: mbd.Augmented("x"),
+        "Augmented: alpha must be a number, got 'x'.",
+    ),
+    "Stabilized x": (
+        lambda: mbd.Stabilized("x"),
+        "Stabilized: rate must be a number, got 'x'.",
+    ),
+    "Stabilized neg": (
+        lambda: mbd.Stabilized(-1),
+        "Stabilized: rate must be zero or positive [1/s] and finite, got -1.",
+    ),
+    "Stabilized inf": (
+        lambda: mbd.Stabilized(float("inf")),
+        "Stabilized: rate must be finite, got inf.",
+    ),
+    "Stabilized vec": (
+        lambda: mbd.Stabilized([1.0, 2.0]),
+        "Stabilized: rate must be a number, got shape (2,).",
+    ),
+    "Projection x": (
+        lambda: mbd.Projection("x"),
+        "Projection: of must be a method such as Augmented(0, 0), got 'x'.",
+    ),
+    "assemble t nan": (
+        lambda: mbd.assemble(M, t=NAN),
+        "assemble: t must be finite, got nan.",
+    ),
+    "assemble t text": (
+        lambda: mbd.assemble(M, t="0"),
+        "assemble: t must be a number, got '0'.",
+    ),
+    "assemble t vec": (
+        lambda: mbd.assemble(M, t=[0.0, 1.0]),
+        "assemble: t must be a number, got shape (2,).",
+    ),
+    "assemble t none": (
+        lambda: mbd.assemble(M, t=None),
+        "assemble: t must be a number, got None.",
+    ),
+    "assemble mech none": (
+        lambda: mbd.assemble(None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "assemble mech body": (
+        lambda: mbd.assemble(ROD),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got a Body.",
+    ),
+    "assemble fixed list": (
+        lambda: mbd.assemble(M, ["rod.theta"]),
+        "fixed must be a dictionary of values by name, such as {'crank.theta': 0.3}, got ['rod.theta'].",
+    ),
+    "assemble fixed str": (
+        lambda: mbd.assemble(M, "rod.theta"),
+        "fixed must be a dictionary of values by name, such as {'crank.theta': 0.3}, got 'rod.theta'.",
+    ),
+    "assemble fixed state": (
+        lambda: mbd.assemble(M, S),
+        "fixed must be a dictionary of values by name, such as {'crank.theta': 0.3}, got a State.",
+    ),
+    "assemble speeds list": (
+        lambda: mbd.assemble(M, speeds=[1.0]),
+        "speeds must be a dictionary of values by name, such as {'crank.theta': 0.3}, got [1.0].",
+    ),
+    "assemble guess list": (
+        lambda: mbd.assemble(M, guess=[1.0]),
+        "guess must be a dictionary of values by name, such as {'crank.theta': 0.3}, got [1.0].",
+    ),
+    "assemble guess str": (
+        lambda: mbd.assemble(M, guess="x"),
+        "guess must be a dictionary of values by name, such as {'crank.theta': 0.3}, got 'x'.",
+    ),
+    "assemble weights list": (
+        lambda: mbd.assemble(M, weights=[1.0]),
+        "weights must be a dictionary of values by name, such as {'crank.theta': 0.3}, got [1.0].",
+    ),
+    "assemble fixed intkey": (
+        lambda: mbd.assemble(M, {1: 1.0}),
+        "The names in fixed must be strings, such as {'crank.theta': 0.3}, got 1.",
+    ),
+    "assemble fixed dict": (
+        lambda: mbd.assemble(M, {"rod.theta": {}}),
+        "fixed: 'rod.theta' must be a number, got {}.",
+    ),
+    "assemble locked int": (
+        lambda: mbd.assemble(M, locked=3),
+        "locked must be a sequence of names, such as ['crank.theta'], got 3.",
+    ),
+    "assemble locked [int]": (
+        lambda: mbd.assemble(M, locked=[3]),
+        "locked must be a sequence of names, such as ['crank.theta']; 3 is no string.",
+    ),
+    "sim rtol neg": (
+        lambda: mbd.simulate(M, S, TS, rtol=-1e-6),
+        "simulate: rtol must be zero or positive [1] and finite, got -1e-06.",
+    ),
+    "sim atol neg": (
+        lambda: mbd.simulate(M, S, TS, atol=-1e-6),
+        "simulate: atol must be zero or positive [m or rad] and finite, got -1e-06.",
+    ),
+    "sim rtol 0": (
+        lambda: mbd.simulate(M, S, TS, rtol=0, atol=0),
+        "simulate: rtol and atol must not both be zero: no step is small enough for that.",
+    ),
+    "sim rtol nan": (
+        lambda: mbd.simulate(M, S, TS, rtol=NAN),
+        "simulate: rtol must be finite, got nan.",
+    ),
+    "sim rtol text": (
+        lambda: mbd.simulate(M, S, TS, rtol="1e-6"),
+        "simulate: rtol must be a number, got '1e-6'.",
+    ),
+    "sim max_steps 0": (
+        lambda: mbd.simulate(M, S, TS, max_steps=0),
+        "max_steps must be at least 1, got 0.",
+    ),
+    "sim max_steps -5": (
+        lambda: mbd.simulate(M, S, TS, max_steps=-5),
+        "max_steps must be at least 1, got -5.",
+    ),
+    "sim max_steps 1.5": (
+        lambda: mbd.simulate(M, S, TS, max_steps=1.5),
+        "max_steps must be a whole number, got 1.5.",
+    ),
+    "sim max_steps text": (
+        lambda: mbd.simulate(M, S, TS, max_steps="x"),
+        "max_steps must be a whole number, got 'x'.",
+    ),
+    "sim method class": (
+        lambda: mbd.simulate(M, S, TS, method=mbd.Projection),
+        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+        "CoordinatePartitioning(); got the class Projection itself: write Projection(...).",
+    ),
+    "sim method text": (
+        lambda: mbd.simulate(M, S, TS, method="projection"),
+        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+        "CoordinatePartitioning(), got 'projection'.",
+    ),
+    "sim controller text": (
+        lambda: mbd.simulate(M, S, TS, controller="pid"),
+        "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
+        "atol=1e-10), got 'pid'.",
+    ),
+    "sim controller class": (
+        lambda: mbd.simulate(M, S, TS, controller=dfx.PIDController),
+        "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
+        "atol=1e-10); got the class PIDController itself: write PIDController(...).",
+    ),
+    "sim events one": (
+        lambda: mbd.simulate(M, S, TS, events=mbd.Event("e", "rod.y", below=-9.0)),
+        "events must be a sequence of events, such as [e], got one Event.",
+    ),
+    "sim events class": (
+        lambda: mbd.simulate(M, S, TS, events=mbd.Event),
+        "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got <class "
+        "'jaxmbd._analysis._events._event.Event'>.",
+    ),
+    "sim events None": (
+        lambda: mbd.simulate(M, S, TS, events=None),
+        "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got None.",
+    ),
+    "sim max_events 1.5": (
+        lambda: mbd.simulate(M, S, TS, events=[mbd.Event("e", "rod.y", below=-9.0)], max_events=1.5),
+        "max_events must be a whole number, got 1.5.",
+    ),
+    "sim accuracy+controller": (
+        lambda: mbd.simulate(M, S, TS, accuracy="low", controller=dfx.PIDController(1e-6, 1e-6)),
+        "accuracy must be 'standard' or 'high', got 'low'.",
+    ),
+    "sim integrals vector": (
+        lambda: (lambda m: mbd.simulate(m, mbd.assemble(m), TS, integrals=["P"]))(pend(sensors=[pl.Point("P", GRIP)])),
+        "integrals takes scalar quantities, and 'P' has shape (2,).",
+    ),
+    "sim dt0 text": (
+        lambda: mbd.simulate(M, S, TS, dt0="x"),
+        "dt0 must be a positive number of seconds, got 'x'.",
+    ),
+    "sim dt0 vec": (
+        lambda: mbd.simulate(M, S, TS, dt0=[0.1, 0.2]),
+        "dt0 must be a positive number of seconds, got [0.1, 0.2].",
+    ),
+    "sim ts text": (
+        lambda: mbd.simulate(M, S, "0 1"),
+        "ts must be a sequence of at least two times [s], real numbers, got '0 1'.",
+    ),
+    "sim ts texts": (
+        lambda: mbd.simulate(M, S, ["a", "b"]),
+        "ts must be a sequence of at least two times [s], real numbers, got ['a', 'b'].",
+    ),
+    "sim ts complex": (
+        lambda: mbd.simulate(M, S, [0, 1j]),
+        "ts must be a sequence of at least two times [s], real numbers, got [0, 1j].",
+    ),
+    "sim mech none": (
+        lambda: mbd.simulate(None, S, TS),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "sol.state 99": (
+        lambda: motion().state(99),
+        "solution.state: there are 3 times, numbered from 0 to 2; got 99.",
+    ),
+    "sol.state -4": (
+        lambda: motion().state(-4),
+        "solution.state: there are 3 times, numbered from 0 to 2; got -4.",
+    ),
+    "sol.state text": (
+        lambda: motion().state("x"),
+        "solution.state: an index must be a whole number, got 'x'.",
+    ),
+    "sol.state float": (
+        lambda: motion().state(1.0),
+        "solution.state: an index must be a whole number, got 1.0.",
+    ),
+    "sol[int]": (
+        lambda: motion()[0],
+        "A quantity is named by a string, got 0. ",
+    ),
+    "sol[None]": (
+        lambda: motion()[None],
+        "A quantity is named by a string, got None. ",
+    ),
+    "sol reaction int": (
+        lambda: motion().reaction(0),
+        "A joint or driver is named by a string, got 0. ",
+    ),
+    "state[int]": (
+        lambda: S[0],
+        "A coordinate or speed is named by a string, got 0. ",
+    ),
+    "sim integrals str": (
+        lambda: mbd.simulate(M, S, TS, integrals="energy"),
+        "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
+    ),
+    "sol read str": (
+        lambda: motion().read("rod.theta"),
+        "names must be a sequence of names, such as ['rod.theta'], got 'rod.theta'.",
+    ),
+    "sim max_events 0": (
+        lambda: mbd.simulate(M, S, TS, events=[mbd.Event("e", "rod.y", below=-9.0)], max_events=0),
+        "max_events must be at least 1, got 0.",
+    ),
+    "sim rtol+controller": (
+        lambda: mbd.simulate(M, S, TS, controller=dfx.PIDController(1e-6, 1e-6), rtol=1e-3),
+        "simulate: rtol has no effect beside a controller of your own: give the tolerances and the norm to that.",
+    ),
+    "partition [int]": (
+        lambda: mbd.CoordinatePartitioning([1]),
+        "independent must be a sequence of names, such as ['O.angle']; 1 is no string.",
+    ),
+    "sim mech state swapped": (
+        lambda: mbd.simulate(S, M, TS),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got a State.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_text(case: str) -> None:
+    """The whole text, or what comes before a list of names."""
+    call, text = CASES[case]
+    with pytest.raises(mbd.MechanismError) as error:
+        call()
+    said = str(error.value)
+    assert said.partition("Known names:")[0] == text if text.endswith(("? ", ". ")) else said == text
