@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-STRUT = 0.6 * np.hypot(np.cos(0.5), np.sin(0.5))  # [m] from the pivot to the rod's end
+STRUT = 0.6  # [m] from the pivot to the end of the rod
 ROOT = Path(__file__).parents[1]
 
 
