@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+STRUT = 0.6  # [m] from the pivot to the end of the rod
 ROOT = Path(__file__).parents[1]
 
 
@@ -43,7 +44,9 @@ def test_examples_of_the_readme() -> None:
 def test_a_mechanism_in_space() -> None:
     """The example with the rules of the axes: the rod is where its two angles put it."""
     setting, (block,) = "import jax, jax.numpy as jnp, jaxmbd as mbd", examples("docs/analyses.md", "spatial as sp")
-    names = run(setting, block)
+    (moving,) = examples("docs/analyses.md", "ground.moving")
+    names = run(setting, block, moving)
+    np.testing.assert_allclose(names["mbd"].read(names["shaken"], names["start"], "strut.length"), STRUT, atol=1e-4)
     read, swing, start = names["mbd"].read, names["swing"], names["start"]
     found = [read(swing, start, "nod.angle"), *read(swing, start, "rod.position")]
     np.testing.assert_allclose(found, written(block, "mbd.read(swing"), atol=1e-4)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd._space import AbstractSpace
-from jaxmbd._types import Function, Point, Scalar
+from jaxmbd._types import Point, Scalar
 
 GROUND = "ground"
 
@@ -41,7 +41,7 @@ class AbstractMovingMarker(AbstractMarker):
     `position` and `local` are those at time zero.
     """
 
-    motion: eqx.AbstractVar[Function]
+    motion: eqx.AbstractVar[Any]
 
     @abc.abstractmethod
     def at_time(self, t: Scalar) -> AbstractMarker:

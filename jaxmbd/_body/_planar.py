@@ -11,7 +11,7 @@ from jaxmbd._body._base import GROUND, AbstractBody, AbstractMarker, AbstractMov
 from jaxmbd._body._checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
 from jaxmbd._solid import Solid, mass_properties
 from jaxmbd._space import PLANAR, AbstractSpace, Frame
-from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 
 class Marker(AbstractMarker):
@@ -48,8 +48,11 @@ class MovingMarker(AbstractMovingMarker):
     """
 
     body: str = eqx.field(static=True)
-    motion: Function
-    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    motion: Any
+    angle: Scalar = eqx.field(converter=as_float)
+
+    def __init__(self, body: str, motion: Any, angle: Number = 0.0) -> None:
+        self.body, self.motion, self.angle = body, motion, as_float(angle)
 
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
@@ -60,7 +63,7 @@ class MovingMarker(AbstractMovingMarker):
         return PLANAR
 
     @property
-    def position(self) -> Float[Array, "2"]:
+    def position(self) -> Float[Array, "2"]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.course(jnp.zeros(()))[0]
 
     @property
@@ -126,7 +129,7 @@ class Body(AbstractBody):
         """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
 
-    def moving(self, motion: Function, angle: Number = 0.0) -> MovingMarker:
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
         """A marker that moves along this body: `motion(t)` gives its place `(x, y)` [m]."""
         return MovingMarker(self.name, motion, angle)
 
@@ -140,7 +143,7 @@ class Ground(eqx.Module):
         """A marker fixed in the world at `(x, y)` [m], turned by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
 
-    def moving(self, motion: Function, angle: Number = 0.0) -> MovingMarker:
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
         """A marker that moves over the ground: `motion(t)` gives its place `(x, y)` [m]."""
         return MovingMarker(self.name, motion, angle)
 

@@ -14,7 +14,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
 from jaxmbd._space import SPATIAL, AbstractSpace, SpatialFrame
 from jaxmbd._tracing import traced_once
-from jaxmbd._types import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd._types import Number, Scalar, as_float, is_concrete
 
 _NO_TURN = (1.0, 0.0, 0.0, 0.0)
 
@@ -59,8 +59,11 @@ class MovingMarker(AbstractMovingMarker):
     """
 
     body: str = eqx.field(static=True)
-    motion: Function
-    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
+    motion: Any
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float)
+
+    def __init__(self, body: str, motion: Any, rotation: Any = _NO_TURN) -> None:
+        self.body, self.motion, self.rotation = body, motion, as_float(rotation)
 
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
@@ -71,7 +74,7 @@ class MovingMarker(AbstractMovingMarker):
         return SPATIAL
 
     @property
-    def position(self) -> Float[Array, "3"]:
+    def position(self) -> Float[Array, "3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.course(jnp.zeros(()))[0]
 
     @property
@@ -161,8 +164,8 @@ class Body(AbstractBody):
         there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
         return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
 
-    def moving(self, motion: Function, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves along this body: `motion(t)` gives its place `(x, y, z)` [m]; `axis` and `rotation` as for `at`."""
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves along this body: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
         turned = _marker(self.name, jnp.zeros(3), axis, rotation)
         return MovingMarker(self.name, motion, turned.rotation)
 
@@ -184,8 +187,8 @@ class Ground(eqx.Module):
         """The same as `at`: the ground's frame is the world's."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
 
-    def moving(self, motion: Function, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves over the ground: `motion(t)` gives its place `(x, y, z)` [m]; `axis` and `rotation` as for `at`."""
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves over the ground: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
         turned = _marker(self.name, jnp.zeros(3), axis, rotation)
         return MovingMarker(self.name, motion, turned.rotation)
 

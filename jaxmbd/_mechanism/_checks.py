@@ -60,8 +60,8 @@ def check_moving(mechanism: Any) -> None:
     for joint in mechanism.joints:
         if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.turning:
             raise MechanismError(
-                f"{type(joint).__name__} {joint.name!r} counts turns and cannot have a MovingMarker. Put a body between, "
-                "whose place a Driver prescribes."
+                f"{type(joint).__name__} {joint.name!r} counts turns and cannot have a MovingMarker. Put a body "
+                "between, whose place a Driver prescribes."
             )
 
 
