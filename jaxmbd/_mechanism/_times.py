@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jaxmbd._driver import Driver
 from jaxmbd._joint import AbstractJoint, GlobalConstraint
 from jaxmbd._switching import AbstractTimeFunction
-from jaxmbd._types import Scalar, is_concrete
+from jaxmbd._types import is_concrete
 
 _APART = (
     64.0  # in units of rounding of the largest time: jumps are no nearer to each other, nor to the start or the end
@@ -60,13 +60,13 @@ def switches_of(mechanism: Any, more: Array | None) -> Switches | None:
     return Switches(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
 
 
-def smallest_gap(t0: Scalar, t1: Scalar) -> Scalar:
+def smallest_gap(t0: Any, t1: Any) -> Any:
     """How far jumps are kept apart. [s]"""
     largest = np.maximum if is_concrete(t0, t1) else jnp.maximum
     return _APART * jnp.finfo(jnp.result_type(t0)).eps * largest(abs(t0), abs(t1))
 
 
-def with_jumps_apart(mechanism: Any, more: Array | None, t0: Scalar, t1: Scalar) -> tuple[Any, Array | None]:
+def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tuple[Any, Array | None]:
     """The mechanism with jumps that coincide moved apart by rounding, and `more` jumps in the same way.
 
     Then each has a step between itself and the next one, so that derivatives by the two times are told apart. Jumps at
@@ -98,7 +98,7 @@ def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
     return eqx.tree_at(lambda m: [getattr(m, name) for name in names], mechanism, new, is_leaf=is_old)
 
 
-def _are_apart(given: list[Array], t0: Scalar, t1: Scalar) -> bool:
+def _are_apart(given: list[Array], t0: Any, t1: Any) -> bool:
     """Whether jumps are known to keep apart from each other, the start and the end."""
     if not is_concrete(given, t0, t1):
         return False
@@ -106,7 +106,7 @@ def _are_apart(given: list[Array], t0: Scalar, t1: Scalar) -> bool:
     return bool((np.diff(times) > 8 * float(smallest_gap(t0, t1))).all())
 
 
-def _shifts(times: Array, t0: Scalar, t1: Scalar) -> Array:
+def _shifts(times: Array, t0: Any, t1: Any) -> Array:
     """What moves times so that they keep apart, in the order in which they are given where they coincide."""
     gap = smallest_gap(t0, t1)
     order = jnp.argsort(times, stable=True)
