@@ -164,11 +164,8 @@ def test_equal_steps_keep_their_order_across_a_jump() -> None:
     assert 12 < errors[0] / errors[1] < 20
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"solver": "stiff"}, {"method": mbd.Projection()}, {"solver": dfx.Kvaerno5()}],
-    ids=["stiff", "projection", "kvaerno"],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"method": mbd.Projection()}], ids=["stiff", "projection"])
 def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
 
@@ -259,6 +256,7 @@ def clock(name: str, at: Any, then: Any) -> mbd.Event:
     return mbd.Event(name, lambda now: now.t, above=at, then=then)
 
 
+@pytest.mark.slow
 @in_both_coordinates("absolute")
 def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None:
     mechanism = rotor(motor(2.0), motor(5.0, "other"), coordinates=coordinates)
