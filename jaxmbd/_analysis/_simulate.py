@@ -53,6 +53,7 @@ from jaxmbd._method import (
     Settled,
     Stabilized,
     Trusting,
+    check_grid,
     closed_where_redundant,
     equations_of,
     forward_only,
@@ -177,7 +178,9 @@ def simulate(
     meter = dfx.TextProgressMeter() if progress else dfx.NoProgressMeter()
     raised = throw and not known
     # To the compiler many numbers are more work than many times the motion: they are put together before.
-    apart, switching = with_jumps_apart(mechanism, _as_times(switching_times, ts), ts[0], ts[-1])
+    given = _as_times(switching_times, ts)
+    check_grid(controller, switches_of(mechanism, given), ts[0], ts[-1])
+    apart, switching = with_jumps_apart(mechanism, given, ts[0], ts[-1])
     described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
     rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
     checked = is_concrete(ts, state.t, dt0)
@@ -233,10 +236,7 @@ def _integrate(
         stepping = Settled(stepping) if settling or own.kept is not None else stepping
         if isinstance(adjoint, dfx.RecursiveCheckpointAdjoint):
             own, start, y = reverse_only((own, start, y), _REVERSE_ONLY)
-        control, args = controller, (own, start)
-        if switches is not None:
-            stepping, control, stops = onto(switches, stepping, controller, t0, t1)
-            args = own, start, stops
+        stepping, control, args = onto(switches, stepping, controller, (own, start), t0, t1)
         run = dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: rates(*args[:2], integrals, jnp.asarray(t), y[0], y[1])),
             stepping, t0, t1, first, y, args=args,

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from jaxmbd._driver import Driver
 from jaxmbd._joint import AbstractJoint, GlobalConstraint
 from jaxmbd._switching import AbstractTimeFunction
-from jaxmbd._types import Scalar, is_concrete
+from jaxmbd._types import is_concrete
 
 _APART = (
     64.0  # in units of rounding of the largest time: jumps are no nearer to each other, nor to the start or the end
@@ -106,7 +106,7 @@ def _are_apart(given: list[Array], t0: Any, t1: Any) -> bool:
     return bool((np.diff(times) > 8 * float(smallest_gap(t0, t1))).all())
 
 
-def _shifts(times: Array, t0: Scalar, t1: Scalar) -> Array:
+def _shifts(times: Array, t0: Any, t1: Any) -> Array:
     """What moves times so that they keep apart, in the order in which they are given where they coincide."""
     gap = smallest_gap(t0, t1)
     order = jnp.argsort(times, stable=True)

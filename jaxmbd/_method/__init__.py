@@ -36,5 +36,6 @@ from jaxmbd._method._rows import rows_anew as rows_anew
 from jaxmbd._method._rows import rows_for_motion as rows_for_motion
 from jaxmbd._method._settled import Settled as Settled
 from jaxmbd._method._solve import SaddlePoint as SaddlePoint
+from jaxmbd._method._switching import check_grid as check_grid
 from jaxmbd._method._switching import onto as onto
 from jaxmbd._method._trusting import Trusting as Trusting

@@ -202,20 +202,25 @@ class Switched(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
 
 
 def onto(
-    switches: Switches, solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController, t0: Scalar, t1: Scalar
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, Stops]:
-    """Solver and controller for a motion from `t0` to `t1`, and the third part of its `args`."""
+    switches: Switches | None,
+    solver: dfx.AbstractSolver,
+    controller: dfx.AbstractStepSizeController,
+    args: tuple[Any, Any],
+    t0: Scalar,
+    t1: Scalar,
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...]]:
+    """Solver, controller and `args` for a motion from `t0` to `t1`: those given where nothing switches."""
+    if switches is None:
+        return solver, controller, args
     t0, t1 = jnp.asarray(t0), jnp.asarray(t1)
-    if isinstance(controller, dfx.StepTo):
-        _check_grid(controller, switches, t0, t1)
     forward = jnp.where(t0 < t1, 1, -1).astype(t0.dtype)  # as in diffrax, times of a motion backward are negative
     stops = _stops(forward * switches.jumps, forward * switches.kinks, forward * t0, forward * t1)
     times = jax.lax.stop_gradient(stops.times)
     if isinstance(controller, dfx.ConstantStepSize):
         controller = EqualStepsOnto(controller, times)
     elif isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
-        controller = StepsOnto(controller, times)
-    return Switched(solver), controller, stops
+        controller = StepsOnto(controller, times)  # pyright: ignore
+    return Switched(solver), controller, (*args, stops)
 
 
 def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
@@ -238,12 +243,14 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last)
 
 
-def _check_grid(controller: dfx.StepTo, switches: Switches, t0: Array, t1: Array) -> None:
+def check_grid(controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
     """Raise if steps are given that run across a time at which accelerations are not smooth."""
-    times = jnp.concatenate([switches.jumps, switches.kinks])
-    if not is_concrete(controller.ts, times, t0, t1):
+    if switches is None or not isinstance(controller, dfx.StepTo):
         return
-    missing = np.setdiff1d(np.asarray(times), np.asarray(controller.ts))
+    if not is_concrete(controller.ts, switches, t0, t1):
+        return
+    times = np.concatenate([switches.jumps, switches.kinks])
+    missing = np.setdiff1d(times, np.asarray(controller.ts))
     missing = missing[(missing > float(t0)) & (missing < float(t1))]
     if len(missing):
         raise MechanismError(
