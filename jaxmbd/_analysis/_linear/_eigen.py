@@ -6,9 +6,9 @@ Here that part is left out: among repeated eigenvalues a change that splits them
 eigenvectors only span the right space. Eigenvalues without eigenvectors of their own (the double zero of a free body)
 have no derivative at all; it is taken as zero.
 
-The matrix of a mechanism has entries that are rounding errors of zeros, 1e-17 and much smaller. LAPACK's balancing scales
-rows and columns until such entries are as large as the others, and returns eigenvectors with a residual of the size of
-the matrix. So the states are brought to one scale first, what is then below 1e-13 of the largest entry is set to
+The matrix of a mechanism has entries that are rounding errors of zeros, 1e-17 and much smaller. LAPACK's balancing
+scales rows and columns until such entries are as large as the others, and returns eigenvectors with a residual of the
+size of the matrix. So the states are brought to one scale first, what is then below 1e-13 of the largest entry is set to
 zero, and the residual of each pair is looked at: the derivative of a pair with a large one is not a number.
 
 Source: Magnus, *On differentiating eigenvalues and eigenvectors*, Econometric Theory 1 (1985).
@@ -28,8 +28,8 @@ _SAME = 16.0  # square roots of rounding, of the largest eigenvalue: nearer ones
 class Eigen(NamedTuple):
     """The eigenvalues of a matrix, smallest first, and its right and left eigenvectors as columns.
 
-    `residual`, the larger one of `|A x − λ x|` and `|wᴴ A − λ wᴴ|` of the scaled matrix with vectors of length one, as a
-    share of its largest entry.
+    `residual`, the larger one of `|A x − λ x|` and `|wᴴ A − λ wᴴ|` of the scaled matrix with vectors of length one,
+    as a share of its largest entry.
     """
 
     values: Complex[Array, " n"]
