@@ -8,8 +8,8 @@ have no derivative at all; it is taken as zero.
 
 The matrix of a mechanism has entries that are rounding errors of zeros, 1e-17 and much smaller. LAPACK's balancing
 scales rows and columns until such entries are as large as the others, and returns eigenvectors with a residual of the
-size of the matrix. So the states are brought to one scale first, what is then below 1e-13 of the largest entry is set to
-zero, and the residual of each pair is looked at: the derivative of a pair with a large one is not a number.
+size of the matrix. So the states are brought to one scale first, what is then below 1e-13 of the largest entry is set
+to zero, and the residual of each pair is looked at: the derivative of a pair with a large one is not a number.
 
 Source: Magnus, *On differentiating eigenvalues and eigenvectors*, Econometric Theory 1 (1985).
 """
