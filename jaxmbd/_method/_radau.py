@@ -20,7 +20,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._method._stages import Linearized, Stages, Step, System, solve_stages
 from jaxmbd._method._tableau import tableau
-from jaxmbd._types import Scalar, frozen
+from jaxmbd._types import Scalar, as_float, frozen
 
 _REACH = 3.0  # times the last step: how far its polynomial is a better guess than constant speeds
 
@@ -90,7 +90,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     """
 
     stages: int = eqx.field(static=True, default=5)
-    tolerance: Scalar | None = None
+    tolerance: Scalar | None = eqx.field(converter=as_float, default=None)
     term_structure: ClassVar = dfx.AbstractTerm
     interpolation_cls: ClassVar[Callable[..., Collocation]] = Collocation
 

@@ -15,7 +15,8 @@ from jaxmbd._analysis._equilibrium._balance import Balance, Reduced
 from jaxmbd._program import kept
 from jaxmbd._types import frozen
 
-_ZERO = 1e-6  # of the fastest mode, or one of the forces there are: eigenvalues below count as zero; a double zero is split by the root of rounding
+# Of the fastest mode, or one of the forces there are; a double zero is split by the root of rounding.
+_ZERO = 1e-6
 
 
 class SmallMotions(eqx.Module):
