@@ -16,6 +16,7 @@ from scipy.special import ellipj, ellipk
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd._method import motion_of
+from jaxmbd._method._stages import thresholds
 from jaxmbd._method._tableau import tableau
 from tests import examples, spatial_examples
 from tests.examples import Example
@@ -233,3 +234,20 @@ def test_constraints_that_repeat_one_another() -> None:
     solution = made.simulate([0.0, 0.5], solver=mbd.Radau(3), rtol=1e-10, atol=1e-12)
     assert worst(solution["corner"] - expected["corner"]) < 1e-7
     assert worst(solution.violation().position[-1]) < 1e-10
+
+
+@pytest.mark.long
+def test_the_iteration_follows_the_tolerance() -> None:
+    """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m."""
+    made, ts = spatial_examples.governor(), jnp.linspace(0.0, 1.0, 11)
+    joint, absolute = made.described("joint"), made.described("absolute")
+    exact = mbd.simulate(joint.mechanism, joint.state(), ts, accuracy="high")["slide.displacement"]
+    solution = mbd.simulate(absolute.mechanism, absolute.state(), ts, solver="stiff", rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)
+
+
+def test_thresholds_of_the_iteration() -> None:
+    for tolerance, close, stalled in ((1e-4, 1e-12, 1e-9), (1e-11, 1e-13, 1e-12), (1e-15, 1e-14, 1e-13)):
+        np.testing.assert_allclose(thresholds(jnp.asarray(tolerance), 8), (close, stalled), rtol=1e-12)
+    assert mbd.Radau().within(1e-3).tolerance == 1e-3
+    assert mbd.Radau(3, 1e-9).within(1e-3).tolerance == 1e-9

@@ -170,6 +170,8 @@ def simulate(
         if events:  # only the ends of steps are looked at
             longest = (ts[-1] - ts[0]) / (len(ts) - 1)
             controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
+    if isinstance(solver, Radau) and isinstance(controller, dfx.PIDController):
+        solver = solver.within(controller.rtol)
     known = is_concrete(mechanism, state, ts, method, events, switching_times)
     if known and isinstance(method, AbstractSettling):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))

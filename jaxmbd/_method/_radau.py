@@ -20,7 +20,7 @@ from jaxmbd._errors import MechanismError
 from jaxmbd._method._solve import SaddlePoint
 from jaxmbd._method._stages import Linearized, Stages, Step, System, solve_stages
 from jaxmbd._method._tableau import tableau
-from jaxmbd._types import Scalar, frozen
+from jaxmbd._types import Scalar, as_float, frozen
 
 _REACH = 3.0  # times the last step: how far its polynomial is a better guess than constant speeds
 
@@ -81,7 +81,8 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         simulate(mechanism, state, ts, solver=Radau())
 
     **Arguments:** `stages`, 1, 3, 5 or 7: orders 1, 5, 9 and 13. Five take the least time from errors of 1e-5 down to
-    1e-10; three where forces have kinks, or large mechanisms few digits.
+    1e-10; three where forces have kinks, or large mechanisms few digits. `tolerance`, the relative one that the
+    iteration of a step has to satisfy; unless given, `simulate` puts in that of the step-size control.
 
     **Raises:** `MechanismError` for another number of stages, or if used outside `simulate`.
 
@@ -89,12 +90,17 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     """
 
     stages: int = eqx.field(static=True, default=5)
+    tolerance: Scalar | None = eqx.field(converter=as_float, default=None)
     term_structure: ClassVar = dfx.AbstractTerm
     interpolation_cls: ClassVar[Callable[..., Collocation]] = Collocation
 
     def __check_init__(self) -> None:
         if self.stages not in (1, 3, 5, 7):
             raise MechanismError(f"Radau: stages must be 1, 3, 5 or 7, got {self.stages!r}.")
+
+    def within(self, tolerance: Any) -> "Radau":
+        """The same method with this tolerance, unless it has one of its own."""
+        return self if self.tolerance is not None else Radau(self.stages, tolerance)
 
     def order(self, terms: Any) -> int:
         return 2 * self.stages - 1
@@ -117,7 +123,8 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         equations, (q, v, integrals) = args[0], y0
         step = Step(equations, t0, t1 - t0, q, v, self.stages)
         guess, linear = _guessed(step, solver_state)
-        stages, converged = solve_stages(step, guess, linear)
+        tolerance = jnp.inf if self.tolerance is None else self.tolerance
+        stages, converged = solve_stages(step, guess, linear, jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype)))
         qdot, a = step.rates(stages)
         slopes = qdot, a, _integrands(terms, step, stages, integrals, args)
         more = _missing(terms, y0, args, *frozen((step, linear, slopes, stages)))

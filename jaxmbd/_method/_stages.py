@@ -30,7 +30,9 @@ from jaxmbd._types import Scalar
 _ITERATIONS = 12  # RADAU5 gives up after 7 to 10
 _DIVERGED = 2.0  # ratio of two iterations' changes
 _CLOSE, _STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}  # by the bytes of a number: what counts as no error;
-# and as rounding, where changes shrink no more (near singular positions)
+# and as rounding, where changes shrink no more (near singular positions); at most, as shares of the tolerance,
+_OF_CLOSE, _OF_STALLED = 1e-2, 1e-1
+_LEAST_CLOSE, _LEAST_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}  # and at least
 _PROXIMAL = 2.0**10  # as in the methods' own solve
 
 
@@ -129,9 +131,10 @@ class System:
 
 
 @eqx.filter_custom_jvp
-def solve_stages(step: Step, guess: Stages, linear: Linearized) -> tuple[Stages, Bool[Array, ""]]:
-    """The stages, found from a guess, and whether the iteration converged."""
-    nv, size_of = len(step.v), step.q.dtype.itemsize
+def solve_stages(step: Step, guess: Stages, linear: Linearized, tolerance: Scalar) -> tuple[Stages, Bool[Array, ""]]:
+    """The stages, found from a guess, and whether the iteration converged within a relative `tolerance`."""
+    nv = len(step.v)
+    close, stalled = thresholds(tolerance, step.q.dtype.itemsize)
     systems = [System(linear, jnp.asarray(s) / step.h) for s in _typed(step.tableau.values, step.q.dtype)]
 
     def improve(carry: Any) -> Any:
@@ -142,7 +145,7 @@ def solve_stages(step: Step, guess: Stages, linear: Linearized) -> tuple[Stages,
         size = _size(step, new, old)
         ratio = jnp.where(count > 0, size / before, 0.5)
         left = size * ratio / jnp.maximum(1 - ratio, 1e-3)
-        done = (left <= _CLOSE[size_of]) | (ratio > 0.5) & (size <= _STALLED[size_of])
+        done = (left <= close) | (ratio > 0.5) & (size <= stalled)
         failed = (ratio > _DIVERGED) | ~jnp.isfinite(size)
         return new, size, jnp.where(done, 1, jnp.where(failed, -1, 0)), count + 1
 
@@ -153,6 +156,13 @@ def solve_stages(step: Step, guess: Stages, linear: Linearized) -> tuple[Stages,
     start = guess, jnp.ones((), step.q.dtype), jnp.asarray(0), jnp.asarray(0)
     stages, _, status, _ = jax.lax.while_loop(wanted, improve, start)
     return stages, status == 1
+
+
+def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
+    """What counts as no error, and as rounding, by the tolerance and the bytes of a number: the errors of the iteration
+    stay below those that the step-size control sees."""
+    close = jnp.clip(_OF_CLOSE * tolerance, _LEAST_CLOSE[size], _CLOSE[size])
+    return close, jnp.clip(_OF_STALLED * tolerance, _LEAST_STALLED[size], _STALLED[size])
 
 
 def _change(tableau: Tableau, systems: list[System], miss: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
@@ -182,8 +192,8 @@ def _size(step: Step, new: Stages, old: Stages) -> Scalar:
 @solve_stages.def_jvp
 def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
     """By the implicit function theorem, with the exact Jacobian of all stages together."""
-    (step, guess, linear), (change, _, _) = primals, tangents
-    stages, converged = solve_stages(step, guess, linear)
+    (step, guess, linear, tolerance), (change, *_) = primals, tangents
+    stages, converged = solve_stages(step, guess, linear, tolerance)
     flat, unravel = ravel_pytree(stages)
 
     def miss(flat: Array, step: Step) -> Array:
