@@ -250,8 +250,8 @@ def test_nothing_calls_back_to_python(options: dict[str, Any], monkeypatch: pyte
     def lower(*arguments: Any) -> None:
         raise LoweredError(integrate.lower(*arguments).as_text())
 
-    integrate: Any = eqx.filter_jit(inspect.unwrap(_simulate._integrate))
-    monkeypatch.setattr(_simulate, "_integrate", lower)
+    integrate: Any = eqx.filter_jit(inspect.unwrap(_simulate.integrate))
+    monkeypatch.setattr(_simulate, "integrate", lower)
     with pytest.raises(LoweredError) as caught:
         examples.pendulum().simulate([0.0, 0.1], **options)
     text = str(caught.value)

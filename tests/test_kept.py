@@ -160,9 +160,9 @@ FIRST = """
 import json, jax
 jax.config.update("jax_enable_x64", True)
 import jaxmbd as mbd
-from jaxmbd._analysis import _simulate
-made, runs, rates = mbd.examples.get("four-bars"), [], _simulate._rates
-_simulate._rates = lambda *x: (runs.append(1), rates(*x))[1]
+from jaxmbd._analysis import _integration
+made, runs, rates = mbd.examples.get("four-bars"), [], _integration._rates
+_integration._rates = lambda *x: (runs.append(1), rates(*x))[1]
 found = mbd.simulate(made.mechanism, made.state(), [0.0, 0.1])
 print(json.dumps([len(runs), found.q.tolist(), str(found.result)]))
 """

@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd._analysis._simulate import _rates
+from jaxmbd._analysis._integration import _rates
 from jaxmbd._equations import Equations
 from jaxmbd._program import is_program
 from tests.marks import in_both_coordinates

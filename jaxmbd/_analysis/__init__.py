@@ -33,13 +33,13 @@ from jaxmbd._analysis._redundancy import Redundancy as Redundancy
 from jaxmbd._analysis._redundancy import Repeat as Repeat
 from jaxmbd._analysis._redundancy import redundancy as redundancy
 from jaxmbd._analysis._results import RESULTS as RESULTS
-from jaxmbd._analysis._simulate import Accuracy as Accuracy
-from jaxmbd._analysis._simulate import Derivative as Derivative
 from jaxmbd._analysis._simulate import simulate as simulate
 from jaxmbd._analysis._solution import Reaction as Reaction
 from jaxmbd._analysis._solution import Solution as Solution
 from jaxmbd._analysis._solution import Violation as Violation
 from jaxmbd._analysis._state import State as State
 from jaxmbd._analysis._state import check_state as check_state
+from jaxmbd._analysis._step_control import Accuracy as Accuracy
+from jaxmbd._analysis._step_control import Derivative as Derivative
 from jaxmbd._analysis._stiffness import Stiffness as Stiffness
 from jaxmbd._analysis._stiffness import stiffness as stiffness
