@@ -1,43 +1,17 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 """The other analyses with inputs that cannot be right: what is given, and the exact text of the error."""
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any
-
-import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import planar as pl
 from jaxmbd import plot
-from jaxmbd import spatial as sp
+from tests.wrong_inputs import NAN, TS, Cases, M, S, check_text, motion
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
-ROD, BALL = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0)), sp.Body("rod", 1.0, (0.1, 0.1, 0.1))
-GRIP, G, SG = ROD.at(), pl.ground.at(), sp.ground
-NAN = float("nan")
-
-
-def pend(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any = (), **options: Any) -> pl.Mechanism:
-    pin = pl.Revolute("O", G, ROD.at(-0.5))
-    return pl.Mechanism([ROD], [pin, *joints], [pl.Gravity(), *forces], drivers, sensors, **options)
-
-
-M, TS = pend(), np.linspace(0.0, 1.0, 3)
-S = mbd.assemble(M)
-
-
-@cache
-def motion() -> mbd.Solution:
-    return mbd.simulate(M, S, TS)
-
-
 EX = mbd.Experiment(TS, {"rod.theta": TS})
 
-
-CASES: dict[str, tuple[Callable[[], Any], str]] = {
+CASES: Cases = {
     "complex fixed": (
         lambda: mbd.assemble(M, {"rod.theta": 1j}),
         "fixed: 'rod.theta' must be a real number, got 1j.",
@@ -362,9 +336,4 @@ CASES: dict[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.parametrize("case", CASES)
 def test_text(case: str) -> None:
-    """The whole text, or what comes before a list of names."""
-    call, text = CASES[case]
-    with pytest.raises(mbd.MechanismError) as error:
-        call()
-    said = str(error.value)
-    assert said.partition("Known names:")[0] == text if text.endswith(("? ", ". ")) else said == text
+    check_text(*CASES[case])

@@ -32,7 +32,7 @@ def check_line(kind: str, name: str) -> None:
     """Raise unless a name can be shown on one line."""
     if not name or not name.isprintable() or name != name.strip():
         raise MechanismError(
-            f"The name of a {kind} must be one line without spaces at its ends, got {name!r}; perhaps "
+            f"A name must be one line without spaces at its ends, got {name!r} for the {kind}; perhaps "
             f"{'_'.join(name.split()) or 'part'!r}."
         )
 

@@ -4,11 +4,12 @@ from typing import Any
 
 import diffrax as dfx
 
+from jaxmbd._method._around import AbstractSolverAround
 from jaxmbd._method._method import AbstractSettling
 from jaxmbd._method._rows import rows_anew
 
 
-class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
+class Settled(AbstractSolverAround):
     """Any diffrax solver for `(q, v, integrals)` with `args = (equations, method)`, its steps ended by a choice of the
     rows to keep, and by `method.settle` where the method has one.
 
@@ -20,32 +21,8 @@ class Settled(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
 
     @property
-    def term_structure(self) -> Any:  # pyright: ignore
-        return self.solver.term_structure
-
-    @property
     def interpolation_cls(self) -> Any:  # pyright: ignore
         return self.solver.interpolation_cls
-
-    @property
-    def term_compatible_contr_kwargs(self) -> Any:  # pyright: ignore
-        return self.solver.term_compatible_contr_kwargs
-
-    @property
-    def root_finder(self) -> Any:
-        """That of an implicit solver: diffrax hands it the tolerances of the step-size control."""
-        return self.solver.root_finder  # pyright: ignore
-
-    @property
-    def scan_kind(self) -> Any:
-        """That of a Runge-Kutta method: diffrax chooses it to suit the adjoint."""
-        return self.solver.scan_kind  # pyright: ignore
-
-    def order(self, terms: Any) -> int | None:
-        return self.solver.order(terms)
-
-    def error_order(self, terms: Any) -> Any:
-        return self.solver.error_order(terms)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         equations, method = args

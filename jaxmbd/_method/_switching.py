@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd._errors import MechanismError
 from jaxmbd._mechanism import Switches, smallest_gap
+from jaxmbd._method._around import AbstractSolverAround
 from jaxmbd._types import Scalar, is_concrete
 
 _STRETCH = 1e-3  # of a step: it is made longer by no more than that to reach a time instead of leaving a tiny step
@@ -149,7 +150,7 @@ class Between(dfx.AbstractLocalInterpolation):
         return self.of.evaluate(t0, t1, left)
 
 
-class Switched(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
+class Switched(AbstractSolverAround):
     """Any diffrax solver whose steps stay on their own side of given times, and move with them.
 
     It takes `args = (equations, method, stops)` and gives `(equations, method)` to the solver inside.
@@ -160,33 +161,9 @@ class Switched(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
 
     @property
-    def term_structure(self) -> Any:  # pyright: ignore
-        return self.solver.term_structure
-
-    @property
     def interpolation_cls(self) -> Any:  # pyright: ignore
         inner = self.solver.interpolation_cls
         return lambda *, t0, t1, start, end, dense: Between(t0, t1, inner(t0=start, t1=end, **dense))
-
-    @property
-    def term_compatible_contr_kwargs(self) -> Any:  # pyright: ignore
-        return self.solver.term_compatible_contr_kwargs
-
-    @property
-    def root_finder(self) -> Any:
-        """That of an implicit solver: diffrax hands it the tolerances of the step-size control."""
-        return self.solver.root_finder  # pyright: ignore
-
-    @property
-    def scan_kind(self) -> Any:
-        """That of a Runge-Kutta method: diffrax chooses it to suit the adjoint."""
-        return self.solver.scan_kind  # pyright: ignore
-
-    def order(self, terms: Any) -> int | None:
-        return self.solver.order(terms)
-
-    def error_order(self, terms: Any) -> Any:
-        return self.solver.error_order(terms)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         return self.solver.init(terms, t0, t1, y0, args[:2])
