@@ -81,13 +81,73 @@ def test_linearize_and_jvp_are_the_same_derivative() -> None:
     [
         ("forward", "forward"),
         *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("forward", "reverse"), ("reverse", "forward"))),
-        pytest.param("reverse", "reverse", marks=pytest.mark.slow),
+        pytest.param("reverse", "reverse", marks=pytest.mark.long),
     ],
 )
 def test_second_derivatives_in_every_order(outer: str, inner: str) -> None:
     hessian = jax.jit(MODES[outer](MODES[inner](reading)))(P)
     assert_agree(hessian, differences(jax.jacfwd(reading)))
     assert_agree(hessian, hessian.T, 1e-10)
+
+
+@pytest.mark.slow
+def test_batches_of_derivatives_are_their_members() -> None:
+    points = jnp.stack([P, 1.1 * P, 0.8 * P])
+    for derivative in (jax.jacfwd(reading), jax.grad(reading), jax.jacfwd(jax.grad(reading))):
+        one = jax.jit(derivative)
+        assert_agree(jax.jit(jax.vmap(derivative))(points), np.stack([one(p) for p in points]), 1e-10)
+
+
+def oscillator(p: Float[Array, "3"]) -> Float[Array, ""]:
+    """Numbers of the motion `v̇ = −p₀ sin q − p₁ v` up to a time `p₂`, small enough for third derivatives."""
+    rates = lambda t, y, p: (y[1], -p[0] * jnp.sin(y[0]) - p[1] * y[1], jnp.zeros(0))  # noqa: E731
+    both = dfx.SaveAt(subs=[dfx.SubSaveAt(ts=jnp.array([0.2, 0.5]) * p[2]), dfx.SubSaveAt(t1=True)])
+    run = dfx.diffeqsolve(
+        dfx.ODETerm(rates), mbd.RungeKutta4(), 0.0, p[2], 0.1, (p[:1], p[1:2], jnp.zeros(0)), p, saveat=both,
+        adjoint=mbd.DiscreteAdjoint(), max_steps=64,
+    )  # fmt: skip
+    (qs, _, _), (q, v, _) = run.ys  # pyright: ignore
+    return jnp.sum(qs**2) + jnp.sum(q * v)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("modes", ["fff", "rfr", "rrf"])
+def test_third_derivatives(modes: str) -> None:
+    """By parameters, start and times; all of them are symmetric."""
+    at, derivative = jnp.array([1.3, 0.4, 1.0]), oscillator
+    expected = differences(jax.hessian(oscillator), at, 2e-3)
+    for mode in modes:
+        derivative = {"f": jax.jacfwd, "r": jax.jacrev}[mode](derivative)
+    # Where the final time moves, steps within it do in differences but not in derivatives.
+    assert_agree(jax.jit(derivative)(at)[:2, :2, :2], expected[:2, :2, :2], 1e-6)
+
+
+@pytest.mark.long
+def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
+    """The pendulum turns back, and later stops at an angle: the time of the turn, the speed at the end."""
+
+    def read(p: Array) -> Array:
+        mechanism, state = pendulum(p)
+        events = [mbd.Event("turn", "rod.omega", above=0.0, then=mbd.Record()), mbd.Event("end", "rod.theta", at=-2.4)]
+        motion = mbd.simulate(mechanism, state, [0.0, 0.4, 1.6], events=events, max_events=2, accuracy="high")
+        assert motion.events is not None
+        return motion.events.times[0] + motion["rod.omega"][-1]
+
+    expected, gradient = differences(read), jax.jit(jax.grad(read))
+    assert_agree(gradient(P), expected, 1e-6)
+    assert_agree(jax.jit(jax.jacfwd(read))(P), gradient(P), 1e-10)
+    assert_agree(jax.jit(jax.jacfwd(jax.grad(read)))(P), differences(gradient), 1e-5)
+
+
+@pytest.mark.long
+def test_the_stiff_solver_has_both_modes_and_second_derivatives() -> None:
+    def read(p: Array) -> Array:
+        return reading(p, solver=mbd.Radau(3), controller=dfx.ConstantStepSize(), dt0=0.05)
+
+    gradient = jax.jit(jax.grad(read))
+    assert_agree(gradient(P), differences(read))
+    assert_agree(jax.jit(jax.jacfwd(read))(P), gradient(P), 1e-9)
+    assert_agree(jax.jit(jax.jacfwd(jax.jacfwd(read)))(P), differences(gradient), 1e-6)
 
 
 def test_levenberg_marquardt_finds_parameters_through_a_motion() -> None:
@@ -106,6 +166,7 @@ def test_the_forward_option_has_linearize() -> None:
     assert_agree(jax.linearize(read, P)[1](along), jax.jvp(read, (P,), (along,))[1], 1e-12)
 
 
+@pytest.mark.slow
 def test_what_an_option_lacks_is_said() -> None:
     with pytest.raises(mbd.MechanismError, match="derivative='forward' has no reverse derivatives"):
         jax.grad(lambda p: reading(p, derivative="forward"))(P)
