@@ -101,7 +101,7 @@ def test_solution(solution: mbd.Solution) -> None:
 
 def test_solution_that_failed(state: mbd.State) -> None:
     failed = mbd.simulate(PENDULUM, state, TIMES, max_steps=2, throw=False)
-    assert "maximum number of solver steps was reached" in shown(failed).splitlines()[0]
+    assert shown(failed).splitlines()[0].endswith(mbd.RESULTS[mbd.RESULTS.max_steps_reached])
 
 
 def test_violation_and_reaction(solution: mbd.Solution) -> None:
