@@ -15,8 +15,8 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 help:
 	@echo "make demo     run the demo"
 	@echo "make test     run ruff, pyright and all tests but those marked long"
-	@echo "make quick    run the tests that are marked neither slow nor long"
-	@echo "make newest   run the quick tests with the newest Python found, if PYTHON is not that one"
+	@echo "make quick    run the tests that are marked neither slow nor long; TESTS names files to run"
+	@echo "make newest   run some of the quick tests with the newest Python found, if PYTHON is not that one"
 	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
 	@echo "make sanitize run the tests of programs with the C code compiled by gcc's sanitizers"
 	@echo "make lint     run ruff and pyright only"
@@ -37,14 +37,17 @@ test: $(VENV)/.installed-dev
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 quick: $(VENV)/.installed-dev
-	@$(PYTEST) -m "not slow and not long"
+	@$(PYTEST) -m "not slow and not long" $(TESTS)
 
-# The libraries differ with the Python: the newest one has the newest of them.
+# The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
+# and the compilers; all quick ones: make quick PYTHON=python3.13.
+NEWEST := $(addprefix tests/test_,checked.py program.py program_transformations.py kept_files.py machine.py tracing.py \
+	graph.py user_functions.py wrong_inputs.py rotation.py solids.py verdicts.py laws.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
 	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \
 	then echo "$(PYTHON) is the newest Python found"; \
-	else $(MAKE) --no-print-directory quick PYTHON="$$newest"; fi
+	else $(MAKE) --no-print-directory quick PYTHON="$$newest" TESTS="$(NEWEST)"; fi
 
 long: $(VENV)/.installed-dev
 	@$(PYTEST) -m long

@@ -153,7 +153,7 @@ def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
         return mass.mass, mass.inertia
     if inertia is None:
         raise MechanismError(
-            f"{part}: inertia [kg m²] is missing. Give a number, or a solid that has mass and inertia both, such as "
+            f"{part}: inertia [kg m²] is missing. Give it, or a solid that has mass and inertia both, such as "
             "Body(name, box(density, x, y, z))."
         )
     return mass, inertia

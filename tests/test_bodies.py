@@ -51,7 +51,7 @@ def test_a_solid_and_an_inertia_contradict_each_other(space: object) -> None:
     solid = sp.box(1000.0, 0.3, 0.2, 0.1)
     with pytest.raises(MechanismError, match=r"Body 'b': the solid gives the inertia; leave inertia out, and give a"):
         space.Body("b", solid, (1.0, 2.0, 3.0))  # pyright: ignore
-    with pytest.raises(MechanismError, match=r"Body 'b': inertia \[kg m²\] is missing. Give a number, or a solid"):
+    with pytest.raises(MechanismError, match=r"Body 'b': inertia \[kg m²\] is missing. Give it, or a solid"):
         space.Body("b", 1.0)  # pyright: ignore
 
 

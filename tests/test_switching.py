@@ -101,6 +101,7 @@ def test_jumps_and_kinks_cost_no_accuracy_and_all_derivatives_are_exact(coordina
         np.testing.assert_allclose(slopes[name], expected, atol=HIGH, err_msg=name)
 
 
+@pytest.mark.slow
 def test_forward_derivatives_by_switching_times_are_those_of_reverse_mode() -> None:
     state = at_rest(many_torques(PARAMETERS, "joint"))
 
@@ -121,6 +122,7 @@ def test_functions_of_time_are_parts_of_the_program() -> None:
     assert is_program(_rates, *given, forward=False)
 
 
+@pytest.mark.slow
 def test_lanes_switch_at_their_own_times_also_outside_of_the_motion() -> None:
     start, end = 0.7, 3.0
     mechanism = rotor(motor(mbd.Piecewise([2.0], [0.0, 2.0])))
@@ -141,6 +143,7 @@ def test_lanes_switch_at_their_own_times_also_outside_of_the_motion() -> None:
 # --- times that a user gives, other solvers and methods ----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_users_own_function_is_as_accurate_once_its_times_are_given() -> None:
     state = at_rest(rotor())
 
@@ -189,6 +192,7 @@ def driven(motion: Any, of: str) -> pl.Mechanism:
     return pl.Mechanism([foot, body], pins, [spring], [pl.Driver("motor", "F.angle", motion, of=of)])
 
 
+@pytest.mark.slow
 def test_a_driver_whose_acceleration_jumps() -> None:
     knots, speeds = jnp.array([0.5, 1.1, 2.0]), jnp.array([0.0, 1.5, -0.5])
     state = mbd.assemble(driven(mbd.Table(knots, speeds), "speed"), {"F.angle": 0.0, "O.angle": 0.0})

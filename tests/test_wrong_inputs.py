@@ -103,7 +103,8 @@ CASES: Cases = {
     ),
     "sbody inertia None": (
         lambda: sp.Body("b", 1, None),
-        "Body 'b': inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got None.",
+        "Body 'b': inertia [kg m²] is missing. Give it, or a solid that has mass and inertia both, such as Body(name, "
+        "box(density, x, y, z)).",
     ),
     "mech cuts int": (
         lambda: pend(coordinates="joint", cuts=3),
