@@ -11,6 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
+from tests.marks import in_both_coordinates
 
 CLOSED = 1e-9
 
@@ -68,7 +69,7 @@ def top(coordinates: str = "absolute") -> sp.Mechanism:
     return sp.Mechanism([body], [ball], sensors=sensors, coordinates=coordinates)
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@in_both_coordinates("absolute")
 def test_orientation_is_fixed_by_its_angles(coordinates: str) -> None:
     """Yaw, pitch and roll as of `rotation.from_angles`, and the derivatives of the place of the body by them."""
     mechanism = top(coordinates)

@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from jaxmbd import planar
 from jaxmbd._analysis._linear._eigen import general
+from tests.marks import in_both_coordinates
 
 P = jnp.array([1.2, 0.9, 0.7])  # mass and gravity, as shares of the usual; the initial angle [rad]
 TS = np.array([0.0, 0.2, 0.5])
@@ -180,7 +181,7 @@ def test_what_an_option_lacks_is_said() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
+@in_both_coordinates("absolute")
 def test_second_derivatives_of_an_equilibrium(coordinates: Any) -> None:
     """A pendulum with a torsional spring: `k φ + m g ½ cos φ = 0`."""
 
