@@ -106,6 +106,15 @@ CASES: Cases = {
         "Body 'b': inertia [kg m²] is missing. Give it, or a solid that has mass and inertia both, such as Body(name, "
         "box(density, x, y, z)).",
     ),
+    "moving marker without result": (
+        lambda: pl.ground.moving(lambda t: None),
+        "MovingMarker on 'ground': the function motion returns None, not numbers of shape (2,). Is its return missing?",
+    ),
+    "moving marker, arguments": (
+        lambda: pl.ground.moving(lambda: 0.0),
+        "MovingMarker on 'ground': motion is called as motion(t), and <lambda>() cannot be: too many positional "
+        "arguments.",
+    ),
     "mech cuts int": (
         lambda: pend(coordinates="joint", cuts=3),
         "cuts must be a sequence of names, such as ['O'], got 3.",

@@ -13,6 +13,7 @@ from jaxmbd._body._base import GROUND, AbstractMarker
 from jaxmbd._errors import MechanismError
 from jaxmbd._space import AbstractSpace
 from jaxmbd._types import is_concrete
+from jaxmbd._user import user_array
 
 _PLACE = {2: "the plane", 3: "space"}
 _NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex)  # a list that is left is one without an array's shape
@@ -164,11 +165,7 @@ def check_motion(part: str, motion: Any, dim: int) -> None:
             "that does not move is at(...)."
         )
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    shape = eqx.filter_eval_shape(lambda t: jnp.asarray(motion(t)), t).shape
-    if shape != (dim,):
-        raise MechanismError(
-            f"{part}: what the function motion returns must have shape ({dim},) [m], got shape {shape}."
-        )
+    eqx.filter_eval_shape(lambda t: user_array(part, "motion", motion, t, takes="t", shape=(dim,)), t)
 
 
 def check_coordinate(kind: str, name: str, coordinate: Any) -> None:
