@@ -20,7 +20,7 @@ from benchmarks.measure import OURS, Run
 from benchmarks.peers.tree import planar_tree
 from benchmarks.problems import GRAVITY, GROUND, Array, Problem
 from jaxmbd import planar as pl
-from jaxmbd._method import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
 MAX_STEPS = 2**13
 # Made only when they are used: their numbers are of the precision that is then set.

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
-from jaxmbd._method import AbstractMethod
-from jaxmbd._program import compiled
+from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
 
 def march(

@@ -20,9 +20,12 @@ from rich.table import Table
 
 from jaxmbd import planar as pl
 from jaxmbd import plot
-from jaxmbd._analysis import simulate
-from jaxmbd._fit import Experiment, Fit, Free, Positive, fit
+from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.data import double_pendulum as measured_swings
+from jaxmbd.identification.experiment import Experiment
+from jaxmbd.identification.fit import fit
+from jaxmbd.identification.parameters import Free, Positive
+from jaxmbd.identification.result import Fit
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published, not free: kg, kg, m, m/s²
 DRAG_POINT = 0.15  # where the drag on arm 2 acts, from joint 2 [m]; it and the coefficient are one number

@@ -46,10 +46,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 
 assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes would go unchecked"
 # Not in those whose arrays hold rows of a graph: they are called hundreds of thousands of times.
-PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"_graph", "_program"}
+PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"compile"}
 check_shapes([f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED])
 
-from jaxmbd._program import _kept
+from jaxmbd.compile.cache import disk_cache
 
 # Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
 gc.set_threshold(100_000, 20, 20)
@@ -100,5 +100,5 @@ def _frees_compiled_programs() -> Iterator[None]:
     system's limit (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes."""
     yield
     jax.clear_caches()
-    _kept._ready.cache_clear()
+    disk_cache._ready.cache_clear()
     gc.collect()

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd._maths import cross, swept
+from jaxmbd.space.vectors import cross, swept
 
 
 class Sine(eqx.Module):

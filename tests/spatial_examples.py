@@ -11,12 +11,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
 from jaxmbd.examples import bricard as bricard
 from jaxmbd.examples import governor as governor
 from jaxmbd.examples import heavy_top as heavy_top
 from jaxmbd.examples import spatial_four_bar
+from jaxmbd.space import rotation as rot
 
 Point: TypeAlias = tuple[float, float, float]
 Turn: TypeAlias = tuple[str, float]  # an axis and an angle [°]

@@ -13,8 +13,8 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
-from jaxmbd._method import written_out
-from jaxmbd._method._record import Record
+from jaxmbd.integrate.adjoint.checkpoint_store import Record
+from jaxmbd.integrate.solvers.unrolled_erk import written_out
 from tests import examples
 from tests.numeric import worst
 

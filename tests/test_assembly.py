@@ -13,9 +13,9 @@ from scipy.optimize import brentq, minimize_scalar
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._assembly._starts import start_of
+from jaxmbd.analyses.assembly.initial_guess import start_of
+from jaxmbd.space import rotation as rot
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 from tests.marks import in_both_coordinates
 

@@ -9,8 +9,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
+from jaxmbd.space import rotation as rot
 from tests.marks import in_both_coordinates
 
 CLOSED = 1e-9

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from jaxtyping import TypeCheckError
 
-from jaxmbd._equations._symmetric import Symmetric, symmetric
-from jaxmbd._maths import safe_norm, times
-from jaxmbd._program import Pattern
+from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.equations.spd_solve import Symmetric, symmetric
+from jaxmbd.space.vectors import safe_norm, times
 
 FEW = symmetric(jnp.eye(2))
 

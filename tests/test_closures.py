@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd._analysis._redundancy import _reduced, jacobian
+from jaxmbd.analyses.redundancy import _reduced, jacobian
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 from tests.marks import in_both_coordinates
 from tests.spatial_examples import bricard

@@ -16,14 +16,14 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._readings import Snapshot, channel_units, read
-from jaxmbd._equations import Equations
-from jaxmbd._equations._paths import Paths
-from jaxmbd._joint import AbstractTreeJoint
+from jaxmbd.analyses.output_channels import Snapshot, channel_units, read
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.tree_path_sums import Paths
+from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.plot._parts import poses_at
 from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
+from jaxmbd.space import rotation as rot
 from tests.marks import long_but
 
 SAME = 1e-7  # relative, what both coordinates may differ by

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 import jaxmbd as mbd
 from jaxmbd import planar
-from jaxmbd._analysis._linear._eigen import general
+from jaxmbd.analyses.linearization.eigen import general
 from tests.marks import in_both_coordinates
 
 P = jnp.array([1.2, 0.9, 0.7])  # mass and gravity, as shares of the usual; the initial angle [rad]

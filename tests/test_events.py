@@ -16,10 +16,10 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._events._event import as_quantity
-from jaxmbd._analysis._events._happened import USED_UP
-from jaxmbd._analysis._events._impact import Impact, impact
-from jaxmbd._equations import Equations
+from jaxmbd.analyses.events.event import as_quantity
+from jaxmbd.analyses.events.event_log import USED_UP
+from jaxmbd.analyses.events.impact import Impact, impact
+from jaxmbd.equations.equations import Equations
 from tests.marks import in_both_coordinates
 
 ROUNDING = 1e-12

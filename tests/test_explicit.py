@@ -17,8 +17,10 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
-from jaxmbd._analysis import _simulate
-from jaxmbd._method import Projection, Settled, WrittenOut, written_out
+from jaxmbd.analyses.simulation import simulate
+from jaxmbd.integrate.formulations.post_step_solver import Settled
+from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.solvers.unrolled_erk import WrittenOut, written_out
 from tests import examples
 from tests.numeric import worst
 
@@ -250,8 +252,8 @@ def test_nothing_calls_back_to_python(options: dict[str, Any], monkeypatch: pyte
     def lower(*arguments: Any) -> None:
         raise LoweredError(integrate.lower(*arguments).as_text())
 
-    integrate: Any = eqx.filter_jit(inspect.unwrap(_simulate.integrate))
-    monkeypatch.setattr(_simulate, "integrate", lower)
+    integrate: Any = eqx.filter_jit(inspect.unwrap(simulate.integrate))
+    monkeypatch.setattr(simulate, "integrate", lower)
     with pytest.raises(LoweredError) as caught:
         examples.pendulum().simulate([0.0, 0.1], **options)
     text = str(caught.value)

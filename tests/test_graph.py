@@ -19,8 +19,10 @@ import pytest
 import sympy
 from jax import lax
 
-from jaxmbd._errors import MechanismError
-from jaxmbd._graph import Graph, Traced, _calls, in_order, trace
+from jaxmbd.compile.graph import calls
+from jaxmbd.compile.graph.node import Graph, in_order
+from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
 
@@ -462,7 +464,7 @@ def test_unsupported_primitive_is_named() -> None:
 def test_what_no_formula_expresses_is_refused(
     function: Callable[..., Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_calls, "_LAPS", 50)
+    monkeypatch.setattr(calls, "_LAPS", 50)
     with pytest.raises(MechanismError, match=message):
         trace(function, ["a", "b"])
 

@@ -8,9 +8,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd._fit import Between, Positive, Real
-from jaxmbd._fit import _residuals as simulations
-from jaxmbd._fit._identifiability import RANK, Unknowns, identifiability
+from jaxmbd.identification import residuals as simulations
+from jaxmbd.identification.identifiability import RANK, Unknowns, identifiability
+from jaxmbd.identification.parameters import Between, Positive, Real
 
 NOISE = 1e-3
 TS = np.linspace(0.0, 2.0, 31)

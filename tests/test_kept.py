@@ -15,7 +15,9 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd._program import _kept, compiled, kept
+from jaxmbd.compile.cache import disk_cache
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.jax_binding import compiled
 from tests import examples
 
 traced: list[str] = []
@@ -50,7 +52,7 @@ X = np.array([0.3, 0.7, 1.1])
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for JAX's cache; what this module says counts as a library's."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    monkeypatch.setattr(_kept, "_KNOWN", {*_kept._KNOWN, __name__.partition(".")[0]})
+    monkeypatch.setattr(disk_cache, "_KNOWN", {*disk_cache._KNOWN, __name__.partition(".")[0]})
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     forget()
     yield tmp_path
@@ -61,7 +63,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     """As a new process would start."""
     traced.clear()
-    _kept._ready.cache_clear()
+    disk_cache._ready.cache_clear()
     jax.clear_caches()
 
 
@@ -160,7 +162,7 @@ FIRST = """
 import json, jax
 jax.config.update("jax_enable_x64", True)
 import jaxmbd as mbd
-from jaxmbd._analysis import _integration
+from jaxmbd.analyses import _integration
 made, runs, rates = mbd.examples.get("four-bars"), [], _integration._rates
 _integration._rates = lambda *x: (runs.append(1), rates(*x))[1]
 found = mbd.simulate(made.mechanism, made.state(), [0.0, 0.1])

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmbd._program import _files as files_of
-from jaxmbd._program import _kept
-from jaxmbd._program._executable import deserialized
-from jaxmbd._program._structure import ARRAY, decoded, encoded
 from jaxmbd.cli._cache import keep_compiled
+from jaxmbd.compile.cache import disk_cache
+from jaxmbd.compile.cache import files as files_of
+from jaxmbd.compile.cache.executable import deserialized
+from jaxmbd.compile.cache.structure import ARRAY, decoded, encoded
 from tests import examples
 from tests.test_kept import X, expected, files, folder, forget, traced, turned
 
@@ -231,9 +231,9 @@ def test_what_is_no_data_is_not_written(value: Any) -> None:
     [
         ["class", ["os", "system"]],
         ["class", ["builtins", "eval"]],
-        ["class", ["jaxmbd._program._files", "os"]],
-        ["class", ["jaxmbd._program._native", "subprocess.Popen"]],
-        ["class", ["jaxmbd._program._native", "machine"]],
+        ["class", ["jaxmbd.compile.cache.files", "os"]],
+        ["class", ["jaxmbd.compile.targets.build_vm", "subprocess.Popen"]],
+        ["class", ["jaxmbd.compile.targets.build_vm", "machine"]],
         ["class", ["jaxmbd.not_there", "x"]],
         ["object", ["diffrax", "RESULTS"], []],
         ["function", ["jaxmbd", "simulate"]],
@@ -247,5 +247,5 @@ def test_text_names_nothing_but_classes_of_values(text: Any) -> None:
 
 def test_kept_functions_say_what_they_are(folder: Path) -> None:
     path, whole = kept_file(folder)
-    assert _kept._read(bytes(32), path) is None
+    assert disk_cache._read(bytes(32), path) is None
     assert whole[40:72].hex() == path.name.partition("-")[2]

@@ -21,10 +21,10 @@ from scipy.spatial.transform import Rotation
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._readings import Snapshot, read
-from jaxmbd._equations._groups import group_parts
-from jaxmbd._joint import AbstractNonholonomic
-from jaxmbd._program import compiled
+from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.equations.groups import group_parts
+from jaxmbd.model.joint.joint import AbstractNonholonomic
 
 SPACES = {"planar": laws_planar.LAWS, "spatial": laws_spatial.LAWS}
 KINDS = ("joints", "forces", "sensors")

@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._readings import Snapshot, read
+from jaxmbd.analyses.output_channels import Snapshot, read
 
 T = 0.37  # [s]
 INSIDE = [0, 1, 5]  # of a twist or wrench in space: those in the plane

@@ -18,8 +18,8 @@ import jaxmbd as mbd
 from jaxmbd import examples, plot
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._analysis._linear import _eigen
-from jaxmbd._analysis._linear._eigen import general, symmetric
+from jaxmbd.analyses.linearization import eigen
+from jaxmbd.analyses.linearization.eigen import general, symmetric
 from tests.examples import four_bar_with_springs, four_bars, pendulum
 from tests.marks import in_both_coordinates
 
@@ -478,7 +478,7 @@ def test_eigenvectors_are_right_whatever_rounding_leaves() -> None:
 
 def test_eigenvectors_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """In print, and by derivatives that are not numbers."""
-    monkeypatch.setattr(_eigen, "_ACCURATE", 0.0)
+    monkeypatch.setattr(eigen, "_ACCURATE", 0.0)
     A = jnp.asarray(np.random.default_rng(1).normal(size=(5, 5)))
     assert not general(A).accurate.any()
     assert np.isnan(jax.jacfwd(lambda A: general(A).values.real)(A)).all()

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from jaxmbd._program import _files as files
-from jaxmbd._program import _native as native
+from jaxmbd.compile.cache import files as files
+from jaxmbd.compile.targets import build_vm as native
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from examples import ALL, Example
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import rotation as rot
-from jaxmbd._graph import trace
+from jaxmbd.compile.graph.trace import trace
+from jaxmbd.space import rotation as rot
 from jaxmbd.symbolic._normal import normal_forms
 
 E = ["e0", "e1", "e2", "e3"]

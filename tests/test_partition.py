@@ -14,8 +14,10 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
-from jaxmbd._equations import Equations, Tall, eliminated
-from jaxmbd._method import DependentChange, LeastChange, Partition, close, consistent
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import Tall, eliminated
+from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.integrate.formulations.newton_closure import DependentChange, LeastChange, close, consistent
 from tests.marks import in_both_coordinates, long_but
 from tests.numeric import worst
 

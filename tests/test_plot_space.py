@@ -21,7 +21,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
-from jaxmbd._method import Stabilized
+from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.plot import _forces, _space_picture, _space_scene, _space_solids, _style
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test

@@ -13,14 +13,15 @@ from jax.scipy import special
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd._equations import Equations, spd_solver
-from jaxmbd._equations._symmetric import Symmetric
-from jaxmbd._method import motion_of
-from jaxmbd._program import Pattern, compiled
-from jaxmbd._program import _call as calls
-from jaxmbd._program import _native as native
-from jaxmbd._program import _schedule as schedules
-from jaxmbd._program._operations import EVALUATE
+from jaxmbd.compile import jax_binding as calls
+from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.passes import schedule as schedules
+from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.compile.targets import build_vm as native
+from jaxmbd.compile.targets.opcodes import EVALUATE
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.spd_solve import Symmetric, spd_solver
+from jaxmbd.integrate.formulations.formulation import motion_of
 from tests.marks import in_both_coordinates
 from tests.numeric import worst
 

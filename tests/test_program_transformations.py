@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd._program import _call as calls
-from jaxmbd._program import compiled
+from jaxmbd.compile import jax_binding as calls
+from jaxmbd.compile.jax_binding import compiled
 from tests import examples
 
 X = np.array([0.3, 0.7, 1.1])
@@ -132,7 +132,7 @@ import json, jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import Mesh, PartitionSpec as P
 from jaxmbd._program import compiled
-from jaxmbd._tracing import traced_once
+from jaxmbd.compile.tracing import traced_once
 
 inner = traced_once(lambda x, y: jnp.sin(x) * y)
 product = lambda x, y: inner(x, y) + x

@@ -12,8 +12,8 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import MechanismError
 from jaxmbd import planar as pl
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
+from jaxmbd.space import rotation as rot
 
 EXACT = 1e-13
 LENGTH, MASS, INERTIA = 0.4, 1.5, 0.03

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from jaxmbd import MechanismError, rotation
+from jaxmbd import MechanismError
+from jaxmbd.space import rotation
 
 SEQUENCES = ["xyx", "xyz", "xzx", "xzy", "yxy", "yxz", "yzx", "yzy", "zxy", "zxz", "zyx", "zyz"]
 BOTH = (jax.jacfwd, jax.jacrev)

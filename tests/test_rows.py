@@ -10,8 +10,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import spatial as sp
-from jaxmbd._analysis import _integration, _simulate
-from jaxmbd._method import AbstractMethod, KeptRows, known_rows, rows_anew
+from jaxmbd.analyses.simulation import integration, simulate
+from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.independent_constraints import KeptRows, known_rows, rows_anew
 
 END = [0.0, 1.5]
 BAD = 1  # the ring's row without which the others become dependent at 1.25 s
@@ -85,8 +86,8 @@ def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: 
 
     good, h = mbd.simulate(ring, state, END), 1e-4
     difference = (end(1 + h) - end(1 - h)) / (2 * h)
-    monkeypatch.setattr(_simulate, "known_rows", lambda *_: without(BAD))
-    monkeypatch.setattr(_integration, "rows_for_motion", lambda *_: without(BAD))
+    monkeypatch.setattr(simulate, "known_rows", lambda *_: without(BAD))
+    monkeypatch.setattr(integration, "rows_for_motion", lambda *_: without(BAD))
     bad = mbd.simulate(ring, state, END)
     np.testing.assert_allclose(bad.q, good.q, atol=1e-8)
     assert int(bad.stats["num_steps"]) < 1.5 * int(good.stats["num_steps"])

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxmbd import MechanismError, rotation
-from jaxmbd._solid import Solid, box, check_inertia, cylinder, disc, inertia_matrix, point, rod, sphere, tube
+from jaxmbd import MechanismError
+from jaxmbd.space import rotation
+from jaxmbd.space.solid import Solid, box, check_inertia, cylinder, disc, inertia_matrix, point, rod, sphere, tube
 
 SHAPES: dict[str, tuple[Callable[..., Solid], tuple[float, ...], Callable[..., Any]]] = {
     "box": (box, (0.4, 0.7, 1.1), lambda x, y, z: np.ones_like(x, dtype=bool)),

@@ -16,9 +16,9 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd._analysis._integration import _rates
-from jaxmbd._equations import Equations
-from jaxmbd._program import is_program
+from jaxmbd.analyses.simulation.integration import _rates
+from jaxmbd.compile.jax_binding import is_program
+from jaxmbd.equations.equations import Equations
 from tests.marks import in_both_coordinates
 
 HIGH = 1e-10  # of a motion at high accuracy, and of its derivatives

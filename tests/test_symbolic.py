@@ -19,8 +19,8 @@ from marks import long_but
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd._graph import trace
-from jaxmbd._method import motion_of
+from jaxmbd.compile.graph.trace import trace
+from jaxmbd.integrate.formulations.formulation import motion_of
 
 SPATIAL: dict[str, Any] = {
     "heavy_top": spatial_examples.heavy_top,

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxmbd._tracing import traced_once
+from jaxmbd.compile.tracing import traced_once
 
 
 class Counted:

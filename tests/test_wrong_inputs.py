@@ -6,8 +6,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd import rotation
 from jaxmbd import spatial as sp
+from jaxmbd.space import rotation
 from tests.wrong_inputs import BALL, GRIP, ROD, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")

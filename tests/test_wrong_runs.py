@@ -190,7 +190,7 @@ CASES: Cases = {
     "sim events class": (
         lambda: mbd.simulate(M, S, TS, events=mbd.Event),
         "events must be a sequence of events, such as [Event(name, quantity, below=0.0)], got <class "
-        "'jaxmbd._analysis._events._event.Event'>.",
+        "'jaxmbd.analyses.events.event.Event'>.",
     ),
     "sim events None": (
         lambda: mbd.simulate(M, S, TS, events=None),

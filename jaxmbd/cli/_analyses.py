@@ -8,10 +8,10 @@ from typer import Option
 
 import jaxmbd as mbd
 from jaxmbd import plot
-from jaxmbd._errors import unknown
-from jaxmbd._method import AbstractMethod
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
+from jaxmbd.errors import unknown
+from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
 _DRAWN = 4  # modes, the slowest that vibrate
 

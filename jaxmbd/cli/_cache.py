@@ -5,7 +5,7 @@ from pathlib import Path
 import jax
 import platformdirs
 
-from jaxmbd._program import limit_size, make_own_folder, size_limit
+from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
 
 _SECONDS = 0.3  # what compiles faster is not worth a file
 

@@ -8,8 +8,8 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.cli._model import load
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 
 # A command runs each program once: what the compiler spends on their speed is rarely won back.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"

@@ -13,11 +13,12 @@ from rich.console import Console
 from typer import Argument, Option
 
 from jaxmbd import examples
-from jaxmbd._analysis import State, channel_units
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Mechanism
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.state import State
+from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.examples import Example
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _FEW = 6  # quantities that are shown of a mechanism that says nothing of its outputs
 

@@ -14,10 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmbd import plot
-from jaxmbd._analysis import Solution, State
-from jaxmbd._equations import Equations
-from jaxmbd._sensor import Point
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
+from jaxmbd.equations.equations import Equations
+from jaxmbd.model.sensor.sensor import Point
 from jaxmbd.plot._channels import component_label
 
 _FILM, _FPS = 3.0, 12  # an animation's length [s], whatever the motion's, and its frames a second

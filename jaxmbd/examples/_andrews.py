@@ -3,7 +3,7 @@
 import math
 
 from jaxmbd import planar as pl
-from jaxmbd._errors import unknown
+from jaxmbd.errors import unknown
 from jaxmbd.examples._example import Example, listed
 
 ANDREWS_STARTS = {"iftomm_a03": -0.0620, "andrews_ivp": -0.0617138900142764496}  # crank angle [rad]

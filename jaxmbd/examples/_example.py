@@ -9,10 +9,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from jaxmbd._analysis import Solution, State, assemble, simulate
-from jaxmbd._errors import unknown
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Number
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.simulation.simulate import simulate
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Number
+from jaxmbd.errors import unknown
+from jaxmbd.model.mechanism.mechanism import Mechanism
 
 P = ParamSpec("P")
 

@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 
 from jaxmbd import planar as pl
-from jaxmbd._types import Scalar
+from jaxmbd.arrays import Scalar
 from jaxmbd.examples._example import Example, listed
 from jaxmbd.examples._shared import rod
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from jaxmbd import planar as pl
-from jaxmbd._types import Number
+from jaxmbd.arrays import Number
 
 MODELICA_GRAVITY = 9.80665  # [m/s²]
 

@@ -5,10 +5,10 @@ import math
 
 import numpy as np
 
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
 from jaxmbd.examples._example import Example, listed
 from jaxmbd.examples._shared import MODELICA_GRAVITY
+from jaxmbd.space import rotation as rot
 
 HEAVY_TOP_SPIN = (0.0, 150.0, -4.61538)  # [rad/s]
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}

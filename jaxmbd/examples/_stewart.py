@@ -5,10 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd import rotation as rot
 from jaxmbd import spatial as sp
-from jaxmbd._types import Scalar
+from jaxmbd.arrays import Scalar
 from jaxmbd.examples._example import Example, listed
+from jaxmbd.space import rotation as rot
 
 _LEG = 0.45  # [m], a cylinder, and a piston
 # Angles [°] of the lower and the upper end of each leg about the vertical.

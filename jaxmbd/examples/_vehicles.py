@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from jaxmbd import planar as pl
-from jaxmbd._types import Scalar, as_float
+from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.examples._example import Example, listed
 from jaxmbd.examples._shared import rod
 

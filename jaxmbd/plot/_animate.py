@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from jaxmbd._analysis import Solution
-from jaxmbd._body import check_instance
-from jaxmbd._types import Number
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.arrays import Number
+from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._draw import check_no_view, key_point, with_headroom
 from jaxmbd.plot._forces import applied_forces, arrow_scale

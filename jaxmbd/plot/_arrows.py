@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.quiver import Quiver, QuiverKey
 
-from jaxmbd._mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._forces import Forces, arrow_scale, round_below
 from jaxmbd.plot._parts import acting_marker
 from jaxmbd.plot._picture import Limits, longest_side

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmbd._analysis import LinearSystem
-from jaxmbd._body import check_instance
-from jaxmbd._errors import MechanismError, unknown
+from jaxmbd.analyses.linearization.linear_system import LinearSystem
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._style import GREY, LINES, PALE, SMALL, TEXT, new_figure, tidy
 
 _WIDTH, _HEIGHT = 6.4, 4.6  # [in]

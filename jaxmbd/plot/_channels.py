@@ -6,10 +6,10 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmbd._analysis import Solution
-from jaxmbd._analysis._readings import channel_units
-from jaxmbd._body import check_instance, checked_names
-from jaxmbd._errors import MechanismError, unknown
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
 
 _WIDTH, _HEIGHT = 6.4, 2.1  # of one panel [in]

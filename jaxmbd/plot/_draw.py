@@ -8,9 +8,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
-from jaxmbd._errors import MechanismError
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Number
+from jaxmbd.arrays import Number
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Translational
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force

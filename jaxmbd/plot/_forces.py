@@ -8,9 +8,9 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Equations
-from jaxmbd._errors import MechanismError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force
 
 SHARE = 0.2  # the longest arrow, as a share of the longest side of the mechanism's picture

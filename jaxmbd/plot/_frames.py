@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from jaxmbd._analysis import Solution
-from jaxmbd._body import AbstractMarker
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._sensor import Point
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.sensor.sensor import Point
 
 PATH_POINTS = 400  # at least, so that a path looks smooth however few the frames
 

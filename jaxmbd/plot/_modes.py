@@ -8,10 +8,11 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from jaxmbd._analysis import LinearSystem, Modes
-from jaxmbd._body import check_count, check_instance
-from jaxmbd._errors import MechanismError
-from jaxmbd._types import Number
+from jaxmbd.analyses.linearization.linear_system import LinearSystem
+from jaxmbd.analyses.linearization.modes import Modes
+from jaxmbd.arrays import Number
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.plot import _picture as plane
 from jaxmbd.plot import _space_picture as space
 from jaxmbd.plot._draw import check_no_view

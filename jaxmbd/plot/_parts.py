@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._body import GROUND, AbstractMarker
-from jaxmbd._equations import Equations
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._program import kept
-from jaxmbd._sensor import Point
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.sensor.sensor import Point
 from jaxmbd.planar import Gear, Torque
 from jaxmbd.plot._style import BODIES, INK
 from jaxmbd.spatial import Torque as SpatialTorque

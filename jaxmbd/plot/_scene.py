@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from jaxmbd._mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, markers_of, poses_at, symbol_size
 from jaxmbd.plot._shapes import Points, hull, turned
 

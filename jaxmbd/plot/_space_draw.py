@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 from mpl_toolkits.mplot3d import Axes3D
 
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._types import Number
+from jaxmbd.arrays import Number
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._forces import applied_forces, checked_force
 from jaxmbd.plot._parts import acting_marker, as_coordinates, describe
 from jaxmbd.plot._space_arrows import add_key, applied_arrows, reaction_arrows

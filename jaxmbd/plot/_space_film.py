@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d import Axes3D
 from mpl_toolkits.mplot3d.art3d import Line3D
 
-from jaxmbd._analysis import Solution
+from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.plot._forces import applied_forces
 from jaxmbd.plot._frames import PATH_POINTS, digits_of, interpolate, linear, traced_marker
 from jaxmbd.plot._parts import acting_marker, describe

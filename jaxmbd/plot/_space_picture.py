@@ -13,9 +13,9 @@ from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
-from jaxmbd._errors import MechanismError
-from jaxmbd._sensor import Point
-from jaxmbd._types import Number
+from jaxmbd.arrays import Number
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.sensor.sensor import Point
 from jaxmbd.plot._space_bodies import body_pieces, ground_pieces, point_pieces
 from jaxmbd.plot._space_pieces import Piece
 from jaxmbd.plot._space_scene import Poses, SpaceScene

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._equations import Equations
-from jaxmbd._errors import MechanismError
-from jaxmbd._mechanism import Mechanism
-from jaxmbd._program import kept
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, markers_of, poses_at, symbol_size
 from jaxmbd.plot._space_solids import EquivalentSolid, Points, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc

@@ -5,24 +5,13 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Coupled, Drive, SpeedDrive
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.joint_coordinates import Coupled, Drive, SpeedDrive
 from jaxmbd.plot._space_bodies import STEP
 from jaxmbd.plot._space_forces import along_joint, bushing, contact, spring, torque, turning_arrow
 from jaxmbd.plot._space_pieces import FLOOR_ALPHA, STAND, STEEL, Piece, bar, between, dashes, on
 from jaxmbd.plot._space_scene import SpacePlace, SpaceScene
-from jaxmbd.plot._space_solids import (
-    Faces,
-    ball,
-    box,
-    circle,
-    cylinder,
-    helix,
-    joined,
-    rectangle,
-    rounded_bar,
-    tube,
-)
+from jaxmbd.plot._space_solids import Faces, ball, box, circle, cylinder, helix, joined, rectangle, rounded_bar, tube
 from jaxmbd.plot._style import DRIVEN, INK
 from jaxmbd.spatial import (
     BallCut,

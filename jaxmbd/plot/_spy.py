@@ -6,11 +6,12 @@ from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
-from jaxmbd._analysis import State
-from jaxmbd._equations import Equations
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Drive, Mechanism
-from jaxmbd._program import kept
+from jaxmbd.analyses.state import State
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
 
 _ZERO = 1e-12  # relative to the largest entry of a row: rounding of cosines of right angles

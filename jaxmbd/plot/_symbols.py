@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgba
 
-from jaxmbd._joint import AbstractJoint
-from jaxmbd._mechanism import Drive, Mechanism
-from jaxmbd._space import PLANAR
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import (
     Gear,
     PinInSlot,
@@ -49,6 +49,7 @@ from jaxmbd.plot._strokes import (
     pin,
 )
 from jaxmbd.plot._style import INK
+from jaxmbd.space.planar import PLANAR
 
 _BLOCK = (3.6, 2.2)  # length and height of a slider, in sizes of symbols
 _SLOT = 0.85  # half the width of a slot

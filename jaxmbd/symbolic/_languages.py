@@ -8,7 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from jaxmbd._graph import Node, to_float
+from jaxmbd.compile.graph.node import Node
+from jaxmbd.compile.graph.number import to_float
 
 _PRODUCTS = 4  # exponents up to which C multiplies, which is faster and more exact than its pow
 

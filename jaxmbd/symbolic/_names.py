@@ -7,7 +7,7 @@ symbol for a coordinate carries over to its rates: `theta3`, `thetadot3`, `theta
 import re
 from collections.abc import Iterable, Mapping
 
-from jaxmbd._errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, unknown
 
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 

@@ -18,9 +18,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from jaxmbd._graph import Node, in_order, twelfths_of_pi
-from jaxmbd._graph._node import COMPARISONS
-from jaxmbd._graph._number import FUNCTIONS, apply, number
+from jaxmbd.compile.graph.node import COMPARISONS, Node, in_order
+from jaxmbd.compile.graph.number import FUNCTIONS, apply, number, twelfths_of_pi
 from jaxmbd.symbolic._ring import ONE, Monomial, Polynomial, Ring, TooLong, reduced, replacement, total_of, without
 from jaxmbd.symbolic._sympy import constant, converted, is_length, rules
 

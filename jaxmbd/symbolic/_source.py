@@ -12,8 +12,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from jaxmbd._errors import MechanismError
-from jaxmbd._graph import BOOLEAN, Node, in_order
+from jaxmbd.compile.graph.node import BOOLEAN, Node, in_order
+from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._languages import (
     AND,
     ATOM,

@@ -8,10 +8,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd._body import check_instance
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._graph import Graph, Node, Traced, trace
-from jaxmbd._program import FORMULAS
+from jaxmbd.compile.graph.node import Graph, Node
+from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.ldlt_primitive import FORMULAS
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.checks import check_instance
 from jaxmbd.symbolic._names import accelerated, check_given, dotted, speed_names, symbol_names
 from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy

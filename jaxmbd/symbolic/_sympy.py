@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd._errors import MechanismError
-from jaxmbd._graph import Node, in_order, twelfths_of_pi
+from jaxmbd.compile.graph.node import Node, in_order
+from jaxmbd.compile.graph.number import twelfths_of_pi
+from jaxmbd.errors import MechanismError
 
 
 def to_sympy(

@@ -28,22 +28,24 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd._analysis import State, check_state, load_names, signed_loads
-from jaxmbd._body import check_finite
-from jaxmbd._equations import Equations, Position, rank_of
-from jaxmbd._errors import MechanismError, unknown
-from jaxmbd._mechanism import Mechanism, check_mechanism
-from jaxmbd._method import (
+from jaxmbd.analyses.describe import load_names, signed_loads
+from jaxmbd.analyses.state import State, check_state
+from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.saddle_point import SaddlePoint
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.integrate.formulations.coordinate_partitioning import (
     CoordinatePartitioning,
-    NamedChange,
     Partition,
-    SaddlePoint,
     automatic_choice,
     check_independent,
 )
-from jaxmbd._program import kept
-from jaxmbd._types import Number, Scalar, as_float
-from jaxmbd._user import call_user
+from jaxmbd.integrate.formulations.newton_closure import NamedChange
+from jaxmbd.model.body.checks import check_finite
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.user_functions import call_user
 
 Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
 

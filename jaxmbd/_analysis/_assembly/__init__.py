@@ -1,1 +1,0 @@
-"""Assembly: the search for closed positions, all closures, and what to say where there is none."""

@@ -1,0 +1,1 @@
+"""Analyses: a file or folder for each public function, named after it."""

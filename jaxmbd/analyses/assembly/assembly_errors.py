@@ -1,0 +1,159 @@
+"""Why a mechanism does not close, in words: which parts miss, by how much, and whether another start would do."""
+
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.assembly.fixed_readings import is_reading, rows_of, unit_of
+from jaxmbd.analyses.assembly.multistart import search
+from jaxmbd.analyses.assembly.position_solve import Closing, closure, least_squares
+from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_TRIES, _SEED = 32, 0  # starts, all but one random, before a mechanism is called infeasible: the same ones every time
+_LAST = 1e-3  # how much the rows of one part weigh against all others, to leave the whole gap to it
+_OF_LOAD = {"F": "m", "M": "rad"}  # what a row misses, by the load that its multiplier is
+
+
+def tolerance_of(q: Array | np.ndarray) -> float:
+    """The largest violation that counts as closed: 1e-8 m or rad in double, 1e-4 in single precision."""
+    return 1e-8 if q.dtype == jnp.float64 else 1e-4
+
+
+def closure_text(
+    mechanism: Mechanism, start: Array, miss: Float[np.ndarray, " rows"], prescribed: dict[str, Array], t: Scalar
+) -> str:
+    """The message for a mechanism that does not close from a start.
+
+    Searches from random starts tell two cases apart: some of them close, so that the guess was too far off; or none
+    does, and the smallest misses of all are reported.
+    """
+    tolerance, names = tolerance_of(start), tuple(prescribed)
+    ends, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
+    good = int(ends.closed(tolerance).sum())
+    if good:
+        return (
+            f"The mechanism cannot be assembled from this guess: {open_rows(mechanism, miss, names, tolerance)} (m or "
+            f"rad; m² for a Rod). It can be closed: the guess is too far off; {good} of {_TRIES} searches from "
+            "there and from random starts did close. Take a better guess, or one of closures(...)."
+        )
+    misses = np.nan_to_num(np.linalg.norm(np.asarray(ends.miss), axis=1), nan=np.inf)
+    q = ends.q[int(np.argmin(np.where(np.asarray(ends.wrong), np.inf, misses)))]
+    closing = (Equations(mechanism), prescribed, t)
+    spread, least_miss = _leaving(closing, jnp.ones_like(miss), q)
+    least = open_rows(mechanism, np.asarray(least_miss), names, tolerance)
+    gap = _gap(mechanism, closing, spread, np.abs(np.asarray(least_miss)))
+    return (
+        f"The mechanism cannot be assembled: {least} (m or rad; m² for a Rod). It seems infeasible: these are the "
+        f"least misses, and none of {_TRIES} searches from random starts closed it.{gap} Either "
+        "the lengths do not reach or the fixed values contradict each other: check the markers of these joints, or fix "
+        "fewer coordinates."
+    )
+
+
+def over_constrained_text(mechanism: Mechanism, q: Array, prescribed: int) -> str:
+    """What to add to that message where more is prescribed than can move."""
+    drivers = [driver.name for driver in mechanism.drivers]
+    joints = sum(mechanism.constraint_sizes()) - len(drivers)
+    freedom = mechanism.nv - int(np.linalg.matrix_rank(jacobian(mechanism, jnp.zeros(()), q)[:joints], tol=1e-6))
+    if len(drivers) + prescribed <= freedom:
+        return ""
+    named = f" ({', '.join(map(repr, drivers))})" if drivers else ""
+    return (
+        f" Over-constrained: {len(drivers)} driver{'s' * (len(drivers) != 1)}{named} and {prescribed} fixed "
+        f"value{'s' * (prescribed != 1)} on a mechanism whose joints leave {freedom} "
+        f"degree{'s' * (freedom != 1)} of freedom."
+    )
+
+
+def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
+    """The parts whose rows miss by more than a tolerance, worst first."""
+    return open_text(row_names(mechanism, fixed), miss, tolerance)
+
+
+def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float) -> str:
+    """The parts whose rows miss by more than a tolerance, worst first; `names`, the part of each row."""
+    rows = [(name, value) for name, value in _worst_first(names, miss) if not value <= tolerance]
+    more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
+    return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
+
+
+def named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
+    """The largest miss of each part, and of each prescribed coordinate or body, worst first."""
+    return _worst_first(row_names(mechanism, extra), miss)
+
+
+def _worst_first(names: list[str], miss: np.ndarray) -> list[tuple[str, float]]:
+    worst: dict[str, float] = {}
+    for label, value in zip(names, np.abs(miss), strict=True):
+        worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")
+    return sorted(worst.items(), key=lambda item: -item[1])
+
+
+def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
+    """The part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
+    bodies = {body.name for body in mechanism.bodies}
+    rows = [name for name, _ in mechanism.row_labels()]
+    count = lambda name: len(mechanism.space.speeds) if name in bodies else rows_of(mechanism, name)  # noqa: E731
+    return rows + [name for name in extra for _ in range(count(name))]
+
+
+def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
+    """By how much one joint stays open if all else is closed, where that can be."""
+    prescribed = closing[1]
+    labels, units = np.asarray(row_names(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
+    if not np.isfinite(miss).all():
+        return ""
+    # A joint with a gap in metres says most; the worst of these, else the worst of all.
+    reach = np.where(units == "m", miss, 0.0)
+    name = labels[int(np.argmax(reach if reach.max(initial=0.0) > _LAST * miss.max() else miss))]
+    mine = labels == name
+    _, left = _leaving(closing, jnp.asarray(np.where(mine, _LAST, 1.0), q.dtype), q)
+    left = np.abs(np.asarray(left))
+    if not left[~mine].max(initial=0.0) <= 10 * _LAST * left[mine].max():
+        return ""
+    sizes = {unit: float(np.linalg.norm(left[mine & (units == unit)])) for unit in dict.fromkeys(units[mine])}
+    told = [_quantity(size, unit) for unit, size in sizes.items() if size > _LAST * max(sizes.values())]
+    return f" With everything else closed, {str(name)!r} misses by {' and '.join(told)}."
+
+
+@kept
+def _leaving(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
+    """The position of least misses, each times its weight; and what it misses."""
+    q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))
+    return q, closure(q, closing)
+
+
+def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
+    """The unit of each row of a closure."""
+    found: list[str] = []
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        loads: tuple[str, ...] = ()
+        if isinstance(part, AbstractJoint):
+            loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
+        units = [_OF_LOAD.get(load.removeprefix("-")[0], "") for load in loads]
+        if isinstance(part, Drive):
+            units = [part.coordinate.unit(mechanism.space)]
+        found += units if len(units) == size else [""] * size
+    whole = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
+    bodies = {body.name for body in mechanism.bodies}
+    for name in prescribed:
+        if is_reading(mechanism, name):
+            found += [unit_of(mechanism, name)] * rows_of(mechanism, name)
+        else:
+            found += whole if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
+    return np.asarray(found)
+
+
+def _quantity(value: float, unit: str) -> str:
+    if unit == "m":
+        scale, unit = next((s, u) for s, u in ((1.0, "m"), (1e-3, "mm"), (1e-6, "µm")) if value >= s or u == "µm")
+        value = value / scale
+    return f"{value:.3g} {unit}".rstrip()

@@ -1,0 +1,44 @@
+"""Whether the mass matrix is regular where bodies without inertia about an axis take part."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_REGULAR = 1e-12  # of the scaled mass matrix, whose diagonal is one: an eigenvalue below counts as zero
+_NOTHING = 1e-8  # of the largest root of a diagonal entry of M: one below counts as zero
+_SHARE = 0.1  # of a direction without inertia: a speed with less is not named
+
+
+def check_mass(mechanism: Mechanism, q: Float[Array, " nq"]) -> None:
+    """Raise if `M` is known to be singular, and name the speeds that have no inertia.
+
+    Only point masses and thin rods, which are known to have none about some axis, can make it so.
+    """
+    thin = [body.name for body in mechanism.bodies if body.lacks_inertia]
+    if not thin or not is_concrete(q, mechanism):
+        return
+    M = np.asarray(_mass(mechanism, q))
+    scale = np.sqrt(np.maximum(np.diag(M), 0.0))
+    weight = 1 / np.where(scale > _NOTHING * scale.max(), scale, np.inf)
+    values, directions = np.linalg.eigh(weight[:, None] * M * weight[None, :])
+    if values[0] > _REGULAR:
+        return
+    share = np.abs(directions[:, 0])
+    speeds = [name for name, part in zip(mechanism.speed_names, share, strict=True) if part > _SHARE * share.max()]
+    raise MechanismError(
+        f"The mass matrix is singular: nothing has inertia along {', '.join(map(repr, speeds))}, since "
+        f"{', '.join(map(repr, thin))} {'have' if len(thin) > 1 else 'has'} none about an axis. Give a moment of "
+        "inertia about that axis (where the body can spin freely about it and does not, any one will do), or let "
+        "joints carry it that leave no such motion free."
+    )
+
+
+@kept
+def _mass(mechanism: Mechanism, q: Array) -> Array:
+    return jnp.asarray(Equations(mechanism).mass(q))

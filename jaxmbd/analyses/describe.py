@@ -1,0 +1,163 @@
+"""The system report: degrees of freedom, coordinates, constraints and reactions, in words and as data."""
+
+from dataclasses import dataclass
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
+from jaxmbd.analyses.state import State, check_state
+from jaxmbd.equations.rank import eliminated, rank_of
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.joint.shared import BallCut
+from jaxmbd.model.mechanism.joint_coordinates import Drive, SpeedDrive
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long as its pivot is not smaller
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a mechanism is as a system of equations.
+
+    `freedom`: degrees of freedom that the joints leave; `remaining_freedom`: those that are left once the drivers
+    prescribe their coordinates; `coordinates`, `speeds`: the names of `q` and of `p`; `constraints`: the name and kind
+    of each constraint and its number of rows, drivers left out; `redundant`: rows that repeat others; `driven`: the
+    coordinates that drivers prescribe, whether they are variables of the system or others; `independent`, `dependent`:
+    of the other variables those that can be chosen freely, as many as `remaining_freedom`, and those that follow from
+    the constraints and drivers, at the state that was looked at; `reactions`: the loads in cut joints that the
+    equations have as unknowns; `tree`, joints that carry coordinates.
+    """
+
+    kind: str
+    freedom: int
+    remaining_freedom: int
+    coordinates: tuple[str, ...]
+    speeds: tuple[str, ...]
+    constraints: tuple[tuple[str, str, int], ...]
+    redundant: tuple[Repeat, ...]
+    independent: tuple[str, ...]
+    dependent: tuple[str, ...]
+    driven: tuple[str, ...]
+    reactions: tuple[str, ...]
+    tree: tuple[str, ...]
+
+    @property
+    def rows(self) -> int:
+        """Number of algebraic constraints, drivers left out."""
+        return sum(size for _, _, size in self.constraints)
+
+    def __repr__(self) -> str:
+        lines = [self._headline()]
+        lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_listed(self.coordinates)}"]
+        lines += [f"Speeds p ({len(self.speeds)}): {_listed(self.speeds)}"]
+        rated = [_rated(name) for name in self.speeds]
+        lines += [f"Accelerations ṗ ({len(rated)}): {_listed(rated)}"]
+        if self.kind == "joint":
+            lines += [f"Joints that carry them: {_listed(self.tree)}"]
+        turned = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
+        if turned:
+            lines += [
+                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_listed(turned)}"
+            ]
+        if self.constraints:
+            rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
+            lines += [f"Constraints: {_listed(rows)}", f"Reactions f: {_listed(self.reactions)}"]
+        lines += [f"Redundant: {repeat}." for repeat in self.redundant]
+        lines += [f"Independent variables ({len(self.independent)}): {_listed(self.independent)}"]
+        lines += [f"Dependent variables ({len(self.dependent)}): {_listed(self.dependent)}"]
+        lines += [f"Driven variables ({len(self.driven)}): {_listed(self.driven)}"]
+        return "\n".join(lines)
+
+    def _headline(self) -> str:
+        coordinates = f"{len(self.coordinates)} generalized coordinate{'s' * (len(self.coordinates) != 1)}"
+        coupled = f" coupled by {self.rows} algebraic constraint{'s' * (self.rows != 1)}" if self.rows else ""
+        joints = {name for name, _, _ in self.constraints}
+        repeats = sum(repeat.joint in joints for repeat in self.redundant)
+        repeated = f", {repeats} of them redundant" if repeats else ""
+        return f"The system has {self._freedom()}. It is modelled using {coordinates}{coupled}{repeated}."
+
+    def _freedom(self) -> str:
+        freedom = f"{self.freedom} degree{'s' * (self.freedom != 1)} of freedom"
+        if not self.driven:
+            return freedom
+        drivers = "its driver leaves" if len(self.driven) == 1 else f"its {len(self.driven)} drivers leave"
+        return f"{freedom}, of which {drivers} {self.remaining_freedom or 'none'}"
+
+
+def describe(mechanism: Mechanism, state: State | None = None) -> Description:
+    """The system report of a mechanism.
+
+    **Arguments:** `state`, where ranks are counted and variables sorted; an assembled one unless given.
+
+    **Returns:** a `Description`: print it, or read its fields.
+
+        >>> print(describe(mechanism))
+        The system has 1 degree of freedom, of which its driver leaves none. It is modelled using 3 generalized
+        coordinates coupled by 2 algebraic constraints. ...
+    """
+    state = assemble(mechanism) if state is None else state
+    check_state(mechanism, state)
+    found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
+    pairs = list(zip(found, sizes, strict=True))
+    joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]
+    count = sum(size for _, size in joints)
+    C, variables = jnp.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
+    driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
+    # What drivers prescribe does not move: the other variables follow from the joints' rows, and from those of drivers
+    # whose coordinates are no variables.
+    prescribed = [i for i, name in enumerate(variables) if name in driven]
+    dependent = list(np.flatnonzero(eliminated(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
+    rest = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
+    repeats = redundancy(mechanism, state).repeats
+    return Description(
+        kind=mechanism.coordinates,
+        freedom=mechanism.nv - int(rank_of(C[:count])),
+        remaining_freedom=mechanism.nv - int(rank_of(C)),
+        coordinates=mechanism.tree.coordinates,
+        speeds=mechanism.speed_names,
+        constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
+        redundant=repeats,
+        independent=tuple(variables[i] for i in rest),
+        dependent=tuple(variables[i] for i in dependent),
+        driven=driven,
+        reactions=load_names(mechanism),
+        tree=mechanism.tree.joints,
+    )
+
+
+def load_names(mechanism: Mechanism) -> tuple[str, ...]:
+    """What the rows of the constraints are as loads: `"B.Fx"`, …; of a driver its effort."""
+    each = zip(mechanism.row_labels(), signed_loads(mechanism), strict=True)
+    return tuple(f"{name}.{load.removeprefix('-') or f'lambda{row + 1}'}" for (name, row), load in each)
+
+
+def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
+    """For each row the load that its multiplier is, with a "-" where the load is minus the multiplier; "" if none."""
+    found: list[str] = []
+    for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
+        loads: tuple[str, ...] = ()
+        if isinstance(part, Drive | SpeedDrive):
+            loads = ("-effort",)
+        elif isinstance(part, AbstractJoint):
+            loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
+            without = part.without if isinstance(part, BallCut) else ()
+            loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
+        found += loads if len(loads) == size else ("",) * size
+    return tuple(found)
+
+
+def _kind(mechanism: Mechanism, name: str) -> str:
+    return type(mechanism[name]).__name__
+
+
+def _rated(speed: str) -> str:
+    owner, _, component = speed.rpartition(".")
+    return (
+        f"{owner}.{component.removesuffix('_rate')}_acceleration" if component.endswith("_rate") else f"d({speed})/dt"
+    )
+
+
+def _listed(names: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(names) if names else "none"

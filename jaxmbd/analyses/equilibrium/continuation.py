@@ -1,0 +1,160 @@
+"""Steps along a curve of equilibria over one parameter `p`: predictor and corrector.
+
+A point `(q, p)` of the curve moves by `δ = R y + n + n_p s`, `s` being the change of `p` as a share of its range:
+
+    K̂ y + Rᵀ (∂f/∂p + K n_p) s = −Rᵀ (f + K n),      ⟨τ, (δ, s)⟩ = ahead
+
+`τ` is the tangent of the point before, which the second row is bordered with: the matrix stays regular at limit points,
+where `K̂` alone is singular. With `τ = (0, 1)` the parameter is prescribed.
+
+Source: Keller, *Numerical solution of bifurcation and nonlinear eigenvalue problems* (1977); Seydel, *Practical
+Bifurcation and Stability Analysis* (2010), §4.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.equilibrium.balance import Balance, Reduced, least_norm
+from jaxmbd.analyses.equilibrium.newton_search import tolerance_of_balance
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Equations
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_CORRECTIONS, _SUBSTEPS = 12, 40
+_WIDE = 0.5  # of a step: corrections that add up to more have left for another part of the curve
+
+
+class Family(eqx.Module):
+    """The balances of a mechanism over one parameter; `rate`, of the rotation, and `turned` where its speed is the
+    parameter; `span`, the range of the parameter."""
+
+    mechanism: Mechanism
+    rate: Float[Array, " twist"]
+    t: Scalar
+    span: Scalar
+    along: Callable[[Any], Any] | None = eqx.field(static=True)
+
+    def at(self, p: Scalar) -> tuple[Mechanism, Balance]:
+        """The mechanism, and its balance, at a value; without `along` that is the speed of the rotation."""
+        if self.along is None:
+            return self.mechanism, Balance(Equations(self.mechanism), p * self.rate, self.t)
+        mechanism = eqx.tree_at(self.along, self.mechanism, p)
+        return mechanism, Balance(Equations(mechanism), self.rate, self.t)
+
+
+class Point(NamedTuple):
+    """A point of the curve, and its unit tangent."""
+
+    q: Float[Array, " nq"]
+    p: Scalar
+    step: Float[Array, " nv"]
+    share: Scalar
+
+
+def corrected(family: Family, ahead: Point, natural: bool) -> tuple[Point, Scalar, Bool[Array, ""]]:
+    """The point of the curve next to a predicted one, how far it was off, and whether it was found."""
+    tolerance = tolerance_of_balance(ahead.q.dtype)
+    one, far = jnp.ones_like(ahead.p), jnp.full_like(ahead.p, jnp.inf)
+    border = ahead._replace(step=jnp.zeros_like(ahead.step), share=one) if natural else ahead
+
+    def more(state: Any) -> Any:
+        _, size, _, count = state
+        return (size > tolerance) & (count < _CORRECTIONS) & (jnp.isfinite(size) | (count == 0))
+
+    def correct(state: Any) -> Any:
+        point, _, off, count = state
+        point, size = _correction(family, border, point)
+        return point, size, off + size, count + 1
+
+    start = (ahead, far, jnp.zeros_like(far), jnp.asarray(0))
+    point, size, off, _ = jax.lax.while_loop(more, correct, start)
+    return point, off, size <= tolerance
+
+
+def _correction(family: Family, border: Point, point: Point) -> tuple[Point, Scalar]:
+    """One step of Newton's method from a point to the curve, at a right angle to the border's tangent, and the
+    curve's tangent there."""
+    q, p = point.q, point.p
+    at = Reduced(family.at(p)[1], q)
+    unbalance = lambda p: family.at(p)[1].unbalance(q, at.lam)  # noqa: E731
+    f_p, phi_p = jax.tree.map(lambda x: family.span * x, jax.jvp(unbalance, (p,), (jnp.ones_like(p),))[1])
+    n, n_p = at.particular(at.phi), at.particular(phi_p)
+    size = _size(family, at)
+    pull = at.inertia.times(border.step) / size
+    forces = jnp.column_stack([at.stiffness * size, at.load(f_p, n_p), at.load(at.f, n)])
+    scale = jnp.max(jnp.abs(forces[:, :-1]))
+    row = jnp.concatenate([pull @ at.R, jnp.stack([pull @ n_p / size + border.share, pull @ n / size])])
+    system = jnp.concatenate([forces / jnp.where(scale > 0, scale, 1.0), row[None]])
+    A, miss = system[:, :-1], system[:, -1]
+
+    def move(x: Array) -> Array:
+        return size * at.R @ x[:-1] + n_p * x[-1]
+
+    fix, along = least_norm(A, -miss), least_norm(A, jnp.zeros_like(miss).at[-1].set(1.0))
+    step, tangent = move(fix) + n, move(along)
+    length = jnp.sqrt(jnp.vdot(tangent, at.inertia.times(tangent)) / size**2 + along[-1] ** 2)
+    off = jnp.sqrt(jnp.vdot(step, at.inertia.times(step)) / size**2 + fix[-1] ** 2)
+    moved = at.steady.position.moved(step)
+    return Point(moved, p + family.span * fix[-1], tangent / length, along[-1] / length), off
+
+
+def _size(family: Family, at: Reduced) -> Scalar:
+    """Of a step as large as the mechanism, in the metric of `M`."""
+    return at.steady.extent() * jnp.sqrt(jnp.sum(at.steady.position.parts.masses))
+
+
+def predicted(family: Family, point: Point, ahead: Scalar) -> Point:
+    """The point `ahead` along the tangent."""
+    at = family.at(point.p)[1].at(point.q)
+    q, p = at.position.moved(ahead * point.step), point.p + family.span * ahead * point.share
+    return Point(q, p, point.step, point.share)
+
+
+def natural_steps(family: Family, first: Point, values: Float[Array, " k"]) -> tuple[Point, Bool[Array, " k"]]:
+    """The points at given values, each from the one before; at the first value the position is known."""
+
+    def advance(point: Point, value: Scalar) -> tuple[Point, tuple[Point, Array]]:
+        def more(state: Any) -> Array:
+            point, _, count = state
+            return (count == 0) | ((point.p != value) & (count < _SUBSTEPS))
+
+        def part(state: Any) -> Any:
+            """All of the way that is left, or as much of it as goes well."""
+            point, share, count = state
+            ahead = share * (value - point.p) / (family.span * point.share)
+            target = predicted(family, point, ahead)._replace(p=point.p + share * (value - point.p))
+            target = target._replace(p=jnp.where(share == 1.0, value, target.p))
+            new, off, found = corrected(family, target, natural=True)
+            new = new._replace(p=target.p)  # prescribed: corrections change it by rounding
+            good = found & ((off <= _WIDE * jnp.abs(ahead)) | (point.p == value))
+            kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
+            return kept, jnp.where(good, jnp.minimum(1.0, 2 * share), 0.5 * share), count + 1
+
+        new, _, _ = jax.lax.while_loop(more, part, (point, jnp.ones_like(value), jnp.asarray(0)))
+        return new, (new, new.p == value)
+
+    return jax.lax.scan(advance, first, values)[1]
+
+
+def arc_steps(
+    family: Family, first: Point, last: Scalar, step: Scalar, points: int
+) -> tuple[Point, Bool[Array, " points"]]:
+    """Points along the curve, from one whose position is known, until the parameter passes its last value. A step that
+    fails is halved."""
+
+    def advance(state: Any, k: Array) -> tuple[Any, tuple[Point, Array]]:
+        point, length, inside = state
+        ahead = jnp.where(k == 0, 0.0, length)
+        new, off, found = corrected(family, predicted(family, point, ahead), natural=False)
+        good = found & ((off <= _WIDE * ahead) | (k == 0)) & inside
+        within = (last - new.p) * first.share >= 0
+        new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
+        length = jnp.where(good, jnp.minimum(1.5 * length, step), 0.5 * length)
+        return (new, length, inside & (within | ~good)), (new, good & within)
+
+    return jax.lax.scan(advance, (first, step, jnp.asarray(True)), jnp.arange(points))[1]

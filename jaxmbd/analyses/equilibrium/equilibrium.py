@@ -1,0 +1,254 @@
+"""Equilibria: positions at which all forces balance, at rest or in steady rotation."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float, Int
+
+from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
+from jaxmbd.analyses.assembly.initial_guess import guessed
+from jaxmbd.analyses.checks import check_time
+from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
+from jaxmbd.analyses.equilibrium.equilibrium_errors import (
+    Unsteady,
+    about_joint,
+    contradiction,
+    failure_text,
+    open_text,
+    unsteady,
+)
+from jaxmbd.analyses.equilibrium.newton_search import Search, implicit, settle
+from jaxmbd.analyses.equilibrium.stability import SmallMotions, small_motions
+from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.simulation.solution import Reaction, Solution
+from jaxmbd.analyses.state import State, state_of
+from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import rank_of
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.integrate.formulations.formulation import Stabilized
+from jaxmbd.model.body.checks import check_finite, check_mapping
+from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.printing import counted, readable
+
+
+class Equilibrium(eqx.Module):
+    """A position in which all forces balance; `print` says how stable it is, and shows the state.
+
+    `state`; `equilibrium["spring.tension"]` and all other names of `names`; `mechanism`, with a driver for each held
+    coordinate; `rate`, the rotation as velocity at the world's origin and angular velocity, zero at rest; `steps` of
+    the search; `converged`.
+    """
+
+    mechanism: Mechanism
+    state: State
+    rate: Float[Array, " twist"]
+    steps: Int[Array, ""]
+    converged: Bool[Array, ""]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, rate=1, steps=0, converged=0)
+
+    def _text(self) -> str:
+        state, rate = self.state, np.asarray(self.rate)
+        kind = "steady rotation" if rate.any() else "at rest"
+        went = f"found in {counted(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
+        held = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
+        holds = f"; held: {', '.join(held)}" if held else ""
+        return f"Equilibrium, {kind}, {self.verdict} ({went}){holds}\n{state}"
+
+    @property
+    def solution(self) -> Solution:
+        """The equilibrium as a motion of one instant, from which everything can be read."""
+        state, m = self.state, sum(self.mechanism.constraint_sizes())
+        redundant = jnp.asarray(True) if state.rank is None else state.rank < m
+        instant = state.t[None], state.q[None], state.v[None]
+        return Solution(self.mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that `equilibrium[name]` knows."""
+        return self.solution.names
+
+    def __getitem__(self, name: str) -> Array:
+        return self.solution[name][0]
+
+    @property
+    def vdot(self) -> Float[Array, " nv"]:
+        """Accelerations: not zero where bodies turn about a distant axis."""
+        return self.solution.vdot[0]
+
+    @property
+    def lam(self) -> Float[Array, " m"]:
+        """Multipliers; those of least norm where constraints repeat one another."""
+        return self.solution.lam[0]
+
+    def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
+        """What a joint (or driver) does to one of its bodies: `force (1, dim)` and `moment`, as in `Solution`."""
+        return self.solution.reaction(name, body, frame)
+
+    def effort(self, name: str) -> Scalar:
+        """The force [N] or torque [N m] of a driver, or with which a coordinate is held: `"motor"`, `"O.angle"`."""
+        return self.solution.effort(holder(name))[0]
+
+    @property
+    def motions(self) -> SmallMotions:
+        """The small motions about the equilibrium."""
+        return small_motions(self.balance, self.state.q)
+
+    @property
+    def balance(self) -> Balance:
+        """The balance of forces that it satisfies."""
+        return Balance(Equations(self.mechanism), self.rate, self.state.t)
+
+    @property
+    def eigenvalues(self) -> Complex[Array, " n"]:
+        """Those of the small motions [1/s], fastest growing first; held directions count as −inf."""
+        return self.motions.eigenvalues
+
+    @property
+    def stable(self) -> Bool[Array, ""]:
+        """Whether no small motion grows, and none is indifferent."""
+        return frozen(self).motions.stable
+
+    @property
+    def verdict(self) -> str:
+        """`"stable"`, `"neutral"` (some motion neither grows nor comes back) or `"unstable (n growing modes)"`."""
+        return verdict(frozen(self).motions)
+
+
+def verdict(motions: SmallMotions) -> str:
+    """What small motions say of stability, as a word."""
+    growing = int(motions.growing)
+    if growing:
+        return f"unstable ({growing} growing mode{'s' * (growing != 1)})"
+    return "neutral" if int(motions.neutral) else "stable"
+
+
+def equilibrium(
+    mechanism: Mechanism,
+    guess: Mapping[str, Number] | State | None = None,
+    *,
+    fixed: Mapping[str, Number] | None = None,
+    rotation: Rotation | Mapping[str, Number] | None = None,
+    t: Number = 0.0,
+    stable: bool = False,
+    check: bool = True,
+) -> Equilibrium:
+    """Find a position in which all forces balance, at rest or while everything turns steadily as one.
+
+    `M v̇ + Cᵀ λ = F(q, v, t)` and `Φ(q, t) = 0`, with the speeds `v` of the rotation and their rates `v̇`. Newton's
+    method searches from the guess and finds what is next to it, be it stable or not; where it gets lost, steps
+    downhill follow. Differentiable, implicitly, with respect to the mechanism and all given values.
+
+    **Arguments:**
+
+    - `guess`: starting values of coordinates, as for `assemble`, or a `State`;
+    - `fixed`: coordinates that are held, `{"O.angle": 0.3}` `[m, rad]`; `equilibrium.effort("O.angle")` is what holds
+      them;
+    - `rotation`: a `Rotation`, or the speed of one of the joints to the ground, `{"spindle.angle": 3.0}` `[rad/s]`;
+    - `t`: the time `[s]` of drivers and forces;
+    - `stable`: go downhill from the beginning, off ridges too, to an equilibrium that is stable (without rotation, if
+      the forces have a potential);
+    - `check=False` leaves out the tests of the result.
+
+    **Returns:** an `Equilibrium`.
+
+    **Raises:** `AssemblyError` if the joints cannot be closed; `SolveError` if nothing balances some force, if the
+    search did not end, or if a driver or joint contradicts the rotation.
+
+        >>> hanging = equilibrium(mechanism, {"O.angle": 0.1}, stable=True)
+        >>> hanging["rod.theta"], hanging.verdict
+    """
+    check_mechanism(mechanism)
+    check_mapping("fixed", fixed, "{'O.angle': 0.3}")
+    check_time("equilibrium", t)
+    given = {name: as_float(value) for name, value in (fixed or {}).items()}
+    for name, value in given.items():
+        mechanism.coordinate(name)
+        check_finite("fixed", repr(name), value)
+    start = _start(mechanism, guess, given, t, check)
+    time = jnp.asarray(t, start.dtype)
+    rate = rate_of(mechanism, rotation, start, time)
+    found, search, faults = _equilibrium(
+        holding(mechanism, given), rate, time, start, jnp.asarray(stable), rotation is not None
+    )
+    if check:
+        return _checked(found, search, faults, tuple(given), rotation is not None)
+    return found
+
+
+@kept
+def _equilibrium(
+    mechanism: Mechanism, rate: Array, t: Scalar, start: Array, stable: Bool[Array, ""], turns: bool
+) -> tuple[Equilibrium, Search, Unsteady]:
+    balance = Balance(Equations(mechanism), rate, t)
+    fixed = frozen(balance)
+    search = settle(fixed, frozen(start), stable)
+    found = settled(mechanism, balance, search.q, search.steps, search.done)
+    return found, search, unsteady(fixed, search.q, turns)
+
+
+def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, converged: Array) -> Equilibrium:
+    """The equilibrium at a position that a search has found, with its derivatives."""
+    q = implicit(balance, q)
+    steady = balance.at(q)
+    state = state_of(mechanism, balance.t, q, steady.v, rank_of(steady.position.jacobian))
+    return Equilibrium(mechanism, state, balance.rate, steps, converged)
+
+
+def holder(name: str) -> str:
+    """The name of the driver that holds a coordinate."""
+    return name.replace(".", " ")
+
+
+def holding(mechanism: Mechanism, fixed: Mapping[str, Array]) -> Mechanism:
+    """The mechanism with a driver for each held coordinate, in the same coordinates `q`."""
+    if not fixed:
+        return mechanism
+    own = (eqx.tree_at(lambda d: d.motion, Driver(holder(name), name, 0.0), value) for name, value in fixed.items())
+    return mechanism.with_parts(drivers=(*mechanism.drivers, *own))
+
+
+def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Number, check: bool) -> Array:
+    """A closed position to start from; nothing depends on it smoothly."""
+    if isinstance(guess, State):
+        return frozen(guessed(mechanism, guess))
+    mechanism, fixed, guess, t = frozen((mechanism, fixed, guess, t))
+    return frozen(assemble(mechanism, fixed, guess=guess, t=t, check=check).q)
+
+
+def rate_of(mechanism: Mechanism, rotation: Any, start: Array, t: Scalar) -> Float[Array, " twist"]:
+    if rotation is None:
+        return jnp.zeros(len(mechanism.space.speeds), start.dtype)
+    if isinstance(rotation, Mapping):
+        return about_joint(mechanism, rotation, t, start)
+    if not isinstance(rotation, Rotation):
+        raise MechanismError(
+            f"rotation must be a Rotation or the speed of a joint, such as {{'spindle.angle': 3.0}}, got {rotation!r}."
+        )
+    return rotation.rate(mechanism.space).astype(start.dtype)
+
+
+def _checked(found: Equilibrium, search: Search, faults: Unsteady, fixed: tuple[str, ...], turns: bool) -> Equilibrium:
+    """The equilibrium, if it is one."""
+    mechanism, q = found.mechanism, found.state.q
+    contradicts, missed = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)
+    open_ = missed > tolerance_of(q)
+    if not is_concrete(found, search):
+        text = "No equilibrium: the search did not end, or a joint or driver contradicts the state of rest or rotation."
+        return eqx.tree_at(
+            lambda e: e.state.q, found, eqx.error_if(q, ~search.done | contradicts | open_, text)
+        )  # fmt: skip
+    if bool(open_):
+        raise AssemblyError(open_text(mechanism, search.miss))
+    if bool(contradicts):
+        raise SolveError(contradiction(mechanism, faults, turns, tolerance_of(q)))
+    if not bool(search.done):
+        raise SolveError(failure_text(mechanism, search, turns))
+    return found

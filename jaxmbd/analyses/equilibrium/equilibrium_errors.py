@@ -1,0 +1,158 @@
+"""Why there is no equilibrium, or no steady rotation, in mechanical terms."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
+from jaxmbd.analyses.equilibrium.newton_search import STEPS, Search
+from jaxmbd.analyses.redundancy import singular
+from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_STEADY = 1e-3  # a share: stiff springs lift the rounding of speeds to 1e-6 of the forces
+_SHARE = 0.5  # of the missing force: along directions that nothing holds
+
+
+class Unsteady(eqx.Module):
+    """What a steady state misses: the twists of the bodies that its speeds do not reach, `Φ̇`, `C v̇ − γ`, and the share
+    of the forces that gets out of balance as everything turns by one radian; `scale`, of the speeds."""
+
+    twists: Float[Array, "bodies twist"]
+    speeds: Float[Array, " m"]
+    accelerations: Float[Array, " m"]
+    drift: Float[Array, " nv"]
+    scale: Scalar
+
+    def contradicts(self, tolerance: float) -> Bool[Array, ""]:
+        """Whether any of it is more than rounding."""
+        motions = self.twists, self.speeds, self.accelerations
+        worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
+        return (worst > tolerance * self.scale) | (jnp.max(jnp.abs(self.drift)) > _STEADY)
+
+
+def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> Unsteady:
+    """What a steady state at `q` misses."""
+    steady = balance.at(q)
+    at, v = steady.position, steady.v
+    twists, speeds, one = steady.twists - at.twists(v), at.velocity(v), jnp.ones((), q.dtype)
+    if not turns:
+        return Unsteady(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one)
+    turning, accelerations = jnp.linalg.norm(balance.rate), at.jacobian @ steady.vdot - at.gamma(v)
+    scale = one + turning**2 + jnp.max(jnp.abs(steady.twists))
+    return Unsteady(twists, speeds, accelerations, _drift(balance, q) / turning, scale)
+
+
+def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
+    """How fast forces get out of balance along the motion, as a share of them: what no multipliers can take up."""
+    steady = balance.at(q)
+    at = steady.position
+    lam = _least(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
+
+    def force(q: Array, t: Scalar) -> Array:
+        return eqx.tree_at(lambda b: b.t, balance, t).at(q).unbalance(lam)
+
+    change = jax.jvp(force, (q, balance.t), (at.rate(steady.v), jnp.ones_like(balance.t)))[1]
+    change = change - at.jacobian.T @ _least(at.jacobian.T, change)
+    strength = steady.strength() * jnp.sqrt(jnp.diag(at.inertia.matrix()))
+    return change / jnp.where(strength > 0, strength, 1.0)
+
+
+def _least(A: Array, b: Array) -> Array:
+    if A.shape[1] == 0:
+        return jnp.zeros(0, b.dtype)
+    return lx.linear_solve(lx.MatrixLinearOperator(A), b, singular(b.dtype), throw=False).value
+
+
+def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar, q: Array) -> Float[Array, " twist"]:
+    """The rotation about a joint to the ground, given as the rate of its angle, `{"spindle.angle": 3.0}`."""
+    if len(rotation) != 1:
+        raise MechanismError(f"rotation takes one joint's angle, such as {{'spindle.angle': 3.0}}, got {rotation!r}.")
+    ((name, speed),) = rotation.items()
+    joint = mechanism.coordinate(name).joint
+    bodies = () if joint is None else tuple(marker.body for marker in joint.markers)
+    if joint is None or not name.endswith(".angle") or GROUND not in bodies:
+        raise MechanismError(
+            f"rotation about {name!r}: everything can turn about the angle of a joint to the ground only. Give the "
+            "axis: jaxmbd.Rotation(speed, axis=(0, 0, 1), point=(0, 0, 0))."
+        )
+    place = bodies.index(GROUND)
+    frame = Equations(mechanism).at(t, q).near(joint.markers).frames[place]
+    axis = frame.normal if mechanism.space.dim == 3 else None
+    return Rotation(as_float(speed) * (1 - 2 * place), axis, frame.position).rate(mechanism.space)
+
+
+# --- texts --------------------------------------------------------------------------------------------
+
+
+def contradiction(mechanism: Mechanism, faults: Unsteady, turns: bool, tolerance: float) -> str:
+    """The message for what cannot be at rest, or cannot turn."""
+    state = "turn steadily with this rotation" if turns else "be at rest"
+    rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
+    misses = [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)]
+    drivers = {driver.name for driver in mechanism.drivers}
+    twists = np.abs(np.asarray(faults.twists))
+    if twists.max() > least:
+        body = mechanism.bodies[int(twists.max(axis=1).argmax())].name
+        return (
+            f"The mechanism cannot {state}: the joints that carry the body {body!r} do not let it turn so (it misses "
+            f"by {twists.max():.3g} m/s or rad/s). Check the axis of the rotation and its point."
+        )
+    for miss, unit in zip(misses, ("m/s or rad/s", "m/s² or rad/s²"), strict=True):
+        if miss.max(initial=0.0) > least:
+            name = rows[int(miss.argmax())]
+            kind = "driver" if name in drivers else "joint"
+            mend = "Stop it, give the rotation with which it turns, or choose t at an instant of rest."
+            return (
+                f"The mechanism cannot {state}: the {kind} {name!r} contradicts it, by {miss.max():.3g} ({unit}). "
+                f"{mend if kind == 'driver' else 'It does not allow this motion: check the axis and its point.'}"
+            )
+    name = mechanism.speed_names[int(np.abs(np.asarray(faults.drift)).argmax())]
+    return (
+        f"The mechanism cannot {state}: the forces balance in this position, but no longer when everything has "
+        f"turned on (along {name!r}). A force that does not turn with the mechanism, such as gravity across the axis, "
+        "keeps no steady rotation."
+    )
+
+
+def open_text(mechanism: Mechanism, miss: Array) -> str:
+    """The message for a search that left the joints open."""
+    k = int(np.abs(np.asarray(miss)).argmax())
+    name, _ = mechanism.row_labels()[k]
+    return (
+        f"No equilibrium found: the search left the joints open, {name!r} by {abs(float(miss[k])):.3g} (m or rad; m² "
+        "for a Rod). The guess may be too far off, or a joint locks on the way: start nearer."
+    )
+
+
+def failure_text(mechanism: Mechanism, search: Search, turns: bool) -> str:
+    """The message for a search that found no balance."""
+    force, loose = np.asarray(search.force), np.asarray(search.loose)
+    if not np.isfinite(force).all():
+        return (
+            f"No equilibrium found: after {int(search.steps)} steps forces are not finite. Check functions of forces "
+            "and the range they are valid in, or start from a better guess."
+        )
+    if np.abs(loose).max() > _SHARE * np.abs(force).max():
+        return f"No equilibrium: nothing holds {_named(mechanism, loose)}. Add a spring, a joint or fixed={{...}}."
+    motion = "turn on" if turns else "move on"
+    return (
+        f"No equilibrium found in {int(search.steps)} of {STEPS} steps: {_named(mechanism, force)} is left over. "
+        f"There may be none (a torque larger than what can balance it: the mechanism would {motion}), or the "
+        "guess is too far off: start nearer, or with stable=True."
+    )
+
+
+def _named(mechanism: Mechanism, force: Any) -> str:
+    k = int(np.abs(force).argmax())
+    name, unit = mechanism.speed_names[k], {"m/s": " N", "rad/s": " N m"}.get(mechanism.speed_units[k], "")
+    return f"{name.split('.')[0]!r} against an unbalanced force of {abs(force[k]):.3g}{unit} along {name!r}"

@@ -1,0 +1,243 @@
+"""Paths of equilibria: how an equilibrium moves as one number of the mechanism changes, through limit points too."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float
+
+from jaxmbd.analyses.equilibrium.balance import Rotation
+from jaxmbd.analyses.equilibrium.continuation import Family, Point, arc_steps, natural_steps
+from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
+from jaxmbd.analyses.equilibrium.stability import SmallMotions
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Number, as_float, frozen, is_concrete
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.errors import MechanismError, SolveError
+from jaxmbd.model.body.checks import check_count, check_finite, check_index, check_number
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.printing import counted, number, readable
+from jaxmbd.user_functions import call_user
+
+
+class EquilibriumPath(eqx.Module):
+    """Equilibria along a parameter: `values (points,)`, and `path["rod.theta"]`, each with `points` on its first axis.
+
+    `equilibria`, all of them as one `Equilibrium` of stacked arrays, `path.at(k)` the one of a point; `slope`, the
+    parameter's part in the path's unit tangent; `found`, which points are equilibria (all of them, unless the path was
+    computed inside `jit` or with `check=False`). `print` says where it is stable, and where it turns back or branches.
+    """
+
+    values: Float[Array, " points"]
+    equilibria: Equilibrium
+    slope: Float[Array, " points"]
+    found: Bool[Array, " points"]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, values=1, slope=1, found=1)
+
+    def _text(self) -> str:
+        values, verdicts = np.asarray(self.values), self.verdicts
+        starts = [k for k in range(len(values)) if k == 0 or verdicts[k] != verdicts[k - 1]]
+        lines = [f"EquilibriumPath of {counted(len(values), 'point')}, {number(values[0])} to {number(values[-1])}"]
+        for first, after in zip(starts, [*starts[1:], len(values)], strict=True):
+            lines.append(f"{number(values[first])} to {number(values[after - 1])}: {verdicts[first]}")
+        for what, marks in (("limit point", self.limits), ("bifurcation", self.bifurcations)):
+            for k in np.flatnonzero(np.asarray(marks)):
+                lines.append(f"{what} between {number(values[k])} and {number(values[k + 1])}")
+        return "\n".join(lines)
+
+    def __getitem__(self, name: str) -> Array:
+        return _series(self.equilibria, name)
+
+    def at(self, k: int) -> Equilibrium:
+        """The equilibrium at a point."""
+        check_index("path.at", k, len(self.values), "points")
+        return jax.tree.map(lambda x: x[k] if eqx.is_array(x) else x, self.equilibria)
+
+    @property
+    def motions(self) -> SmallMotions:
+        """The small motions about each point."""
+        return _motions(self.equilibria)
+
+    @property
+    def eigenvalues(self) -> Complex[Array, "points n"]:
+        """Of the small motions about each point [1/s]."""
+        return self.motions.eigenvalues
+
+    @property
+    def stable(self) -> Bool[Array, " points"]:
+        """Whether each point is stable."""
+        return self._signs.stable
+
+    @property
+    def verdicts(self) -> tuple[str, ...]:
+        """For each point `"stable"`, `"neutral"` or `"unstable (n growing modes)"`."""
+        motions = self._signs
+        return tuple(verdict(jax.tree.map(lambda x, k=k: x[k], motions)) for k in range(len(self.values)))
+
+    @property
+    def limits(self) -> Bool[Array, " intervals"]:
+        """Whether there is a limit point between each point and the next: the parameter turns back there."""
+        return self._turns & self._crossings
+
+    @property
+    def bifurcations(self) -> Bool[Array, " intervals"]:
+        """Whether another branch crosses the path between each point and the next: a stiffness passes through zero and
+        the parameter does not turn back, or the other way round."""
+        return self._turns ^ self._crossings
+
+    @property
+    def _signs(self) -> SmallMotions:
+        """The small motions, where only signs and counts are wanted: these have no derivatives."""
+        return _motions(frozen(self.equilibria))
+
+    @property
+    def _turns(self) -> Bool[Array, " intervals"]:
+        return self.slope[1:] * self.slope[:-1] < 0
+
+    @property
+    def _crossings(self) -> Bool[Array, " intervals"]:
+        negative = self._signs.negative
+        return (negative[1:] - negative[:-1]) % 2 == 1
+
+
+def equilibrium_path(
+    mechanism: Mechanism,
+    along: Callable[[Any], Any] | str,
+    values: Iterable[Number],
+    guess: Mapping[str, Number] | State | None = None,
+    *,
+    fixed: Mapping[str, Number] | None = None,
+    rotation: Rotation | Mapping[str, Number] | None = None,
+    t: Number = 0.0,
+    stable: bool = False,
+    points: int | None = None,
+    step: Number = 0.05,
+    check: bool = True,
+) -> EquilibriumPath:
+    """Follow an equilibrium as one number of the mechanism changes.
+
+    Each point is predicted along the tangent of the one before and corrected by Newton's method. Differentiable,
+    implicitly, each point at its value of the parameter.
+
+    **Arguments:**
+
+    - `along`: which number, as for `equinox.tree_at`: `lambda m: m["spring"].stiffness`; or `"speed"`, that of the
+      `rotation`;
+    - `values`: without `points`, the values at which equilibria are wanted, in order; with `points`, the range: the
+      path starts at the first value and is followed through limit points, also beyond the first value, until it
+      passes the last one, or has so many points;
+    - `step`: the largest step of such a path, as a share of the range of values and the size of the mechanism;
+    - `guess`, `fixed`, `rotation`, `t`, `stable`, `check`: as for `equilibrium`, for the first point.
+
+    **Returns:** an `EquilibriumPath`.
+
+    **Raises:** what `equilibrium` raises, for the first point; `SolveError` where the path ends at a limit point
+    before the last of the values, or where nothing of it is found.
+    """
+    check_mechanism(mechanism)
+    wanted = _checked_values(values)
+    if points is not None:
+        check_count("points", points, 2)
+    check_finite("equilibrium_path", "step", as_float(step))
+    check_number("equilibrium_path", "step", as_float(step), "1")
+    speed = isinstance(along, str)
+    if speed and (along != "speed" or rotation is None):
+        raise MechanismError(
+            "along must be a function such as lambda m: m['spring'].stiffness, or 'speed' with a "
+            f"rotation; got {along!r}."
+        )
+    turned = _turning(rotation, wanted[0]) if speed else rotation
+    mechanism = mechanism if speed else _with(mechanism, along, wanted[0])
+    first = equilibrium(mechanism, guess, fixed=fixed, rotation=turned, t=t, stable=stable, check=check)
+    unit = rate_of(mechanism, _turning(rotation, 1.0), first.state.q, first.state.t) if speed else first.rate
+    span = jnp.max(wanted) - jnp.min(wanted)
+    family = Family(first.mechanism, unit, first.state.t, span, None if speed else along)
+    path = _path(family, first.state.q, wanted, points, jnp.asarray(step, wanted.dtype))
+    return _whole(path, wanted, points) if check else path
+
+
+@kept
+def _path(family: Family, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
+    fixed, start, ends = frozen((family, q, values))
+    still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
+    first = Point(start, ends[0], still, towards)
+    if points is None:
+        every, found = natural_steps(fixed, first, ends)
+    else:
+        every, found = arc_steps(fixed, first, ends[-1], step, points)
+    parameters = values if points is None else every.p
+
+    def one(p: Array, q: Array, good: Array) -> Equilibrium:
+        return settled(*family.at(p), q, jnp.asarray(0), good)
+
+    equilibria = eqx.filter_vmap(one)(parameters, every.q, found)
+    return EquilibriumPath(parameters, equilibria, every.share, found)
+
+
+@kept
+def _motions(equilibria: Equilibrium) -> SmallMotions:
+    return eqx.filter_vmap(lambda one: one.motions)(equilibria)
+
+
+@kept
+def _series(equilibria: Equilibrium, name: str) -> Array:
+    return eqx.filter_vmap(lambda one: one[name])(equilibria)
+
+
+def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
+    if not isinstance(values, Iterable) or isinstance(values, str):
+        raise MechanismError(f"values must be a sequence of at least two numbers, got {values!r}.")
+    wanted = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
+    if not isinstance(wanted, Array):
+        raise MechanismError(f"values must be a sequence of at least two numbers, got {wanted!r}.")
+    if wanted.ndim != 1 or wanted.shape[0] < 2:
+        raise MechanismError(f"values must be a sequence of at least two numbers, got shape {wanted.shape}.")
+    check_finite("equilibrium_path", "values", wanted, wanted.shape)
+    return wanted
+
+
+def _turning(rotation: Any, speed: Any) -> Any:
+    """The same rotation at another speed."""
+    if isinstance(rotation, Mapping):
+        return dict.fromkeys(rotation, speed)
+    return Rotation(speed, rotation.axis, rotation.point)
+
+
+def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
+    """The mechanism with another value of the parameter."""
+    found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
+    if not eqx.is_array(found):
+        raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
+    if not any(found is leaf for leaf in jax.tree.leaves(mechanism)):
+        raise MechanismError(
+            f"along must select one number of the mechanism; what it gives, of shape {found.shape}, has been computed, "
+            "or taken out of an array."
+        )
+    if found.shape != ():
+        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
+    return eqx.tree_at(along, mechanism, value)
+
+
+def _whole(path: EquilibriumPath, values: Array, points: int | None) -> EquilibriumPath:
+    """The points that were found; an error where some of those that were asked for are missing."""
+    if not is_concrete(path):
+        return path
+    found = np.asarray(path.found)
+    if points is None and not found.all():
+        k = int(np.argmin(found))
+        raise SolveError(
+            f"The path ends between {float(values[max(k - 1, 0)]):.6g} and {float(values[k]):.6g}: no equilibrium was "
+            "found beyond. It may turn back there (a limit point: follow it with points=100), or the values are too "
+            "far apart."
+        )
+    if found.sum() < 2:
+        raise SolveError(
+            f"No equilibria were found after the first one, at {float(values[0]):.6g}: give a smaller step, or another "
+            "first value if the path branches there."
+        )
+    return jax.tree.map(lambda x: x[found] if eqx.is_array(x) else x, path)

@@ -1,0 +1,153 @@
+"""The search for a position in balance, and its derivative.
+
+Newton's method first: it finds the balance that is next, be it stable or not. A step is shortened until the correction
+that follows it would be smaller than itself; that test sees positions, not forces, and so is the same for stiff and for
+soft springs. Where it gets lost, or finds no direction to go, steps with the sizes of the stiffnesses, whatever their
+signs, go downhill like an overdamped motion, each shortened until the force along it has not reversed; and Newton's
+method finishes. Forces need no potential for it. Loops are closed on the way.
+
+Source: Deuflhard, *Newton Methods for Nonlinear Problems* (2011), §3.3 (the test); Nocedal, Wright, *Numerical
+Optimization* (2006), §18.3 (null-space steps); Dauphin et al., *Identifying and attacking the saddle point problem*
+(2014), the sizes of the eigenvalues.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmbd.analyses.equilibrium.balance import Balance, Reduced
+from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.compile.cache.disk_cache import kept
+
+_NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases
+_PATIENCE, STEPS = 60, 400  # steps of Newton's method before it counts as lost, and all steps
+_CAP, _STUCK = 0.3, 1e-6  # the largest step, an angle [rad] or a share of the mechanism's size; what is none
+_KICK = 0.02  # of the size: what leaves a ridge
+_NEAR, _FAR = 1e-3, 0.1  # steps downhill below which Newton's method finishes; steps above which it was too early
+
+
+class Search(eqx.Module):
+    """Where the search is: the position, its phase, and what was found at the position before the last step.
+
+    `missing`, the unbalanced force as a share of the forces there are; `miss`, `Φ`; `force`, the unbalanced generalized
+    force, of which `loose` is the part along directions without stiffness.
+    """
+
+    q: Float[Array, " nq"]
+    phase: Int[Array, ""]
+    cap: Scalar
+    steps: Int[Array, ""]
+    done: Bool[Array, ""]
+    missing: Scalar
+    miss: Float[Array, " m"]
+    force: Float[Array, " nv"]
+    loose: Float[Array, " nv"]
+
+
+@kept
+def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]) -> Search:
+    """Search from a start; `stable`, downhill from the beginning."""
+    equations, dtype = balance.equations, start.dtype
+    zeros, rows = jnp.zeros(equations.mechanism.nv, dtype), jnp.zeros(equations.m, dtype)
+    length, one = balance.at(start).extent(), jnp.ones((), dtype)
+    phase = jnp.where(stable, DOWNHILL, _NEWTON)
+    first = Search(start, phase, _CAP * one, jnp.asarray(0), jnp.asarray(False), one, rows, zeros, zeros)
+    step = lambda search: _step(balance, start, length, search)  # noqa: E731
+    return jax.lax.while_loop(lambda search: ~search.done & (search.steps < STEPS), step, first)
+
+
+def _step(balance: Balance, start: Array, length: Scalar, search: Search) -> Search:
+    at = Reduced(balance, search.q)
+    steady, downhill, dtype = at.steady, search.phase == DOWNHILL, start.dtype
+    span = length * jnp.sqrt(jnp.sum(balance.equations.parts.masses))  # a step as large as the mechanism
+    step = jnp.where(downhill, at.descent(_KICK * span), at.newton(at.f, at.phi))
+    size = steady.size(step, length)
+    g = at.R.T @ at.f
+    strength = steady.strength() + span * jnp.max(jnp.abs(at.stiffness))
+    missing = jnp.linalg.norm(g) / jnp.where(strength > 0, strength, 1.0)
+    tolerance = tolerance_of_balance(dtype)
+    settled = size <= tolerance
+    balanced = missing <= tolerance
+    share = jnp.minimum(1.0, search.cap / jnp.where(size > 0, size, 1.0))
+    q = steady.position.moved(share * step)
+    good = _goes_well(balance, at, q, step, share, downhill) | settled
+    cap = jnp.where(good, jnp.minimum(2 * search.cap, _CAP), 0.5 * share * size)
+    stuck = ~jnp.isfinite(size) | (cap < _STUCK) | (settled & ~balanced)
+    lost = (search.phase == _NEWTON) & ((search.steps >= _PATIENCE) | stuck)
+    phase = jnp.where(downhill & (size < _NEAR), _FINISH, search.phase)
+    phase = jnp.where(lost | ((search.phase == _FINISH) & (size > _FAR)), DOWNHILL, phase)
+    done = ~downhill & settled & balanced
+    return Search(
+        jnp.where(lost, start, jnp.where(good, q, search.q)), phase, jnp.where(lost, _CAP, jnp.maximum(cap, _STUCK)),
+        search.steps + 1, done, missing, at.phi, at.inertia.times(at.R @ g), at.unresolved(),
+    )  # fmt: skip
+
+
+def _goes_well(balance: Balance, at: Reduced, q: Array, step: Array, share: Scalar, downhill: Array) -> Bool[Array, ""]:
+    """Whether a share of a step leads on: the correction that would follow is smaller, or downhill, the force along the
+    step has not reversed."""
+    f, phi = balance.unbalance(q, at.lam)
+    next_ = at.newton(f, phi)
+    length = lambda x: jnp.sqrt(jnp.vdot(x, at.inertia.times(x)))  # noqa: E731
+    smaller = length(next_) <= (1 - 0.25 * share) * length(step)
+    return jnp.where(downhill, jnp.vdot(f, step) <= 0.5 * jnp.abs(jnp.vdot(at.f, step)), smaller)
+
+
+def tolerance_of_balance(dtype: Any) -> float:
+    """The last step, and the force left over as a share of the forces there are: 1e-9, more in single precision."""
+    return 1e-9 if dtype == jnp.float64 else 1e-4
+
+
+def implicit(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    """A position in balance as a function of everything in the balance, by the implicit function theorem.
+
+    Of `f(q, λ, p) = 0`, `Φ(q, p) = 0`: `K δ + Cᵀ δλ = −∂f/∂p δp`, `C δ = −∂Φ/∂p δp`; where directions are left
+    undetermined, the least change. No derivative of any order goes through the factorisation that solves this.
+    """
+    fixed, start = frozen((balance, q))
+    return _rooted(balance, q, frozen(Reduced(fixed, start).lam))[0]
+
+
+@eqx.filter_custom_jvp
+def _rooted(balance: Balance, q: Array, lam: Array) -> tuple[Array, Array]:
+    return q, lam
+
+
+@_rooted.def_jvp
+def _rooted_jvp(primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]) -> Any:
+    (balance, q, lam), (changes, _, _) = primals, tangents
+    q, lam = _rooted(balance, q, lam)  # as functions of the balance, for derivatives of this derivative
+    miss = eqx.filter_jvp(lambda b: b.unbalance(q, lam), (balance,), (changes,))[1]
+    step, change = _response(balance, q, lam, *_or_zeros(miss, (jnp.zeros_like(balance.at(q).still), lam)))
+    at = balance.at(q)
+    return (q, lam), (jax.jvp(at.position.moved, (at.still,), (step,))[1], change)
+
+
+@eqx.filter_custom_jvp
+def _response(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
+    """The step `δ` and the multipliers' change `δλ` with `K δ + Cᵀ δλ = −f`, `C δ = −φ`."""
+    at = Reduced(balance, q, lam)
+    step = at.newton(f, phi)
+    return step, -at.C_inverse.T @ (f + at.K @ step)
+
+
+@_response.def_jvp
+def _response_jvp(primals: Any, tangents: Any) -> Any:
+    """`A x = −b`: `A x' = −(b' + A' x)`."""
+    step, change = _response(*primals)
+
+    def sides(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
+        at = balance.at(q)
+        unbalance = lambda x, y: balance.unbalance(at.position.moved(x), y)  # noqa: E731
+        moved, opened = jax.jvp(unbalance, (at.still, lam), (step, change))[1]
+        return moved + f, opened + phi
+
+    _, miss = eqx.filter_jvp(sides, primals, tangents)
+    return (step, change), _response(*primals[:3], *_or_zeros(miss, (step, change)))
+
+
+def _or_zeros(tangents: Any, likes: Any) -> Any:
+    return [jnp.zeros_like(like) if x is None else x for x, like in zip(tangents, likes, strict=True)]

@@ -1,0 +1,199 @@
+"""Events that change forces: which numbers hold from which event on, and the equations with them.
+
+Between events the numbers of forces are constant, so each segment of a motion is one with other numbers in the same
+equations. What holds when is a part of the method, so that forces, reactions and energies read off the solution later
+are those that acted.
+"""
+
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.events.event import AbstractAction, Event
+from jaxmbd.arrays import Function, Scalar, as_float
+from jaxmbd.equations.body_laws import Parts
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion
+from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.model.force.scaled import scaled
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+Values: TypeAlias = tuple[Array, list[Array]]  # factors of forces that are switched, and numbers that are changed
+
+
+class Switch(AbstractAction):
+    """A force is switched on or off, until another event switches it back.
+
+    **Arguments:** `force`, its name; `on`, whether it acts from the event on; `initially`, whether it acts at
+    the start.
+    """
+
+    force: str = eqx.field(static=True)
+    on: bool = eqx.field(static=True)
+    initially: bool = eqx.field(static=True, default=True)
+
+
+class Change(AbstractAction):
+    """A number of a force has another value from the event on, until another event changes it again.
+
+    **Arguments:** `where`, a function that picks one array out of a force of the mechanism, as for `equinox.tree_at`:
+    `lambda m: m["spring"].stiffness`; `value`, the new one, of the same shape. Differentiable by both values.
+    """
+
+    where: Function
+    value: Array = eqx.field(converter=as_float)
+
+
+class Changes(eqx.Module):
+    """What holds when: from each of `starts (segments,)` on the `values` of that segment; `names` of the forces with
+    factors, `places` of the changed numbers among the arrays of all forces."""
+
+    starts: Float[Array, " segments"]
+    values: Values
+    names: tuple[str, ...] = eqx.field(static=True)
+    places: tuple[int, ...] = eqx.field(static=True)
+
+    def at(self, t: Scalar) -> Values:
+        """What holds at a time."""
+        k = jnp.maximum(jnp.sum(self.starts <= t) - 1, 0)
+        return jax.tree.map(lambda x: x[k], self.values)
+
+    def applied(self, equations: Equations, t: Scalar) -> Equations:
+        """The equations with the forces as they are at a time."""
+        factors, numbers = self.at(t)
+        mechanism = equations.mechanism
+        leaves, structure = jax.tree.flatten(mechanism.forces)
+        for place, number in zip(self.places, numbers, strict=True):
+            leaves[place] = number
+        forces = list(jax.tree.unflatten(structure, leaves))
+        for k, name in enumerate(self.names):
+            i = [force.name for force in forces].index(name)
+            forces[i] = scaled(forces[i], factors[k])
+        mechanism = mechanism.with_parts(forces=forces)
+        new = Parts(mechanism)
+        names = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
+        old = [equations.mechanism, *(getattr(equations.parts, name) for name in names)]
+        return eqx.tree_at(
+            lambda e: [e.mechanism, *(getattr(e.parts, name) for name in names)],
+            equations,
+            [mechanism, *(getattr(new, name) for name in names)],
+            is_leaf=lambda x: any(x is y for y in old),
+        )
+
+
+class Changed(AbstractMethod):
+    """A method on a mechanism whose forces change at events."""
+
+    of: AbstractMethod
+    changes: Changes
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+        return self.of.motion(self.changes.applied(equations, t), t, q, v)
+
+
+def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
+    """The method, with forces that change."""
+    if isinstance(method, Projection):
+        return Projection(changed(method.of, changes))
+    if isinstance(method, AbstractSettling):
+        raise MechanismError(
+            f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or "
+            "Projection()."
+        )
+    return Changed(method, changes)
+
+
+def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
+    """What holds in the first segment, with room for the others. None if no event changes a force."""
+    switches = [event for event in events if isinstance(event.then, Switch)]
+    moved = [event for event in events if isinstance(event.then, Change)]
+    if not switches and not moved:
+        return None
+    first = {event.then.force: event.then.initially for event in switches}  # pyright: ignore
+    places = sorted({place_of(mechanism, event) for event in moved})
+    leaves = jax.tree.leaves(mechanism.forces)
+    start = jnp.asarray([float(on) for on in first.values()], dtype), [jnp.asarray(leaves[p]) for p in places]
+    values = jax.tree.map(lambda x: jnp.broadcast_to(x, (segments, *x.shape)), start)
+    starts = jnp.full(segments, jnp.inf, dtype).at[0].set(-jnp.inf)
+    return Changes(starts, values, tuple(first), tuple(places))
+
+
+def after_event(
+    changes: Changes, events: tuple[Event, ...], mechanism: Mechanism, k: Array, t: Array, j: Array, happens: Array,
+    fires: Array,
+) -> Changes:  # fmt: skip
+    """What holds in the segment after the `k`-th one, which ended at `t` with event `j`."""
+    factors, numbers = jax.tree.map(lambda x: x[k], changes.values)
+    numbers = list(numbers)
+    for number, event in enumerate(events):
+        now = fires & (j == number)
+        if isinstance(event.then, Switch):
+            i = changes.names.index(event.then.force)
+            factors = jnp.where(now, factors.at[i].set(float(event.then.on)), factors)
+        if isinstance(event.then, Change):
+            i = changes.places.index(place_of(mechanism, event))
+            numbers[i] = jnp.where(now, event.then.value, numbers[i])
+    start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
+    values = jax.tree.map(lambda x, new: x.at[k + 1].set(new, mode="drop"), changes.values, (factors, numbers))
+    return Changes(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
+
+
+class _Picked:
+    """What stands in the place of the number that an event changes."""
+
+
+def place_of(mechanism: Mechanism, event: Event) -> int:
+    """The place of the number that an event changes among the arrays of all forces."""
+    then = event.then
+    assert isinstance(then, Change)
+    try:
+        marked = eqx.tree_at(then.where, mechanism, replace_fn=lambda _: _Picked())
+    except Exception as error:
+        raise MechanismError(
+            f"Event {event.name!r}: Change(where, value): where must pick one number out of the mechanism, such as "
+            f"lambda m: m['spring'].stiffness; it failed with: {error}"
+        ) from None
+    places = [i for i, leaf in enumerate(jax.tree.leaves(marked.forces)) if isinstance(leaf, _Picked)]
+    if len(places) != 1 or len(jax.tree.leaves(marked.forces)) != len(jax.tree.leaves(mechanism.forces)):
+        raise MechanismError(
+            f"Event {event.name!r}: Change acts on one array of a force, such as lambda m: m['spring'].stiffness; "
+            "where picked something else."
+        )
+    shape = jnp.shape(jax.tree.leaves(mechanism.forces)[places[0]])
+    if then.value.shape != shape:
+        raise MechanismError(
+            f"Event {event.name!r}: Change: the value must have the shape {shape} of what it takes the place of, got "
+            f"{then.value.shape}."
+        )
+    return places[0]
+
+
+def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
+    """Raise unless events change forces that there are, with numbers that fit."""
+    names, starts = [force.name for force in mechanism.forces], {}
+    for event in events:
+        if isinstance(event.then, Change):
+            place_of(mechanism, event)
+        if isinstance(event.then, Switch):
+            force, initially = event.then.force, event.then.initially
+            if force not in names:
+                raise unknown(f"force for the event {event.name!r} to switch", force, names)
+            if starts.setdefault(force, initially) != initially:
+                raise MechanismError(
+                    f"Event {event.name!r}: Switch({force!r}): initially={initially}, but another event says that the "
+                    f"force is {'on' if starts[force] else 'off'} at the start."
+                )
+
+
+def equations_at(method: AbstractMethod, equations: Equations, t: Scalar) -> Equations:
+    """The equations with the forces that act at a time, where events change them."""
+    changes = [x for x in jax.tree.leaves(method, is_leaf=_is_changes) if _is_changes(x)]
+    return changes[0].applied(equations, t) if changes else equations
+
+
+def _is_changes(x: Any) -> bool:
+    return isinstance(x, Changes)

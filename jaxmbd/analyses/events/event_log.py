@@ -1,0 +1,139 @@
+"""The list of what happened in a motion with events, and what brought it to a halt."""
+
+from collections.abc import Iterator
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmbd.analyses.events.event import Named, Quantity
+from jaxmbd.analyses.events.impact import Compliance
+from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
+from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.state import State, state_of
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.model.body.checks import check_index
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.printing import number, readable, table
+
+STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
+_HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
+
+
+class Events(eqx.Module):
+    """What happened, in its order: `count` events, with room for more.
+
+    `which (room,)`: the number of each event among `names`, −1 where nothing more happened; `times (room,)` [s], `q`,
+    and `before`, `after`, consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the constraints' impulses Λ;
+    `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
+    `impulse`, that of the event itself. Where nothing more happened, time and state are those at the end, impulses
+    zero. All are differentiable. Iteration gives names and times, where values are known (outside `jit`), and `print`
+    a table of them.
+    """
+
+    mechanism: Mechanism
+    names: tuple[str, ...] = eqx.field(static=True)
+    along: dict[str, Quantity]
+    count: Int[Array, ""]
+    which: Int[Array, " room"]
+    times: Float[Array, " room"]
+    q: Float[Array, "room nq"]
+    before: Float[Array, "room nv"]
+    after: Float[Array, "room nv"]
+    impulses: Float[Array, "room k"]
+    lam: Float[Array, "room m"]
+    trouble: Int[Array, ""]  # 0, or what brought the motion to a halt, at the event `names[culprit]`
+    culprit: Int[Array, ""]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0)
+
+    def _text(self) -> str:
+        happened = list(self)
+        trouble = int(self.trouble)
+        halted = [f"The motion came to a halt: {_HALTED[trouble - 1]}"] * (trouble > 0)
+        if not happened:
+            return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
+        rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
+        for k, (name, t) in enumerate(happened):
+            rows.append([name, number(t), self._shown(name, impulses[k]) if name in self.along else ""])
+        if not self.along:
+            rows = [row[:2] for row in rows]
+        return "\n".join([f"Events: {len(happened)}, with room for {len(self.times)}", table(rows), *halted])
+
+    def _shown(self, name: str, impulse: float) -> str:
+        """An impulse with its unit."""
+        of = self.along[name]
+        unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, Named) else ""
+        return f"{number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
+
+    @property
+    def impulse(self) -> Float[Array, " room"]:
+        """The impulse of each event along its own coordinate; zero for one that has none."""
+        numbers = jnp.asarray([self.names.index(name) for name in self.along], int)
+        return jnp.sum(jnp.where(self.which[:, None] == numbers[None, :], self.impulses, 0.0), axis=1)
+
+    def times_of(self, name: str) -> Array:
+        """The times [s] of one event, where values are known (outside `jit`)."""
+        if name not in self.names:
+            raise unknown("event", name, self.names)
+        return self.times[np.flatnonzero(np.asarray(self.which) == self.names.index(name))]
+
+    def state(self, index: int, side: str = "after") -> State:
+        """The state before or after an event, by its place in the list."""
+        if side not in ("before", "after"):
+            raise unknown("side", side, ("before", "after"))
+        check_index("events.state", index, len(self.times), "places for events")
+        v = self.before if side == "before" else self.after
+        return state_of(self.mechanism, self.times[index], self.q[index], v[index])
+
+    def reaction(self, name: str) -> Float[Array, "room efforts"]:
+        """The impulse of a joint on its second body at each event: force [N s] and moment [N m s], in world axes, the
+        moment about the joint's marker."""
+        parts = self.mechanism.with_reactions()
+        if name not in parts:
+            raise unknown("joint or driver", name, parts)
+        if self.mechanism.coordinates != "absolute" and not all(isinstance(of, Named) for of in self.along.values()):
+            raise MechanismError(
+                "The impulses of joints need the coordinates of impacts by name: a function of a Snapshot in joint "
+                "coordinates does not say on which bodies it acts."
+            )
+        return _joint_impulses(self, name)
+
+    def __iter__(self) -> Iterator[tuple[str, float]]:
+        for k in range(int(self.count)):
+            yield self.names[int(self.which[k])], float(self.times[k])
+
+
+@kept
+def _joint_impulses(log: Events, name: str) -> Array:
+    """In absolute coordinates, where every joint has multipliers."""
+    own, along = Equations(log.mechanism), tuple(log.along.values())
+    mechanism = log.mechanism.described("absolute")
+    equations = Equations(mechanism)
+
+    def one(t: Array, q: Array, p: Array) -> Array:
+        poses = own.at(t, q).poses().reshape(-1)
+        at = equations.at(t, equations.tidy(jnp.pad(poses, (0, mechanism.nq - len(poses)))))
+        rest = jnp.zeros(mechanism.nv, q.dtype)
+        lam = p @ Compliance(at, along).multipliers
+        return Reader(equations, Snapshot(t, at.q, rest, rest, lam)).reaction(name)[-1]
+
+    return jax.vmap(one)(log.times, log.q, log.impulses)
+
+
+def raise_if_halted(log: Events, t: Array) -> None:
+    """Raise if events brought the motion to a halt, with their names."""
+    trouble = int(log.trouble)
+    if trouble == 0:
+        return
+    text = f"At t = {float(t):.6g} s, event {log.names[int(log.culprit)]!r}: {_HALTED[trouble - 1]}"
+    if trouble == STARTED:
+        raise MechanismError(text)
+    last = ", ".join(f"{x:.9g}" for x in np.asarray(log.times)[: int(log.count)][-4:])
+    more = f" There was room for {len(log.times)}; the last were at {last} s." if trouble == USED_UP else ""
+    raise SolveError(text + more)

@@ -1,0 +1,153 @@
+"""Impulses along coordinates, and coordinates held by latches.
+
+An impulse p along coordinates `s(q, t)`, with `ṡ = G v + s_t`, changes the speeds by
+
+    M Δv + Cᵀ Λ = Gᵀ p,   C Δv = 0,   so that   Δṡ = W p,   W = G P Gᵀ
+
+with `P = M⁻¹ − M⁻¹ Cᵀ S⁻¹ C M⁻¹`. What holds a coordinate is the same with forces for impulses: they are added to the
+accelerations that any method gives, so that no method knows of latches.
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.events.event import Quantity, read_one
+from jaxmbd.analyses.output_channels import Snapshot
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.equations.saddle_point import SaddlePoint
+from jaxmbd.equations.spd_solve import spd_solver
+from jaxmbd.errors import MechanismError
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion
+from jaxmbd.integrate.formulations.projection import Projection
+
+_FORBIDDEN = 1e-9  # of what an impulse would do without constraints: less counts as nothing
+_HOLD = 10.0  # [1/s], at which the drift of a held coordinate decays, as in `Stabilized`
+
+
+def still(equations: Equations, t: Scalar, q: Array) -> Snapshot:
+    """A position as an instant at rest: for readings of position."""
+    rest = jnp.zeros(equations.mechanism.nv, q.dtype)
+    return Snapshot(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
+
+
+def positions(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array) -> Float[Array, " k"]:
+    """The coordinates `s(q, t)`."""
+    at = still(equations, t, q)
+    return jnp.stack([read_one(equations, of, at) for of in along])
+
+
+def rates(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
+    """`ṡ` of coordinates."""
+    step = jnp.ones_like(t), equations.rate(t, q, v)
+    return jax.jvp(lambda t, q: positions(equations, along, t, q), (t, q), step)[1]
+
+
+class Compliance:
+    """How impulses along coordinates act at one position: `G (k, nv)`, `changes` of speeds `(k, nv)` and of the
+    constraints' impulses `(k, m)` for unit impulses, and `W (k, k)`."""
+
+    def __init__(self, at: Position, along: tuple[Quantity, ...]) -> None:
+        self.rates = lambda v: rates(at.equations, along, at.t, at.q, v)
+        self.system = SaddlePoint(at)
+        self.G = jax.jacrev(self.rates)(jnp.zeros(at.mechanism.nv, at.q.dtype))
+        none = jnp.zeros(at.equations.m, at.q.dtype)
+        self.changes, self.multipliers = jax.vmap(lambda g: self.system.accelerations(g, none))(self.G)
+        self.W = self.G @ self.changes.T
+
+    def solve(self, active: Bool[Array, " k"], b: Float[Array, " k"]) -> Float[Array, " k"]:
+        """The impulses of the active coordinates that change their rates by `b`; zero for the others."""
+        pairs = active[:, None] & active[None, :]
+        W = jnp.where(pairs, self.W, 0.0) + jnp.diag(jnp.where(active, 0.0, 1.0).astype(b.dtype))
+        return spd_solver(W)(jnp.where(active, b, 0.0))
+
+    def is_forbidden(self, hit: Bool[Array, " k"], held: Bool[Array, " k"]) -> Bool[Array, ""]:
+        """Whether constraints, and other coordinates that are held, do not let the one that is hit change."""
+        others, chosen = held & ~hit, hit.astype(self.W.dtype)
+        g, w = chosen @ self.G, self.W @ chosen
+        left = chosen @ w - jnp.where(others, w, 0.0) @ self.solve(others, w)
+        return jnp.any(hit) & ~(left > _FORBIDDEN * (g @ self.system.inertia.solve(g)))
+
+
+class Latches(eqx.Module):
+    """Which coordinates are held when: from each of `starts (segments,)` on, `held (segments, k)`, with the `values
+    (segments, k)` at which they are held."""
+
+    along: tuple[Quantity, ...]
+    starts: Float[Array, " segments"]
+    held: Bool[Array, "segments k"]
+    values: Float[Array, "segments k"]
+
+    def at(self, t: Scalar) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
+        """What is held at a time, and where."""
+        k = jnp.sum(self.starts <= t) - 1
+        return self.held[k], self.values[k]
+
+
+class Latched(AbstractMethod):
+    """A method on a mechanism of which coordinates are held: `s̈ + 2κ ṡ + κ² (s − s₀) = 0` by forces along them."""
+
+    of: AbstractMethod
+    latches: Latches
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+        motion = self.of.motion(equations, t, q, v)
+        compliance, efforts = self._efforts(equations, t, q, motion)
+        vdot, lam = efforts @ compliance.changes, efforts @ compliance.multipliers
+        return Motion(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
+
+    def efforts(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
+        """The force [N] or torque [N m] of each latch along its coordinate; zero where it is open."""
+        return self._efforts(equations, t, q, self.of.motion(equations, t, q, v))[1]
+
+    def _efforts(self, equations: Equations, t: Scalar, q: Array, motion: Motion) -> tuple[Compliance, Array]:
+        along, (held, values) = self.latches.along, self.latches.at(t)
+        at = equations.at(t, q)
+        compliance, qdot = Compliance(at, along), at.rate(motion.v)
+        apart = positions(equations, along, t, q) - values
+        rate, change = jax.jvp(
+            lambda t, q, v: rates(equations, along, t, q, v), (t, q, motion.v), (jnp.ones_like(t), qdot, motion.vdot)
+        )
+        return compliance, compliance.solve(held, -change - 2 * _HOLD * rate - _HOLD**2 * apart)
+
+
+def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
+    """The method, with coordinates held."""
+    if isinstance(method, Projection):
+        return Projection(latched(method.of, latches))
+    if isinstance(method, AbstractSettling):
+        raise MechanismError(
+            f"Latch cannot be used with {type(method).__name__}, which knows the mechanism's own constraints only; use "
+            "Stabilized(), Augmented() or Projection()."
+        )
+    return Latched(method, latches)
+
+
+class Impact(eqx.Module):
+    """The speeds after an impact, the impulses along the coordinates `(k,)`, those of the constraints `(m,)`, and
+    whether the impact is impossible."""
+
+    v: Float[Array, " nv"]
+    impulses: Float[Array, " k"]
+    lam: Float[Array, " m"]
+    blocked: Bool[Array, ""]
+
+
+def impact(
+    at: Position,
+    along: tuple[Quantity, ...],
+    v: Float[Array, " nv"],
+    hit: Bool[Array, " k"],
+    held: Bool[Array, " k"],
+    restitution: Float[Array, " k"],
+) -> Impact:
+    """`ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for those held, by impulses along them; `v` are
+    consistent speeds."""
+    compliance = Compliance(at, along)
+    blocked = compliance.is_forbidden(hit, held)
+    active = (hit | held) & ~blocked
+    rate = compliance.rates(v)
+    p = compliance.solve(active, -(1 + jnp.where(hit, restitution, 0.0)) * rate)
+    return Impact(v + p @ compliance.changes, p, p @ compliance.multipliers, blocked)

@@ -1,0 +1,324 @@
+"""A motion that is cut at its events: one segment after another, each integrated as a motion without events would be.
+
+What is watched is the smallest of all heights, `side · (quantity − value)`, `side` being that of the value on which the
+quantity is: a crossing is where it falls through zero. diffrax finds the step in which that happens, and its
+interpolation the time, by bisection. Where a segment starts on a value, the height there is divided by the time since:
+that has no root at the start, and the sign of the rate next to it, so that a rebound of less than a step is still seen.
+
+There are as many segments as crossings are allowed for, so that shapes are static: those that are not needed take no
+time and no step. Times of crossings carry their derivatives (of the implicit function theorem, by optimistix).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.events.bisection import Bisection
+from jaxmbd.analyses.events.changes import Changes, after_event, changed, changes_of, equations_at
+from jaxmbd.analyses.events.event import Bounce, Event, Latch, Named, Release, is_position, read_one
+from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.events.impact import Latched, Latches, impact, latched, positions, still
+from jaxmbd.analyses.output_channels import Snapshot
+from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
+from jaxmbd.integrate.formulations.newton_closure import LeastChange, consistent
+from jaxmbd.integrate.formulations.projection import Projection
+
+_NEAR = 2.0**10  # in units of rounding: nearer to a value, or a rate nearer to zero, counts as on it
+
+Solve = Callable[..., dfx.Solution]
+
+
+class Run(NamedTuple):
+    """The part of diffrax's solution that is needed of a motion: times and `(q, v, integrals)`, twice: those asked for,
+    and at the end."""
+
+    ts: tuple[Array, Array]
+    ys: tuple[Any, Any]
+    stats: dict[str, Any]
+    result: dfx.RESULTS
+
+
+class _Carry(NamedTuple):
+    t: Array
+    y: Any
+    side: Array  # (n,) on which side of its value each quantity is
+    just: Array  # the event that has just happened, −1 at the start
+    latches: Latches
+    changes: Changes | None
+    done: Array
+    trouble: Array
+    culprit: Array
+    result: dfx.RESULTS
+
+
+class _Record(NamedTuple):
+    """What one segment leaves: the saved motion, its end, and the event there."""
+
+    ys: Any
+    t: Array
+    q: Array
+    before: Array
+    after: Array
+    which: Array
+    impulses: Array
+    lam: Array
+    stats: dict[str, Any]
+
+
+class Timeline:
+    """The segments of one motion. `solve(method, t0, t1, y0, ts, event)` integrates one of them."""
+
+    def __init__(
+        self, solve: Solve, equations: Equations, method: AbstractMethod, events: tuple[Event, ...], ts: Array
+    ) -> None:
+        self.solve, self.equations, self.method, self.events, self.ts = solve, equations, method, events, ts
+        rows = [(j, event.then.along(event.of)) for j, event in enumerate(events)]
+        self.rows = tuple(j for j, along in rows if along is not None)
+        self.along = tuple(along for _, along in rows if along is not None)
+        self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
+        # Where positions alone are watched, no forces are computed to do so.
+        self.positions = all(is_position(equations.mechanism, event.of) for event in events)
+        self.levels = jnp.stack([event.level for event in events]).astype(ts.dtype)
+        self.sides = jnp.asarray([event.side for event in events])
+        self.near = _NEAR * jnp.finfo(ts.dtype).eps
+
+    # --- what is watched --------------------------------------------------------------------------------
+
+    def method_with(self, latches: Latches, changes: Changes | None) -> AbstractMethod:
+        """The method of one segment."""
+        method = self.method if changes is None else changed(self.method, changes)
+        return latched(method, latches) if any(self.latching) else method
+
+    def distances(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
+        """The watched quantities, less the values that they cross."""
+        at = still(self.equations, t, q)
+        if not self.positions:
+            motion = motion_of(method, self.equations, t, q, v)
+            at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
+        return jnp.stack([self._quantity(method, event, at) for event in self.events]) - self.levels
+
+    def _quantity(self, method: AbstractMethod, event: Event, at: Snapshot) -> Array:
+        owner, _, component = event.of.name.partition(".") if isinstance(event.of, Named) else ("", "", "")
+        names = [self.events[j].name for j in self.rows]
+        if component != "effort" or owner not in names:
+            return read_one(equations_at(method, self.equations, at.t), event.of, at)
+        inner = method.of if isinstance(method, Projection) else method
+        assert isinstance(inner, Latched)
+        return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
+
+    def distances_and_rates(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
+        """The distances from the values, and how they change."""
+        rate = jnp.zeros_like(v) if self.positions else motion_of(method, self.equations, t, q, v).rate
+        along = jnp.ones_like(t), self.equations.rate(t, q, v), rate
+        return jax.jvp(lambda t, q, v: self.distances(method, t, q, v), (t, q, v), along)
+
+    # --- one segment ------------------------------------------------------------------------------------
+
+    def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Record]:
+        """From one event to the next."""
+        method = self.method_with(carry.latches, carry.changes)
+        side, enabled, touching, now = self._on_values(carry, method)
+        early = self._already(carry, side, k)
+        trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
+        done, at_once = carry.done | jnp.any(early), jnp.any(now)
+        height = self._height(side, enabled, touching, carry.t)
+        t1 = jnp.where(done | at_once, carry.t, self.ts[-1])
+        event = dfx.Event(lambda t, y, args, **_: jnp.min(height(args[1], t, y)), Bisection(), direction=False)
+        run = self.solve(method, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
+        (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
+        t, y = t[0], jax.tree.map(lambda x: x[0], y)
+        crossed = run.result == dfx.RESULTS.event_occurred
+        j = jnp.where(at_once, jnp.argmax(now), jnp.argmin(height(method, t, y)))
+        happens = ~done & (at_once | crossed)
+        fires = happens & ((self.sides[j] == 0) | (self.sides[j] == side[j]))
+        record, blocked = self._happen(carry.latches, t, y, j, fires, ys, run.stats)
+        last = k == carry.latches.starts.shape[0] - 1
+        trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
+        after = _Carry(
+            t=t,
+            y=(y[0], jnp.where(fires, record.after, y[1]), y[2]),
+            side=self._turned(side, j, happens, fires),
+            just=jnp.where(happens, j, carry.just),
+            latches=self._latched(carry.latches, k, t, y[0], j, happens, fires),
+            changes=self._changed(carry.changes, k, t, j, happens, fires),
+            done=done | ~happens | (trouble > 0) | (fires & self._marks("stops")[j]),
+            trouble=trouble,
+            culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
+            result=dfx.RESULTS.where(carry.done | crossed, carry.result, run.result),
+        )
+        return after, record
+
+    def _marks(self, name: str) -> Bool[Array, " n"]:
+        return jnp.asarray([getattr(event.then, name) for event in self.events])
+
+    def _held(self, latches: Latches, t: Array) -> Bool[Array, " n"]:
+        """The events whose latch is closed."""
+        none = jnp.zeros(len(self.events), bool)
+        return none.at[jnp.asarray(self.rows, int)].set(latches.at(t)[0]) if self.rows else none
+
+    def _on_values(self, carry: _Carry, method: AbstractMethod) -> tuple[Array, Array, Array, Array]:
+        """At the start of a segment: the side of each quantity, whether it is watched, whether it is on its value, and
+        whether it crosses it there and then, going through it or having jumped."""
+        distance, rate = self.distances_and_rates(method, carry.t, carry.y[0], carry.y[1])
+        distance, rate = jax.lax.stop_gradient((distance, rate))
+        enabled = ~self._held(carry.latches, carry.t)
+        close = self.near * (1 + jnp.abs(self.levels))
+        just = jnp.arange(len(self.events)) == carry.just
+        touching = jnp.abs(distance) <= close * jnp.where(just, _NEAR, 1.0)
+        leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
+        own = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
+        side = jnp.where(carry.side == 0, own, carry.side)
+        through = jnp.where(touching, side * rate < -close, side * distance < 0)
+        return side, enabled, touching, enabled & through & ~carry.done
+
+    def _already(self, carry: _Carry, side: Array, k: Array) -> Bool[Array, " n"]:
+        """The events that must not have happened at the start, but have."""
+        return (k == 0) & self._marks("clear") & (self.sides != 0) & (side != self.sides)
+
+    def _height(self, side: Array, enabled: Array, touching: Array, t0: Array) -> Callable[..., Array]:
+        def height(method: AbstractMethod, t: Array, y: Any) -> Array:
+            t = jnp.asarray(t)
+            since = jnp.where(touching & (t > t0), t - t0, 1.0)
+            heights = side * self.distances(method, t, y[0], y[1]) / since
+            return jnp.where(enabled, jnp.where(t > t0, heights, 1.0), jnp.inf)
+
+        return height
+
+    # --- what follows an event --------------------------------------------------------------------------
+
+    def _happen(
+        self, latches: Latches, t: Array, y: Any, j: Array, fires: Array, ys: Any, stats: Any
+    ) -> tuple[_Record, Array]:
+        at, k = self.equations.at(t, y[0]), len(self.rows)
+        v = consistent(at, y[1], LeastChange())
+        none, no = jnp.zeros(k + self.equations.m, v.dtype), jnp.zeros((), bool)
+        record = _Record(ys, t, y[0], v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
+        if not self.rows:
+            return record, no
+        hit = fires & (jnp.asarray(self.rows) == j)
+        actions = [self.events[i].then for i in self.rows]
+        restitution = jnp.stack([a.restitution if isinstance(a, Bounce) else jnp.zeros(()) for a in actions])
+        jump = impact(at, self.along, v, hit, latches.at(t)[0], restitution.astype(v.dtype))
+        struck = jnp.any(hit) & ~jump.blocked
+        after, p, lam = (
+            jnp.where(struck, x, old) for x, old in ((jump.v, v), (jump.impulses, none[:k]), (jump.lam, none[k:]))
+        )
+        return record._replace(after=after, impulses=p, lam=lam), jump.blocked
+
+    def _turned(self, side: Array, j: Array, happens: Array, fires: Array) -> Array:
+        """The sides after an event: that of one that lets its quantity pass is the other one."""
+        passes = happens & ~(fires & self._marks("returns")[j])
+        return jnp.where(passes & (jnp.arange(len(side)) == j), -side, side)
+
+    def _latched(
+        self, latches: Latches, k: Array, t: Array, q: Array, j: Array, happens: Array, fires: Array
+    ) -> Latches:
+        """What is held in the next segment."""
+        held, values = latches.held[k], latches.values[k]
+        if any(self.latching):
+            closing = fires & jnp.asarray(self.latching) & (jnp.asarray(self.rows) == j)
+            values = jnp.where(closing, positions(self.equations, self.along, t, q), values)
+            held = (held | closing) & ~(fires & self._opens()[j])
+        start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
+        return Latches(
+            latches.along,
+            latches.starts.at[k + 1].set(start, mode="drop"),
+            latches.held.at[k + 1].set(held, mode="drop"),
+            latches.values.at[k + 1].set(values, mode="drop"),
+        )
+
+    def _changed(
+        self, changes: Changes | None, k: Array, t: Array, j: Array, happens: Array, fires: Array
+    ) -> Changes | None:
+        """The forces of the next segment."""
+        if changes is None:
+            return None
+        return after_event(changes, self.events, self.equations.mechanism, k, t, j, happens, fires)
+
+    def _opens(self) -> Bool[Array, "n k"]:
+        """For each event, the latches that it opens."""
+        names = [event.then.latches if isinstance(event.then, Release) else () for event in self.events]
+        return jnp.asarray([[self.events[j].name in mine for j in self.rows] for mine in names])
+
+
+def run_with_events(
+    solve: Solve, equations: Equations, method: AbstractMethod, y: Any, ts: Array, events: tuple[Event, ...], room: int
+) -> tuple[Run, AbstractMethod, Events]:
+    """The motion from `y = (q, v, integrals)` over the times `ts`, cut at its events; the method, with what latches
+    hold at each time; what happened."""
+    ts = jnp.asarray(ts)
+    line, n, segments = Timeline(solve, equations, method, events, ts), len(events), room + 1
+    k = len(line.along)
+    starts = jnp.full(segments, jnp.inf, ts.dtype).at[0].set(-jnp.inf)
+    latches = Latches(line.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
+    nothing, no = jnp.zeros((), int), jnp.zeros((), bool)
+    carry = _Carry(
+        ts[0],
+        y,
+        jnp.zeros(n, int),
+        nothing - 1,
+        latches,
+        changes_of(equations.mechanism, events, segments, ts.dtype),
+        no,
+        nothing,
+        nothing,
+        jax.tree.map(jnp.asarray, dfx.RESULTS.successful),
+    )
+    arrays, fixed = eqx.partition(carry, eqx.is_array)
+
+    def step(arrays: Any, k: Array) -> tuple[Any, _Record]:
+        after, record = line.segment(eqx.combine(arrays, fixed), k)
+        return eqx.filter(after, eqx.is_array), record
+
+    arrays, records = jax.lax.scan(step, arrays, jnp.arange(segments))
+    end: _Carry = eqx.combine(arrays, fixed)
+    ys = _at_times(ts, records, end)
+    stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
+    log = _listed(equations, events, records, end, room)
+    last = jax.tree.map(lambda x: x[None], (end.t, end.y))
+    run = Run((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
+    return run, line.method_with(end.latches, end.changes), log
+
+
+def _at_times(ts: Array, records: _Record, end: _Carry) -> Any:
+    """The saved motion, of each time from the segment that it is in; from the end on the end."""
+    segment = jnp.sum(records.t[None, :] <= ts[:, None], axis=1)
+    segment = jnp.minimum(segment, len(records.t) - 1)
+
+    def pick(saved: Array, last: Array) -> Array:
+        chosen = saved[segment, jnp.arange(len(ts))]
+        return jnp.where((ts >= end.t)[:, None], last[None], chosen)
+
+    return jax.tree.map(pick, records.ys, end.y)
+
+
+def _listed(equations: Equations, events: tuple[Event, ...], records: _Record, end: _Carry, room: int) -> Events:
+    """What happened, without the segments that ended otherwise."""
+    happened = records.which >= 0
+    names, count = tuple(event.name for event in events), jnp.minimum(jnp.sum(happened), room)
+    along = {event.name: event.then.along(event.of) for event in events}
+    there = jnp.arange(room) < count
+    place = jnp.where(there, jnp.argsort(~happened, stable=True)[:room], room)
+    t, q, before, after = (x[place] for x in (records.t, records.q, records.before, records.after))
+    impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
+    return Events(
+        mechanism=equations.mechanism,
+        names=names,
+        along={name: of for name, of in along.items() if of is not None},
+        count=count,
+        which=jnp.where(there, records.which[place], -1),
+        times=t,
+        q=q,
+        before=before,
+        after=after,
+        impulses=impulses,
+        lam=lam,
+        trouble=end.trouble,
+        culprit=end.culprit,
+    )

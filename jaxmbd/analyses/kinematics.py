@@ -1,0 +1,173 @@
+"""Kinematic analysis: the motion that drivers prescribe, as many as there are degrees of freedom."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.checks import check_state, check_times, first_time
+from jaxmbd.analyses.redundancy import jacobian, redundancy
+from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, number_of, text_of
+from jaxmbd.analyses.runtime import raise_where
+from jaxmbd.analyses.simulation.failure_diagnosis import margin
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.simulation.verdict import times_are_valid
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import frozen, is_concrete
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import eliminated, rank_of
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.integrate.formulations.kinematic import Kinematic
+from jaxmbd.integrate.formulations.newton_closure import OnlyChange, change, close, consistent
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+
+_SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
+_LEAST_STEP = 1e-9  # of the interval between two times
+# A step is short enough if Newton's method corrects what is predicted by less than this share of the step, or by less
+# than this number [m, rad].
+_SHARE, _NEAR = 0.01, 1e-5
+
+_Place = tuple[Array, Array, Array]  # t, q, v
+
+
+def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, throw: bool = True) -> Solution:
+    """The motion of a mechanism whose drivers prescribe all of it, and the loads that this takes.
+
+    `Φ(q, t) = 0`,   `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
+
+    From time to time the positions are found by Newton's method, from what speeds and accelerations predict, in as many
+    steps as that takes; at all times at once then the speeds, accelerations and multipliers.
+
+    **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled one at the first of them, which
+    chooses the closure (one near the bodies' own poses unless given); `throw=False` gives positions that cannot be
+    reached as NaN (`solution.result` says so), and loads at singular positions as they come.
+
+    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `margin()` (how near singular).
+
+    **Raises:** `MechanismError` if drivers are too few or repeat one another; `SolveError` where the motion cannot go
+    on, or where the position is singular.
+
+    Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
+    """
+    check_mechanism(mechanism)
+    state = assemble(mechanism, t=first_time(ts)) if state is None else state
+    check_state(mechanism, state)
+    ts = check_times(ts, state)
+    known = is_concrete(mechanism, state, ts)
+    if throw and known:
+        _check_drivers(mechanism, state)
+    solution = _follow(mechanism, jnp.asarray(ts), state, is_concrete(ts, state.t))
+    if throw and known:
+        _check_motion(solution)
+    elif throw:
+        of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
+        failed, number = ~is_successful(solution.result), number_of(solution.result)
+        solution = eqx.tree_at(of, solution, raise_where(of(solution), failed, text_of, number))
+    return solution
+
+
+@kept
+def _follow(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
+    """The motion. `checked`: are times?"""
+    equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
+    redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
+    fixed, q, v, times = frozen((equations, q, v, ts))
+    q = close(fixed, times[0], q, OnlyChange())
+    start = times[0], q, consistent(fixed.at(times[0], q), v, OnlyChange())
+
+    def follow(here: _Place, t: Array) -> tuple[_Place, tuple[Array, Array]]:
+        _, q, v = _reach(fixed, here, t)
+        return (t, q, v), (q, v)
+
+    _, (qs, vs) = jax.lax.scan(follow, start, times)
+    qs = jax.vmap(lambda t, q: equations.tidy(close(equations, t, q, OnlyChange())))(ts, qs)
+    result = first_failure(
+        (~is_successful(state.result), state.result),
+        (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
+        (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
+    )
+    ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
+    qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
+    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, redundant, {}, result)
+
+
+def _reach(equations: Equations, here: _Place, end: Array) -> _Place:
+    """The position at another time, followed from a closed one in steps short enough for what is predicted to lie near
+    what Newton's method finds: a longer one may lead to another closure. Not a number where no step is short enough."""
+    least = _LEAST_STEP * (end - here[0])
+
+    def wanted(carry: tuple[_Place, Array]) -> Array:
+        (t, _, _), step = carry
+        return (t < end) & (step > least)
+
+    def advance(carry: tuple[_Place, Array]) -> tuple[_Place, Array]:
+        (t, q, v), step = carry
+        later = jnp.where(t + 1.5 * step > end, end, t + step)  # no remainder that is much shorter
+        at, ahead = equations.at(t, q), later - t
+        vdot = change(OnlyChange(), at, at.gamma(v))
+        predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
+        found = close(equations, later, predicted, OnlyChange())
+        off, moved = (jnp.max(jnp.abs(x)) for x in (found - predicted, predicted - q))
+        speeds = consistent(equations.at(later, found), v + ahead * vdot, OnlyChange())
+        there, fine = (later, found, speeds), off <= _SHARE * moved + _NEAR
+        return jax.tree.map(lambda a, b: jnp.where(fine, a, b), (there, 2 * step), (carry[0], step / 2))
+
+    (t, q, v), _ = jax.lax.while_loop(wanted, advance, (here, end - here[0]))
+    return t, jnp.where(t < end, jnp.nan, q), v
+
+
+def _check_drivers(mechanism: Mechanism, state: State) -> None:
+    C = jacobian(mechanism, state.t, state.q)
+    drivers = [driver.name for driver in mechanism.drivers]
+    freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
+    if freedom:
+        chosen = np.asarray(eliminated(jnp.asarray(C)))
+        free = [name for name, given in zip(mechanism.variables, chosen, strict=True) if not given]
+        raise MechanismError(
+            f"Too few drivers for a kinematic analysis: {_counted(drivers)} and the joints leave {freedom} "
+            f"degree{'s' * (freedom != 1)} of freedom. Prescribe as many more coordinates, such as {', '.join(free)}; "
+            "or let forces move them: simulate(mechanism, state, ts)."
+        )
+    for repeat in redundancy(mechanism, state).repeats:
+        if repeat.joint in drivers:
+            raise MechanismError(
+                f"Too many drivers for a kinematic analysis: {repeat}. Leave one of {_counted(drivers)} out."
+            )
+
+
+def _counted(drivers: list[str]) -> str:
+    return f"{len(drivers)} driver{'s' * (len(drivers) != 1)} ({', '.join(map(repr, drivers)) or 'none'})"
+
+
+def _check_motion(solution: Solution) -> None:
+    """Raises where the motion ends, or where it is at a singular position at one of the times."""
+    mechanism, ts = solution.mechanism, np.asarray(solution.ts)
+    reached = np.isfinite(np.asarray(solution.q)).all(axis=1)
+    if not reached.all():
+        k = int(np.argmin(reached))
+        if not k:
+            raise AssemblyError(
+                f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the "
+                "state given. Get one from jaxmbd.assemble(mechanism, t=...)."
+            )
+        near, names = margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
+        raise SolveError(
+            f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position "
+            f"lies near what the one before predicts. The rows of {', '.join(map(repr, names))} are nearest to a "
+            f"dependence there (smallest singular value {near:.1g} of the largest): a limit position, which the "
+            "drivers push beyond. Prescribe a smaller range, or another coordinate."
+        )
+    margins = np.asarray(solution.margin())
+    if (margins < _SINGULAR).any():
+        k = int(np.argmin(margins))
+        _, names = margin(mechanism, solution.ts[k], solution.q[k])
+        raise SolveError(
+            f"The position at t = {ts[k]:.6g} s is singular: the rows of {', '.join(map(repr, names))} become "
+            "dependent there, so that speeds and loads are not determined. Ask for other times (the motion passes "
+            "through), change dimensions, or drive another coordinate; throw=False returns the motion as it is."
+        )

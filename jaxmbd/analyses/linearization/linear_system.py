@@ -1,0 +1,185 @@
+"""A linearised mechanism: its matrices, natural motions, and responses to inputs."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Complex, Float
+
+from jaxmbd.analyses.linearization.eigen import Eigen, general
+from jaxmbd.analyses.linearization.independent_coordinates import Choice, turning_rates
+from jaxmbd.analyses.linearization.linearized_dynamics import reached
+from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
+from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.printing import readable
+
+_AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: speeds and accelerations that count as none
+
+
+class LinearSystem(eqx.Module):
+    """The small motions about a state, `ẋ = A x + B u`, `y = C x + D u`; see `linearize`.
+
+    `x` holds changes of the `coordinates` and below them of the `speeds`, which `states` lists.
+    `directions (nv, coordinates)`, all speeds along the independent coordinates, and `mass`, the mass matrix along
+    them, `M̂`. `t`, `q`, `v`, `vdot`: the state, and its accelerations.
+
+    `print(system)` shows the modes.
+    """
+
+    A: Float[Array, "x x"]
+    B: Float[Array, "x inputs"]
+    C: Float[Array, "outputs x"]
+    D: Float[Array, "outputs inputs"]
+    mass: Float[Array, "k k"]
+    directions: Float[Array, "nv k"]
+    mechanism: Mechanism
+    t: Scalar
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    vdot: Float[Array, " nv"]
+    choice: Choice
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+    speeds: tuple[str, ...] = eqx.field(static=True)
+    inputs: tuple[str, ...] = eqx.field(static=True)
+    outputs: tuple[str, ...] = eqx.field(static=True)
+    input_units: tuple[str, ...] = eqx.field(static=True)
+    output_units: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """The names of the entries of `x`."""
+        return self.coordinates + self.speeds
+
+    @property
+    def stiffness(self) -> Float[Array, "k k"]:
+        """`K̂` of `M̂ z̈ + D̂ ż + K̂ z = …`."""
+        return -self.mass @ self._half(0)
+
+    @property
+    def damping(self) -> Float[Array, "k k"]:
+        """`D̂` of `M̂ z̈ + D̂ ż + K̂ z = …`: dampers, and gyroscopic and Coriolis' forces."""
+        return -self.mass @ self._half(1)
+
+    def _half(self, side: int) -> Float[Array, "k k"]:
+        """The lower left or lower right quarter of `A`."""
+        if len(self.coordinates) != len(self.speeds):
+            raise MechanismError(
+                "With rolling there are fewer independent speeds than coordinates, and no equations of second order: "
+                "use A, eigenvalues and modes()."
+            )
+        n = len(self.speeds)
+        return self.A[n:, side * n : (side + 1) * n]
+
+    @property
+    def eigenvalues(self) -> Complex[Array, " x"]:
+        """The eigenvalues of `A` `[1/s]`, the poles, smallest first; both of each conjugate pair.
+
+        Differentiable in both modes; where eigenvalues repeat, a change that splits them has their mean right only.
+        """
+        return self._eigen().values
+
+    def _eigen(self) -> Eigen:
+        """Of `A`, in states scaled to one size: by the inertia, and speeds by the rate of the fastest motions."""
+        A, inertia = (jax.lax.stop_gradient(x) for x in (self.A, jnp.diag(self.mass)))
+        k, places = len(self.choice.places), [self.choice.places.index(i) for i in self.choice.speeds]
+        size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
+        scaled = jnp.abs(A * size[None, :] / size[:, None])
+        rates = jnp.sqrt(jnp.max(scaled[k:, :k], initial=0.0)), jnp.max(scaled[:k, :k]), jnp.max(scaled[k:, k:])
+        fastest = jnp.max(jnp.stack(rates))
+        return general(self.A, size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0)))
+
+    def modes(self, undamped: bool | None = None) -> Modes:
+        """The natural motions, slowest first: of conjugate eigenvalues the one with positive imaginary part.
+
+        Without damping and gyroscopic forces they are those of `K̂ φ = ω² M̂ φ`, by a symmetric eigenvalue problem.
+
+        **Arguments:** `undamped=True` solves that one, whatever `D̂` is; `False` the general one of `A`. Unless given,
+        the values decide; inside `jit` and `vmap`, where they are not known, it has to be `True` (or take
+        `eigenvalues`).
+        """
+        known = [np.asarray(x) for x in map(jax.lax.stop_gradient, (self.A, self.mass)) if is_concrete(x)]
+        if undamped is None and known:
+            undamped = self._is_undamped(*known)
+        if undamped:
+            return modes_of_squares(self.coordinates, self.stiffness, self.mass, self.directions)
+        if not known:
+            raise MechanismError(
+                "How many modes there are depends on values that are not known inside jit or vmap: take "
+                "system.eigenvalues, all of them, or system.modes(undamped=True)."
+            )
+        return modes_of_pairs(self.coordinates, self._eigen(), self.mass, self.directions)
+
+    def _is_undamped(self, A: np.ndarray, mass: np.ndarray) -> bool:
+        n, tolerance = len(mass), float(np.finfo(A.dtype).eps) ** 0.5
+        if len(A) != 2 * n or not np.abs(A[:n] - np.eye(n, 2 * n, n)).max() <= tolerance:
+            return False
+        inverse = np.linalg.inv(np.linalg.cholesky(mass))
+        K, D = (inverse @ mass @ block @ inverse.T for block in (A[n:, :n], A[n:, n:]))
+        size = np.abs(K).max()
+        return bool(np.abs(K - K.T).max() <= tolerance * size and np.abs(D).max() <= tolerance * size**0.5)
+
+    def moved(self, step: Any) -> Float[Array, "steps nq"]:
+        """Coordinates along steps `(steps, nv)` from the state, such as `modes().shapes.T.real`; the loops closed."""
+        return reached(self.mechanism, self.t, self.q, self.choice, jnp.asarray(step, self.q.dtype))
+
+    def response(self, omega: Any) -> Complex[Array, "omega outputs inputs"]:
+        """The frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω` `[rad/s]`, shape `(omega,)`."""
+        omega, one = self._numbers("omega", omega), jnp.eye(len(self.A), dtype=self.A.dtype)
+        gain = jax.vmap(lambda w: self.C @ jnp.linalg.solve(1j * w * one - self.A, self.B + 0j))(omega)
+        return gain + self.D[None]
+
+    def step(self, ts: Any) -> Float[Array, "times outputs inputs"]:
+        """The outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
+        x, (_, r) = len(self.A), self.B.shape
+        whole = jnp.zeros((x + r, x + r), self.A.dtype).at[:x].set(jnp.concatenate([self.A, self.B], axis=1))
+        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * whole)[:x, x:])(self._numbers("ts", ts))
+        return self.C[None] @ found + self.D[None]
+
+    def impulse(self, ts: Any) -> Float[Array, "times outputs inputs"]:
+        """The outputs at times `ts` `[s]` after a unit impulse of each input; without that at once, by `D`."""
+        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._numbers("ts", ts))
+        return self.C[None] @ found
+
+    def _numbers(self, what: str, given: Any) -> Float[Array, " numbers"]:
+        array = as_float(given)
+        if not isinstance(array, Array) or array.ndim > 1 or jnp.iscomplexobj(array):
+            raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {given!r}.")
+        return jnp.atleast_1d(array).astype(self.A.dtype)
+
+    def to_xarray(self) -> xr.Dataset:
+        """`A`, `B`, `C`, `D` as an `xarray.Dataset`, with the names of states, inputs and outputs."""
+        axes = {"state": self.states, "state_": self.states, "input": self.inputs, "output": self.outputs}
+        found = {
+            "A": (("state", "state_"), np.asarray(self.A)),
+            "B": (("state", "input"), np.asarray(self.B)),
+            "C": (("output", "state"), np.asarray(self.C)),
+            "D": (("output", "input"), np.asarray(self.D)),
+        }
+        coordinates = {axis: (axis, np.asarray(names, dtype=object)) for axis, names in axes.items()}
+        data = xr.Dataset(found, coordinates, {"t": float(self.t)})
+        data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
+        return data
+
+    def __repr__(self) -> str:
+        return readable(self, lambda: f"{self._headline()}\n{self.modes()}", A=2, v=1, vdot=1, mass=2)
+
+    def _headline(self) -> str:
+        fast, fastening = (float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot))
+        about = f"Linearised at t = {float(self.t):g} s, at rest."
+        if max(fast, fastening) > _AT_REST:
+            about = (
+                f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {fast:.3g}, accelerations up to "
+                f"{fastening:.3g} (m, rad, s)."
+            )
+        rates = turning_rates(self.mechanism, self.v)
+        pairs = zip(self.coordinates, self.choice.places, strict=True)
+        turning = [f"{name} ({rates[i]:.3g} rad/s)" for name, i in pairs if rates[i]]
+        if turning:
+            about += f"\nAlong axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
+        parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]
+        return "\n".join([about, *(f"{kind} ({len(names)}): {', '.join(names)}" for kind, names in parts if names)])

@@ -1,0 +1,138 @@
+"""The small motions about a state: one function of independent coordinates, speeds and inputs, and its Jacobian."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.linearization.independent_coordinates import Choice
+from jaxmbd.analyses.linearization.inputs import Input, changed
+from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.equations.rank import Tall
+from jaxmbd.equations.saddle_point import SaddlePoint
+from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.integrate.formulations.newton_closure import DependentChange, close
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+
+class Matrices(eqx.Module):
+    """`ẋ = A x + B u`, `y = C x + D u` and where they hold.
+
+    `directions`, all speeds along the independent coordinates, and `mass`, the mass matrix along them; `strain`, how
+    `Φ` and `Φ̇` change with the inputs; `sizes`, numbers of components of the outputs.
+    """
+
+    A: Float[Array, "x x"]
+    B: Float[Array, "x inputs"]
+    C: Float[Array, "outputs x"]
+    D: Float[Array, "outputs inputs"]
+    mass: Float[Array, "k k"]
+    directions: Float[Array, "nv k"]
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    vdot: Float[Array, " nv"]
+    strain: Float[Array, "rows inputs"]
+    sizes: tuple[int, ...] = eqx.field(static=True)
+
+
+@kept
+def linearized(
+    mechanism: Mechanism, t: Scalar, q: Array, v: Array,
+    choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
+) -> Matrices:  # fmt: skip
+    """The matrices of the small motions about a state."""
+    small = _Small(mechanism, choice, inputs, outputs)
+    none = jnp.zeros(len(inputs), q.dtype)
+    q = close(small.equations(none), t, q, small.correction)
+    at = small.equations(none).at(t, q)
+    partition = Partition(at, small.correction)
+    v = _consistent(at, v, partition)
+    frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
+    k, n = len(choice.places), len(choice.speeds)
+
+    def flow(x: Array) -> tuple[Array, Array, list[Array]]:
+        faster = v.at[small.speeds].add(x[k : k + n])
+        return small.flow(t, q + frame @ x[:k], faster, x[k + n :])
+
+    qdot, vdot, shown = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
+    zdot = Tall(frame).least_squares(qdot.at[:, :k].add(-turning))
+    (A, B), (C, D) = (
+        jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *shown])
+    )
+    strain = jax.jacfwd(lambda u: small.violation(t, q, v, u))(none)
+    along, sizes = small.directions(at), tuple(len(rows) for rows in shown)
+    mass = along.T @ at.inertia.matrix() @ along
+    return Matrices(A, B, C, D, mass, along, q, v, partition.accelerations(v), strain, sizes)
+
+
+@kept
+def reached(
+    mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
+) -> Float[Array, "steps nq"]:
+    """Coordinates along steps, speeds times a time, with the loops closed; as they are where these cannot be closed."""
+    small = _Small(mechanism, choice, (), ())
+    equations = small.equations(jnp.zeros(0))
+
+    def one(step: Array) -> Array:
+        moved = equations.retract(t, q, step)
+        closed = close(equations, t, moved, small.correction)
+        return jnp.where(jnp.isfinite(closed), closed, moved)
+
+    return jax.vmap(one)(step)
+
+
+class _Small:
+    """The equations about a state, as functions of what may change."""
+
+    def __init__(
+        self, mechanism: Mechanism, choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...]
+    ) -> None:
+        self.mechanism, self.choice, self.inputs, self.outputs = mechanism, choice, inputs, outputs
+        self.speeds = np.asarray(choice.speeds, dtype=int)
+        self.correction = DependentChange(jnp.asarray(np.isin(np.arange(mechanism.nv), self.speeds)))
+        self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
+
+    def equations(self, u: Float[Array, " inputs"]) -> Equations:
+        """The equations of the mechanism with its inputs changed."""
+        mechanism = self.mechanism
+        for given, by in zip(self.inputs, u, strict=True):
+            mechanism = changed(mechanism, given, by)
+        return Equations(mechanism, self.redundant)
+
+    def directions(self, at: Position) -> Float[Array, "nv k"]:
+        """The speeds that keep the positions closed, one of them one and the other independent ones zero."""
+        places, rows = np.asarray(self.choice.places, dtype=int), np.asarray(self.choice.rows, dtype=int)
+        unit = jnp.eye(self.mechanism.nv, dtype=at.q.dtype)[places]
+        solve = Tall(jnp.concatenate([at.jacobian[rows], unit])).least_squares
+        return solve(jnp.eye(len(rows) + len(places), dtype=at.q.dtype)[:, len(rows) :])
+
+    def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
+        """How the coordinates change with the independent ones."""
+        at = self.equations(jnp.zeros(len(self.inputs), q.dtype)).at(t, q)
+        directions = self.directions(at)
+        return jax.jacfwd(lambda z: at.moved(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
+
+    def flow(self, t: Scalar, q: Array, v: Array, u: Array) -> tuple[Array, Array, list[Array]]:
+        """`q̇`, the accelerations of the independent speeds, and the outputs, each as a vector."""
+        equations = self.equations(u)
+        at = equations.at(t, q)
+        partition = Partition(at, self.correction)
+        v = _consistent(at, v, partition)
+        vdot = partition.accelerations(v)
+        lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
+        found = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
+        return at.rate(v), vdot[self.speeds], [found[name].reshape(-1) for name in self.outputs]
+
+    def violation(self, t: Scalar, q: Array, v: Array, u: Array) -> Float[Array, " rows"]:
+        """`Φ` and `Φ̇` with the inputs changed."""
+        at = self.equations(u).at(t, q)
+        return jnp.concatenate([at.position(), at.velocity(v)])
+
+
+def _consistent(at: Position, v: Array, partition: Partition) -> Array:
+    """Speeds with `C v = −Φ_t` and the same independent ones."""
+    return v - partition.solve(jnp.concatenate([at.velocity(v), jnp.zeros_like(v)]))

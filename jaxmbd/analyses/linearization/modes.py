@@ -1,0 +1,139 @@
+"""Natural motions of a linearised mechanism: frequencies, damping, shapes."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Complex, Float
+
+from jaxmbd.analyses.linearization.eigen import Eigen, symmetric
+from jaxmbd.printing import readable
+
+_RIGID = 16.0  # square roots of rounding, of the fastest mode: what is slower is no vibration
+_NONE = 1e-9  # of an eigenvalue: a real or imaginary part that is rounding
+_SHARES, _LEAST = 3, 0.05  # coordinates named for a mode, and the share of its energy from which one is
+
+
+class Modes(eqx.Module):
+    """Natural motions `x e^{λt}`, slowest first.
+
+    `eigenvalues` λ `[1/s]`; `omega`, the undamped natural angular frequencies `|λ|` `[rad/s]`; `rigid`, those of zero
+    frequency; `reduced (n, modes)`, the shapes φ in the independent coordinates, which `names` lists, with
+    `φᴴ M̂ φ = 1`, the one with the largest share of the kinetic energy real and positive; `shapes (nv, modes)`, along
+    all speeds; `shares (n, modes)`, of the kinetic energy; `accurate`, whether the eigenvalue problem is
+    satisfied: where it is not, shapes and shares mean nothing, and derivatives are not numbers.
+
+    Differentiable in both modes; where eigenvalues repeat see `LinearSystem.eigenvalues`, and their shapes are any
+    basis. The derivative of a frequency that is zero is taken as zero. `print` shows them as a table.
+    """
+
+    eigenvalues: Complex[Array, " modes"]
+    omega: Float[Array, " modes"]
+    rigid: Bool[Array, " modes"]
+    reduced: Complex[Array, "n modes"]
+    shapes: Complex[Array, "nv modes"]
+    shares: Float[Array, "n modes"]
+    accurate: Bool[Array, " modes"]
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    @property
+    def frequencies(self) -> Float[Array, " modes"]:
+        """The undamped natural frequencies `|λ| / 2π` `[Hz]`."""
+        return self.omega / (2 * jnp.pi)
+
+    @property
+    def damping(self) -> Float[Array, " modes"]:
+        """The damping ratios `−Re λ / |λ|`: one without oscillation, negative where the motion grows."""
+        return jnp.where(self.rigid, 0.0, -self.eigenvalues.real / jnp.where(self.rigid, 1.0, self.omega))
+
+    @property
+    def time_constants(self) -> Float[Array, " modes"]:
+        """`−1 / Re λ` `[s]`, in which the motion decays to `1/e`; negative where it grows, infinite without damping."""
+        flat = jnp.abs(self.eigenvalues.real) <= _NONE * self.omega
+        return jnp.where(flat, jnp.inf, -1 / jnp.where(flat, 1.0, self.eigenvalues.real))
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, eigenvalues=1, omega=1, shares=2)
+
+    def _text(self) -> str:
+        rows = [["", "frequency [Hz]", "damping ratio", "time constant [s]", "moves", ""]]
+        for k, (frequency, damping, time) in enumerate(
+            zip(*(np.asarray(x) for x in (self.frequencies, self.damping, self.time_constants)), strict=True)
+        ):
+            numbers = ["0", "", ""] if self.rigid[k] else [f"{frequency:.5g}", f"{damping + 0.0:.4g}", f"{time:.4g}"]
+            rows.append([str(k), *numbers, self._moving(k), self._remark(k)])
+        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+        lines = (
+            "  ".join(
+                text.ljust(width) if i > 3 else text.rjust(width)
+                for i, (text, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+        return "\n".join(line.rstrip() for line in lines)
+
+    def _moving(self, k: int) -> str:
+        if not self.accurate[k]:
+            return "not known"
+        shares = np.asarray(self.shares[:, k])
+        most = [i for i in np.argsort(-shares, kind="stable")[:_SHARES] if shares[i] >= _LEAST]
+        return ", ".join(f"{self.names[i]} {100 * shares[i]:.0f} %" for i in most)
+
+    def _remark(self, k: int) -> str:
+        value = complex(self.eigenvalues[k])
+        if not self.accurate[k]:
+            return "inaccurate: A x = λ x is not satisfied"
+        if self.rigid[k]:
+            return "rigid body"
+        if value.real > _NONE * abs(value):
+            return "grows" if abs(value.imag) <= _NONE * abs(value) else "grows, oscillating"
+        return "" if abs(value.imag) > _NONE * abs(value) else "no oscillation"
+
+
+def modes_of_squares(
+    names: tuple[str, ...], K: Float[Array, "n n"], M: Float[Array, "n n"], directions: Float[Array, "nv n"]
+) -> Modes:
+    """The modes of `K φ = ω² M φ`, both symmetric, from `L⁻¹ K L⁻ᵀ` with `M = L Lᵀ`."""
+    L = jnp.linalg.cholesky(M)
+    half = lambda X: jax.scipy.linalg.solve_triangular(L, X, lower=True)  # noqa: E731
+    S = half(half(0.5 * (K + K.T)).T)
+    squares, vectors = symmetric(0.5 * (S + S.T))
+    size = jnp.abs(squares)
+    rigid = size <= (_rigid(squares.dtype) * jnp.sqrt(jnp.max(size))) ** 2
+    omega = jnp.where(rigid, 0.0, jnp.sqrt(jnp.where(rigid, 1.0, size)))
+    values = jnp.where(squares > 0, 1j, 1.0) * omega
+    order = jnp.argsort(size, stable=True)
+    phi = jax.scipy.linalg.solve_triangular(L, vectors, lower=True, trans=1) + 0j
+    accurate = jnp.ones(len(order), bool)  # a symmetric problem is always well conditioned
+    return _modes(names, values[order], phi[:, order], M, directions, rigid[order], accurate)
+
+
+def modes_of_pairs(
+    names: tuple[str, ...], eigen: Eigen, M: Float[Array, "k k"], directions: Float[Array, "nv k"]
+) -> Modes:
+    """The modes of `ẋ = A x`, whose eigenvalues are known: one of each conjugate pair."""
+    known = np.asarray(jax.lax.stop_gradient(eigen.values))
+    size, k = np.abs(known), directions.shape[1]
+    kept = np.flatnonzero(np.imag(known) >= -_NONE * size)
+    rigid = jnp.asarray(size[kept] <= _rigid(M.dtype) * size.max())
+    return _modes(names, eigen.values[kept], eigen.right[:k, kept], M, directions, rigid, eigen.accurate[kept])
+
+
+def _rigid(dtype: jnp.dtype) -> float:
+    return _RIGID * float(jnp.finfo(dtype).eps) ** 0.5
+
+
+def _modes(
+    names: tuple[str, ...], values: Array, z: Array, M: Array, directions: Array, rigid: Array, accurate: Array
+) -> Modes:
+    """Modes with their shapes scaled."""
+    momentum = M @ z
+    energy = jnp.real(jnp.sum(z.conj() * momentum, axis=0))
+    z, momentum = (x / jnp.sqrt(energy)[None] for x in (z, momentum))
+    shares = jnp.abs(z.conj() * momentum)
+    shares = shares / jnp.sum(shares, axis=0)[None]
+    largest = jnp.argmax(jax.lax.stop_gradient(shares), axis=0)
+    lead = jnp.take_along_axis(z, largest[None], axis=0)
+    z = z * (lead.conj() / jnp.abs(lead))
+    omega = jnp.where(rigid, 0.0, jnp.abs(jnp.where(rigid, 1.0, values)))
+    return Modes(values, omega, rigid, z, directions @ z, shares, accurate, names)

@@ -1,0 +1,236 @@
+"""Reading quantities off a motion by name, for one instant; everything else maps this over time.
+
+`"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"rod.position"`,
+`"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass, world axes. In space `"rod.omega"` and
+`"rod.alpha"` are vectors in body axes, as their components `"rod.omega_x"` are, `"rod.omega_world"` and
+`"rod.alpha_world"` the same ones in world axes; `"rod.yaw"`, `"rod.pitch"`, `"rod.roll"`: its angles about z, y and x,
+each turn about an axis that those before have moved. `"t"`: the time. `"O.angle"`,
+`"O.angle_rate"`: a joint's coordinate and its rate. `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's
+second body, world axes, moment about the joint's marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque
+of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers.
+A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
+"""
+
+from collections.abc import Iterable
+from functools import cached_property
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.body_laws import local_constraints
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.force.scaled import ScaledForce
+from jaxmbd.model.force.shared import SpringDamper
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
+from jaxmbd.model.sensor.scaled import Scaled
+from jaxmbd.model.sensor.sensor import Measure, Readings
+from jaxmbd.space.rotation import angles
+
+TIME = "t"
+ENERGIES = ("kinetic_energy", "potential_energy", "energy")
+
+
+class Snapshot(eqx.Module):
+    """One instant of a motion: `t`, `q (nq,)`, `v (nv,)`, `v̇ (nv,)`, `λ (m,)`."""
+
+    t: Scalar
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    vdot: Float[Array, " nv"]
+    lam: Float[Array, " m"]
+
+
+# Vectors of a body, and angles of one in space, with their units.
+_VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
+ANGLES = ("yaw", "pitch", "roll")
+_SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
+_SPATIAL |= dict.fromkeys(ANGLES, "rad")
+
+
+def channel_units(mechanism: Mechanism) -> dict[str, str]:
+    """All names that can be read from a mechanism's motion, with their units."""
+    space = mechanism.space
+    found: dict[str, str] = {}
+    components = [(name, unit) for name, unit in zip(space.coordinates, space.units, strict=True)]
+    components += [(name, unit + "/s") for name, unit in zip(space.speeds, space.twist_units, strict=True)]
+    components += [(name, unit + "/s²") for name, unit in zip(space.accelerations, space.twist_units, strict=True)]
+    components += [*_VECTORS.items(), *(_SPATIAL if space.dim == 3 else {}).items()]
+    for body in mechanism.bodies:
+        found |= {f"{body.name}.{name}": unit for name, unit in components}
+    for joint in mechanism.joints:
+        if isinstance(joint, AbstractJoint):
+            for name, unit in zip(joint.motions, joint.motion_units, strict=True):
+                found |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
+            for effort, unit in zip(space.efforts, space.effort_units, strict=True):
+                found[f"{joint.name}.{effort}"] = unit
+    for part in mechanism.constraints():
+        found[f"{part.name}.lambda"] = ""
+    found |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
+    found |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
+    for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractAlong))):
+        unit = mechanism.coordinate(part.coordinate).unit(space)
+        found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
+    for force in mechanism.forces:
+        if isinstance(force, SpringDamper):
+            found |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
+    found |= dict.fromkeys(ENERGIES, "J")
+    for sensor in mechanism.sensors:
+        found[sensor.name] = _scaled_unit(sensor, found) if isinstance(sensor, Scaled) else sensor.unit
+    return {name: unit for name, unit in found.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
+
+
+def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
+    """The unit of what a `Scaled` reads; raise unless the quantity exists."""
+    if sensor.of not in known:
+        raise MechanismError(f"Scaled {sensor.name!r}: {unknown('quantity', sensor.of, known)}")
+    return known[sensor.of] if sensor.unit is None else sensor.unit
+
+
+def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Those of the names that are no scalars, with their shapes: sensors, and multipliers of several rows."""
+    sensors = {sensor.name for sensor in mechanism.sensors}
+    asked = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
+    if not asked:
+        return {}
+    q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
+    still = Snapshot(jnp.zeros(()), q, v, v, lam)
+    found = eqx.filter_eval_shape(lambda: read(Equations(mechanism), asked, still))
+    return {name: value.shape for name, value in found.items() if value.shape != ()}
+
+
+def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
+    """The named quantities at one instant."""
+    reader = Reader(equations, at)
+    return {name: reader.read(name) for name in names}
+
+
+class Reader:
+    """Reads one instant; what several quantities need is computed once."""
+
+    def __init__(self, equations: Equations, at: Snapshot) -> None:
+        self.equations, self.mechanism, self.at = equations, equations.mechanism, at
+        self.position = equations.at(at.t, at.q)
+
+    @cached_property
+    def twists(self) -> Float[Array, "bodies twist"]:
+        """The bodies' twists."""
+        return self.position.twists(self.at.v)
+
+    @cached_property
+    def accelerations(self) -> Float[Array, "bodies twist"]:
+        """How they change."""
+        return self.position.accelerations(self.at.v, self.at.vdot)
+
+    @cached_property
+    def _of_groups(self) -> list[Float[Array, "parts markers efforts"]]:
+        return self.position.reactions(self.at.lam)
+
+    @cached_property
+    def _transmitted(self) -> Float[Array, "bodies efforts"]:
+        return self.position.transmitted(self.at.v, self.at.vdot, self.at.lam)
+
+    def reaction(self, name: str) -> Float[Array, "markers efforts"]:
+        """The wrench of a joint or driver on the body at each of its markers: world axes, moment about the marker."""
+        if name in self.mechanism.tree.joints:
+            return self.position.at_joint(name, self._transmitted)
+        place = [part.name for part in local_constraints(self.mechanism)].index(name)
+        pairs = zip(self.equations.parts.joints, self._of_groups, strict=True)
+        return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
+
+    def read(self, name: str) -> Array:
+        """The quantity of that name."""
+        mechanism, at = self.mechanism, self.at
+        for sensor in mechanism.sensors:
+            if sensor.name == name:
+                return self._sense(sensor)
+        if name in ENERGIES:
+            return self._energy(name)
+        if name == TIME:
+            return at.t
+        if name in mechanism.coordinate_names:
+            return at.q[mechanism.coordinate_names.index(name)]
+        if name in mechanism.speed_names:
+            return at.v[mechanism.speed_names.index(name)]
+        owner, _, component = name.partition(".")
+        for look in (self._of_body, self._of_joint, self._of_force):
+            found = look(owner, component)
+            if found is not None:
+                return found
+        raise unknown("quantity", name, channel_units(mechanism))
+
+    def _of_body(self, owner: str, component: str) -> Array | None:
+        space, names = self.mechanism.space, [body.name for body in self.mechanism.bodies]
+        if owner not in names:
+            return None
+        place = names.index(owner)
+        if component in space.coordinates:
+            return self.position.poses()[place, space.coordinates.index(component)]
+        if component in space.speeds:
+            return self.twists[place, space.speeds.index(component)]
+        if component in space.accelerations:
+            return self.accelerations[place, space.accelerations.index(component)]
+        if component in _VECTORS:
+            vectors = {"position": self.position.poses, "velocity": lambda: self.twists}
+            return vectors.get(component, lambda: self.accelerations)()[place, : space.dim]
+        return self._of_turning(place, component) if space.dim == 3 and component in _SPATIAL else None
+
+    def _of_turning(self, place: int, component: str) -> Array:
+        """How a body in space is turned and turns."""
+        if component in ANGLES:
+            return angles(self.position.poses()[place, 3:], "zyx")[ANGLES.index(component)]
+        base = component.removesuffix("_world")
+        vector = (self.twists if base == "omega" else self.accelerations)[place, 3:]
+        frame = jax.tree.map(lambda x: x[place], self.position.bodies.frames)
+        return vector if base == component else frame.to_world(vector)
+
+    def _of_joint(self, owner: str, component: str) -> Array | None:
+        mechanism, at = self.mechanism, self.at
+        if component == "lambda" and any(part.name == owner for part in mechanism.constraints()):
+            return at.lam[self.equations.rows_of(owner)]
+        if component == "effort" and any(driver.name == owner for driver in mechanism.drivers):
+            return -at.lam[self.equations.rows_of(owner)][0]
+        for joint in mechanism.joints:
+            if joint.name != owner or not isinstance(joint, AbstractJoint):
+                continue
+            if component in mechanism.space.efforts:
+                return self.reaction(owner)[1][mechanism.space.efforts.index(component)]
+            base = component.removesuffix("_rate")
+            if base in joint.motions:
+                value, rate = self.position.coordinate(f"{owner}.{base}", at.v)
+                return value if base == component else rate
+        return None
+
+    def _of_force(self, owner: str, component: str) -> Array | None:
+        at, space = self.at, self.mechanism.space
+        for part in self.mechanism.forces:
+            force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
+            if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
+                return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
+            if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
+                near = self.position.near(force.markers)
+                rates = near.rates(self.position.on_markers(force.markers, self.twists))
+                length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
+                return length if component == "length" else factor * force.tension(at.t, length, rate)
+        return None
+
+    def _energy(self, name: str) -> Scalar:
+        kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
+        return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
+
+    def _sense(self, sensor: Sensor) -> Array:
+        at, space, position = self.at, self.mechanism.space, self.position
+        if isinstance(sensor, Scaled):
+            return sensor.value(self.read(sensor.of))
+        if isinstance(sensor, Measure):
+            return jnp.asarray(sensor.value(at.t, at.q, at.v, at.vdot, at.lam))
+        near = position.near(sensor.markers)
+        twists = position.on_markers(sensor.markers, self.twists)
+        changes = near.accelerations(twists, position.on_markers(sensor.markers, self.accelerations))
+        velocities, changes = (tuple(space.as_rate(x) for x in values) for values in (near.rates(twists), changes))
+        return sensor.read(Readings(near.frames, velocities, changes, self.equations.parts.gravity))

@@ -1,0 +1,1 @@
+"""Simulation: the motion from a state, its solution, and why one failed."""

@@ -1,0 +1,205 @@
+"""The integration of a motion by diffrax, with the verdict on it: what `simulate` compiles."""
+
+from typing import Any, NamedTuple
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.events.changes import equations_at
+from jaxmbd.analyses.events.event import Event
+from jaxmbd.analyses.events.event_log import Events
+from jaxmbd.analyses.events.segmented_integration import run_with_events
+from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.results import RESULTS, invalidated, is_successful, number_of
+from jaxmbd.analyses.runtime import raise_where
+from jaxmbd.analyses.simulation.step_control import first_step
+from jaxmbd.analyses.simulation.verdict import Describe, End, Start, times_are_valid, verdict, verdict_at_start
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.jax_binding import compiled, is_program
+from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
+from jaxmbd.integrate.adjoint.unchecked_times import Trusting
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Stabilized
+from jaxmbd.integrate.formulations.independent_constraints import KeptRows, equations_of, rows_anew, rows_for_motion
+from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
+from jaxmbd.integrate.formulations.post_step_solver import Settled
+from jaxmbd.integrate.solvers.radau import Radau
+from jaxmbd.integrate.solvers.switching import onto
+from jaxmbd.integrate.solvers.unrolled_erk import written_out
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.switching_times import Switches, switches_of
+
+_FORWARD_ONLY = (
+    "derivative='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave derivative out: by default "
+    "simulate has derivatives of both modes and of any order."
+)
+_REVERSE_ONLY = (
+    "diffrax.RecursiveCheckpointAdjoint has no forward derivatives (jax.jvp, jax.jacfwd) and no second ones. Leave "
+    "derivative out: by default simulate has derivatives of both modes and of any order."
+)
+
+
+class Integrator(eqx.Module):
+    """How a motion is integrated.
+
+    `tolerance`, how far joints may be open at a saved time `[m, rad]`; `throw`, whether the compiled program raises;
+    `checked`, whether times and the first step have been checked before.
+    """
+
+    solver: dfx.AbstractSolver
+    controller: dfx.AbstractStepSizeController
+    adjoint: dfx.AbstractAdjoint
+    integrals: tuple[str, ...]
+    events: tuple[Event, ...]
+    max_events: int
+    switching: Array | None
+    dt0: float | int | Array | None
+    max_steps: int
+    tolerance: Any
+    meter: dfx.AbstractProgressMeter
+    throw: bool
+    checked: bool
+
+
+@kept
+def integrate(
+    described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, state: State, ts: Array,
+    by: Integrator,
+) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
+    """The fields of a `Solution` but the mechanism, and what an error message takes.
+
+    **Arguments:** `described`, a mechanism, or its equations; `rows`, those in which it is solved, where numbers are
+    known.
+    """
+    equations, asked = equations_of(described), jnp.asarray(ts)
+    valid = jnp.ones((), bool) if by.checked else times_are_valid(asked, state.t, by.dt0)
+    start = verdict_at_start(equations, state, asked, valid, by.tolerance, by.throw)
+    ts, q, v = _beginning(start, asked, state)
+    known = rows is not None  # numbers, not tracers
+    rows = rows if known else rows_for_motion(equations, ts[0], q)
+    equations = equations.solved_in(rows.redundant, rows.kept)
+    solve = _Solve(by, equations, switches_of(equations.mechanism, by.switching), first_step(by.controller, ts, by.dt0))
+    y, log = (q, v, jnp.zeros(len(by.integrals), q.dtype)), None
+    if by.events:
+        run, method, log = run_with_events(solve, equations, method, y, ts, by.events, by.max_events)
+        ts = run.ts[0]
+    else:
+        run = solve(method, ts[0], ts[-1], y, ts)
+    (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
+    qs, vs = _on_constraints(equations, method, ts, qs, vs)
+    ends = (ts[0], q), (t1[0], q1[0], v1[0])
+    result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, by.tolerance, singular=not known)
+    motion = _valid(_Motion(qs, vs, zs, log), ok, start, (described, method, state, asked))
+    if by.throw:
+        motion = _raising(motion, result, equations, start, end, by.tolerance)
+    found = {
+        "method": method, "ts": jnp.where(start.may_begin, ts, asked), "q": motion.q, "integrated_speeds": motion.v,
+        "integrals": dict(zip(by.integrals, motion.integrals.T, strict=True)), "events": motion.events,
+        "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
+    }  # fmt: skip
+    return found, *jax.lax.stop_gradient((start, end))
+
+
+class _Solve:
+    """diffrax's solve of a motion, or of a segment of one: a function of where it begins."""
+
+    def __init__(self, by: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None) -> None:
+        self.by, self.equations, self.switches, self.first = by, equations, switches, first
+
+    def __call__(
+        self, method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
+    ) -> dfx.Solution:
+        by, equations, t, first = self.by, self.equations, jnp.asarray(t0), self.first
+        if by.events:  # a segment after an event starts elsewhere than the motion did
+            equations = equations.solved_in(equations.redundant, rows_anew(equations, t, y[0]))
+        if isinstance(by.solver, Radau):  # it asks no method
+            equations = equations_at(method, equations, t0)
+        settling = isinstance(method, AbstractSettling)
+        method = method.begin(equations, t, y[0]) if settling else method
+        forward = isinstance(by.adjoint, dfx.ForwardMode)
+        # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
+        is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
+        solver = written_out(by.solver) if is_call else by.solver
+        solver = Settled(solver) if settling or equations.kept is not None else solver
+        if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
+            equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
+        solver, controller, args = onto(self.switches, solver, by.controller, (equations, method), t0, t1)
+        rates = compiled(_rates, forward)
+        run = dfx.diffeqsolve(
+            dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.integrals, jnp.asarray(t), y[0], y[1])),
+            solver, t0, t1, first, y, args=args,
+            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
+            adjoint=Trusting(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,
+            throw=False, event=event,
+        )  # fmt: skip
+        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
+
+
+def _on_constraints(
+    equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array
+) -> tuple[Array, Array]:
+    """The saved states on the constraints, which a solver's interpolation between steps does not know of."""
+    if isinstance(method, AbstractSettling):
+        qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+    elif isinstance(method, Stabilized):
+        qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
+    return jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs), vs
+
+
+class _Motion(NamedTuple):
+    """What is saved of a motion."""
+
+    q: Float[Array, "times nq"]
+    v: Float[Array, "times nv"]
+    integrals: Float[Array, "times integrals"]
+    events: Events | None
+
+
+def _beginning(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
+    """Times, coordinates and speeds to integrate; where a motion may not begin, no time and any finite numbers, of
+    which no result and no derivative becomes NaN that is not made so on purpose."""
+    some = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
+    pairs = (ts, jnp.zeros_like(ts)), (state.q, some), (state.v, jnp.zeros_like(state.v))
+    ts, q, v = (jnp.where(start.may_begin, given, other) for given, other in pairs)
+    return ts, q, v
+
+
+def _valid(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
+    """The same motion, NaN where it failed; of one that did not begin nothing happened, at no time."""
+    q, v, integrals = (invalidated(ok, x, inputs) for x in motion[:3])
+    log, begun = motion.events, start.may_begin
+    if log is None:
+        return _Motion(q, v, integrals, None)
+    values = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
+    log = eqx.tree_at(values, log, tuple(invalidated(begun, x, inputs) for x in values(log)))
+    counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
+    old = zip(counts(log), (0, -1, 0), strict=True)
+    return _Motion(q, v, integrals, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old)))
+
+
+def _raising(
+    motion: _Motion, result: RESULTS, equations: Equations, start: Start, end: End, tolerance: Scalar
+) -> _Motion:
+    """The same motion, which raises when the program runs if it failed."""
+    times = None if motion.events is None else motion.events.times
+    numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
+    given = (*motion[:3], times)
+    q, v, integrals, times = raise_where(given, ~is_successful(result), Describe(equations), *numbers)
+    events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
+    return _Motion(q, v, integrals, events)
+
+
+def _rates(
+    equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, q: Array, v: Array
+) -> tuple[Array, Array, Array]:
+    """The right-hand side: `(q̇, v̇)` and the integrands."""
+    motion = method.motion(equations, t, q, v)
+    equations = equations_at(method, equations, t) if integrals else equations
+    readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
+    return motion.qdot, motion.rate, integrands

@@ -1,0 +1,187 @@
+"""Dynamic analysis: the motion from an initial state, integrated by diffrax."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import diffrax as dfx
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.analyses.assembly.assembly_errors import open_rows
+from jaxmbd.analyses.checks import (
+    check_assembled,
+    check_controller,
+    check_method,
+    check_state,
+    check_times,
+    check_tolerances,
+)
+from jaxmbd.analyses.events.changes import check_changes
+from jaxmbd.analyses.events.event import Event, check_events
+from jaxmbd.analyses.events.event_log import raise_if_halted
+from jaxmbd.analyses.output_channels import channel_units, vector_channels
+from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.results import RESULTS, is_successful
+from jaxmbd.analyses.simulation.failure_diagnosis import failure_text, torn_text, verdict_where_stopped
+from jaxmbd.analyses.simulation.integration import Integrator, integrate
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.simulation.step_control import Accuracy, Derivative, chosen_adjoint, stepping
+from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import is_concrete
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import rank_of
+from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Stabilized
+from jaxmbd.integrate.formulations.independent_constraints import known_rows
+from jaxmbd.integrate.solvers.switching import check_grid
+from jaxmbd.model.body.checks import check_count, checked_names
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
+
+_MANY = 64  # bodies
+
+
+def simulate(
+    mechanism: Mechanism,
+    state: State,
+    ts: Any,
+    *,
+    method: AbstractMethod | None = None,
+    solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
+    accuracy: Accuracy = "standard",
+    rtol: float | int | Array | None = None,
+    atol: float | int | Array | None = None,
+    controller: dfx.AbstractStepSizeController | None = None,
+    control_speeds: bool = False,
+    derivative: Derivative = "any",
+    integrals: Iterable[str] = (),
+    events: Iterable[Event] = (),
+    max_events: int = 32,
+    switching_times: Any = (),
+    dt0: float | int | Array | None = None,
+    max_steps: int = 2**16,
+    closure_tolerance: float | Array = CLOSURE_TOLERANCE,
+    progress: bool = False,
+    throw: bool = True,
+) -> Solution:
+    """Integrate the motion from `state` and return it at the times `ts`.
+
+    **Arguments:**
+
+    - `mechanism`, and a `state` from `assemble`;
+    - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
+    - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
+      `CoordinatePartitioning()`, `Projection()`;
+    - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given; `"stiff"` is
+      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted; `jaxmbd.RungeKutta4()` takes
+      equal steps of `dt0`;
+    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
+      1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
+    - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
+    - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
+      speeds are large, but the steps may shrink without end near singular positions;
+    - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
+    - `derivative`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
+      where forward ones alone are wanted (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
+      docs/derivatives.md;
+    - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
+      motion: `solution.integrals["kinetic_energy"]`;
+    - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
+      `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
+      longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
+    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives
+      by these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
+    - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar);
+    - `closure_tolerance`: how far the joints may be open at any of the times `[m, rad]`;
+    - `throw=False` raises no error: `solution.result` tells how it went, for each instance of a batch; from where it
+      failed on values are NaN, and so are derivatives of these. What is not assembled takes no steps.
+
+    **Returns:** a `Solution`.
+
+    **Raises:** `MechanismError` for times or a state that cannot be right, `AssemblyError` for a state that does
+    not satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where
+    values are not known, `throw=True` raises when the compiled program runs.
+    """
+    check_state(mechanism, state)
+    ts = check_times(ts, state)
+    check_method(method)
+    check_controller(controller, rtol, atol, control_speeds)
+    check_tolerances(rtol, atol)
+    check_count("max_steps", max_steps, 1)
+    integrals = _integrands(mechanism, integrals)
+    method = Stabilized() if method is None else method
+    events = check_events(mechanism, events, max_events)
+    check_changes(mechanism, events)
+    solver, controller = stepping(
+        solver, controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
+    )
+    switching = _as_times(switching_times, ts)
+    check_grid(controller, switches_of(mechanism, switching), ts[0], ts[-1])
+    known = is_concrete(mechanism, state, ts, method, events, switching_times)
+    if known and isinstance(method, AbstractSettling):
+        method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
+    if progress and known:
+        print("compiling ...", flush=True)
+    apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
+    by = Integrator(
+        solver, controller, chosen_adjoint(derivative), integrals, events, max_events, switching, dt0, max_steps,
+        _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
+        throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
+    )  # fmt: skip
+    # To the compiler many numbers are more work than many times the motion: they are put together before.
+    described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
+    rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
+    found, start, end = integrate(described, rows, method, state, ts, by)
+    found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
+    solution = Solution(mechanism=mechanism, **found)
+    if known and not throw:
+        solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(solution, end))
+    if throw and known:
+        _raise_if_failed(solution, start, end, float(closure_tolerance))
+    return solution
+
+
+def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
+    """The names of the integrals that are asked for; raise for those that do not exist, and for vectors."""
+    names = checked_names("integrals", names, "energy")
+    if not names:
+        return names
+    known = channel_units(mechanism)
+    for name in names:
+        if name not in known:
+            raise unknown("quantity", name, known)
+    for name, shape in vector_channels(mechanism, names).items():
+        raise MechanismError(f"integrals takes scalar quantities, and {name!r} has shape {shape}.")
+    return names
+
+
+def _as_times(switching_times: Any, ts: Any) -> Array | None:
+    """The times that a user gives, None if there are none."""
+    try:
+        times = jnp.asarray(switching_times, ts.dtype)
+    except (TypeError, ValueError):
+        times = None
+    if times is None or times.ndim != 1 or (is_concrete(times) and not np.isfinite(np.asarray(times)).all()):
+        raise MechanismError(f"switching_times must be a sequence of finite times [s], got {switching_times!r}.")
+    return times if len(times) else None
+
+
+def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
+    if is_concrete(given) and not 0 < given < np.inf:
+        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
+    return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)
+
+
+def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:
+    mechanism = solution.mechanism
+    check_assembled(mechanism, "initial state", start.position, start.velocity)
+    if solution.events is not None:
+        raise_if_halted(solution.events, end.t)
+    if bool(solution.result == RESULTS.constraints_violated):
+        rows = open_rows(mechanism, np.asarray(end.violation), (), tolerance)
+        raise SolveError(torn_text(mechanism, end.open_at, rows))
+    if not bool(is_successful(solution.result)):
+        raise SolveError(failure_text(solution, end.t, end.q, end.v))

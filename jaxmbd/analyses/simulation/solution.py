@@ -1,0 +1,289 @@
+"""The result of a simulation: everything that can be read off the motion, by name."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+from jaxtyping import Array, Bool, Float
+
+from jaxmbd.analyses.events.changes import equations_at
+from jaxmbd.analyses.events.event_log import Events
+from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_units, read
+from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.state import State, state_of
+from jaxmbd.arrays import is_concrete
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import counted as nonzero
+from jaxmbd.errors import unknown
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
+from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
+from jaxmbd.model.body.checks import check_index, checked_names
+from jaxmbd.model.mechanism.joint_coordinates import Drive, SpeedDrive
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.printing import counted, number, over_time, readable
+
+
+class Violation(eqx.Module):
+    """How far a motion is off the constraints: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`; `print` shows the largest."""
+
+    position: Float[Array, "times m"]
+    velocity: Float[Array, "times m"]
+    acceleration: Float[Array, "times m"]
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, position=2, velocity=2, acceleration=2)
+
+    def _text(self) -> str:
+        times, rows = self.position.shape
+        levels = ("position", "m or rad"), ("velocity", "m/s or rad/s"), ("acceleration", "m/s² or rad/s²")
+        largest = (
+            f"{level} {np.abs(np.asarray(getattr(self, level))).max(initial=0.0):.2g} ({unit})"
+            for level, unit in levels
+        )
+        over = f"{counted(times, 'time')} and {counted(rows, 'constraint row')}"
+        return f"Violation, the largest over {over}: {', '.join(largest)}"
+
+
+class Reaction(eqx.Module):
+    """The force `(times, dim)` [N] and moment [N m] of a joint on one body, about the joint's marker.
+
+    The moment has shape `(times,)` in the plane, `(times, 3)` in space. `print` shows their components and range.
+    """
+
+    force: Float[Array, "times dim"]
+    moment: Float[Array, "times *dim"]
+    body: str = eqx.field(static=True)
+    frame: str = eqx.field(static=True)
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, force=2, moment=1 if np.shape(self.force)[-1:] == (2,) else 2)
+
+    def _text(self) -> str:
+        force, moment = np.asarray(self.force), np.asarray(self.moment)
+        columns = [(f"f{axis}", "N", force[:, k]) for k, axis in zip(range(force.shape[1]), "xyz", strict=False)]
+        if moment.ndim == 1:
+            columns.append(("moment", "N m", moment))
+        else:
+            columns += [(f"m{axis}", "N m", moment[:, k]) for k, axis in enumerate("xyz")]
+        where = f"on body {self.body!r}, {self.frame} axes, moment about the joint's marker"
+        return f"Reaction {where}, at {counted(len(force), 'time')}\n{over_time(columns)}"
+
+
+class Solution(eqx.Module):
+    """A motion at the times `ts`.
+
+    `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
+    `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
+    names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
+    another at the start; `stats` counts steps; `result`, how it went, one of `RESULTS` (values are NaN from where it
+    failed on); `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
+    that computes them in a way of its own. `print(solution)` shows how the run went, and the coordinates' ranges.
+    """
+
+    mechanism: Mechanism
+    method: AbstractMethod
+    ts: Float[Array, " times"]
+    q: Float[Array, "times nq"]
+    integrated_speeds: Float[Array, "times nv"]
+    integrals: dict[str, Float[Array, " times"]]
+    redundant: Bool[Array, ""]
+    stats: dict[str, Any]
+    result: RESULTS
+    events: Events | None = None
+    found: Snapshot | None = None
+
+    def __repr__(self) -> str:
+        known = is_concrete(self.result, self.stats, self.events)
+        return readable(self, self._text, ts=1, q=2) if known else readable(self, str, ts=2, q=3)
+
+    def _text(self) -> str:
+        names, units = self.mechanism.coordinate_names, self.mechanism.coordinate_units
+        columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
+        went = RESULTS[self.result] or "successful"
+        lines = [
+            f"Solution at {counted(len(self.ts), 'time')}, {number(self.ts[0])} to {number(self.ts[-1])} s: {went}",
+            f"by {self._how()}",
+            over_time(columns),
+            f"solution[name] reads any of {len(self.names)} quantities, which solution.names lists.",
+        ]
+        return "\n".join(lines)
+
+    def _how(self) -> str:
+        """The method, and the work it took."""
+        parts = [type(self.method).__name__]
+        if "num_steps" in self.stats:
+            steps, rejected = (int(self.stats.get(f"num_{kind}steps", 0)) for kind in ("", "rejected_"))
+            parts.append(counted(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
+        if self.events is not None:
+            parts.append(counted(int(self.events.count), "event"))
+        if self.integrals:
+            parts.append(f"integrals of {', '.join(self.integrals)}")
+        return ", ".join(parts)
+
+    @property
+    def v(self) -> Float[Array, "times nv"]:
+        """Consistent speeds at each time."""
+        return self.snapshots().v
+
+    @property
+    def vdot(self) -> Float[Array, "times nv"]:
+        """Accelerations at each time."""
+        return self.snapshots().vdot
+
+    @property
+    def lam(self) -> Float[Array, "times m"]:
+        """Multipliers at each time; those of least norm where constraints repeat one another."""
+        return self.snapshots().lam
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that `solution[name]` knows."""
+        return tuple(channel_units(self.mechanism))
+
+    def __getitem__(self, name: str) -> Array:
+        if not isinstance(name, str):
+            raise unknown("quantity", name, channel_units(self.mechanism))
+        return self.read([name])[name]
+
+    def read(self, names: Iterable[str]) -> dict[str, Array]:
+        """Several named quantities at once, each with time on its first axis."""
+        known = channel_units(self.mechanism)
+        wanted = checked_names("names", names, "energy")
+        for name in wanted:
+            if name not in known:
+                raise unknown("quantity", name, known)
+        found = _series(self, wanted)
+        return {name: found[name] for name in wanted}  # jit returns a dictionary sorted by its keys
+
+    def snapshots(self) -> Snapshot:
+        """The motion as one `Snapshot` with time on the first axis of each array."""
+        if self.found is not None:
+            return self.found
+        none = is_concrete(self.redundant) and not np.any(self.redundant)
+        return _snapshots(self, False if none else self.redundant)
+
+    def state(self, index: int = -1) -> State:
+        """The state at one of the times (the last one unless given)."""
+        check_index("solution.state", index, len(self.ts), "times")
+        return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index], result=self.result)
+
+    def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
+        """What a joint (or driver) does to one of its bodies.
+
+        **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
+        `"body"` axes. The moment is about the joint's marker on that body.
+        """
+        parts = self.mechanism.with_reactions()
+        if name not in parts:
+            raise unknown("joint or driver", name, parts)
+        bodies = [marker.body for marker in parts[name].markers]
+        if body is not None and body not in bodies:
+            raise unknown(f"body of joint {name!r}", body, bodies)
+        if frame not in ("world", "body"):
+            raise unknown("frame", frame, ("world", "body"))
+        place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
+        wrench = _reactions(self.mechanism, self.method, name, place, frame, self.snapshots())
+        space = self.mechanism.space
+        return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
+
+    def effort(self, name: str) -> Array:
+        """The force [N] or torque [N m] with which a driver drives its coordinate up: `−λ`."""
+        drivers = [part.name for part in self.mechanism.constraints() if isinstance(part, Drive | SpeedDrive)]
+        if name not in drivers:
+            raise unknown("driver", name, drivers)
+        return self[f"{name}.effort"]
+
+    def energies(self) -> dict[str, Array]:
+        """Kinetic, potential and total energy [J] at each time."""
+        return self.read(ENERGIES)
+
+    def violation(self) -> Violation:
+        """How far the motion is off the constraints at position, velocity and acceleration level."""
+        return Violation(*_violation(self.mechanism, self.snapshots()))
+
+    def rank(self) -> Array:
+        """The rank of the constraint rows at each time: singular values above 1e-10 of the largest count.
+
+        Where it falls below `state.rank` the position is singular; `margin` tells how near one is.
+        """
+        return _ranks(self.mechanism, self.ts, self.q)[0]
+
+    def margin(self) -> Array:
+        """How far from a singular position the mechanism is at each time.
+
+        The smallest singular value of the constraint rows, as a share of the largest; those that repeat one another at
+        the start are left out. Where a motion passes through a singular position it falls to zero and rises again.
+        """
+        return _ranks(self.mechanism, self.ts, self.q)[1]
+
+    def to_xarray(self, names: Iterable[str] | None = None) -> xr.Dataset:
+        """An `xarray.Dataset` over `time` [s], each variable with its unit."""
+        units = channel_units(self.mechanism)
+        data = self.read(units if names is None else names)
+        variables = {}
+        for name, values in data.items():
+            extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
+            variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
+        stats = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
+        return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
+
+
+@kept
+def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
+    equations = Equations(solution.mechanism, redundant)
+
+    def one(t: Array, q: Array, w: Array) -> Snapshot:
+        motion = motion_of(solution.method, equations, t, closed_where_redundant(equations, t, q), w)
+        return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
+
+    return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
+
+
+@kept
+def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
+    """The named quantities; what none of them needs is left out of the compiled program as dead code."""
+    equations = Equations(solution.mechanism)
+    method = solution.method
+    return jax.vmap(lambda s: read(equations_at(method, equations, s.t), names, s))(solution.snapshots())
+
+
+@kept
+def _reactions(mechanism: Mechanism, method: AbstractMethod, name: str, place: int, frame: str, at: Snapshot) -> Array:
+    equations = Equations(mechanism)
+
+    def one(s: Snapshot) -> Array:
+        reader = Reader(equations_at(method, equations, s.t), s)
+        wrench = reader.reaction(name)[place]
+        if frame == "world":
+            return wrench
+        near = reader.position.near(mechanism.with_reactions()[name].markers)
+        body = jax.tree.map(lambda x: x[place], near.bodies)
+        return mechanism.space.in_body(body, wrench)
+
+    return jax.vmap(one)(at)
+
+
+@kept
+def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]:
+    equations = Equations(mechanism)
+
+    def one(s: Snapshot) -> tuple[Array, Array, Array]:
+        at = equations.at(s.t, s.q)
+        return at.position(), at.velocity(s.v), at.jacobian @ s.vdot - at.gamma(s.v)
+
+    return jax.vmap(one)(at)
+
+
+@kept
+def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
+    equations = Equations(mechanism)
+    values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)
+    if values.shape[1] == 0:
+        return jnp.zeros(len(ts), int), jnp.ones(len(ts), q.dtype)
+    ranks = jnp.sum(nonzero(values), axis=1)
+    return ranks, values[:, ranks[0] - 1] / values[:, 0]

@@ -1,0 +1,132 @@
+"""What steps a motion takes: the solver, the control of the step size, and the adjoint that its derivatives go by."""
+
+import dataclasses
+from typing import Any, Literal
+
+import diffrax as dfx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.arrays import Scalar, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
+from jaxmbd.integrate.solvers.radau import Radau
+
+_FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
+
+_TOLERANCES = {
+    ("standard", True): (1e-8, 1e-10),
+    ("high", True): (1e-12, 1e-13),
+    ("standard", False): (1e-5, 1e-6),
+    ("high", False): (1e-6, 1e-7),
+}
+
+Accuracy = Literal["standard", "high"]
+Derivative = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
+
+
+def stepping(
+    solver: Any, controller: Any, dt0: Any, ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool,
+    *, at_least_as_often: bool,
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
+    """The solver and the step-size controller, as given to `simulate` or the default ones.
+
+    `at_least_as_often`: steps of a default controller are no longer than the times are apart on average.
+    """
+    check_accuracy(accuracy)
+    solver = _solver(solver)
+    controller = _given_steps(solver, controller, dt0)
+    if controller is None:
+        controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
+        if at_least_as_often:
+            longest = (ts[-1] - ts[0]) / (len(ts) - 1)
+            controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
+    if isinstance(solver, Radau) and isinstance(controller, dfx.PIDController):
+        solver = solver.within(controller.rtol)
+    return solver, controller
+
+
+def _solver(solver: Any) -> dfx.AbstractSolver:
+    """The solver given, or the default one."""
+    if solver is None or solver == "stiff":
+        solver = dfx.Dopri8() if solver is None else Radau()
+    if isinstance(solver, dfx.AbstractSolver):
+        return solver
+    raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
+
+
+def _given_steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
+    """The controller given, or equal steps for a solver that has no other choice."""
+    if isinstance(controller, dfx.StepTo):
+        if dt0 is not None:
+            raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
+        return controller
+    if dt0 is not None and (np.shape(dt0) != () or isinstance(dt0, str | complex)):
+        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
+    if dt0 is not None and is_concrete(dt0) and not 0 < dt0 < np.inf:
+        raise MechanismError(f"dt0 must be a positive number of seconds, got {dt0!r}.")
+    if isinstance(solver, dfx.AbstractAdaptiveSolver):
+        return controller
+    if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
+        given, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
+        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+    return dfx.ConstantStepSize() if controller is None else controller
+
+
+def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | Array | None) -> Scalar | None:
+    """The size of the first step [s]; None where the controller says where steps end."""
+    if isinstance(controller, dfx.StepTo):
+        return None
+    return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
+
+
+def default_controller(
+    ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool, gentle: bool
+) -> dfx.PIDController:
+    """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps.
+
+    `gentle`: steps change by small factors, for implicit solvers: they give an infinite error where their iteration has
+    not converged.
+    """
+    double = ts.dtype == jnp.float64
+    usual = _TOLERANCES[accuracy, double]
+    rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
+    rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
+    norm = state_norm if control_speeds else position_norm
+    least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
+    factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
+    return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=least, force_dtmin=False, **factors)  # pyright: ignore
+
+
+def check_accuracy(accuracy: Any) -> None:
+    """Raise unless it is one of those that there are."""
+    if accuracy not in ("standard", "high"):
+        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
+
+
+def position_norm(y: tuple[Array, Array, Array]) -> Array:
+    """Root mean square of the coordinates and integrals in `(q, v, integrals)`; infinite where a speed is.
+
+    Else speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
+    the next evaluation removes, and that no step size can.
+    """
+    q, v, integrals = y
+    norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+    return jnp.where(jnp.all(jnp.isfinite(v)), norm, jnp.inf)
+
+
+def state_norm(y: tuple[Array, Array, Array]) -> Array:
+    """Root mean square of coordinates, speeds and integrals."""
+    return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
+
+
+def chosen_adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
+    """The adjoint that goes with the derivatives asked for."""
+    if isinstance(derivative, dfx.AbstractAdjoint):
+        return derivative
+    if derivative in ("any", "reverse"):
+        return DiscreteAdjoint()
+    if derivative == "forward":
+        return dfx.ForwardMode()
+    raise MechanismError(f"derivative must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")

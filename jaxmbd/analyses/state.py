@@ -1,0 +1,88 @@
+"""The state of a mechanism at one instant, with its coordinates and speeds by name."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from jaxmbd.analyses.results import RESULTS
+from jaxmbd.arrays import Scalar
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.printing import by_owner, counted, number, readable
+
+
+class State(eqx.Module):
+    """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
+
+    What is no entry of `q` or `v` (a joint's angle and its rate in absolute coordinates, a sensor, an energy) takes the
+    mechanism: `read(mechanism, state, "R.angle_rate")`.
+
+    `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
+    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another. `result`: how the
+    assembly, or the motion that the state was taken from, went (see `RESULTS`); values are NaN where it failed.
+    `units`, those of the coordinates and then of the speeds. `print(state)` shows a table of them by body or joint.
+    """
+
+    t: Scalar
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
+    coordinate_names: tuple[str, ...] = eqx.field(static=True)
+    speed_names: tuple[str, ...] = eqx.field(static=True)
+    rank: Int[Array, ""] | None = None
+    result: RESULTS = eqx.field(default_factory=lambda: RESULTS.successful)
+    units: tuple[str, ...] = eqx.field(static=True, default=())
+
+    def __repr__(self) -> str:
+        return readable(self, self._text, t=0, q=1, v=1)
+
+    def _text(self) -> str:
+        names = (*self.coordinate_names, *self.speed_names)
+        units = self.units or ("",) * len(names)
+        head = [f"State at t = {number(self.t)} s", counted(len(self.q), "coordinate"), counted(len(self.v), "speed")]
+        if self.rank is not None:
+            head += [f"{counted(int(self.rank), 'independent constraint row')}"]
+        failure = RESULTS[self.result]
+        lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v])]
+        return "\n".join(lines)
+
+    def __getitem__(self, name: str) -> Scalar:
+        if name in self.coordinate_names:
+            return self.q[self.coordinate_names.index(name)]
+        if name in self.speed_names:
+            return self.v[self.speed_names.index(name)]
+        error = unknown("coordinate or speed", name, (*self.coordinate_names, *self.speed_names))
+        raise MechanismError(
+            f"{error} A state holds these alone; all else is read with the mechanism, which has the lengths: "
+            f"jaxmbd.read(mechanism, state, {name!r})."
+        )
+
+
+def state_of(
+    mechanism: Mechanism,
+    t: Array,
+    q: Array,
+    v: Array,
+    rank: Array | None = None,
+    result: RESULTS = RESULTS.successful,
+) -> State:
+    """A state of a mechanism, with its names."""
+    units = (*mechanism.coordinate_units, *mechanism.speed_units)
+    names = mechanism.coordinate_names, mechanism.speed_names
+    return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units)
+
+
+def check_state(mechanism: Mechanism, state: State) -> None:
+    """Raise unless `state` is a State of this mechanism."""
+    check_mechanism(mechanism)
+    if not isinstance(state, State):
+        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
+    if state.coordinate_names != mechanism.coordinate_names:
+        raise MechanismError(
+            f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "
+            f"this mechanism has {_shortened(mechanism.coordinate_names)}. Get a state from "
+            "jaxmbd.assemble(mechanism, ...)."
+        )
+
+
+def _shortened(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:6]) + (f", … ({len(names)} in all)" if len(names) > 6 else "")

@@ -1,0 +1,137 @@
+"""How stiff a mechanism is at a state: its fastest motion, and the force that makes it fast."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Complex
+
+from jaxmbd.analyses.state import State, check_state
+from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import counted
+from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+STABLE = 6.0  # the largest |eigenvalue| × step of Dopri8, measured; of Tsit5 and Dopri5 it is about 3.3
+_MOVES = 0.3  # of the largest component of a mode
+
+
+@dataclass(frozen=True)
+class Stiffness:
+    """The eigenvalues of small motions about a state, `repr` as a sentence.
+
+    `eigenvalues` `[1/s]`, fastest first, of the motions that the constraints leave free; `cause`, the force that has
+    the largest part in the fastest one (empty if none has), and `moving`, the speeds that move most in it.
+    """
+
+    eigenvalues: Complex[np.ndarray, " k"]
+    cause: str
+    moving: tuple[str, ...]
+
+    @property
+    def fastest(self) -> float:
+        """The modulus of the fastest eigenvalue [1/s]."""
+        return float(np.abs(self.eigenvalues).max(initial=0.0))
+
+    @property
+    def step(self) -> float:
+        """The largest step [s] that the default explicit solver can take."""
+        return STABLE / self.fastest if self.fastest else float("inf")
+
+    def __repr__(self) -> str:
+        if not self.fastest:
+            return "No motion is fast: all eigenvalues are zero."
+        value, force = self.eigenvalues[0], f", by the force {self.cause!r}" if self.cause else ""
+        kind = f"vibrates at {abs(value.imag) / (2 * np.pi):.3g} Hz" if abs(value.imag) > abs(value.real) else (
+            f"{'grows' if value.real > 0 else 'decays'} with a time constant of {1 / self.fastest:.3g} s"
+        )  # fmt: skip
+        return (
+            f"The fastest motion, of {', '.join(map(repr, self.moving))}, {kind}{force}. It holds the steps of an "
+            f"explicit solver below about {self.step:.2g} s; solver=jaxmbd.Radau() is not bound by it."
+        )
+
+
+def stiffness(mechanism: Mechanism, state: State) -> Stiffness:
+    """Find what limits the steps of an explicit solver at a state.
+
+    On the motions `u` with `C u = 0` that the constraints leave free, `(s² M + s D + K) u = 0`, where `K` and `D` are
+    the derivatives of `M v̇ − F + Cᵀ λ` along the coordinates and by the speeds. The cause of the fastest one is the
+    force with the largest `|uᴴ (K + s D) u|` of its own.
+
+        >>> print(stiffness(mechanism, state))
+        The fastest motion, of 'load.vx', vibrates at 1.13e+04 Hz, by the force 'bushing'. It holds ...
+
+    **Returns:** a `Stiffness`.
+    """
+    check_state(mechanism, state)
+    return stiffness_at(mechanism, state.t, state.q, state.v)
+
+
+def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffness:
+    """`stiffness` at a time, coordinates and speeds."""
+    M, C, K, D = (np.asarray(x) for x in _linear(mechanism, t, q, v))
+    _, values, basis = np.linalg.svd(C)
+    free = basis[int(np.sum(counted(values))) :].T
+    if not free.shape[1]:
+        return Stiffness(np.zeros(0, dtype=complex), "", ())
+    reduced = np.linalg.inv(free.T @ M @ free)
+    k, d = reduced @ (free.T @ K @ free), reduced @ (free.T @ D @ free)
+    matrix = np.block([[np.zeros_like(k), np.eye(len(k))], [-k, -d]])
+    eigenvalues, vectors = (x.astype(complex) for x in np.linalg.eig(matrix))
+    order = np.argsort(-np.abs(eigenvalues), kind="stable")
+    s, mode = eigenvalues[order[0]], free @ vectors[len(k) :, order[0]]
+    share = np.abs(mode) / max(np.abs(mode).max(), np.finfo(float).tiny)
+    names = [mechanism.speed_names[i] for i in np.argsort(-share) if share[i] > _MOVES]
+    return Stiffness(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
+
+
+@kept
+def _linear(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    """`M`, `C`, `K` and `D`."""
+    equations = Equations(mechanism)
+    motion, at = motion_of(Augmented(0.0, 0.0), equations, jnp.asarray(t), q, v), equations.at(t, q)
+
+    def miss(x: Array, v: Array) -> Array:
+        there = equations.at(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)))
+        return there.inertia.times(motion.vdot) - there.force(v) + there.jacobian.T @ motion.lam
+
+    K, D = jax.jacfwd(miss, (0, 1))(jnp.zeros_like(v), v)
+    return at.inertia.matrix(), at.jacobian, K, D
+
+
+def _cause(
+    mechanism: Mechanism,
+    t: Array,
+    q: Array,
+    v: Array,
+    s: Any,
+    mode: Complex[np.ndarray, " nv"],
+) -> str:
+    """The force that takes the largest part in a mode."""
+
+    def part(*forces: Any) -> complex:
+        return complex(np.vdot(mode, np.asarray(_stiff_part(mechanism, forces, t, q, v, s, mode))))
+
+    inertial = part()
+    parts = {force.name: abs(part(force) - inertial) for force in mechanism.forces}
+    largest = max(parts, key=parts.__getitem__, default="")
+    return largest if parts.get(largest, 0.0) > 0.0 else ""
+
+
+@kept
+def _stiff_part(
+    mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
+) -> Complex[Array, " nv"]:
+    """`(K + s D) u` of some of the forces."""
+    equations = Equations(mechanism.with_parts(forces=forces))
+
+    def force(x: Array, v: Array) -> Array:
+        at = equations.at(t, q)
+        return -equations.force(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)), v)
+
+    K, D = jax.jacfwd(force, (0, 1))(jnp.zeros_like(v), v)
+    return (K + s * D) @ mode

@@ -1,0 +1,1 @@
+"""Compiled analyses and programs on disk: read as data, checked before use."""

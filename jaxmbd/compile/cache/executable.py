@@ -1,0 +1,136 @@
+"""Compiled functions as bytes, with the programs they call; and back.
+
+`jax.experimental.serialize_executable` writes Python objects by `pickle`, which runs whatever code a file asks for.
+Here a file holds numbers and text: XLA's own bytes for its machine code, the types of arguments and results, the tables
+of the programs, the structure of the result. JAX's objects around the machine code are made from those.
+
+    magic · SHA-256 of all that follows · key · length of the header · header (JSON) · arrays and machine code
+
+The key says what was compiled, and from what: a file in the place of another one is noticed.
+"""
+
+import dataclasses
+import hashlib
+import json
+import struct
+from functools import cache
+from typing import Any
+
+import jax
+import jax.core
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from jaxmbd.compile.cache.structure import decoded, encoded
+from jaxmbd.compile.passes.schedule import Program
+
+_MAGIC = b"jaxmbd1\n"
+_START = struct.Struct("<8s32s32sQ")
+_ARRAYS = [field.name for field in dataclasses.fields(Program) if field.type is np.ndarray]
+_NUMBERS = [field.name for field in dataclasses.fields(Program) if field.type is int]
+
+
+def serialized(key: bytes, compiled: jax.stages.Compiled, like: Any, programs: dict[int, Program]) -> bytes:
+    """A compiled function of a list of arrays, the structure of its result, and the programs that it calls.
+
+    `key`: 32 bytes that say what it is.
+
+    Raises:
+        TypeError: If it does more than compute arrays from arrays on one device, or its result holds what has no text.
+    """
+    parts = _parts(compiled)
+    effects = (parts.host_callbacks, parts.keepalive, parts.unordered_effects, parts.ordered_effects, parts.mut)
+    if any(effects) or compiled._params.const_args:
+        raise TypeError("It calls Python back, or holds on to something outside of it.")
+    if any(not isinstance(x, SingleDeviceSharding) for x in (*parts.input_shardings, *parts.output_shardings)):
+        raise TypeError("It runs on several devices.")
+    arrays = [np.frombuffer(parts.xla_executable.serialize(), np.uint8)]
+    header = {
+        "name": parts.name,
+        "result": encoded(like),
+        "count": len(jax.tree.leaves(compiled.args_info)),
+        "taken": sorted(parts.kept_var_idx),
+        "arguments": [_type_text(x) for x in parts.input_avals],
+        "results": [_type_text(x) for x in parts.output_avals],
+        "programs": [],
+    }
+    for program in programs.values():
+        numbers = {name: int(getattr(program, name)) for name in _NUMBERS}
+        header["programs"].append({"numbers": numbers, "tables": len(program.kept)})
+        arrays += [*(getattr(program, name) for name in _ARRAYS), *program.kept]
+    header["arrays"] = [[x.dtype.str, list(x.shape)] for x in arrays]
+    text = json.dumps(header).encode()
+    content = b"".join([text, *(np.ascontiguousarray(x).tobytes() for x in arrays)])
+    content = _START.pack(_MAGIC, bytes(32), key, len(text))[40:] + content
+    return _MAGIC + hashlib.sha256(content).digest() + content
+
+
+def deserialized(key: bytes, content: bytes) -> tuple[jax.stages.Compiled, Any, list[Program]]:
+    """The compiled function of a list of arrays, the structure of its result, and the programs that it calls.
+
+    Raises:
+        ValueError: If this is not what was written under this key, to the last bit.
+        Exception: If it was written by another version of JAX.
+    """
+    if len(content) < _START.size:
+        raise ValueError("The file ends in its header.")
+    magic, digest, written, length = _START.unpack_from(content)
+    if (magic, written, digest) != (_MAGIC, key, hashlib.sha256(memoryview(content)[40:]).digest()):
+        raise ValueError("The file was written under another key, or is damaged.")
+    at = _START.size + length
+    header = json.loads(content[_START.size : at])
+    arrays = []
+    for kind, shape in header["arrays"]:
+        count = int(np.prod(shape, dtype=np.int64))
+        arrays.append(np.frombuffer(content, np.dtype(kind), count, at).reshape(shape).copy())
+        at += arrays[-1].nbytes
+    executable, *tables = arrays
+    compiled = _loaded(executable.tobytes(), header)
+    return compiled, decoded(header["result"]), [_program(each, tables) for each in header["programs"]]
+
+
+def _program(header: Any, arrays: list[np.ndarray]) -> Program:
+    """A program from its numbers and the next of the arrays."""
+    fields = {name: arrays.pop(0) for name in _ARRAYS}
+    kept = tuple(arrays.pop(0) for _ in range(header["tables"]))
+    return Program(**fields, kept=kept, **header["numbers"])
+
+
+def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
+    """JAX's object around XLA's machine code, as compiling for one device makes it."""
+    device = jax.devices()[0]
+    arguments, results = ([_type(x) for x in header[name]] for name in ("arguments", "results"))
+    place = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
+    parts = dataclasses.replace(
+        _parts(_smallest()),
+        xla_executable=device.client.deserialize_executable(executable, executable_devices=(device,)),
+        name=header["name"],
+        input_avals=arguments, output_avals=results,
+        input_shardings=[place] * len(arguments), output_shardings=[place] * len(results),
+        xla_in_layouts=[None] * len(arguments), dispatch_in_layouts=[None] * len(arguments),
+        xla_out_layouts=[None] * len(results),
+        kept_var_idx=set(header["taken"]), all_args_info=None,
+    )  # fmt: skip
+    given, found = (([0] * header["count"],), {}), jax.tree.structure([0] * len(results))
+    return jax.stages.Compiled(parts.load(), [], given, found, no_kwargs=True)
+
+
+def _parts(compiled: jax.stages.Compiled) -> Any:
+    """What JAX puts around XLA's machine code."""
+    executable: Any = compiled._executable
+    return executable._unloaded_executable
+
+
+@cache
+def _smallest() -> jax.stages.Compiled:
+    """A compiled function, for what all of them have in common."""
+    return jax.jit(lambda: ()).lower().compile()
+
+
+def _type_text(x: Any) -> list[Any]:
+    return [list(x.shape), str(x.dtype), bool(x.weak_type)]
+
+
+def _type(text: list[Any]) -> Any:
+    shape, dtype, is_weak = text
+    return jax.core.ShapedArray(tuple(shape), np.dtype(dtype), is_weak)

@@ -1,0 +1,221 @@
+"""Symmetric systems `S x = b` with a known sparsity, by elimination: `S = L D Lᵀ`, in an order that keeps `L` sparse.
+
+For JAX these are two primitives, which factor and solve. In a program each pivot is eliminated number by number; what
+is structurally zero costs nothing. XLA does the same with arrays, a level of the plan at a time, where matrices are
+large and sparse; for others it takes LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
+"""
+
+import abc
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core as jex
+from jax.interpreters import batching, mlir
+from jaxtyping import Array, Float
+
+from jaxmbd.compile.graph.step import Step
+from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
+from jaxmbd.compile.ssa_builder import ONE, ZERO, Recorder, Rows
+
+_UNROLLED = 4  # rows up to which XLA's factorisation is written out: a call to LAPACK costs more than its work there
+_DENSE = 100, 0.25  # rows, and share of the entries that `L` fills, up to which and from which it is dense for XLA
+
+
+class AbstractArithmetic(abc.ABC):
+    """What an elimination does with values: arrays of numbers, or of the rows of a recording."""
+
+    @abc.abstractmethod
+    def inverse(self, x: Any) -> Any:
+        """`1 / x`."""
+
+    @abc.abstractmethod
+    def times(self, x: Any, y: Any) -> Any:
+        """`x y`, number by number."""
+
+    @abc.abstractmethod
+    def put(self, x: Any, places: np.ndarray, values: Any) -> Any:
+        """`x` with other values at some places."""
+
+    @abc.abstractmethod
+    def minus(self, x: Any, places: np.ndarray, values: Any) -> Any:
+        """`x` less the values at each place, of which there may be several."""
+
+
+def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+    """From the entries of `S` at the places of the plan those of `L`, and on the diagonal the inverse of `D`."""
+    for level in plan.levels:
+        old, inverse = x[level.below], by.inverse(x[level.pivots])
+        L = by.times(old, inverse[level.at])
+        x = by.minus(x, level.target, by.times(L[level.first], old[level.second]))
+        x = by.put(by.put(x, level.pivots, inverse), level.below, L)
+    return x
+
+
+def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+    """`S⁻¹ b`, for `b (n, k)`, from what `eliminate` gives."""
+    for level in plan.levels:
+        b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
+    for level in reversed(plan.levels):
+        b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
+        b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
+    return b
+
+
+class Recording(AbstractArithmetic):
+    """Arithmetic on the rows of a recording."""
+
+    def __init__(self, graph: Recorder) -> None:
+        self.graph = graph
+
+    def inverse(self, x: Rows) -> Rows:
+        return self.graph.apply("div", ONE, x)
+
+    def times(self, x: Rows, y: Rows) -> Rows:
+        return self.graph.apply("mul", x, y)
+
+    def put(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+        x = x.copy()
+        x[places] = values
+        return x
+
+    def minus(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+        touched, at = np.unique(places, return_inverse=True)
+        width = int(np.prod(x.shape[1:], dtype=int))
+        total = self.graph.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
+        return self.put(x, touched, self.graph.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
+
+
+class ByXLA(AbstractArithmetic):
+    """Arithmetic on arrays."""
+
+    def inverse(self, x: Array) -> Array:
+        return 1 / x
+
+    def times(self, x: Array, y: Array) -> Array:
+        return x * y
+
+    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
+        return x.at[places].set(values, unique_indices=True)
+
+    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
+        return x.at[places].add(-values)  # as gathers, level upon level, XLA would compute each sum many times
+
+
+# --- primitives -------------------------------------------------------------------------------------------
+
+factor_p = jex.Primitive("symmetric_factor")
+solve_p = jex.Primitive("symmetric_solve")
+
+
+def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n n"]:
+    """The matrix of entries on and below the diagonal."""
+    places = np.full((pattern.n, pattern.n), len(values))
+    places[pattern.rows, pattern.columns] = places[pattern.columns, pattern.rows] = np.arange(len(values))
+    return jnp.append(values, 0.0)[places]
+
+
+def _is_dense(pattern: Pattern) -> bool:
+    rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
+    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).places > most
+
+
+def _factor(values: Array, *, pattern: Pattern) -> Array:
+    """What a solve takes: of large sparse matrices the places of the plan, of others a matrix."""
+    if not _is_dense(pattern):
+        plan = plan_of(pattern)
+        return eliminate(ByXLA().put(jnp.zeros(plan.places, values.dtype), plan.given, values), plan, ByXLA())
+    matrix = dense(values, pattern)
+    return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
+
+
+def _solve(values: Array, factor: Array, b: Array, *, pattern: Pattern) -> Array:
+    if not _is_dense(pattern):
+        return substitute(factor, b, plan_of(pattern), ByXLA())
+    return _unrolled(factor, b) if pattern.n <= _UNROLLED else jax.scipy.linalg.cho_solve((factor, True), b)
+
+
+def _unrolled(S: Array, b: Array) -> Array:
+    """By `S = L D Lᵀ` written out number by number."""
+    m = S.shape[0]
+    L: dict[tuple[int, int], Array] = {}
+    D: list[Array] = []
+    for j in range(m):
+        D.append(S[j, j] - sum(L[j, k] ** 2 * D[k] for k in range(j)))
+        for i in range(j + 1, m):
+            L[i, j] = (S[i, j] - sum(L[i, k] * L[j, k] * D[k] for k in range(j))) / D[j]
+    x = [b[i] for i in range(m)]
+    for i in range(m):
+        x[i] = x[i] - sum(L[i, k] * x[k] for k in range(i))
+    x = [value / d for value, d in zip(x, D, strict=True)]
+    for i in reversed(range(m)):
+        x[i] = x[i] - sum(L[k, i] * x[k] for k in range(i + 1, m))
+    return jnp.stack(x)
+
+
+def _factor_type(values: Any, *, pattern: Pattern) -> Any:
+    return values.update(shape=_factor_shape(pattern))
+
+
+def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
+    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).places,)
+
+
+def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
+    return b
+
+
+def _batched_factor(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
+    return jax.vmap(lambda values: _factor(values, pattern=pattern), axes)(*operands), 0
+
+
+def _batched_solve(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
+    values, factor, b = operands
+    if axes[0] is None and axes[1] is None:  # more columns
+        b = jnp.moveaxis(b, axes[2], 1)
+        columns = solve_p.bind(values, factor, b.reshape(b.shape[0], -1), pattern=pattern)
+        return columns.reshape(b.shape), 1
+    return jax.vmap(lambda *x: _solve(*x, pattern=pattern), axes)(values, factor, b), 0
+
+
+for _primitive, _function, _type, _batched in (
+    (factor_p, _factor, _factor_type, _batched_factor),
+    (solve_p, _solve, _solve_type, _batched_solve),
+):
+    _primitive.def_impl(jax.jit(_function, static_argnames="pattern"))
+    _primitive.def_abstract_eval(_type)
+    mlir.register_lowering(_primitive, mlir.lower_fun(_function, multiple_results=False))
+    batching.primitive_batchers[_primitive] = _batched
+
+
+def _record_factor(step: Step, values: Rows) -> Rows:
+    """Nothing yet: the elimination is recorded by the first solve, and shared by all."""
+    return np.broadcast_to(np.int32(ZERO), _factor_shape(step.params["pattern"]))
+
+
+def _record_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
+    by, pattern, cache = Recording(step.graph), step.params["pattern"], step.graph.cache
+    key = ("elimination", values.tobytes(), pattern)
+    if key not in cache:
+        there = values != ZERO
+        plan = plan_of(Pattern(pattern.n, pattern.rows[there], pattern.columns[there]))
+        entries = by.put(np.full(plan.places, ZERO, np.int32), plan.given, values[there])
+        cache[key] = eliminate(entries, plan, by), plan
+    factor, plan = cache[key]
+    return substitute(factor, b, plan, by)
+
+
+def _written(function: Any) -> Any:
+    """The rule for formulas: what XLA runs, number by number."""
+
+    def rule(step: Step, *operands: Any) -> Any:
+        types = [var.aval for var in step.equation.invars]
+        return step.walk(jax.make_jaxpr(partial(function, **step.params))(*types), list(operands))
+
+    return rule
+
+
+RULES = {"symmetric_factor": _record_factor, "symmetric_solve": _record_solve}
+FORMULAS = {"symmetric_factor": _written(_factor), "symmetric_solve": _written(_solve)}

@@ -1,0 +1,1 @@
+"""Passes over programs: symbolic factorisation, scheduling and allocation."""

@@ -1,0 +1,299 @@
+"""A recording of scalar operations on numbered values, many at a time.
+
+A value is a row of the recording: an operation and the values it works on, an input, or a constant. Arrays of row
+numbers stand for arrays of values, as arrays of nodes do in `_graph`; but operations are recorded for whole arrays at
+once, millions of rows in a few seconds. Zeros and ones are folded away number by number, so structural zeros of
+matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from jaxmbd.compile.targets.opcodes import EVALUATE, INPUT, NUMBER, PICK
+
+Rows = np.ndarray  # of whole numbers
+
+
+class Table(NamedTuple):
+    """Numbers that lie evenly in an input: which one, the place of the first, how far apart they are, how many."""
+
+    input: int
+    first: int
+    stride: int
+    length: int
+
+
+ZERO, ONE, MINUS_ONE = 0, 1, 2
+_ARITY = 3
+
+
+class Recorder:
+    """The rows recorded so far."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._op = np.empty(1024, np.int16)
+        self._args = np.empty((1024, _ARITY), np.int32)
+        self._value = np.empty(1024)  # of constants; not a number for the rest
+        self._is_constant = np.zeros(1024, bool)
+        self._known = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, in order, and their rows
+        self.cache: dict[Any, Any] = {}  # what rules keep between equations
+        self.arrays: list[Rows] = []  # the inputs
+        self.kept: list[np.ndarray] = []  # tables of constants, which are inputs after the others
+        self.tables: dict[Table, int] = {}  # with the rows that stand for them
+        for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
+            assert self.constant(value) == row
+
+    @property
+    def op(self) -> np.ndarray:
+        """The number of each row's operation."""
+        return self._op[: self.count]
+
+    @property
+    def args(self) -> Rows:
+        """The rows that each row works on, −1 where there are fewer than three: shape `(rows, 3)`."""
+        return self._args[: self.count]
+
+    @property
+    def value(self) -> np.ndarray:
+        """The numbers of constant rows."""
+        return self._value[: self.count]
+
+    @property
+    def is_constant(self) -> np.ndarray:
+        """Which rows are constants."""
+        return self._is_constant[: self.count]
+
+    # --- leaves -----------------------------------------------------------------------------------------
+
+    def inputs(self, shape: tuple[int, ...]) -> Rows:
+        """New rows for an array that is given at run time."""
+        self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
+        return self.arrays[-1]
+
+    def _leaves(self, count: int) -> Rows:
+        return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
+
+    def constant(self, value: Any) -> int:
+        """The row of a number."""
+        return int(self.constants(np.asarray(value)))
+
+    def constants(self, array: Any) -> Rows:
+        """The rows of an array of numbers."""
+        numbers = np.asarray(array).astype(float) + 0.0  # minus zero is zero
+        if not numbers.size:
+            return np.zeros(numbers.shape, np.int32)
+        distinct, places = np.unique(numbers.reshape(-1), return_inverse=True)
+        numbers_known, rows_known = self._known
+        at = np.searchsorted(numbers_known, distinct)
+        new = np.append(numbers_known, np.nan)[at] != distinct
+        rows = np.append(rows_known, ZERO)[at]
+        if new.any():
+            rows[new] = self._leaves(np.count_nonzero(new))
+            self._value[rows[new]], self._is_constant[rows[new]] = distinct[new], True
+            self._known = np.insert(numbers_known, at[new], distinct[new]), np.insert(rows_known, at[new], rows[new])
+        return rows[places].reshape(numbers.shape)
+
+    def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
+        """Constants as numbers; None where one of the rows is none."""
+        rows = np.asarray(rows)
+        return np.asarray(self._value[rows], dtype=dtype) if self._is_constant[rows].all() else None
+
+    # --- operations -------------------------------------------------------------------------------------
+
+    def apply(self, name: str, *operands: Any) -> Rows:
+        """The operation at each position of its operands, which are broadcast against one another."""
+        arrays = np.broadcast_arrays(*operands)
+        flat = [np.ascontiguousarray(x, dtype=np.int32).reshape(-1) for x in arrays]
+        return self._folded(name, flat).reshape(arrays[0].shape)
+
+    def _folded(self, name: str, operands: list[Rows]) -> Rows:
+        if not len(operands[0]):
+            return operands[0]
+        result = np.full(len(operands[0]), -1, np.int32)
+        constant = np.logical_and.reduce([self._is_constant[x] for x in operands])
+        if constant.any():
+            with np.errstate(all="ignore"):
+                numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
+            result[constant] = self.constants(numbers)
+        for where, rows in self._simpler(name, *operands):
+            where = where & (result < 0)
+            if where.any():
+                result[where] = rows[where] if rows.ndim else rows
+        left = result < 0
+        if left.any():
+            result[left] = self._record(name, [x[left] for x in operands])
+        return result
+
+    def _record(self, name: str, operands: list[Rows]) -> Rows:
+        if name in ("add", "sub", "neg"):
+            return self._signed(name, operands)
+        return self._append_operation(name, operands)
+
+    def _signed(self, name: str, operands: list[Rows]) -> Rows:
+        """Sums and differences of what may be negated: `a + (−b) = a − b`, `a − (−b) = a + b`, `−(−a) = a`."""
+        last = operands[-1]
+        negated = self._op[last] == NUMBER["neg"]
+        if name == "neg" and negated.any():
+            result = np.where(negated, self._args[last, 0], -1)
+            rest = ~negated
+            if rest.any():
+                result[rest] = self._append_operation(name, [last[rest]])
+            return result
+        if name == "neg" or not negated.any():
+            return self._append_operation(name, operands)
+        result = np.empty(len(last), np.int32)
+        for where, other in ((negated, {"add": "sub", "sub": "add"}[name]), (~negated, name)):
+            if where.any():
+                second = np.where(negated, self._args[last, 0], last)[where]
+                result[where] = self._folded(other, [operands[0][where], second])
+        return result
+
+    def _simpler(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
+        """Where an operation is no work, and the row that its result is."""
+        zero = np.asarray(ZERO)
+        b = more[0] if more else a
+        if name == "mul":
+            found = [((a == ZERO) | (b == ZERO), zero), (a == ONE, b), (b == ONE, a)]
+            minus = ((a == MINUS_ONE) | (b == MINUS_ONE)) & (a != ZERO) & (b != ZERO)
+            if minus.any():
+                found.append((minus, self._negated(minus, np.where(a == MINUS_ONE, b, a))))
+            return found
+        if name == "add":
+            return [(a == ZERO, b), (b == ZERO, a)]
+        if name == "sub":
+            found = [(b == ZERO, a), (a == b, zero)]
+            minus = (a == ZERO) & (b != ZERO)
+            return [*found, (minus, self._negated(minus, b))] if minus.any() else found
+        if name == "div":
+            return [(a == ZERO, zero), (b == ONE, a)]
+        if name in ("max", "min"):
+            bound = -np.inf if name == "max" else np.inf  # where a reduction starts
+            return [(a == b, a), (self._value[a] == bound, b), (self._value[b] == bound, a)]
+        if name == "select":
+            yes, no = more
+            known, holds = self._is_constant[a], self._value[a] != 0
+            return [(known & holds, yes), (known & ~holds, no), (yes == no, yes)]
+        if name == "and":
+            return [
+                ((a == ZERO) | (b == ZERO), zero),
+                (self._is_constant[a], b),
+                (self._is_constant[b], a),
+                (a == b, a),
+            ]
+        if name == "or":
+            return [(a == ZERO, b), (b == ZERO, a), (a == b, a)]
+        return []
+
+    def _negated(self, where: np.ndarray, rows: Rows) -> Rows:
+        result = np.full(len(rows), -1, np.int32)
+        result[where] = self._folded("neg", [rows[where]])
+        return result
+
+    def _append_operation(self, name: str, operands: list[Rows]) -> Rows:
+        args = np.full((len(operands[0]), _ARITY), -1, np.int32)
+        for k, rows in enumerate(operands):
+            args[:, k] = rows
+        return self._append(NUMBER[name], args)
+
+    def _append(self, op: int, args: Rows) -> Rows:
+        first, self.count = self.count, self.count + len(args)
+        while self.count > len(self._op):
+            self._op, self._args, self._value, self._is_constant = (
+                np.concatenate([x, np.zeros_like(x)]) for x in (self._op, self._args, self._value, self._is_constant)
+            )
+        here = slice(first, self.count)
+        self._op[here], self._args[here] = op, args
+        self._value[here], self._is_constant[here] = np.nan, False
+        return np.arange(first, self.count, dtype=np.int32)
+
+    # --- tables -----------------------------------------------------------------------------------------
+
+    def pick(self, rows: Rows, index: Rows) -> Rows | None:
+        """The number that one of the rows has, looked up by the machine; None where they are neither constants nor lie
+        evenly in one input. No inputs may be made after the first call.
+        """
+        table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
+        if table is None:
+            return None
+        if table not in self.tables:
+            self.tables[table] = int(self._leaves(1)[0])
+        return self._append_operation(PICK, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
+
+    def _table_of_constants(self, rows: Rows) -> Table:
+        numbers = self._value[rows]
+        key = PICK, numbers.tobytes()
+        if key not in self.cache:
+            self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
+            self.kept.append(numbers)
+            self.inputs(numbers.shape)
+        return self.cache[key]
+
+    def _table_of_inputs(self, rows: Rows) -> Table | None:
+        first, last, stride = int(rows[0]), int(rows[-1]), int(rows[1]) - int(rows[0])
+        for number, array in enumerate(self.arrays):
+            begin = int(array.flat[0]) if array.size else self.count
+            if begin <= min(first, last) and max(first, last) < begin + array.size:
+                is_even = (np.diff(rows) == stride).all()
+                return Table(number, first - begin, stride, len(rows)) if is_even else None
+        return None
+
+    # --- sums -------------------------------------------------------------------------------------------
+
+    def sum_into(self, rows: Rows, places: np.ndarray, size: int) -> Rows:
+        """The sums of the rows of each place, `(size,)`: pair by pair, so that no sum waits long for its terms."""
+        rows, places = rows.reshape(-1), places.reshape(-1)
+        counts = rows != ZERO
+        rows, places = rows[counts], places[counts]
+        order = np.argsort(places, kind="stable")
+        rows, places = rows[order], places[order]
+        while True:
+            starts = np.flatnonzero(np.append(True, places[1:] != places[:-1])) if len(places) else np.zeros(0, int)
+            rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
+            second = np.flatnonzero(rank % 2)
+            if not len(second):
+                break
+            keep = rank % 2 == 0
+            rows = rows.copy()
+            rows[second - 1] = self.apply("add", rows[second - 1], rows[second])
+            rows, places = rows[keep], places[keep]
+        result = np.full(size, ZERO, np.int32)
+        result[places] = rows
+        return result
+
+    def sum_last(self, rows: Rows) -> Rows:
+        """The sums along the last axis."""
+        shape, length = rows.shape[:-1], rows.shape[-1]
+        size = int(np.prod(shape, dtype=int))
+        return self.sum_into(rows, np.repeat(np.arange(size), length), size).reshape(shape)
+
+    def fold_last(self, name: str, rows: Rows, start: Any) -> Rows:
+        """An associative operation along the last axis, pair by pair."""
+        if rows.shape[-1] == 0:
+            return np.full(rows.shape[:-1], self.constant(start), np.int32)
+        while rows.shape[-1] > 1:
+            half = rows.shape[-1] // 2
+            pairs = self.apply(name, rows[..., :half], rows[..., half : 2 * half])
+            rows = np.concatenate([pairs, rows[..., 2 * half :]], axis=-1)
+        return rows[..., 0]
+
+
+def product_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows, np.ndarray]:
+    """The products that are not structurally zero of `left (batch, n, k)` and `right (batch, m, k)`: the rows of the
+    factors, and the places of the products in an array `(batch, n, m)`."""
+    (_, n, k), m = left.shape, right.shape[1]
+    at_left, at_right = (np.argwhere(x.transpose(0, 2, 1) != ZERO) for x in (left, right))
+    first, second = _matches(at_left[:, 0] * k + at_left[:, 1], at_right[:, 0] * k + at_right[:, 1])
+    batch, inner, i = at_left[first].T
+    j = at_right[second, 2]
+    return left[batch, i, inner], right[batch, j, inner], (batch * n + i) * m + j
+
+
+def _matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of places where two sorted arrays of numbers agree."""
+    starts = np.searchsorted(right, left)
+    several = np.searchsorted(right, left, "right") - starts
+    first = np.repeat(np.arange(len(left)), several)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(several) - several, several)
+    return first, starts[first] + within

@@ -1,0 +1,120 @@
+"""What is read and written at places that depend on the inputs: tables, sequences searched by what is computed.
+
+Numbers that lie evenly in an input, and constants, are looked up by the machine where they are, however many there are;
+others are chosen from one by one.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from jaxmbd.compile.graph.step import Step
+from jaxmbd.compile.graph.windows import Windows, read_known, window_rules, write_known
+from jaxmbd.compile.ssa_builder import ONE, ZERO, Recorder, Rows
+from jaxmbd.compile.targets.opcodes import INPUT, NAMES, NUMBER, PICK
+
+_MOST = 2**15  # choices that are written out
+
+
+def _read(step: Step, x: Rows, windows: Windows, fill: Any) -> Rows:
+    if step.graph.values(windows.starts, int) is not None:
+        return read_known(step, x, windows, fill)
+    graph = step.graph
+    first, start, inside, reach = _reaches(graph, windows)
+    choices = x.reshape(-1)[windows.places(first)[..., None] + reach]  # (..., *sizes, starts)
+    starts = _over_windows(start, windows)
+    found = np.empty(starts.shape, np.int32)
+    for at in np.ndindex(*starts.shape):
+        found[at] = _looked_up(step, choices[at], starts[at])
+    return found if fill is None else graph.apply("select", _over_windows(inside, windows), found, fill)
+
+
+def _write(step: Step, x: Rows, windows: Windows, new: Rows, drops: bool, combine: Any) -> Rows:
+    if step.graph.values(windows.starts, int) is not None:
+        return write_known(step, x, windows, new, drops, combine)
+    graph = step.graph
+    first, start, inside, reach = _reaches(graph, windows)
+    places = windows.places(first)[..., None] + reach
+    _check_number(step, places.size)
+    result, steps = x.reshape(-1).copy(), graph.constants(np.arange(len(reach)))
+    for at in np.ndindex(*start.shape):
+        here = graph.apply("eq", start[at], steps)
+        here = graph.apply("and", here, inside[at]) if drops else here
+        for targets, row in zip(places[at].reshape(-1, len(reach)), new[at].reshape(-1), strict=True):
+            old = result[targets]
+            result[targets] = graph.apply("select", here, combine(step, old, np.broadcast_to(row, old.shape)), old)
+    return result.reshape(x.shape)
+
+
+RULES = window_rules(
+    _read,
+    _write,
+    {
+        name: lambda step, old, new, name=name: step.graph.apply(name, old, new)
+        for name in ("add", "sub", "mul", "max", "min")
+    },
+)
+
+
+def _reaches(graph: Recorder, windows: Windows) -> tuple[np.ndarray, Rows, Rows, np.ndarray]:
+    """Where windows lie: their places are `first + reach[start]`, moved inside; and whether they lay inside.
+
+    `first`: from the constant indices; `start`: a whole number, from the others.
+    """
+    lead = windows.starts.shape[:-1]
+    first, start, inside = np.zeros(lead, int), np.full(lead, ZERO, np.int32), np.full(lead, ONE, np.int32)
+    axes = list(zip(np.moveaxis(windows.starts, -1, 0), windows.room, windows.strides, strict=True))
+    moving = [graph.values(index, int) is None and room > 0 for index, room, _ in axes]
+    unit = int(np.gcd.reduce([stride for (*_, stride), moves in zip(axes, moving, strict=True) if moves] or [1]))
+    last = 0
+    for (index, room, stride), moves in zip(axes, moving, strict=True):
+        above, below = graph.apply("le", ZERO, index), graph.apply("le", index, graph.constant(room))
+        inside = graph.apply("and", inside, graph.apply("and", above, below))
+        index = graph.apply("min", graph.apply("max", index, ZERO), graph.constant(room)) if room else ZERO
+        if moves:
+            start = graph.apply("add", start, graph.apply("mul", graph.constant(stride // unit), index))
+            last += room * stride // unit
+        else:
+            first = first + stride * np.asarray(graph.values(index, int))
+    return first, start, inside, unit * np.arange(last + 1)
+
+
+def _over_windows(rows: Rows, windows: Windows) -> Rows:
+    """One row for each window as one for each number in it."""
+    spread = rows.reshape(rows.shape + (1,) * len(windows.sizes))
+    return np.broadcast_to(spread, rows.shape + windows.sizes)
+
+
+def _looked_up(step: Step, choices: Rows, index: Rows) -> Rows:
+    """The choice that has an index, which is one of theirs.
+
+    Where all of them are results of one operation, that is the operation at what is looked up among its operands: so
+    a table that has been scaled is one still.
+    """
+    graph = step.graph
+    if (choices == choices[0]).all():
+        return choices[0]
+    picked = graph.pick(choices, index)
+    if picked is not None:
+        return picked
+    op, operands = graph.op[choices], graph.args[choices]
+    if op[0] not in (INPUT, NUMBER[PICK]) and (op == op[0]).all():
+        return graph.apply(NAMES[op[0]], *(_looked_up(step, column, index) for column in operands.T if column[0] >= 0))
+    _check_number(step, len(choices))
+    return _among(graph, choices, index)
+
+
+def _among(graph: Recorder, choices: Rows, index: Rows) -> Rows:
+    """One of the choices, by halves."""
+    size = 1
+    while len(choices) > 1:
+        left, right = choices[:-1:2], choices[1::2]
+        bounds = graph.constants((2 * np.arange(len(right)) + 1) * size)
+        chosen = graph.apply("select", graph.apply("lt", index, bounds), left, right)
+        choices, size = np.concatenate([chosen, choices[2 * len(right) :]]), 2 * size
+    return choices[0]
+
+
+def _check_number(step: Step, count: int) -> None:
+    if count > _MOST:
+        raise step.unsupported(f" with an index that depends on the inputs, among {count} places")

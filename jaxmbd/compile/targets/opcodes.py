@@ -1,0 +1,75 @@
+"""The scalar operations of a program: their numbers, which `vm.c` shares, and their values at constants."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+
+def _away_from_zero(x: Any) -> Any:
+    return np.sign(x) * np.floor(np.abs(x) + 0.5)
+
+
+def _number(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison that gives 0 or 1."""
+    return lambda *x: function(*x).astype(float)
+
+
+# In the order of `vm.c`. Booleans are the numbers 0 and 1.
+EVALUATE: dict[str, Callable[..., Any]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    "div": np.divide,
+    "fma": lambda a, b, c: a * b + c,
+    "fms": lambda a, b, c: a * b - c,
+    "fnma": lambda a, b, c: c - a * b,
+    "neg": np.negative,
+    "max": np.maximum,
+    "min": np.minimum,
+    "select": lambda c, a, b: np.where(c != 0, a, b),
+    "eq": _number(np.equal),
+    "ne": _number(np.not_equal),
+    "lt": _number(np.less),
+    "le": _number(np.less_equal),
+    "and": _number(np.logical_and),
+    "or": _number(np.logical_or),
+    "not": _number(np.logical_not),
+    "is_finite": _number(np.isfinite),
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "sign": np.sign,
+    "sin": np.sin,
+    "cos": np.cos,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "round": np.round,
+    "round_away": _away_from_zero,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "atan2": np.arctan2,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "cbrt": np.cbrt,
+    "erf": special.erf,
+    "erfc": special.erfc,
+    "pow": np.power,
+    "rem": np.fmod,
+}
+PICK = "pick"  # the number of a table at an index
+SCALED = {"mul": "scale", "fma": "scale_add", "fms": "scale_sub", "fnma": "sub_scale"}  # with a factor for all lanes
+NUMBER = {name: number for number, name in enumerate((*EVALUATE, PICK, *SCALED.values()))}
+NAMES = tuple(NUMBER)
+INPUT = -1  # what is no operation: an input or a constant

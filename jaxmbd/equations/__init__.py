@@ -1,0 +1,1 @@
+"""From parts to equations: mass matrix, forces, constraint rows, coordinates."""

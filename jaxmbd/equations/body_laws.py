@@ -1,0 +1,188 @@
+"""What a mechanism's parts say of its bodies, whatever coordinates describe them.
+
+Parts of one type are stacked and their law is mapped over the stack; each joint is differentiated on the two or
+three bodies it touches. Shapes: twists, and efforts on bodies, `(bodies, twist)`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.tracing import traced_once
+from jaxmbd.equations.constraint_kinematics import Rows, efforts_along, stored, stored_along, turning, wrenches
+from jaxmbd.equations.coordinates import Twists
+from jaxmbd.equations.gather_tables import gather_sum, gather_table
+from jaxmbd.equations.groups import Group, group_parts, law_of, stacked
+from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.shared import Gravity
+from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.mechanism.joint_coordinates import CoordinateForce
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.space.space import AbstractSpace
+
+
+class Bodies(eqx.Module):
+    """Where the bodies are: their frames and the ground's, stacked, and `q`, which tells whole turns."""
+
+    frames: Any
+    q: Float[Array, " nq"]
+
+
+@traced_once
+def _of_rows(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
+    return of(Rows(space, law_of(static, numbers, turns), t, bodies), *near)
+
+
+@traced_once
+def _of_part(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
+    return of(space, t, law_of(static, numbers, turns), bodies, *near)
+
+
+class Parts(eqx.Module):
+    """The joints that constrain, the forces and the bodies' inertia."""
+
+    space: AbstractSpace
+    masses: Float[Array, " bodies"]
+    inertia: Any
+    gravity: Float[Array, " dim"]
+    joints: tuple[Group, ...]
+    turning: tuple[Group, ...]
+    forces: tuple[Group, ...]
+    coordinate_forces: tuple[Group, ...]
+
+    def __init__(self, mechanism: Mechanism) -> None:
+        self.space = mechanism.space
+        self.joints = group_parts(local_constraints(mechanism), mechanism)
+        counted = {name.split(".")[0] for name in mechanism.turns}
+        turning = [joint for joint in mechanism.joints if joint.name in counted]
+        self.turning = group_parts(turning, mechanism)
+        self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
+        along = [f for f in mechanism.forces if isinstance(f, AbstractAlong)]
+        self.coordinate_forces = group_parts(
+            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
+        )
+        self.masses = stacked(*(body.mass for body in mechanism.bodies))
+        tensors = stacked(*(body.inertia for body in mechanism.bodies))
+        self.inertia = jax.vmap(self.space.inertia)(self.masses, tensors)
+        fields = [part.vector(self.space) for part in mechanism.forces if isinstance(part, Gravity)]
+        self.gravity = sum(fields, jnp.zeros(self.space.dim))
+
+    # --- constraints ------------------------------------------------------------------------------------
+
+    def position(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows"]]:
+        """`Φ` of each group."""
+        return self._constrain(t, at, Rows.position)
+
+    def blocks(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+        """The non-zero blocks of `C_b`, by the twists of the bodies at the markers."""
+        return self._constrain(t, at, Rows.jacobian)
+
+    def wrenches(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+        """What a unit of each row's multiplier takes from the markers, world axes."""
+        return self._constrain(t, at, Rows.wrenches)
+
+    def velocity(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+        """`Φ̇` of each group."""
+        return self._constrain(t, at, Rows.velocity, self._all(twists))
+
+    def gamma(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+        """Minus the second time derivative of `Φ` at constant twists."""
+        return self._constrain(t, at, Rows.gamma, self._all(twists))
+
+    def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
+        """`C_b V` of each group, from its `blocks`."""
+        each = zip(self.joints, blocks, strict=True)
+        return [jnp.einsum("prmw,pmw->pr", block, self._of(group, twists)) for group, block in each]
+
+    def load(self, blocks: Sequence[Array], eta: Sequence[Array]) -> Twists:
+        """`C_bᵀ η` from the `blocks` of each group, multipliers as `(parts, rows)`."""
+        return self._on_bodies(
+            [jnp.einsum("prmw,pr->pmw", b, e) for b, e in zip(blocks, eta, strict=True)], self.joints
+        )
+
+    def load_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
+        """`Ċ_bᵀ η`."""
+        return self._on_bodies(self._constrain(t, at, Rows.load_rate, self._all(twists), eta), self.joints)
+
+    def angles(self, t: Scalar, at: Bodies, twists: Twists) -> tuple[Array, Array]:
+        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
+        rates."""
+        found: dict[int, Array] = {}
+        for group in self.turning:
+            mine = self._over(_of_part, turning, group, t, at, self._of(group, twists))
+            found |= dict(zip(group.members, mine, strict=True))
+        values, rates = jnp.concatenate([found[i] for i in sorted(found)], axis=1)
+        return values, rates
+
+    def _constrain(self, t: Scalar, at: Bodies, of: Callable[..., Array], *values: Any) -> list[Array]:
+        """What a method of a joint's `Rows` gives for each group, from values with one slice for each of its joints."""
+        each = zip(self.joints, *values, strict=True)
+        return [self._over(_of_rows, of, group, t, at, *mine) for group, *mine in each]
+
+    # --- inertia and forces -----------------------------------------------------------------------------
+
+    def momenta(self, twists: Twists) -> Twists:
+        """`M_b V`."""
+        return jax.vmap(self.space.momentum)(self.inertia, twists)
+
+    def efforts(self, t: Scalar, at: Bodies, twists: Twists) -> Twists:
+        """`W`: what forces do to the bodies, and the gyroscopic terms."""
+        space = self.space
+        total = jax.vmap(space.gyroscopic)(self.inertia, twists)
+        total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
+        local = [
+            self._over(_of_part, of, group, t, at, self._of(group, twists))
+            for of, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
+            for group in groups
+        ]
+        return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
+
+    def potential(self, t: Scalar, at: Bodies) -> Scalar:
+        """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
+        weight = self.masses[:, None] * self.gravity[None, :]
+        energy = -jnp.sum(weight * at.frames.position[: len(self.masses)])
+        for of, groups in ((stored, self.forces), (stored_along, self.coordinate_forces)):
+            for group in groups:
+                energy = energy + jnp.sum(self._over(_of_part, of, group, t, at))
+        return energy
+
+    # --- groups -----------------------------------------------------------------------------------------
+
+    def _over(
+        self, one: Callable[..., Any], of: Callable[..., Any], group: Group, t: Scalar, at: Bodies, *values: Array
+    ) -> Array:
+        """Map a local law over the parts of a group, given the frames of the bodies that each one touches, and values
+        with one slice for each part."""
+        bodies = jax.tree.map(lambda x: x[group.incidence], at.frames)
+        told = jnp.append(at.q, 0.0)[group.turn_table]
+        return jax.vmap(lambda *local: one(of, self.space, t, group.static, *local))(
+            group.stacked, told, bodies, *values
+        )
+
+    def _of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
+        """The twists of the bodies that each part of a group touches; the ground's is zero."""
+        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[group.incidence]
+
+    def _all(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
+        """Those of all joints."""
+        return [self._of(group, twists) for group in self.joints]
+
+    def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Twists:
+        """Sum what the parts of groups give for each of their bodies, `(parts, markers, twist)`, over the bodies."""
+        count = len(self.masses)
+        if not local:
+            return jnp.zeros((count, len(self.space.speeds)))
+        bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
+        table = gather_table(np.where(bodies < count, bodies, -1), count)
+        return gather_sum(jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in local]), table)
+
+
+def local_constraints(mechanism: Mechanism) -> list[Any]:
+    """The constraints that are laws of a few markers, in their order."""
+    return [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]

@@ -1,0 +1,238 @@
+"""What one part's law gives on the bodies it touches: rows, their derivatives, efforts.
+
+A law sees the frames of its markers, so it is differentiated with respect to these alone: along a marker's *rate*, the
+velocity of its origin and the angular velocity in world axes. A gradient with respect to a rate is a wrench at the
+marker; `to_centre` makes it an effort on the body, as it does for forces. `bodies` are the frames of the bodies that
+carry the markers, stacked. Shapes: `twists (markers, twist)`, wrenches and rates `(markers, twist)`.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.tracing import traced_once
+from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.joint.joint import AbstractMoving, AbstractNonholonomic, residual_of, slip_of
+from jaxmbd.model.mechanism.grouping_key import unnamed
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.vectors import swept
+
+Twists = Float[Array, "markers twist"]
+
+
+class Near:
+    """A part's markers in the world: their frames, and what the motion of their bodies makes of them.
+
+    Markers are stacked, so that the compiler sees each operation once for all of them. Those that move along their
+    bodies do so with a velocity and an acceleration of their own, `slide`, in world axes.
+    """
+
+    def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> None:
+        self.space, self.bodies, self.count = space, bodies, len(markers)
+        self.slide = None
+        if any(isinstance(marker, AbstractMovingMarker) for marker in markers):
+            self.slide = _sliding(markers, bodies, t)
+            markers = [m.at_time(t) if isinstance(m, AbstractMovingMarker) else m for m in markers]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
+        self.stack = _placed(stacked, bodies)
+
+    @property
+    def frames(self) -> tuple[Any, ...]:
+        """The frame of each marker."""
+        return self._each(self.stack)
+
+    def rates(self, twists: Twists) -> Twists:
+        """The markers' rates."""
+        rates = _mapped(self.space.marker_rate, self.bodies, twists, self.stack.position)
+        return rates if self.slide is None else rates.at[:, : self.space.dim].add(self.slide[0])
+
+    def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
+        """The markers' accelerations, linear and angular, in world axes."""
+        found = _mapped(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
+        if self.slide is None:
+            return found
+        (velocity, acceleration), omega = self.slide, self.rates(twists)[:, self.space.dim :]
+        return found.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
+
+    def moved(self, step: Twists) -> tuple[Any, ...]:
+        """The frames moved by steps, rates times a time: exact to second order."""
+        return self._each(_moved(self.stack, step))
+
+    def to_centre(self, wrenches: Twists) -> Twists:
+        """The efforts of wrenches at the markers."""
+        return _mapped(self.space.to_centre, self.bodies, self.stack.position, wrenches)
+
+    def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
+        """The rates of those efforts along the motion, where the wrenches have rates of their own."""
+        points = self.stack.position
+        return _to_centre_rate(self.space, self.bodies, points, wrenches, twists, self.rates(twists), changes)
+
+    def _each(self, stack: Any) -> tuple[Any, ...]:
+        return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
+
+    def drifting(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
+        """The frames a time `s` along the motion with constant `v`, exact to second order."""
+        rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
+        return lambda s: self.moved(s * rates + 0.5 * s * s * drift)
+
+
+def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple[Array, Array]:
+    """Velocities and accelerations of markers along their bodies, in world axes; zero for those that are fixed."""
+    still = jnp.zeros_like(bodies.position[0])
+    courses = [m.course(t)[1:] if isinstance(m, AbstractMovingMarker) else (still, still) for m in markers]
+    velocities, accelerations = (jnp.stack(values) for values in zip(*courses, strict=True))
+    to_world = jax.vmap(lambda body, vector: body.to_world(vector))
+    return to_world(bodies, velocities), to_world(bodies, accelerations)
+
+
+# What all parts share is traced once for each number of markers.
+
+
+@traced_once
+def _placed(markers: Any, bodies: Any) -> Any:
+    return jax.vmap(lambda marker, body: marker.frame(body))(markers, bodies)
+
+
+@traced_once
+def _mapped(function: Callable[..., Array], *stacks: Any) -> Array:
+    return jax.vmap(function)(*stacks)
+
+
+@traced_once
+def _moved(frames: Any, steps: Array) -> Any:
+    return jax.vmap(lambda frame, d: frame.moved(d))(frames, steps)
+
+
+@traced_once
+def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
+    def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
+        own = space.marker_rate(body, twist, body.position)
+        moved = lambda s: (body.moved(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
+        return taylor(lambda s: space.to_centre(*moved(s)), point[0], 1)
+
+    return jax.vmap(one)(*stacks)
+
+
+class Rows:
+    """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
+
+    def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
+        self.space, self.law, self.t = space, law, t
+        self.near = Near(space, law.markers, bodies, t)
+        self.rolling = isinstance(law, AbstractNonholonomic)
+        self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
+
+    def position(self) -> Float[Array, " rows"]:
+        """`Φ`, and zeros for the rows of `Ψ`."""
+        phi = residual_of(self.law, self.t, self.near.frames)
+        if not self.rolling:
+            return phi
+        extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
+        return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
+
+    def wrenches(self) -> Float[Array, "rows markers twist"]:
+        """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
+        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.moved(step)))(self.still)
+        if not self.rolling:
+            return C
+        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
+
+    def jacobian(self) -> Float[Array, "rows markers twist"]:
+        """`C`, by the twists of the part's bodies."""
+        return jax.vmap(self.near.to_centre)(self.wrenches())
+
+    def velocity(self, twists: Twists) -> Float[Array, " rows"]:
+        """`Φ̇ = C v + Φ_t`, and `Ψ`."""
+        rates = self.near.rates(twists)
+        phi = taylor(lambda s: residual_of(self.law, self.t + s, self.near.moved(s * rates)), self.t, 1)
+        return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
+
+    def gamma(self, twists: Twists) -> Float[Array, " rows"]:
+        """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
+        frames = self.near.drifting(twists)
+        phi = taylor(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
+        if self.rolling:
+            rates = self.near.rates(twists)
+            drift = self.near.accelerations(twists, self.still)
+            psi = taylor(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
+            phi = jnp.concatenate([phi, psi])
+        return -phi
+
+    def load_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
+        """`Ċᵀ η` on the part's bodies."""
+        frames, rates = self.near.drifting(twists), self.near.rates(twists)
+        wrenches, changes = taylor_pair(lambda s: self._load(s, frames, s * rates, eta), self.t)
+        return self.near.to_centre_rate(twists, wrenches, changes)
+
+    def _load(self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]) -> Twists:
+        """The wrenches that multipliers take from the markers a time `s` along the motion, `step` away."""
+        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
+
+        def phi(d: Twists) -> Scalar:
+            moved = tuple(frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True))
+            return jnp.dot(eta[:count], residual_of(self.law, self.t + s, moved))
+
+        wrenches = jax.grad(phi)(self.still)
+        if not self.rolling:
+            return wrenches
+        return wrenches + jax.grad(lambda r: jnp.dot(eta[count:], self._slip(self.t + s, frames(s), r)))(self.still)
+
+    def _slip(self, t: Scalar, frames: tuple[Any, ...], rates: Twists) -> Array:
+        return slip_of(self.law, t, frames, tuple(self.space.as_rate(rate) for rate in rates))
+
+
+def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
+    """The efforts of one force on the bodies it acts on."""
+    near = Near(space, law.markers, bodies, t)
+    rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
+    return near.to_centre(law.wrenches(t, near.frames, rates))
+
+
+def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
+    """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
+    near = Near(space, part.markers, bodies, t)
+    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
+    return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
+
+
+def turning(space: AbstractSpace, t: Scalar, law: AbstractMoving, bodies: Any, twists: Twists) -> Float[Array, "2 n"]:
+    """The angles of a joint that counts turns, up to whole turns, and their rates."""
+    near = Near(space, law.markers, bodies, t)
+    rates = near.rates(twists)
+
+    def angles(s: Scalar) -> Array:
+        motion = law.motion(near.moved(s * rates))
+        return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+
+    return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
+
+
+def stored(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
+    """The potential energy of one force."""
+    return law.potential(t, Near(space, law.markers, bodies, t).frames)
+
+
+def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Scalar:
+    """The potential energy of a force along a coordinate."""
+    return part.law.potential(part.coordinate.value(Near(space, part.markers, bodies, t).frames))
+
+
+def taylor(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
+    """The derivative of `f(s)` of the given order at `s = 0`, by nested forward mode."""
+    for _ in range(order):
+        f = _differentiated(f)
+    return f(jnp.zeros_like(t))
+
+
+def taylor_pair(f: Callable[[Array], Any], t: Scalar) -> tuple[Any, Any]:
+    """`f(s)` and its derivative at `s = 0`."""
+    zero = jnp.zeros_like(t)
+    return jax.jvp(f, (zero,), (jnp.ones_like(zero),))
+
+
+def _differentiated(f: Callable[[Array], Any]) -> Callable[[Array], Any]:
+    return lambda s: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]

@@ -1,0 +1,1 @@
+"""Identification: parameters from measurements, with their uncertainty."""

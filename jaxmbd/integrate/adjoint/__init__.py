@@ -1,0 +1,1 @@
+"""Derivatives of a motion: those of its accepted steps, forward and backward."""

@@ -1,0 +1,1 @@
+"""How the constraints are kept: stabilisation, projection, coordinate partitioning, prescribed motion."""

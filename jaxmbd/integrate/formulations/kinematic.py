@@ -1,0 +1,27 @@
+"""The motion that constraints and drivers determine by themselves, and the loads it takes."""
+
+from jaxtyping import Array
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.rank import Tall
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, Motion
+from jaxmbd.integrate.formulations.newton_closure import OnlyChange, change, consistent
+
+
+class Kinematic(AbstractMethod):
+    """Speeds and accelerations by the constraints alone, multipliers by the equations of motion:
+
+    `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
+
+    for as many independent rows as speeds. Where rows repeat one another the multipliers are those of least norm.
+
+    Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6 and §6.4.
+    """
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+        at = equations.at(t, q)
+        v = consistent(at, v, OnlyChange())
+        vdot = change(OnlyChange(), at, at.gamma(v))
+        lam = Tall(at.jacobian).least_norm(at.force(v) - at.inertia.times(vdot))
+        return Motion(at.rate(v), vdot, v, vdot, lam)

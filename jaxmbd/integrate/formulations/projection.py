@@ -1,0 +1,42 @@
+"""Projection onto the constraints after each accepted step."""
+
+import equinox as eqx
+from jaxtyping import Array
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion, Stabilized
+from jaxmbd.integrate.formulations.newton_closure import LeastChange, close, consistent
+from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+
+class Projection(AbstractSettling):
+    """Another method, with positions and speeds projected onto the constraints after each accepted step.
+
+    Both projections are those of least change in the metric of `M`: `q` moves by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
+    `−M⁻¹ Cᵀ S⁻¹ Φ̇`. What is left is rounding, however long the run.
+
+    **Arguments:** `of`, the method projected; `Stabilized()` unless given, which takes noise of the speeds out of every
+    stage, and so passes singular positions where `Augmented(0, 0)` projected does not.
+
+    Source: Eich, SIAM J. Numer. Anal. 30 (1993); Hairer, Wanner, *Solving ODEs II* (1996), §VII.2.
+    """
+
+    of: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
+
+    def __check_init__(self) -> None:
+        check_instance("Projection: of", self.of, AbstractMethod, "a method such as Augmented(0, 0)")
+
+    def check(self, mechanism: Mechanism, freedom: int) -> None:
+        pass
+
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "Projection":
+        return self
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+        return self.of.motion(equations, t, q, v)
+
+    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
+        q = close(equations, t, q, LeastChange())
+        return self, q, consistent(equations.at(t, q), v, LeastChange())

@@ -1,0 +1,205 @@
+"""Explicit Runge–Kutta methods with their stages written out one after another, as diffrax solvers.
+
+diffrax runs the stages of its explicit methods in a loop and weighs them with rows of a full matrix: little to compile,
+but where a right-hand side takes a microsecond or less, that loop is most of a step. Here each stage is a line of its
+own, `yᵢ = y₀ + h (aᵢ₁ f₁ + aᵢ₂ f₂ + …)`, without the zeros of the tableau. Tableaus, error estimates and dense output
+are diffrax's own.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+import diffrax as dfx
+import equinox as eqx
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.jax_binding import compiled
+
+_CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
+    a_lower=(
+        np.array([1 / 2]),
+        np.array([0, 1 / 2]),
+        np.array([0, 0, 1]),
+        np.array([1 / 6, 1 / 3, 1 / 3, 1 / 6]),
+    ),
+    b_sol=np.array([1 / 6, 1 / 3, 1 / 3, 1 / 6, 0]),
+    b_error=np.zeros(5),
+    c=np.array([1 / 2, 1 / 2, 1, 1]),
+)
+
+
+class Dense(dfx.AbstractLocalInterpolation):
+    """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
+
+    The weights are found from diffrax's interpolation, as what it makes of the unit vectors: slopes gathered into an
+    array would take time in every step, also in those that nothing is saved of. They are a program of their own: for
+    XLA a polynomial is a loop.
+    """
+
+    t0: Any
+    t1: Any
+    y0: Any
+    slopes: Any
+    control: Any
+    weigh: Callable[[Scalar], Float[Array, " stages"]] = eqx.field(static=True)
+
+    def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
+        if t1 is not None:
+            return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
+        empty = self.t1 == self.t0
+        theta = jnp.where(empty, 0.0, t0 - self.t0) / jnp.where(empty, 1.0, self.t1 - self.t0)
+        weights = compiled(self.weigh)(theta)
+        return _moved(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
+
+
+class Weights(eqx.Module):
+    """`b(θ) (stages,)` of an interpolation made by `make` for the method with the weights `end` at `θ = 1`."""
+
+    make: Callable[..., dfx.AbstractLocalInterpolation]
+    end: tuple[float, ...]
+
+    def __call__(self, theta: Scalar) -> Float[Array, " stages"]:
+        end = jnp.asarray(self.end, theta.dtype)
+        start, stop, units = jnp.zeros_like(theta), jnp.ones_like(theta), jnp.eye(len(end), dtype=theta.dtype)
+        return self.make(t0=start, t1=stop, y0=jnp.zeros_like(end), y1=end, k=units).evaluate(theta)
+
+
+class WrittenOut(dfx.AbstractAdaptiveSolver[Any]):
+    """An explicit Runge–Kutta method of diffrax, for ordinary differential equations, with its stages written out.
+
+    Each step makes `f₁ = f(t₀, y₀)`, `fᵢ = f(t₀ + cᵢ h, y₀ + h Σⱼ aᵢⱼ fⱼ)`, `y₁ = y₀ + h Σᵢ bᵢ fᵢ` and the estimate
+    `h Σᵢ eᵢ fᵢ` of its error. Where the last stage is at the end of the step ("first same as last") it is kept as the
+    first one of the next step, and computed anew after a jump of the state.
+
+    **Arguments:** `of`, the method of diffrax that it equals to rounding.
+
+    Source: Hairer, Nørsett, Wanner, *Solving ODEs I* (1993), §II.1, §II.4–6.
+    """
+
+    of: dfx.AbstractERK
+    term_structure: ClassVar = dfx.AbstractTerm
+
+    @property
+    def interpolation_cls(self) -> Callable[..., Dense]:  # pyright: ignore
+        return _dense(self.of.interpolation_cls, _tableau(self.of))
+
+    def order(self, terms: Any) -> int | None:
+        return self.of.order(terms)
+
+    def error_order(self, terms: Any) -> Any:
+        return self.of.error_order(terms)
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        return terms.vf(t0, y0, args)
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+        return terms.vf(t0, y0, args) if _tableau(self.of).fsal else None
+
+    @eqx.filter_jit
+    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+        tableau = _tableau(self.of)
+        first = _first(terms, t0, y0, args, solver_state, made_jump)
+        y1, dense, last = _step(tableau, terms, t0, t1, y0, args, first)
+        error = _weighted(tableau.b_error, dense["slopes"])
+        return y1, _times(dense["control"], error), dense, last, dfx.RESULTS.successful
+
+
+class RungeKutta4(dfx.AbstractSolver[Any]):
+    """The classical Runge–Kutta method of order four, for fixed steps: it has no estimate of its error.
+
+    `y₁ = y₀ + h/6 (f₁ + 2 f₂ + 2 f₃ + f₄)`, four evaluations a step; between the ends of a step the cubic Hermite
+    polynomial.
+
+        simulate(mechanism, state, ts, solver=RungeKutta4(), controller=diffrax.ConstantStepSize(), dt0=1e-3)
+
+    Source: Kutta, Z. Math. Phys. 46 (1901); Hairer, Nørsett, Wanner, *Solving ODEs I* (1993), §II.1, §II.6.
+    """
+
+    term_structure: ClassVar = dfx.AbstractTerm
+
+    @property
+    def interpolation_cls(self) -> Callable[..., Dense]:  # pyright: ignore
+        return _dense(dfx.ThirdOrderHermitePolynomialInterpolation.from_k, _CLASSICAL)
+
+    def order(self, terms: Any) -> int:
+        return 4
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        return terms.vf(t0, y0, args)
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+        return terms.vf(t0, y0, args)
+
+    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+        first = _first(terms, t0, y0, args, solver_state, made_jump)
+        y1, dense, last = _step(_CLASSICAL, terms, t0, t1, y0, args, first)
+        return y1, None, dense, last, dfx.RESULTS.successful
+
+
+def written_out(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
+    """The same method with its stages written out, if it is one of diffrax's explicit Runge–Kutta methods."""
+    explicit = isinstance(solver, dfx.AbstractERK) and isinstance(solver.tableau, dfx.ButcherTableau)
+    if explicit and type(solver).step is dfx.AbstractERK.step:
+        return WrittenOut(solver)  # pyright: ignore
+    return solver
+
+
+def _tableau(method: dfx.AbstractERK) -> dfx.ButcherTableau:
+    tableau = method.tableau
+    assert isinstance(tableau, dfx.ButcherTableau)
+    return tableau
+
+
+def _dense(make: Callable[..., Any], tableau: dfx.ButcherTableau) -> Callable[..., Dense]:
+    weigh = Weights(make, tuple(map(float, tableau.b_sol)))
+    return lambda *, y1, **known: Dense(**known, weigh=weigh)
+
+
+def _first(terms: Any, t0: Any, y0: Any, args: Any, kept: Any, made_jump: Any) -> Any:
+    """The first stage: the last one of the step before where that is known and still holds."""
+    if kept is None or made_jump is True:
+        return terms.vf(t0, y0, args)
+    if made_jump is False:
+        return kept
+    return jax.lax.cond(eqxi.unvmap_any(made_jump), lambda: terms.vf(t0, y0, args), lambda: kept)
+
+
+def _step(
+    tableau: dfx.ButcherTableau, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, first: Any
+) -> tuple[Any, dict[str, Any], Any]:
+    """The state at the end of a step, what its dense output takes, and the first stage of the next step if known."""
+    control, y, slopes = terms.contr(t0, t1), y0, [first]
+    for row, node in zip(tableau.a_lower, tableau.c, strict=True):
+        t = t1 if node == 1 else t0 + float(node) * (t1 - t0)
+        y = _moved(y0, control, row, slopes)
+        slopes.append(terms.vf(t, y, args))
+    y1 = y if tableau.ssal else _moved(y0, control, tableau.b_sol, slopes)
+    dense = {"y0": y0, "y1": y1, "slopes": tuple(slopes), "control": control}
+    return y1, dense, slopes[-1] if tableau.fsal else None
+
+
+def _moved(y0: Any, control: Any, weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+    """`y₀ + h Σⱼ aⱼ fⱼ`."""
+    return jax.tree.map(jnp.add, y0, _times(control, _weighted(weights, slopes)))
+
+
+def _times(control: Any, slope: Any) -> Any:
+    return jax.tree.map(lambda f: control * f, slope)
+
+
+def _weighted(weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+    """`Σⱼ aⱼ fⱼ` without what has the weight zero; weights are numbers of the tableau, or traced."""
+    known = [float(a) if isinstance(a, float) else a for a in weights]  # plain numbers leave the precision as it is
+    kept = [(a, f) for a, f in zip(known, slopes, strict=True) if not (isinstance(a, float) and a == 0)]
+    factors = [a for a, _ in kept]
+
+    def total(*leaves: Array) -> Array:
+        first, *rest = (a * leaf for a, leaf in zip(factors, leaves, strict=True))
+        return sum(rest, first)
+
+    return jax.tree.map(total, *[f for _, f in kept])

@@ -1,0 +1,1 @@
+"""Bodies, the ground, and markers: frames fixed on a body where joints and forces attach."""

@@ -1,0 +1,177 @@
+"""Checks that parts share: each raises a `MechanismError` that names the part, shows what was given and what helps."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.user_functions import user_array
+
+_PLACE = {2: "the plane", 3: "space"}
+_NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex)  # a list that is left is one without an array's shape
+_FACADE = {2: "planar", 3: "spatial"}
+
+
+def check_name(kind: str, name: Any) -> None:
+    """Raise unless `name` can be used to reach a part: a non-empty string without a dot, on one line."""
+    if not isinstance(name, str) or not name or "." in name:
+        raise MechanismError(f"A {kind}'s name must be a non-empty string without a dot, got {name!r}.")
+    check_line(kind, name)
+    if name == GROUND:
+        raise MechanismError(f"The name 'ground' is taken by the ground itself; name the {kind} otherwise.")
+
+
+def check_line(kind: str, name: str) -> None:
+    """Raise unless a name can be shown on one line."""
+    if not name or not name.isprintable() or name != name.strip():
+        raise MechanismError(
+            f"A name must be one line without spaces at its ends, got {name!r} for the {kind}; perhaps "
+            f"{'_'.join(name.split()) or 'part'!r}."
+        )
+
+
+def check_shape(part: str, field: str, value: Any, shape: tuple[int, ...]) -> None:
+    """Raise unless an array has the shape that its field needs, and is real (placeholders of tree maps pass)."""
+    if value is None or isinstance(value, (*_NO_NUMBERS, type)):
+        need = "a number" if shape == () else f"numbers of shape {shape}"
+        real = "real " if isinstance(value, complex) else ""
+        raise MechanismError(f"{part}: {field} must be {need.replace('number', real + 'number')}, got {value!r}.")
+    if isinstance(value, eqx.Module) and not callable(value):
+        raise MechanismError(f"{part}: {field} must be numbers of shape {shape}, got a {type(value).__name__}.")
+    if isinstance(value, Array | np.ndarray) and np.issubdtype(value.dtype, np.complexfloating):
+        shown = np.asarray(value) if is_concrete(value) else value.dtype
+        raise MechanismError(f"{part}: {field} must be real, got {shown}.")
+    if isinstance(value, Array | np.ndarray) and value.shape != shape:
+        need = "be a number" if shape == () else f"have shape {shape}"
+        raise MechanismError(f"{part}: {field} must {need}, got shape {value.shape}.")
+
+
+def check_finite(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) -> None:
+    """Raise unless an array has the shape that its field needs and, where it is known, is finite."""
+    check_shape(part, field, value, shape)
+    if isinstance(value, Array) and is_concrete(value) and not np.isfinite(np.asarray(value)).all():
+        raise MechanismError(f"{part}: {field} must be finite, got {np.asarray(value)}.")
+
+
+def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = False) -> None:
+    """Raise unless a known number is finite and positive (or zero, where that is allowed)."""
+    if not isinstance(value, Array) or not is_concrete(value):
+        return
+    numbers = np.asarray(value)
+    worst = float(numbers.min())
+    if not np.isfinite(numbers).all() or worst < 0 or (worst == 0 and not zero):
+        need = "zero or positive" if zero else "positive"
+        raise MechanismError(f"{part}: {field} must be {need} [{unit}] and finite, got {worst:g}.")
+
+
+def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | None = None) -> None:
+    """Raise unless the markers are markers, on two different bodies, of one space (or the given one)."""
+    check_name(kind, name)
+    for marker in markers:
+        if not isinstance(marker, AbstractMarker):
+            raise MechanismError(
+                f"{kind} {name!r}: expected markers such as body.at(x, y), got {type(marker).__name__}."
+            )
+    if len(markers) > 1 and markers[0].body == markers[1].body:
+        raise MechanismError(
+            f"{kind} {name!r} connects body {markers[0].body!r} with itself; give markers on two different bodies."
+        )
+    for marker in markers:
+        needed = next(iter(markers)).space if space is None else space
+        if marker.space != needed:
+            raise MechanismError(
+                f"{kind} {name!r}: a marker on {marker.body!r} is one of {_PLACE[marker.space.dim]}, where one of "
+                f"{_PLACE[needed.dim]} is needed. Take all parts from jaxmbd.{_FACADE[needed.dim]}."
+            )
+
+
+def check_mapping(what: str, values: Any, example: str) -> None:
+    """Raise unless `values` is a mapping from names, or None."""
+    if values is None:
+        return
+    if not isinstance(values, Mapping):
+        raise MechanismError(f"{what} must be a dictionary of values by name, such as {example}, got {_short(values)}.")
+    for name in values:
+        if not isinstance(name, str):
+            raise MechanismError(f"The names in {what} must be strings, such as {example}, got {name!r}.")
+
+
+def checked_names(what: str, names: Any, example: str) -> tuple[str, ...]:
+    """A sequence of names as a tuple; raise for a single string (a sequence of letters) and for what is no name."""
+    if isinstance(names, str):
+        raise MechanismError(f"{what} must be a sequence of names, such as [{names!r}], got {names!r}.")
+    if not isinstance(names, Iterable):
+        raise MechanismError(f"{what} must be a sequence of names, such as [{example!r}], got {_short(names)}.")
+    found = tuple(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise MechanismError(f"{what} must be a sequence of names, such as [{example!r}]; {name!r} is no string.")
+    return found
+
+
+def check_instance(what: str, value: Any, kind: type | tuple[type, ...], need: str) -> None:
+    """Raise unless a value is of a kind; a class given in the place of an instance is told apart."""
+    if isinstance(value, kind):
+        return
+    if isinstance(value, type) and issubclass(value, kind):
+        raise MechanismError(
+            f"{what} must be {need}; got the class {value.__name__} itself: write {value.__name__}(...)."
+        )
+    raise MechanismError(f"{what} must be {need}, got {_short(value)}.")
+
+
+def check_count(what: str, value: Any, least: int) -> None:
+    """Raise unless a value is a whole number of at least `least`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise MechanismError(f"{what} must be a whole number, got {value!r}.")
+    if value < least:
+        raise MechanismError(f"{what} must be at least {least}, got {value}.")
+
+
+def check_index(what: str, index: Any, count: int, things: str) -> None:
+    """Raise unless a known index is a whole number that counts among `count` things, from the end where negative."""
+    if isinstance(index, Array) and not is_concrete(index):
+        return
+    if isinstance(index, bool) or not isinstance(index, int | np.integer | np.ndarray | Array | slice):
+        raise MechanismError(f"{what}: an index must be a whole number, got {index!r}.")
+    if not isinstance(index, slice) and np.size(index) and not (-count <= np.min(index) and np.max(index) < count):
+        raise MechanismError(f"{what}: there are {count} {things}, numbered from 0 to {count - 1}; got {index}.")
+
+
+def _short(value: Any) -> str:
+    """What was given, in few words."""
+    return repr(value) if value is None or isinstance(value, str | int | float | list) else f"a {type(value).__name__}"
+
+
+def check_callable(kind: str, name: str, function: Any) -> None:
+    """Raise unless `function` can be called."""
+    if not callable(function):
+        raise MechanismError(f"{kind} {name!r}: function must be callable, got {type(function).__name__}.")
+
+
+def check_motion(part: str, motion: Any, dim: int) -> None:
+    """Raise unless `motion` is a function of time that gives the place of a marker."""
+    if not callable(motion):
+        raise MechanismError(
+            f"{part}: motion must be a function of time [s] that returns {dim} numbers [m], got {motion!r}; a marker "
+            "that does not move is at(...)."
+        )
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    eqx.filter_eval_shape(lambda t: user_array(part, "motion", motion, t, takes="t", shape=(dim,)), t)
+
+
+def check_coordinate(kind: str, name: str, coordinate: Any) -> None:
+    """Raise unless the coordinate is written as a joint's name, a dot, and the coordinate's."""
+    check_name(kind, name)
+    if not isinstance(coordinate, str) or coordinate.count(".") != 1:
+        raise MechanismError(
+            f"{kind} {name!r}: coordinate must be written 'joint.angle' or 'joint.displacement', got {coordinate!r}."
+        )

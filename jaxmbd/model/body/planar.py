@@ -1,0 +1,152 @@
+"""Bodies, the ground and markers in the plane."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
+from jaxmbd.space.planar import PLANAR, Frame
+from jaxmbd.space.solid import Solid, mass_properties
+from jaxmbd.space.space import AbstractSpace
+
+
+class Marker(AbstractMarker):
+    """A frame fixed on a body.
+
+    **Arguments:** `body`, the body's name; `position` `[m]` and `angle` `[rad]` in the body's frame, whose
+    origin is the centre of mass. Usually made by `body.at(x, y, angle)`.
+    """
+
+    body: str = eqx.field(static=True)
+    position: Float[Array, "2"] = eqx.field(converter=as_float)
+    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
+        check_finite(f"Marker on {self.body!r}", "position", self.position, (2,))
+        check_finite(f"Marker on {self.body!r}", "angle", self.angle)
+
+    @property
+    def space(self) -> AbstractSpace:
+        return PLANAR
+
+    @property
+    def local(self) -> Frame:
+        return Frame(self.position, self.angle)
+
+
+class MovingMarker(AbstractMovingMarker):
+    """A frame that moves along its body, or over the ground, in a given way.
+
+    **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
+    with numbers of its own) that returns the place `(2,)` `[m]` in the body's frame; `angle` as of a `Marker`,
+    constant. Usually made by `body.moving(motion)`.
+    """
+
+    body: str = eqx.field(static=True)
+    motion: Any
+    angle: Scalar = eqx.field(converter=as_float)
+
+    def __init__(self, body: str, motion: Any, angle: Number = 0.0) -> None:
+        self.body, self.motion, self.angle = body, motion, as_float(angle)
+
+    def __check_init__(self) -> None:
+        check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
+        check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
+
+    @property
+    def space(self) -> AbstractSpace:
+        return PLANAR
+
+    @property
+    def position(self) -> Float[Array, "2"]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.course(jnp.zeros(()))[0]
+
+    @property
+    def local(self) -> Frame:
+        return Frame(self.position, self.angle)
+
+    def at_time(self, t: Scalar) -> Marker:
+        return Marker(self.body, self.course(t)[0], self.angle)
+
+
+def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
+    """A marker from separate numbers; a point given as one argument, `at((x, y))`, is refused by name."""
+    x, y = as_float(x), as_float(y)
+    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "x", x, ())
+    check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "y", y, ())
+    return Marker(body, jnp.stack([x, y]), angle)
+
+
+class Body(AbstractBody):
+    """A rigid body in the plane.
+
+    **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, a rough
+    `(x, y, theta)` `[m, m, rad]` of the centre of mass from which `assemble` starts. A `Solid` in the place of the mass
+    gives the mass and, about its z axis, the inertia; its centre of mass is the body's origin. A point mass has inertia
+    zero: it takes joint coordinates.
+
+    **Raises:** `MechanismError` if the mass is not positive, the inertia negative, or one of them not finite.
+
+        >>> crank = Body("crank", mass=0.2, inertia=2e-4)
+        >>> crank.at(-0.05, 0).body
+        'crank'
+    """
+
+    name: str = eqx.field(static=True)
+    mass: Scalar = eqx.field(converter=as_float)
+    inertia: Scalar = eqx.field(converter=as_float)
+    pose: Float[Array, "3"] = eqx.field(converter=as_float)
+
+    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+        self.name = name
+        weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
+        self.mass, self.pose = as_float(weight), as_float(pose)
+        self.inertia = as_float(tensor[2, 2] if isinstance(mass, Solid) else tensor)
+
+    def __check_init__(self) -> None:
+        check_name("body", self.name)
+        part = f"Body {self.name!r}"
+        check_shape(part, "mass", self.mass, ())
+        check_shape(part, "inertia", self.inertia, ())
+        check_finite(part, "pose", self.pose, (3,))
+        check_number(part, "mass", self.mass, "kg")
+        check_number(part, "inertia", self.inertia, "kg m²", zero=True)
+
+    @property
+    def space(self) -> AbstractSpace:
+        return PLANAR
+
+    @property
+    def lacks_inertia(self) -> bool:
+        return is_concrete(self.inertia) and not np.all(np.asarray(self.inertia) > 0)
+
+    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
+        """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""
+        return _marker(self.name, x, y, angle)
+
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves along this body: `motion(t)` gives its place `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
+
+
+class Ground(eqx.Module):
+    """The body that does not move; its frame is the world's. Use the instance `ground`."""
+
+    name: str = eqx.field(default=GROUND, static=True)
+
+    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
+        """A marker fixed in the world at `(x, y)` [m], turned by `angle` [rad]."""
+        return _marker(self.name, x, y, angle)
+
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves over the ground: `motion(t)` gives its place `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
+
+
+ground = Ground()

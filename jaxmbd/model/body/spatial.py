@@ -1,0 +1,224 @@
+"""Bodies, the ground and markers in space."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.compile.tracing import traced_once
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
+from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
+from jaxmbd.space import rotation as rot
+from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite, mass_properties
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.spatial import SPATIAL, SpatialFrame
+
+_NO_TURN = (1.0, 0.0, 0.0, 0.0)
+
+
+class Marker(AbstractMarker):
+    """A frame fixed on a body.
+
+    **Arguments:** `body`, the body's name; `position (3,)` `[m]` and `rotation (4,)` (Euler parameters, scalar first,
+    from the marker's axes to the body's), in the body's frame, whose origin is the centre of mass. Usually made by
+    `body.at(x, y, z, axis=...)`.
+    """
+
+    body: str = eqx.field(static=True)
+    position: Float[Array, "3"] = eqx.field(converter=as_float)
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
+
+    def __check_init__(self) -> None:
+        check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
+        check_finite(f"Marker on {self.body!r}", "position", self.position, (3,))
+        check_finite(f"Marker on {self.body!r}", "rotation", self.rotation, (4,))
+        if isinstance(self.rotation, Array) and is_concrete(self.rotation) and not np.asarray(self.rotation).any():
+            raise MechanismError(
+                f"Marker on {self.body!r}: the Euler parameters of its rotation are all zero; (1, 0, 0, 0) is no "
+                "rotation."
+            )
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    @property
+    def local(self) -> SpatialFrame:
+        return SpatialFrame(self.position, rot.matrix(self.rotation))
+
+
+class MovingMarker(AbstractMovingMarker):
+    """A frame that moves along its body, or over the ground, in a given way.
+
+    **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
+    with numbers of its own) that returns the place `(3,)` `[m]` in the body's frame; `rotation` as of a `Marker`,
+    constant. Usually made by `body.moving(motion)`.
+    """
+
+    body: str = eqx.field(static=True)
+    motion: Any
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float)
+
+    def __init__(self, body: str, motion: Any, rotation: Any = _NO_TURN) -> None:
+        self.body, self.motion, self.rotation = body, motion, as_float(rotation)
+
+    def __check_init__(self) -> None:
+        check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
+        check_finite(f"MovingMarker on {self.body!r}", "rotation", self.rotation, (4,))
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    @property
+    def position(self) -> Float[Array, "3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.course(jnp.zeros(()))[0]
+
+    @property
+    def local(self) -> SpatialFrame:
+        return SpatialFrame(self.position, rot.matrix(self.rotation))
+
+    def at_time(self, t: Scalar) -> Marker:
+        return Marker(self.body, self.course(t)[0], self.rotation)
+
+
+def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
+    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
+    turn = jnp.asarray(_NO_TURN) if rotation is None else rot.as_rotation(rotation)
+    return jnp.concatenate([_point("A pose", x, y, z, by="pose"), turn])
+
+
+def _as_pose(value: Any) -> Any:
+    """A pose of seven numbers; a position alone gets the world's axes."""
+    value = as_float(value)
+    if isinstance(value, Array) and value.shape == (3,):
+        value = jnp.concatenate([value, jnp.asarray(_NO_TURN, value.dtype)])
+    return value
+
+
+class Body(AbstractBody):
+    """A rigid body in space.
+
+    **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
+    or the three principal moments; `pose`, a rough `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or `(x, y, z)`
+    alone) from which `assemble` starts. A `Solid` in the place of the mass gives mass and inertia both; its centre of
+    mass is the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia
+    about its own axis, a point mass none at all: these take joint coordinates.
+
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, no principal
+    moment negative or greater than the sum of the other two.
+
+        >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
+        >>> rod.at(-0.5, axis="y").body
+        'rod'
+    """
+
+    name: str = eqx.field(static=True)
+    mass: Scalar = eqx.field(converter=as_float)
+    inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
+    pose: Float[Array, "7"] = eqx.field(converter=_as_pose)
+
+    def __init__(self, name: str, mass: Number | Solid, inertia: Any = None, pose: Any = (0.0, 0.0, 0.0)) -> None:
+        self.name = name
+        weight, tensor = mass_properties(f"Body {name!r}", mass, inertia)
+        self.mass, self.inertia, self.pose = as_float(weight), inertia_matrix(tensor), _as_pose(pose)
+
+    def __check_init__(self) -> None:
+        check_name("body", self.name)
+        part = f"Body {self.name!r}"
+        check_shape(part, "mass", self.mass, ())
+        check_number(part, "mass", self.mass, "kg")
+        check_inertia(part, self.inertia, zero=True)
+        check_finite(part, "pose", self.pose, (7,))
+        if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
+            raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
+
+    @property
+    def space(self) -> AbstractSpace:
+        return SPATIAL
+
+    @property
+    def lacks_inertia(self) -> bool:
+        return is_concrete(self.inertia) and not is_definite(self.inertia)
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
+
+        **Arguments:** `axis`, where the marker's z axis points (a joint's axis): three numbers, or a letter, `"x"`,
+        `"-x"`; the marker is then turned from the body's axes by the smallest turn that takes z there. Or `rotation`,
+        Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The body's own axes unless
+        one of them is given.
+        """
+        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+
+    def at_world(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker on this body where a world point is when the body is at its `pose`; `axis` and `rotation` are given
+        in world axes too."""
+        there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
+        return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
+
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves along this body: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
+        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, turned.rotation)
+
+
+class Ground(eqx.Module):
+    """The body that does not move; its frame is the world's. Use the instance `ground`."""
+
+    name: str = eqx.field(default=GROUND, static=True)
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker fixed in the world at `(x, y, z)` [m]; `axis` and `rotation` as for bodies."""
+        return _marker(self.name, _point("Marker on 'ground'", x, y, z), axis, rotation)
+
+    def at_world(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """The same as `at`: the ground's frame is the world's."""
+        return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
+
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves over the ground: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
+        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, turned.rotation)
+
+
+@traced_once
+def _in_body_axes(
+    pose: Float[Array, "7"], position: Float[Array, "3"], rotation: Float[Array, "4"]
+) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
+    """A position and a rotation of the world, seen from a body."""
+    back = rot.inverse(rot.normalize(pose[3:]))
+    return rot.rotate(back, position - pose[:3]), rot.multiply(back, rotation)
+
+
+def _point(part: str, *numbers: Any, by: str = "at") -> Array:
+    """A point from separate numbers; one given as one argument, `at((x, y, z))`, is refused by name."""
+    found = [as_float(number) for number in numbers]
+    for name, number in zip("xyz", found, strict=True):
+        check_shape(f"{part}, made by {by}(x, y, z)", name, number, ())
+    return jnp.stack(found)
+
+
+def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
+    if axis is not None and rotation is not None:
+        raise MechanismError(f"Marker on {body!r}: give either axis or rotation, not both.")
+    if axis is not None:
+        direction = as_float(rot.axis_numbers(f"Marker on {body!r}: axis", axis))
+        check_finite(f"Marker on {body!r}", "axis", direction, (3,))
+        return Marker(body, point, rot.along(direction))
+    return Marker(body, point, _NO_TURN if rotation is None else rot.as_rotation(rotation))
+
+
+ground = Ground()

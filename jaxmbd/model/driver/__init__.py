@@ -1,0 +1,1 @@
+"""Drivers: a coordinate as a given function of time."""

@@ -1,0 +1,80 @@
+"""A driver prescribes one coordinate, of a joint or of a body, as a function of time (a rheonomic constraint)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_finite, check_name
+from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
+from jaxmbd.user_functions import user_array
+
+_CONTINUOUS = 1e-6  # of the value: pieces of a motion that differ by more do not meet
+
+
+class Driver(eqx.Module):
+    """A motor of given position or speed: a coordinate is prescribed, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0`.
+
+    **Arguments:** `coordinate`, the name of a joint's coordinate (`"O.angle"`, `"slide.displacement"`) or a
+    body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
+    module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves
+    the position to the start. A motion with kinks in its acceleration is a `Piecewise` with `order=2` (`order=1` for a
+    speed, or a `Table`), so that `simulate` steps onto its times; samples are smoothed by `Smoothed`.
+
+    The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
+    `solution.effort(name)`.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    motion: Function | Scalar
+    of: str = eqx.field(static=True)
+
+    def __init__(self, name: str, coordinate: str, motion: Function | Number, of: str = "position") -> None:
+        check_name("Driver", name)
+        if not isinstance(coordinate, str) or coordinate.count(".") != 1:
+            raise MechanismError(
+                f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
+            )
+        if of not in ("position", "speed"):
+            raise MechanismError(f"Driver {name!r}: of must be 'position' or 'speed', got {of!r}.")
+        self.of = of
+        self.name = name
+        self.coordinate = coordinate
+        self.motion = motion if callable(motion) else as_float(motion)
+        check_finite(f"Driver {name!r}", "motion", self.motion)
+        if isinstance(motion, AbstractTimeFunction):
+            _check_continuous(name, motion, of)
+
+    def value(self, t: Scalar) -> Scalar:
+        """The prescribed value at time `t`."""
+        value = user_array(f"Driver {self.name!r}", "motion", self.motion, t, takes="t", shape=())
+        return jnp.asarray(value, dtype=t.dtype)
+
+
+def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
+    """Raise if a prescribed position or speed jumps: no finite force makes a mechanism follow it."""
+    least, smooth = (2, "a position and its rate") if of == "position" else (1, "a speed")
+    if motion.order < least:
+        mend = "Smooth samples with Smoothed(times, values)" if of == "position" else "Use a Table with order=1"
+        raise MechanismError(
+            f"Driver {name!r}: {smooth} cannot jump, but derivative {motion.order} of its motion (a "
+            f"{type(motion).__name__}) does. {mend}, or say order={least} of a Piecewise that is continuous."
+        )
+    if not isinstance(motion, Piecewise) or not is_concrete(motion.times):
+        return
+    for k, t in enumerate(motion.times):
+        before, after = (_value_and_rate(motion.pieces[i], t) for i in (k, k + 1))
+        for what, a, b in list(zip((of, f"rate of the {of}"), before, after, strict=True))[:least]:
+            if is_concrete(a, b) and not abs(float(b - a)) <= _CONTINUOUS * (1 + abs(float(a))):
+                raise MechanismError(
+                    f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of "
+                    "a motion must meet."
+                )
+
+
+def _value_and_rate(piece: Function | Scalar, t: Scalar) -> tuple[Scalar, Scalar]:
+    if not callable(piece):
+        return piece, jnp.zeros_like(piece)
+    return jax.jvp(lambda t: jnp.asarray(piece(t), t.dtype), (t,), (jnp.ones_like(t),))

@@ -1,0 +1,136 @@
+"""Functions of time from measured samples, smooth enough for accelerations: quintic smoothing splines.
+
+Source: Woltring, *A FORTRAN package for generalized, cross-validatory spline smoothing and differentiation*, Adv. Eng.
+Software 8 (1986); de Boor, *A Practical Guide to Splines* (2001), chapter XIV.
+"""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+import scipy.interpolate as si
+import scipy.linalg as sl
+import scipy.optimize as so
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar, is_concrete
+from jaxmbd.errors import MechanismError
+
+_DEGREE = 5
+_EMPTY = 1e-12  # of a mode of the spline: the samples say nothing of it
+_INTERPOLATES = 0.02  # of the samples: with fewer left for misfit, their sum of squares is lost in rounding
+_RANGE = (
+    -14.0,
+    14.0,
+)  # of log10 of the smoothing that cross-validation looks through, as a ratio of roughness to misfit
+
+
+class Smoothed(eqx.Module):
+    """A function of time near samples: `Σ (y_k − f(t_k))² + p ∫ f⃛² dt` is least, f a quintic spline.
+
+    For the motion of a `Driver`: `Driver("elbow", "E.angle", Smoothed(ts, angles))`. Beyond the samples its last pieces
+    go on. Differentiable with respect to time and, for a given smoothing, to the samples.
+
+    **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`:
+    `"auto"`, p by generalized cross-validation (for noise that is independent from sample to sample); a number, p
+    itself `[s⁵]`, or 0 for a spline through the samples.
+    """
+
+    breaks: Float[Array, " pieces"]
+    coefficients: Float[Array, "pieces 6"]
+    smoothing: float = eqx.field(static=True)
+
+    def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
+        ts = _checked(ts, values)
+        is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
+        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and smoothing >= 0):
+            raise MechanismError(f"Smoothed: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}.")
+        if smoothing == "auto" and not is_concrete(values):
+            raise MechanismError("Smoothed: where the values are traced (jit, grad, vmap), give smoothing as a number.")
+        values = jnp.asarray(values, dtype=float)
+        knots, matrix, self.smoothing = _fit(ts, values, smoothing)
+        self.breaks, pieces = _pieces(knots, matrix)
+        self.coefficients = jnp.tensordot(pieces, values, 1)
+
+    def __call__(self, t: Scalar) -> Scalar:
+        piece = jnp.clip(jnp.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 1)
+        ahead, value = t - self.breaks[piece], jnp.zeros_like(t)
+        for coefficient in self.coefficients[piece]:
+            value = value * ahead + coefficient
+        return value
+
+
+def _checked(ts: Any, values: Any) -> np.ndarray:
+    try:
+        times, shape = np.asarray(ts, dtype=float), np.shape(values)
+        if is_concrete(values):
+            np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"Smoothed: ts and values must be sequences of real numbers ({error}).") from error
+    if times.ndim != 1 or shape != times.shape or len(times) < _DEGREE + 1:
+        raise MechanismError(
+            f"Smoothed: ts and values must be sequences of the same length, at least {_DEGREE + 1}, got shapes "
+            f"{times.shape} and {shape}."
+        )
+    bad = ~np.isfinite(times)
+    if is_concrete(values):
+        bad |= ~np.isfinite(np.asarray(values))
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise MechanismError(f"Smoothed: ts and values must be finite numbers; sample {k} is not.")
+    if (np.diff(times) <= 0).any():
+        k = int(np.argmax(np.diff(times) <= 0))
+        raise MechanismError(f"Smoothed: ts must increase: ts[{k + 1}] = {times[k + 1]:g} s, after {times[k]:g} s.")
+    return times
+
+
+def _fit(ts: np.ndarray, values: Array, smoothing: float | int | str) -> tuple[np.ndarray, np.ndarray, float]:
+    """Knots, the matrix from the samples to the spline's coefficients, and the smoothing."""
+    if not isinstance(smoothing, str) and smoothing == 0:
+        through = si.make_interp_spline(ts, np.eye(len(ts)), k=_DEGREE)
+        return through.t, np.asarray(through.c), 0.0
+    knots = np.concatenate([np.full(_DEGREE, ts[0]), ts, np.full(_DEGREE, ts[-1])])
+    basis = si.BSpline.design_matrix(ts, knots, _DEGREE).toarray()
+    rough, near = _roughness(knots), basis.T @ basis
+    unit = np.trace(near) / np.trace(rough)  # of p: both terms then weigh about the same
+    share, modes = sl.eigh(unit * rough, near + unit * rough)  # modesᵀ rough modes = share, that of near is 1 − share
+    share, seen = np.clip(share, 0, 1), modes.T @ basis.T
+    share[:3] = 0.0  # parabolas, which are not rough
+    seen = np.where((1 - share > _EMPTY)[:, None], seen, 0.0)
+    p = _cross_validated(share, seen @ np.asarray(values), values) if smoothing == "auto" else float(smoothing) / unit
+    return knots, modes @ (seen / np.maximum(1 - share + p * share, _EMPTY)[:, None]), float(p * unit)
+
+
+def _cross_validated(share: np.ndarray, y: np.ndarray, values: Array) -> float:
+    """The p that makes `n Σ (y_k − f(t_k))² / (n − tr A)²` least, A being the matrix from samples to their fit."""
+    n, total = len(values), float(np.sum(np.asarray(values) ** 2))
+
+    def score(exponent: float) -> float:
+        shrink = 1 / np.maximum(1 - share + 10.0**exponent * share, _EMPTY)
+        misfit = total - np.sum((2 * shrink - shrink**2 * (1 - share)) * y**2)
+        left = n - np.sum(shrink * (1 - share))
+        return n * misfit / left**2 if left > _INTERPOLATES * n else np.inf
+
+    grid = np.linspace(*_RANGE, 57)
+    best = int(np.argmin([score(x) for x in grid]))
+    near = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    return 10.0 ** float(so.fminbound(score, *near))  # pyright: ignore
+
+
+def _roughness(knots: np.ndarray) -> np.ndarray:
+    """`∫ B_i⃛ B_j⃛ dt`, by Gauss's quadrature: exact, as the third derivatives are quadratic on each piece."""
+    points, weights = np.polynomial.legendre.leggauss(3)
+    breaks = np.unique(knots)
+    half = np.diff(breaks)[:, None] / 2
+    at, weight = (breaks[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
+    third = si.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(at)
+    return third.T @ (weight[:, None] * third)
+
+
+def _pieces(knots: np.ndarray, matrix: np.ndarray) -> tuple[Array, Float[Array, "pieces 6 samples"]]:
+    """Where the polynomials start, and the matrices from the samples to their coefficients, highest power first."""
+    breaks, spline = np.unique(knots)[:-1], si.BSpline(knots, matrix, _DEGREE)
+    powers = [spline(breaks, nu=k) / math.factorial(k) for k in reversed(range(_DEGREE + 1))]
+    return jnp.asarray(breaks), jnp.asarray(np.stack(powers, axis=1))

@@ -1,0 +1,157 @@
+"""Forces and torques along a joint's own coordinate: motors, friction, springs, stops."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmbd.arrays import Scalar, as_float, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_coordinate, check_finite, check_number, check_shape
+from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.space.vectors import contact_energy, contact_force, smooth_sign
+from jaxmbd.user_functions import user_array
+
+
+class JointForce(AbstractAlong):
+    """A force or torque along a joint's coordinate: a motor of given force.
+
+    **Arguments:** `coordinate`, such as `"O.angle"`; `function`, a number `[N]` or `[N m]`, or a function
+    `(t, coordinate, rate, parameters)` that returns what drives the coordinate up; `parameters` any tree of arrays, or
+    an equinox module (a neural network, say).
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    function: Any = eqx.field(converter=as_float)
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_coordinate("JointForce", self.name, self.coordinate)
+        if not callable(self.function):
+            check_finite(f"JointForce {self.name!r}", "function (a number, or something to call)", self.function)
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        if not callable(self.function):
+            return self.function
+        part, given = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
+        return user_array(part, "function", self.function, *given, takes="t, coordinate, rate, parameters", shape=())
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return jnp.zeros(())
+
+
+class JointFriction(AbstractAlong):
+    """Viscous, smooth Coulomb and Stribeck friction along a joint's coordinate.
+
+    `τ = −c φ̇ − (τ_c + τ_b exp(−(φ̇/v_b)²)) tanh(φ̇ / w) − d |φ̇| φ̇`
+
+    **Arguments:** `coordinate`, such as `"O.angle"`; `viscous` c `[N m s]` or `[N s/m]`; `coulomb` τ_c `[N m]`
+    or `[N]`; `width` w, the rate over which the Coulomb friction changes sign `[rad/s]` or `[m/s]`;
+    `quadratic` d `[N m s²]` or `[N s²/m²]`; `breakaway` τ_b `[N m]` or `[N]`, what sticking adds to τ_c, and
+    `stribeck` v_b `[rad/s]` or `[m/s]`, the rate at which that has gone.
+
+    Source: Armstrong-Hélouvry, Dupont, Canudas de Wit, Automatica 30 (1994).
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    viscous: Scalar = eqx.field(converter=as_float, default=0.0)
+    coulomb: Scalar = eqx.field(converter=as_float, default=0.0)
+    width: Scalar = eqx.field(converter=as_float, default=0.01)
+    quadratic: Scalar = eqx.field(converter=as_float, default=0.0)
+    breakaway: Scalar = eqx.field(converter=as_float, default=0.0)
+    stribeck: Scalar = eqx.field(converter=as_float, default=0.1)
+
+    def __check_init__(self) -> None:
+        part = f"JointFriction {self.name!r}"
+        check_coordinate("JointFriction", self.name, self.coordinate)
+        for field in ("viscous", "coulomb", "width", "quadratic", "breakaway", "stribeck"):
+            check_finite(part, field, getattr(self, field))
+        check_number(part, "viscous", self.viscous, "N m s", zero=True)
+        check_number(part, "coulomb", self.coulomb, "N m", zero=True)
+        check_number(part, "quadratic", self.quadratic, "N m s²", zero=True)
+        check_number(part, "breakaway", self.breakaway, "N m", zero=True)
+        check_number(part, "width", self.width, "rad/s")
+        check_number(part, "stribeck", self.stribeck, "rad/s")
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        drag = self.viscous + self.quadratic * abs(rate)
+        dry = self.coulomb + self.breakaway * jnp.exp(-((rate / self.stribeck) ** 2))
+        return -drag * rate - dry * smooth_sign(rate, self.width)
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return jnp.zeros(())
+
+
+class JointSpringDamper(AbstractAlong):
+    """A spring-damper-actuator along a joint's coordinate, torsional or translational.
+
+    `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; whole turns of an angle count.
+
+    **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `rest` x0 `[rad]` or `[m]`;
+    `damping` c `[N m s/rad]` or `[N s/m]`; `actuator` τ_a, a constant or a function `(t, x, ẋ)` `[N m]` or `[N]`.
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    stiffness: Scalar = eqx.field(converter=as_float, default=0.0)
+    rest: Scalar = eqx.field(converter=as_float, default=0.0)
+    damping: Scalar = eqx.field(converter=as_float, default=0.0)
+    actuator: Any = eqx.field(converter=as_float, default=0.0)
+
+    def __check_init__(self) -> None:
+        check_coordinate("JointSpringDamper", self.name, self.coordinate)
+        for field in ("stiffness", "rest", "damping", "actuator"):
+            check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        part, given = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
+        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, x, rate", shape=())
+        return -self.stiffness * (coordinate - self.rest) - self.damping * rate + actuator
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return 0.5 * self.stiffness * (coordinate - self.rest) ** 2
+
+
+class JointStop(AbstractAlong):
+    """Compliant stops that keep a joint's coordinate in a range.
+
+    Beyond a stop by a depth δ, `k δ^n (1 + c δ̇)` pushes back, and never pulls: smooth where contact begins.
+
+    **Arguments:** `coordinate`, such as `"O.angle"`; `lower`, `upper` `[rad]` or `[m]` (infinite for none);
+    `stiffness` k `[N m/radⁿ]` or `[N/mⁿ]`; `damping` c `[s/rad]` or `[s/m]`; `exponent` n, above 1.
+
+    Source: Hunt, Crossley, J. Appl. Mech. 42 (1975).
+    """
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    lower: Scalar = eqx.field(converter=as_float)
+    upper: Scalar = eqx.field(converter=as_float)
+    stiffness: Scalar = eqx.field(converter=as_float)
+    damping: Scalar = eqx.field(converter=as_float, default=0.0)
+    exponent: Scalar = eqx.field(converter=as_float, default=1.5)
+
+    def __check_init__(self) -> None:
+        part = f"JointStop {self.name!r}"
+        check_coordinate("JointStop", self.name, self.coordinate)
+        check_shape(part, "lower", self.lower, ())
+        check_shape(part, "upper", self.upper, ())
+        check_number(part, "stiffness", self.stiffness, "N m/radⁿ")
+        check_number(part, "damping", self.damping, "s/rad", zero=True)
+        if is_concrete(self.lower, self.upper, self.exponent) and isinstance(self.lower, Array):
+            if not float(self.lower) < float(self.upper):
+                raise MechanismError(f"{part}: lower must be below upper, got {self.lower:g} and {self.upper:g}.")
+            if not float(self.exponent) >= 1:
+                raise MechanismError(f"{part}: exponent must be at least 1, got {self.exponent:g}.")
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        law = (self.stiffness, self.damping, self.exponent)
+        below = contact_force(self.lower - coordinate, -rate, *law)
+        return below - contact_force(coordinate - self.upper, rate, *law)
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        depth = jnp.maximum(jnp.maximum(self.lower - coordinate, coordinate - self.upper), 0.0)
+        return contact_energy(depth, self.stiffness, self.exponent)

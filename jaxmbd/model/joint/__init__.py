@@ -1,0 +1,1 @@
+"""Joints: one small law per class, a residual of the frames that it connects."""

@@ -1,0 +1,161 @@
+"""Joints between two bodies in the plane."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.model.body.checks import check_finite, check_markers
+from jaxmbd.model.body.planar import Marker
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractMovingTreeJoint, AbstractPair
+from jaxmbd.space.planar import PLANAR, Frame
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.vectors import dot
+
+
+class AbstractPlanarPair(AbstractPair):
+    """A joint between two markers in the plane."""
+
+    space: ClassVar[AbstractSpace | None] = PLANAR
+
+
+class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractMovingTreeJoint):
+    """One that can carry its own coordinates."""
+
+
+class Revolute(AbstractPlanarTreeJoint):
+    """A pin: the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
+
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return a.position - b.position
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([b.angle - a.angle])
+
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(jnp.zeros(2, c.dtype), c[0])
+
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+        return jnp.append(jnp.zeros(2, w.dtype), w)
+
+
+class Translational(AbstractPlanarTreeJoint):
+    """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
+
+    `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
+    `u_A · (p_B − p_A)`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("displacement",)
+    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    loads: ClassVar[tuple[str, ...]] = ("-Fn", "-M")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([dot(a.normal, b.position - a.position), b.angle - a.angle])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([dot(a.axis, b.position - a.position)])
+
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(jnp.append(c, 0.0), jnp.zeros_like(c[0]))
+
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+        return jnp.append(w, jnp.zeros(2, w.dtype))
+
+
+class PinInSlot(AbstractPlanarTreeJoint):
+    """A pin (second marker) in a straight slot along the first marker's x axis: `n_A · (p_B − p_A) = 0` (1 row).
+
+    Coordinates: `displacement` [m] along the slot and `angle` [rad] of the pin's body relative to the slot's.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    loads: ClassVar[tuple[str, ...]] = ("-Fn",)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([dot(a.normal, b.position - a.position)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([dot(a.axis, b.position - a.position), b.angle - a.angle])
+
+    def mate(self, c: Float[Array, "2"]) -> Frame:
+        return Frame(jnp.append(c[:1], 0.0), c[1])
+
+    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "3"]:
+        return jnp.stack([w[0], jnp.zeros_like(w[0]), w[1]])
+
+
+class RelativeAngle(AbstractPlanarPair):
+    """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
+
+    **Arguments:** `angle` φ `[rad]`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    loads: ClassVar[tuple[str, ...]] = ("-M",)
+
+    def __check_init__(self) -> None:
+        check_finite(f"RelativeAngle {self.name!r}", "angle", self.angle)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([b.angle - a.angle - self.angle])
+
+
+class Gear(AbstractJoint):
+    """A constant ratio between two angles on a carrier: `(θ_B − θ_K) − r (θ_A − θ_K) − φ = 0` (1 row).
+
+    **Arguments:** `ratio` r (negative for an outer pair of wheels, `−z_A / z_B`); `carrier`, the marker that
+    carries both axles (the ground unless given); `phase` φ `[rad]`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: Marker
+    b: Marker
+    ratio: Scalar = eqx.field(converter=as_float)
+    carrier: Marker = eqx.field(default_factory=lambda: Marker(GROUND, (0.0, 0.0)))
+    phase: Scalar = eqx.field(converter=as_float, default=0.0)
+    loads: ClassVar[tuple[str, ...]] = ("-M",)
+
+    def __check_init__(self) -> None:
+        check_markers("Gear", self.name, self.a, self.b, space=PLANAR)
+        check_finite(f"Gear {self.name!r}", "ratio", self.ratio)
+        check_finite(f"Gear {self.name!r}", "phase", self.phase)
+
+    @property
+    def markers(self) -> tuple[Marker, ...]:
+        return (self.a, self.b, self.carrier)
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b, carrier = (frame.angle for frame in frames)
+        return jnp.stack([(b - carrier) - self.ratio * (a - carrier) - self.phase])

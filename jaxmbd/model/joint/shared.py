@@ -1,0 +1,184 @@
+"""Joints for both spaces, among them the cuts of closed loops: rod, ball and solid.
+
+The rows of a cut are read as loads on the cut parts: along a rod; a force through a ball; a force and a moment in a
+solid piece.
+
+Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* (2003), §7 (Robotran).
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
+from jaxmbd.model.body.checks import check_markers, check_number, check_shape, checked_names
+from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
+from jaxmbd.space.chart import NUMBERS, AbstractChart
+from jaxmbd.space.vectors import dot
+
+
+class Rod(AbstractPair):
+    """A massless rigid rod: the markers' distance is constant, `½ ‖p_B − p_A‖² − ½ l² = 0` (1 row).
+
+    In space, the spherical-spherical composite joint; as a cut, the rod cut.
+
+    **Arguments:** `length` `[m]`; a length of zero is refused, since the row's gradient vanishes there.
+
+    The rod's tension is `λ l`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    length: Scalar = eqx.field(converter=as_float)
+    loads: ClassVar[tuple[str, ...]] = ("T",)
+
+    def __check_init__(self) -> None:
+        check_shape(f"Rod {self.name!r}", "length", self.length, ())
+        try:
+            check_number(f"Rod {self.name!r}", "length", self.length, "m")
+        except MechanismError as error:
+            raise MechanismError(f"{error} Points that coincide are joined by a BallCut.") from None
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
+
+
+def _directions(given: Any) -> tuple[str, ...]:
+    return checked_names("BallCut: without", tuple(given) if isinstance(given, str) else given, "z")
+
+
+class BallCut(AbstractPair):
+    """The markers' origins coincide: `R_Aᵀ (p_B − p_A) = 0`, along the first marker's axes (3 rows; 2 in the plane).
+
+    **Arguments:** `without`, directions that stay free, of `"x"`, `"y"`, `"z"` (the first marker's axes).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    without: tuple[str, ...] = eqx.field(static=True, converter=_directions, default=())
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
+
+    def __check_init__(self) -> None:
+        check_markers("BallCut", self.name, self.a, self.b)  # the check of pairs comes later, and space is asked here
+        axes = "xyz"[: self.a.space.dim]
+        for direction in self.without:
+            if direction not in axes:
+                raise MechanismError(
+                    f"BallCut {self.name!r}: without must name some of {tuple(axes)}, got {direction!r}."
+                )
+        if len(set(self.without)) == len(axes):
+            raise MechanismError(f"BallCut {self.name!r}: without names every direction; nothing is left to hold.")
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        rows = a.to_local(b.position - a.position)
+        kept = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
+        return rows if len(kept) == rows.shape[0] else jnp.stack([rows[i] for i in kept])
+
+
+class SolidCut(AbstractPair):
+    """The markers' frames coincide, along the first marker's axes (6 rows; 3 in the plane).
+
+    `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-Fz", "Mx", "My", "Mz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-M")
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        return jnp.append(a.to_local(b.position - a.position), a.misalignment(b))
+
+
+class Weld(AbstractTreeJoint):
+    """The markers' frames coincide, along the world's axes (6 rows; 3 in the plane).
+
+    `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "Mx", "My", "Mz")
+    plane_loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "-M")
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, a.misalignment(b))
+
+    @property
+    def chart(self) -> AbstractChart:
+        return NUMBERS
+
+    @property
+    def free(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        return {}
+
+    def mate(self, c: Float[Array, "0"]) -> Any:
+        space = self.a.space
+        return space.place(jnp.asarray(space.rest, c.dtype))
+
+    def rate(self, c: Float[Array, "0"], w: Float[Array, "0"]) -> Float[Array, " twist"]:
+        return jnp.zeros(len(self.a.space.speeds), w.dtype)
+
+    def measure(self, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+
+class Free(AbstractTreeJoint):
+    """No constraint: what carries the coordinates of a body that no joint of the spanning tree reaches.
+
+    They are those of the body itself, with its name.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+
+    def __init__(self, body: AbstractBody) -> None:
+        self.name, self.b = body.name, body.at()
+        self.a = type(self.b)(GROUND, jnp.zeros_like(self.b.position))
+
+    @property
+    def chart(self) -> AbstractChart:
+        return self.b.space
+
+    @property
+    def free(self) -> dict[str, str]:
+        space = self.b.space
+        return dict(zip(space.coordinates, space.units, strict=True))
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        space = self.b.space
+        return {name: f"{unit}/s" for name, unit in zip(space.speeds, space.twist_units, strict=True)}
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def mate(self, c: Float[Array, " pose"]) -> Any:
+        return self.b.space.place(c)
+
+    def rate(self, c: Float[Array, " pose"], w: Float[Array, " twist"]) -> Float[Array, " twist"]:
+        body = self.mate(c)
+        return self.b.space.marker_rate(body, w, body.position)
+
+    def measure(self, frames: Sequence[Any]) -> Float[Array, " pose"]:
+        return self.b.space.pose(frames[1])

@@ -1,0 +1,349 @@
+"""Joints between two bodies in space that have an axis: the z axis of each marker.
+
+`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a choice of the basic rows
+of Haug (1989), §9.4: points coincide, `d` perpendicular to an axis, two axes perpendicular.
+"""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Point, Scalar, as_float
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.checks import check_number, check_shape
+from jaxmbd.model.joint.joint import AbstractMoving, AbstractMovingTreeJoint, AbstractPair, AbstractTreeJoint
+from jaxmbd.space.chart import NUMBERS, TURNING, AbstractChart
+from jaxmbd.space.rotation import from_matrix, matrix
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.spatial import SPATIAL
+from jaxmbd.space.spatial import SpatialFrame as Frame
+from jaxmbd.space.vectors import dot, nearest_turn, times
+
+
+class AbstractSpatialPair(AbstractPair):
+    """A joint between two markers in space."""
+
+    space: ClassVar[AbstractSpace | None] = SPATIAL
+
+
+class AbstractSpatialTreeJoint(AbstractSpatialPair, AbstractMovingTreeJoint):
+    """One that can carry its own coordinates."""
+
+
+class Spherical(AbstractSpatialPair, AbstractTreeJoint):
+    """A ball: the markers' origins coincide, `p_A − p_B = 0` (3 rows).
+
+    As a joint of the spanning tree it has the Euler parameters of the second marker in the first one's frame, and the
+    relative angular velocity in the second marker's axes.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return a.position - b.position
+
+    @property
+    def chart(self) -> AbstractChart:
+        return TURNING
+
+    @property
+    def free(self) -> dict[str, str]:
+        return dict.fromkeys(("e0", "e1", "e2", "e3"), "1")
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        return dict.fromkeys(("omega_x", "omega_y", "omega_z"), "rad/s")
+
+    def mate(self, c: Float[Array, "4"]) -> Frame:
+        return Frame(jnp.zeros(3, c.dtype), matrix(c))
+
+    def rate(self, c: Float[Array, "4"], w: Float[Array, "3"]) -> Float[Array, "6"]:
+        return jnp.append(jnp.zeros(3, w.dtype), times(matrix(c), w))
+
+    def measure(self, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return from_matrix(times(a.rotation.T, b.rotation))
+
+
+class Revolute(AbstractSpatialTreeJoint):
+    """A hinge about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
+
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "-My", "Mx")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, across(a, b.z))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        return jnp.stack([angle_about_z(*frames)])
+
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(jnp.zeros(3, c.dtype), _about_z(c[0]))
+
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+        return jnp.append(jnp.zeros(5, w.dtype), w)
+
+
+class Prismatic(AbstractSpatialTreeJoint):
+    """A slide along the markers' common z axis, without turning (5 rows).
+
+    `x_A · d = y_A · d = 0` and `y_A · z_B = z_A · x_B = x_A · y_B = 0`. Its coordinate `displacement` [m] is `z_A · d`.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("displacement",)
+    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "Mx", "My", "Mz")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), a.misalignment(b))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        return jnp.stack([dot(a.z, b.position - a.position)])
+
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(_along_z(c[0]), jnp.eye(3, dtype=c.dtype))
+
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+        return jnp.append(_along_z(w[0]), jnp.zeros(3, w.dtype))
+
+
+class Cylindrical(AbstractSpatialTreeJoint):
+    """Turning about and sliding along the markers' common z axis: `x_A, y_A ⊥ d, z_B` (4 rows).
+
+    Coordinates: `displacement` [m] and `angle` [rad], which counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), across(a, b.z))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
+
+    def mate(self, c: Float[Array, "2"]) -> Frame:
+        return Frame(_along_z(c[0]), _about_z(c[1]))
+
+    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
+        return jnp.append(_along_z(w[0]), _along_z(w[1]))
+
+
+class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
+    """A screw along the markers' common z axis: the rows of a cylindrical joint, and `z_A · d − p φ / 2π = 0` (5 rows).
+
+    **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
+
+    Coordinates: `displacement` [m] and `angle` [rad]; the displacement tells how many turns were made, so prescribe it
+    where a start is several turns away.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    lead: Scalar = eqx.field(converter=as_float)
+    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx", "-Fz")
+
+    def __check_init__(self) -> None:
+        check_shape(f"Screw {self.name!r}", "lead", self.lead, ())
+        try:
+            check_number(f"Screw {self.name!r}", "lead", abs(self.lead) if isinstance(self.lead, Array) else 1.0, "m")
+        except MechanismError as error:
+            raise MechanismError(f"{error} Without advance it is a Revolute.") from None
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
+        a, b = frames
+        displacement, angle = self.motion(frames)
+        advance = displacement - self.lead / (2 * jnp.pi) * angle
+        return jnp.concatenate([across(a, b.position - a.position), across(a, b.z), advance[None]])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        displacement = dot(a.z, b.position - a.position)
+        return jnp.stack([displacement, nearest_turn(angle_about_z(a, b), 2 * jnp.pi * displacement / self.lead)])
+
+    @property
+    def chart(self) -> AbstractChart:
+        return NUMBERS
+
+    @property
+    def free(self) -> dict[str, str]:
+        return {"angle": "rad"}
+
+    @property
+    def speeds(self) -> dict[str, str]:
+        return {"angle_rate": "rad/s"}
+
+    def mate(self, c: Float[Array, "1"]) -> Frame:
+        return Frame(_along_z(self.lead / (2 * jnp.pi) * c[0]), _about_z(c[0]))
+
+    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+        return jnp.append(_along_z(self.lead / (2 * jnp.pi) * w[0]), _along_z(w[0]))
+
+    def measure(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        return self.motion(frames)[1:]
+
+
+class Planar(AbstractSpatialTreeJoint):
+    """Gliding on a plane: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
+
+    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], which counts turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
+    motion_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    loads: ClassVar[tuple[str, ...]] = ("-My", "Mx", "-Fz")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return jnp.append(across(a, b.z), dot(a.z, b.position - a.position))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "3"]:
+        a, b = frames
+        return jnp.append(across(a, b.position - a.position), angle_about_z(a, b))
+
+    def mate(self, c: Float[Array, "3"]) -> Frame:
+        return Frame(jnp.append(c[:2], 0.0), _about_z(c[2]))
+
+    def rate(self, c: Float[Array, "3"], w: Float[Array, "3"]) -> Float[Array, "6"]:
+        return jnp.concatenate([w[:2], jnp.zeros(3, w.dtype), w[2:]])
+
+
+class Universal(AbstractSpatialTreeJoint):
+    """A universal (Hooke, Cardan) joint: `p_A − p_B = 0`, `x_A · y_B = 0` (4 rows).
+
+    The cross has one axis along x of the first marker and the other along y of the second. Coordinates: `angle_a` [rad]
+    about the first, `angle_b` [rad] about the second, `R_AB = R_x(angle_a) R_y(angle_b)`; both count whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    motions: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    motion_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
+    turning: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "M")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, dot(a.x, b.y))
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        about_a = jnp.arctan2(dot(a.z, b.y), dot(a.y, b.y))
+        about_b = jnp.arctan2(dot(a.x, b.z), dot(a.x, b.x))
+        return jnp.stack([about_a, about_b])
+
+    def mate(self, c: Float[Array, "2"]) -> Frame:
+        (ca, cb), (sa, sb) = jnp.cos(c), jnp.sin(c)
+        zero = jnp.zeros_like(ca)
+        rows = [[cb, zero, sb], [sa * sb, ca, -sa * cb], [-ca * sb, sa, ca * cb]]
+        return Frame(jnp.zeros(3, c.dtype), jnp.stack([jnp.stack(row) for row in rows]))
+
+    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
+        return jnp.append(jnp.zeros(3, w.dtype), jnp.stack([w[0], jnp.cos(c[0]) * w[1], jnp.sin(c[0]) * w[1]]))
+
+
+class ConstantVelocity(AbstractSpatialPair):
+    """A constant-velocity (Rzeppa) joint of two shafts along the markers' z axes: `p_A − p_B = 0`,
+    `y_A · x_B − x_A · y_B = 0` (4 rows).
+
+    The relative rotation has no part about the shafts, so that both turn alike at any bend below half a turn.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "lambda")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
+        a, b = frames
+        return jnp.append(a.position - b.position, dot(a.y, b.x) - dot(a.x, b.y))
+
+
+class RevoluteSpherical(AbstractSpatialPair, AbstractMoving):
+    """A massless rod with a hinge (z axis of the first marker) at one end and a ball (second marker) at the other:
+    `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
+
+    **Arguments:** `length` l `[m]`; zero is refused. Its coordinate `angle` [rad] is the rod's angle from the x axis of
+    the first marker; it counts whole turns.
+    """
+
+    name: str = eqx.field(static=True)
+    a: AbstractMarker
+    b: AbstractMarker
+    length: Scalar = eqx.field(converter=as_float)
+    motions: ClassVar[tuple[str, ...]] = ("angle",)
+    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    loads: ClassVar[tuple[str, ...]] = ("T", "-Fz")
+
+    def __check_init__(self) -> None:
+        check_shape(f"RevoluteSpherical {self.name!r}", "length", self.length, ())
+        check_number(f"RevoluteSpherical {self.name!r}", "length", self.length, "m")
+
+    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([0.5 * (dot(d, d) - self.length**2), dot(a.z, d)])
+
+    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
+        a, b = frames
+        d = b.position - a.position
+        return jnp.stack([jnp.arctan2(dot(a.y, d), dot(a.x, d))])
+
+
+def across(a: Frame, vector: Point) -> Float[Array, "2"]:
+    """The parts of a vector along the x and y axes of a frame: zero when it is parallel to z."""
+    return jnp.stack([dot(a.x, vector), dot(a.y, vector)])
+
+
+def angle_about_z(a: Frame, b: Frame) -> Scalar:
+    """The angle of `b` relative to `a` about their common z axis, in (−π, π]."""
+    return jnp.arctan2(dot(a.y, b.x) - dot(a.x, b.y), dot(a.x, b.x) + dot(a.y, b.y))
+
+
+def _about_z(angle: Scalar) -> Float[Array, "3 3"]:
+    """The rotation matrix of a turn about the z axis."""
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    zero, one = jnp.zeros_like(c), jnp.ones_like(c)
+    return jnp.stack([jnp.stack(row) for row in ([c, -s, zero], [s, c, zero], [zero, zero, one])])
+
+
+def _along_z(z: Scalar) -> Float[Array, "3"]:
+    return jnp.stack([jnp.zeros_like(z), jnp.zeros_like(z), z])

@@ -1,0 +1,105 @@
+"""Constraints that a user writes as a function."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Function, Scalar
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.checks import check_callable, check_markers, check_name
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, no_rows
+from jaxmbd.user_functions import user_array
+
+
+class Constraint(AbstractJoint):
+    """A user's own joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
+
+    **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
+    arrays, or an equinox module), and returns the residual, a scalar or a vector. Nothing else is needed: `C`
+    and `γ` follow by differentiation.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    a: AbstractMarker
+    b: AbstractMarker
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_markers("Constraint", self.name, self.a, self.b)
+        check_callable("Constraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
+        a, b = frames
+        part, given = f"Constraint {self.name!r}", (t, a, b, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, frame_a, frame_b, parameters")
+        return check_rows("Constraint", self.name, value)
+
+
+class NonholonomicConstraint(AbstractNonholonomic):
+    """A user's own constraint of velocities: `Ψ(t, frames, rates, parameters) = 0`, affine in the rates.
+
+    **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
+    (any tree of arrays, or an equinox module), and returns a scalar or a vector that is affine in the rates: no row
+    of `Φ` stands behind it. `C` and `γ` follow by differentiation.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    a: AbstractMarker
+    b: AbstractMarker
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_markers("NonholonomicConstraint", self.name, self.a, self.b)
+        check_callable("NonholonomicConstraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
+        part, given = f"NonholonomicConstraint {self.name!r}", (t, tuple(frames), tuple(rates), self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
+        return check_rows("NonholonomicConstraint", self.name, value)
+
+
+class GlobalConstraint(eqx.Module):
+    """A user's own constraint on all coordinates: `Φ(t, q, parameters) = 0`.
+
+    **Arguments:** `function` takes the time [s], the coordinates `q` of shape `(nq,)` in the mechanism's order
+    and `parameters`; it returns a scalar or a vector.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_name("GlobalConstraint", self.name)
+        check_callable("GlobalConstraint", self.name, self.function)
+
+    def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
+        """`Φ(t, q)` of this constraint."""
+        part, given = f"GlobalConstraint {self.name!r}", (t, q, self.parameters)
+        value = user_array(part, "function", self.function, *given, takes="t, q, parameters")
+        return check_rows("GlobalConstraint", self.name, value)
+
+
+def check_rows(kind: str, name: str, value: Any) -> Array:
+    """A user's residual as a vector; raise if it is neither a scalar nor a vector."""
+    rows = jnp.atleast_1d(value)
+    if rows.ndim != 1:
+        raise MechanismError(f"{kind} {name!r}: the function must return a scalar or a vector, got shape {rows.shape}.")
+    return rows

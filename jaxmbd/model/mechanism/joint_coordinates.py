@@ -1,0 +1,156 @@
+"""Coordinates of joints and bodies, and the parts that refer to one by its name, together with it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.joint.coupling import AbstractCoupling
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractMoving, AbstractNonholonomic, no_rows
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.vectors import nearest_turn
+
+
+class Coordinate(eqx.Module):
+    """One coordinate, of a joint or of a body, as a function of the frames of its markers.
+
+    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn.
+    One that is `carried`, an entry of `q` in joint coordinates, has the value `near` itself; only its derivatives are
+    those by the frames.
+    """
+
+    name: str = eqx.field(static=True)
+    joint: AbstractMoving | None
+    markers: tuple[AbstractMarker, ...]
+    index: int = eqx.field(static=True)
+    carried: bool = eqx.field(static=True, default=False)
+    near: Scalar | None = None
+
+    @property
+    def turning(self) -> bool:
+        """Whether the coordinate is an angle that the frames tell only up to whole turns."""
+        return self.joint is not None and self.joint.motions[self.index] in self.joint.turning
+
+    def value(self, frames: Sequence[Any]) -> Scalar:
+        """The coordinate's value [m or rad]."""
+        if self.joint is not None:
+            value = self.joint.motion(frames)[self.index]
+            if self.carried and self.near is not None:
+                return jax.lax.stop_gradient(self.near) + (value - jax.lax.stop_gradient(value))
+            return nearest_turn(value, self.near) if self.turning and self.near is not None else value
+        (frame,) = frames
+        return frame.position[self.index] if self.index < frame.position.shape[0] else frame.angle
+
+    def by(self, near: Scalar) -> "Coordinate":
+        """The same coordinate, its whole turns counted so that it is nearest to a value; one that is carried has it."""
+        if not self.turning and not self.carried:
+            return self
+        return Coordinate(self.name, self.joint, self.markers, self.index, self.carried, near)
+
+    def unit(self, space: AbstractSpace) -> str:
+        """The coordinate's unit, m or rad."""
+        return (space.units if self.joint is None else self.joint.motion_units)[self.index]
+
+
+class Drive(AbstractJoint):
+    """A driver together with the coordinate that it prescribes: the constraint `c(q) − f(t) = 0`."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    driver: Driver
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the driven coordinate."""
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        value = self.driver.value(t)
+        coordinate = self.coordinate if self.coordinate.carried else self.coordinate.by(value)
+        return (coordinate.value(frames) - value)[None]
+
+
+class SpeedDrive(AbstractNonholonomic):
+    """A driver together with the coordinate whose rate it prescribes: the constraint `ċ − f(t) = 0`."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    driver: Driver
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the driven coordinate."""
+        return self.coordinate.markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
+        return no_rows()
+
+    def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1"]:
+        steps = [jnp.append(rate.position, rate.angular) for rate in rates]
+
+        def along(s: Scalar) -> Scalar:
+            return self.coordinate.value([frame.moved(s * step) for frame, step in zip(frames, steps, strict=True)])
+
+        zero = jnp.zeros_like(t)
+        rate = jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
+        return (rate - self.driver.value(t))[None]
+
+
+class Coupled(AbstractJoint):
+    """A coupling together with the two coordinates it couples."""
+
+    name: str = eqx.field(static=True)
+    coordinates: tuple[Coordinate, Coordinate]
+    law: AbstractCoupling
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of both coordinates."""
+        return self.coordinates[0].markers + self.coordinates[1].markers
+
+    def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
+        a, b = self.coordinates
+        count = len(a.markers)
+        return self.law.couple(a.value(frames[:count]), b.value(frames[count:]))[None]
+
+
+class CoordinateForce(eqx.Module):
+    """A force law along a joint's coordinate, together with that coordinate."""
+
+    name: str = eqx.field(static=True)
+    coordinate: Coordinate
+    law: AbstractAlong
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        """The markers of the coordinate."""
+        return self.coordinate.markers
+
+
+def counted(part: Any) -> tuple[Coordinate, ...]:
+    """The coordinates of a part that it has to be told: whole turns, or the value."""
+    if isinstance(part, Coupled):
+        return tuple(c for c in part.coordinates if c.turning or c.carried)
+    if isinstance(part, CoordinateForce):
+        return (part.coordinate,) if part.coordinate.turning or part.coordinate.carried else ()
+    return (part.coordinate,) if isinstance(part, Drive) and part.coordinate.carried else ()
+
+
+def told(part: Any, near: Float[Array, " k"]) -> Any:
+    """The part, its `counted` coordinates nearest to the given values."""
+    if near.shape[0] == 0:
+        return part
+    values = iter(near)
+    if isinstance(part, CoordinateForce):
+        return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
+    if isinstance(part, Drive):
+        return Drive(part.name, part.coordinate.by(next(values)), part.driver)
+    first, second = (c.by(next(values)) if c.turning or c.carried else c for c in part.coordinates)
+    return Coupled(part.name, (first, second), part.law)

@@ -1,0 +1,301 @@
+"""The mechanism: named bodies, joints, drivers, forces and sensors, checked as a whole.
+
+Its topology is static; every number in it is an array leaf, so that `equinox.tree_at`, gradients and `vmap`
+reach all of them and never retrace.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import equinox as eqx
+
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.model.body.body import AbstractBody
+from jaxmbd.model.body.checks import check_instance, checked_names
+from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.shared import Gravity
+from jaxmbd.model.force.user import GeneralizedForce
+from jaxmbd.model.joint.coupling import AbstractCoupling
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractMoving, AbstractTreeJoint
+from jaxmbd.model.joint.shared import Free
+from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds
+from jaxmbd.model.mechanism.joint_coordinates import Coordinate, Coupled, Drive, SpeedDrive
+from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
+from jaxmbd.model.mechanism.validation import (
+    check_functions,
+    check_ground,
+    check_inertias,
+    check_measures,
+    check_moving,
+    check_names,
+    check_references,
+    check_scaled,
+    check_space,
+    count_rows,
+    hashable_kind,
+    named_joints,
+)
+from jaxmbd.model.sensor.scaled import Scaled
+from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
+from jaxmbd.space.space import AbstractSpace
+
+_SHOWN = 12  # parts of a kind that are listed by print
+
+Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
+Constraint: TypeAlias = AbstractJoint | GlobalConstraint
+AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
+Sensor: TypeAlias = AbstractSensor | Measure | Scaled
+
+
+class Mechanism(eqx.Module):
+    """Bodies, joints, drivers, forces and sensors.
+
+    **Arguments:** sequences of parts, each with a name of its own; `floating`, whether bodies that nothing
+    connects to the ground are meant; `coordinates`, `"absolute"`, each body's own, or `"joint"`, those of a spanning
+    tree of joints; `cuts`, names of joints that are to be kept out of that tree, so that they are constraints;
+    `speeds`, `GeneralizedSpeeds` instead of the coordinates' own.
+
+    **Raises:** `MechanismError` if two parts have one name, a part refers to a body or coordinate that does not
+    exist or that lives in another space, or a group of joined bodies does not reach the ground.
+
+    `mechanism["rod"]` is the part of that name, `mechanism["rod"].mass` its mass: a leaf for
+    `equinox.tree_at` and `jax.grad`. `print(mechanism)` lists the parts.
+    """
+
+    bodies: tuple[AbstractBody, ...]
+    joints: tuple[Joint, ...]
+    forces: tuple[AnyForce, ...]
+    drivers: tuple[Driver, ...]
+    sensors: tuple[Sensor, ...]
+    space: AbstractSpace
+    floating: bool = eqx.field(static=True)
+    coordinates: str = eqx.field(static=True)
+    cuts: tuple[str, ...] = eqx.field(static=True)
+    speeds: GeneralizedSpeeds | None
+    tree: Tree = eqx.field(static=True)
+
+    def __init__(
+        self,
+        bodies: Iterable[AbstractBody],
+        joints: Iterable[Joint] = (),
+        forces: Iterable[AnyForce] = (),
+        drivers: Iterable[Driver] = (),
+        sensors: Iterable[Sensor] = (),
+        floating: bool = False,
+        coordinates: str = "absolute",
+        cuts: Iterable[str] = (),
+        speeds: GeneralizedSpeeds | None = None,
+    ) -> None:
+        self.bodies = _parts("bodies", bodies, AbstractBody)
+        self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
+        self.forces = _parts("forces", forces, AbstractForce, AbstractAlong, Gravity, GeneralizedForce)
+        self.drivers = _parts("drivers", drivers, Driver)
+        self.sensors = _parts("sensors", sensors, AbstractSensor, Measure, Scaled)
+        if not self.bodies:
+            raise MechanismError("A mechanism needs at least one body.")
+        self.space = self.bodies[0].space
+        self.floating = floating
+        self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
+        check_names(self)
+        check_space(self)
+        self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
+        check_references(self)
+        self.tree = self._tree()
+        if speeds is not None:
+            check_instance("speeds", speeds, GeneralizedSpeeds, "GeneralizedSpeeds(names, function)")
+            speeds.check(len(self.tree.coordinates), len(self.tree.speeds))
+
+    def __check_init__(self) -> None:
+        check_functions(self)
+        check_scaled(self)
+        sizes = self.constraint_sizes()  # tries each joint's function on shapes
+        check_measures(self, sum(sizes))
+        check_inertias(self)
+        check_moving(self)
+        if not self.floating:
+            check_ground(self)
+
+    def __getitem__(self, name: str) -> Any:
+        for part in self.parts():
+            if part.name == name:
+                return part
+        raise unknown("part", name, (part.name for part in self.parts()))
+
+    def __repr__(self) -> str:
+        groups = ("bodies", self.bodies), ("joints", self.joints), ("drivers", self.drivers), ("forces", self.forces)
+        groups = (*groups, ("sensors", self.sensors))
+        if not all(isinstance(parts, tuple) for _, parts in groups):  # placeholders of tree maps
+            return eqx.tree_pformat(self)
+        where = "the plane" if self.space.dim == 2 else "space"
+        lines = [f"Mechanism in {where}, {self.nq} {self.coordinates} coordinates, {self.nv} speeds"]
+        lines += [f"{kind}: {_listed(parts)}" for kind, parts in groups if parts]
+        return "\n".join(lines)
+
+    def parts(self) -> Iterator[Any]:
+        """All parts: bodies, joints, drivers, forces, sensors."""
+        for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors):
+            if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
+                yield from group
+
+    def described(
+        self, coordinates: str, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
+    ) -> "Mechanism":
+        """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
+        parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
+        return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
+
+    def with_parts(
+        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
+    ) -> "Mechanism":
+        """The same mechanism, in the same coordinates, with other forces or drivers, which are not checked.
+
+        (Made anew of them it may choose another tree of joints: what forces and drivers name has a say in that.)
+        """
+        kept = self.forces, self.drivers
+        given = (old if new is None else tuple(new) for old, new in zip(kept, (forces, drivers), strict=True))
+        is_kept = lambda x: any(x is old for old in kept)  # noqa: E731
+        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(given), is_leaf=is_kept)
+
+    def _tree(self) -> Tree:
+        if self.coordinates == "absolute":
+            if self.cuts:
+                raise MechanismError(f"cuts={list(self.cuts)} only means something with coordinates='joint'.")
+            return self.tree
+        if self.coordinates != "joint":
+            raise MechanismError(f"coordinates must be 'absolute' or 'joint', got {self.coordinates!r}.")
+        check_cuts(self.joints, self.cuts)
+        return spanning(self.bodies, self.joints, named_joints(self), self.cuts)
+
+    @property
+    def nq(self) -> int:
+        """Number of coordinates."""
+        return len(self.tree.coordinates) + len(self.turns)
+
+    @property
+    def nv(self) -> int:
+        """Number of generalized speeds."""
+        return len(self.tree.speeds)
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """The angles of cut joints that are carried among the coordinates so that their whole turns count (none in the
+        plane)."""
+        joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint) and joint.turning]
+        return tuple(f"{joint.name}.{angle}" for joint in self.tree.cut(joints) for angle in joint.turning)
+
+    @property
+    def coordinate_names(self) -> tuple[str, ...]:
+        """Names of the entries of `q`: `"crank.x"`, `"crank.y"`, `"crank.theta"`, … or `"O.angle"`, …, then `turns`."""
+        return self.tree.coordinates + self.turns
+
+    @property
+    def coordinate_units(self) -> tuple[str, ...]:
+        """Units of the entries of `q`."""
+        return self.tree.units + ("rad",) * len(self.turns)
+
+    @property
+    def speed_names(self) -> tuple[str, ...]:
+        """Names of the entries of `v`: `"crank.vx"`, `"crank.vy"`, `"crank.omega"`, … or `"O.angle_rate"`, …"""
+        return self.tree.speeds if self.speeds is None else self.speeds.names
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """For each speed the coordinate whose rate it is, or the speed itself where it is none's."""
+        if self.speeds is not None:
+            return self.speeds.names
+        found: list[str] = []
+        for branch in self.tree.branches:
+            (q0, q1), (v0, v1) = branch.q, branch.v
+            found += self.tree.coordinates[q0:q1] if q1 - q0 == v1 - v0 else self.tree.speeds[v0:v1]
+        return tuple(found)
+
+    @property
+    def speed_units(self) -> tuple[str, ...]:
+        """Units of the entries of `v`; those of chosen speeds are not known."""
+        return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)
+
+    def links(self) -> tuple[AbstractTreeJoint, ...]:
+        """The joints that carry the coordinates, one for each branch of the tree."""
+        joints: dict[str, Any] = {joint.name: joint for joint in self.joints}
+        return tuple(
+            Free(self.bodies[branch.child]) if branch.floating else joints[branch.joint]
+            for branch in self.tree.branches
+        )
+
+    def constraints(self) -> tuple[Constraint, ...]:
+        """Everything that gives rows of `Φ`, in their order: joints that carry no coordinates, then drivers."""
+        cut = self.tree.cut(self.joints)
+        joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
+        return (*joints, *(self._driven(driver) for driver in self.drivers))
+
+    def _coupled(self, law: AbstractCoupling) -> Coupled:
+        return Coupled(law.name, (self.coordinate(law.a), self.coordinate(law.b)), law)
+
+    def _driven(self, driver: Driver) -> Drive | SpeedDrive:
+        kind = Drive if driver.of == "position" else SpeedDrive
+        return kind(driver.name, self.coordinate(driver.coordinate), driver)
+
+    def with_reactions(self) -> dict[str, AbstractJoint]:
+        """The joints and drivers that put loads on bodies at markers, by name."""
+        return {part.name: part for part in (*self.joints, *self.constraints()) if isinstance(part, AbstractJoint)}
+
+    def constraint_sizes(self) -> tuple[int, ...]:
+        """The number of rows of each of `constraints()`."""
+        found: dict[Any, int] = {}
+        sizes = []
+        for part in self.constraints():
+            kind = hashable_kind(part)
+            if kind not in found:
+                found[kind] = count_rows(self, part)
+            sizes.append(found[kind])
+        return tuple(sizes)
+
+    def row_labels(self) -> tuple[tuple[str, int], ...]:
+        """For each row of `Φ`: the name of the part that gives it, and its number among that part's rows."""
+        each = zip(self.constraints(), self.constraint_sizes(), strict=True)
+        return tuple((part.name, row) for part, size in each for row in range(size))
+
+    def coordinate(self, name: str) -> Coordinate:
+        """The coordinate written `"joint.angle"` or `"body.x"`."""
+        check_instance("A coordinate's name", name, str, "text such as 'O.angle'")
+        owner, _, component = name.partition(".")
+        for joint in self.joints:
+            if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
+                if component not in joint.motions or not isinstance(joint, AbstractMoving):
+                    raise unknown(f"coordinate of joint {owner!r}", component, joint.motions)
+                carried = name in self.tree.coordinates
+                return Coordinate(name, joint, joint.markers, joint.motions.index(component), carried)
+        for body in self.bodies:
+            if body.name == owner:
+                if component not in self.space.prescribable:
+                    raise unknown(f"coordinate of body {owner!r}", component, self.space.prescribable)
+                return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
+        raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
+
+
+def _listed(parts: tuple[Any, ...]) -> str:
+    """The names of parts with their types, the first of them where they are many."""
+    names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
+    return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
+    if not isinstance(parts, Iterable):
+        raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
+    found = tuple(parts)
+    for part in found:
+        if not isinstance(part, types):
+            names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
+            if isinstance(part, type):
+                raise MechanismError(
+                    f"Among {kind} there is the class {part.__name__}; make one: {part.__name__}(...)."
+                )
+            raise MechanismError(f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.")
+    return found
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """Raise unless `mechanism` is one."""
+    check_instance("mechanism", mechanism, Mechanism, "a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints)")

@@ -1,0 +1,1 @@
+"""Sensors: what can be read from a motion."""

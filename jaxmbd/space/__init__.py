@@ -1,0 +1,1 @@
+"""The plane and three dimensions: frames, twists, charts, rotations, inertia of solids."""

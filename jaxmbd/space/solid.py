@@ -1,0 +1,249 @@
+"""Solids: mass, centre of mass and inertia of simple shapes, moved, turned and added."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.space import rotation as rotations
+
+_UNITS = {"density": "kg/m³", "mass": "kg"}
+
+
+def inertia_matrix(value: Any) -> Any:
+    """The inertia matrix `(3, 3)` [kg m²] from principal moments `(3,)` or a matrix `(3, 3)`.
+
+    Placeholders of tree maps pass, as in `as_float`.
+
+    **Raises:** `MechanismError` for any other shape.
+    """
+    value = as_float(value)
+    if not isinstance(value, Array):
+        return value
+    if value.shape not in ((3,), (3, 3)):
+        raise MechanismError(
+            f"An inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got shape {value.shape}."
+        )
+    return jnp.diag(value) if value.ndim == 1 else value
+
+
+def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
+    """Raise unless `(3, 3)` known numbers [kg m²] can be the inertia of a body about its centre of mass.
+
+    It must be symmetric, positive definite (with `zero`, semidefinite: points and lines), and none of the principal
+    moments may exceed the sum of the other two, `J1 = Σ m (y² + z²) ≤ J2 + J3`. Tolerances are 1e-9 of the
+    largest moment, or 100 units of rounding in single precision.
+    """
+    if inertia is None or isinstance(inertia, str | bytes | list | tuple | dict | set | complex):
+        raise MechanismError(
+            f"{part}: inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got {inertia!r}."
+        )
+    if not isinstance(inertia, Array | np.ndarray):
+        return
+    if np.issubdtype(inertia.dtype, np.complexfloating):
+        raise MechanismError(f"{part}: inertia must be real [kg m²], got {inertia.dtype}.")
+    if inertia.shape != (3, 3):
+        raise MechanismError(f"{part}: inertia must have shape (3, 3) [kg m²], got shape {inertia.shape}.")
+    if not is_concrete(inertia):
+        return
+    J = np.asarray(inertia, dtype=float)
+    if not np.isfinite(J).all():
+        raise MechanismError(f"{part}: inertia must be finite [kg m²], got {J.tolist()}.")
+    moments = np.linalg.eigvalsh((J + J.T) / 2)
+    single = inertia.dtype.itemsize < 8 and jnp.issubdtype(inertia.dtype, jnp.floating)
+    tolerance = 100 * float(jnp.finfo(inertia.dtype).eps) if single else 1e-9
+    listed = ", ".join(f"{moment:.6g}" for moment in moments)
+    _check_symmetric(part, J, tolerance, listed)
+    low, middle, high = moments
+    if low < -tolerance * high if zero else low <= _LEAST_MOMENT * high:
+        need = "not have a negative principal moment" if zero else "be positive definite"
+        raise MechanismError(f"{part}: inertia must {need} [kg m²], got principal moments {listed}.")
+    if high > (low + middle) + tolerance * high:
+        raise MechanismError(
+            f"{part}: no mass distribution has the inertia with principal moments {listed} [kg m²]: the largest, "
+            f"{high:.6g}, must not exceed the sum of the other two, {low + middle:.6g}. "
+            "Give moments about the centre of mass."
+        )
+
+
+# A long thin rod may have moments 1e-9 apart; only rounding of the eigenvalues is left out.
+_LEAST_MOMENT = 1e-14  # of the largest principal moment
+
+
+def is_definite(inertia: Array) -> bool:
+    """Whether a known inertia has three positive principal moments."""
+    J = np.asarray(inertia, dtype=float)
+    moments = np.linalg.eigvalsh((J + J.T) / 2)
+    return bool(moments[0] > _LEAST_MOMENT * moments[2])
+
+
+def _check_symmetric(part: str, J: np.ndarray, tolerance: float, listed: str) -> None:
+    """Raise unless the matrix is symmetric, naming the pair of entries that differ most."""
+    skew = np.abs(J - J.T)
+    if skew.max() > tolerance * np.abs(J).max():
+        i, j = sorted(int(n) for n in np.unravel_index(skew.argmax(), skew.shape))
+        raise MechanismError(
+            f"{part}: inertia must be symmetric [kg m²], got {J[i, j]:.6g} in row {i + 1}, column {j + 1} but "
+            f"{J[j, i]:.6g} in row {j + 1}, column {i + 1} (principal moments of the symmetric part: {listed})."
+        )
+
+
+class Solid(eqx.Module):
+    """The mass properties of a solid, in a frame of its own.
+
+    **Arguments:** `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass, in the solid's axes: a matrix `(3, 3)`
+    or three principal moments; `centre` `[m]`, the centre of mass in the solid's frame.
+
+    `a + b` joins two solids that are given in the same frame.
+
+    **Raises:** `MechanismError` if the mass is not positive, or nothing can have the inertia.
+
+        >>> hammer = cylinder(700, radius=0.01, length=0.3) + box(7800, 0.1, 0.03, 0.03).moved(z=0.15)
+        >>> round(float(hammer.mass), 3)
+        0.768
+    """
+
+    mass: Scalar = eqx.field(converter=as_float)
+    inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
+    centre: Float[Array, "3"] = eqx.field(converter=as_float, default=(0.0, 0.0, 0.0))
+
+    def __check_init__(self) -> None:
+        _positive("Solid", mass=self.mass)
+        check_inertia("Solid", self.inertia, zero=True)
+        if isinstance(self.centre, Array) and self.centre.shape != (3,):
+            raise MechanismError(f"Solid: centre must have shape (3,) [m], got shape {self.centre.shape}.")
+        if isinstance(self.centre, Array) and is_concrete(self.centre) and not jnp.isfinite(self.centre).all():
+            raise MechanismError(f"Solid: centre must be finite [m], got {np.asarray(self.centre)}.")
+
+    def moved(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
+        """The solid moved by `(x, y, z)` [m] in its frame."""
+        offset = jnp.stack([_number("moved(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)])
+        return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
+
+    def turned(self, rotation: Any) -> "Solid":
+        """The solid turned about its frame's origin, centre and inertia: `c → R c`, `J → R J Rᵀ`.
+
+        **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.space.rotation`, or a rotation matrix `(3, 3)`.
+        """
+        e = rotations.as_rotation(rotation).astype(self.inertia.dtype)
+        R = rotations.matrix(e)
+        J = jnp.einsum("ij,jk,lk->il", R, self.inertia, R, precision="highest")
+        return Solid(self.mass, (J + J.T) / 2, rotations.rotate(e, self.centre))
+
+    def __add__(self, other: "Solid") -> "Solid":
+        """Both solids as one, `J = J_a + J_b + μ (|d|² I − d dᵀ)`, `μ = m_a m_b / (m_a + m_b)`, `d = c_b − c_a`."""
+        if not isinstance(other, Solid):
+            return NotImplemented
+        mass = self.mass + other.mass
+        d = other.centre - self.centre
+        steiner = jnp.sum(d * d) * jnp.eye(3, dtype=d.dtype) - jnp.outer(d, d)
+        inertia = self.inertia + other.inertia + self.mass * other.mass / mass * steiner
+        return Solid(mass, inertia, self.centre + other.mass / mass * d)
+
+
+def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
+    """The mass and the inertia of a body that is given both, or a solid in the place of the mass."""
+    if isinstance(mass, Solid):
+        if inertia is not None:
+            raise MechanismError(f"{part}: the solid gives the inertia; leave inertia out, and give a pose by pose=...")
+        return mass.mass, mass.inertia
+    if inertia is None:
+        raise MechanismError(
+            f"{part}: inertia [kg m²] is missing. Give it, or a solid that has mass and inertia both, such as "
+            "Body(name, box(density, x, y, z))."
+        )
+    return mass, inertia
+
+
+def box(density: Number, x: Number, y: Number, z: Number) -> Solid:
+    """A box with edges `x`, `y`, `z` [m] along the axes, centred at the origin; `density` [kg/m³]."""
+    density, x, y, z = _positive("box", density=density, x=x, y=y, z=z)
+    mass = density * x * y * z
+    return _centred(mass, mass / 12 * jnp.stack([y * y + z * z, x * x + z * z, x * x + y * y]))
+
+
+def cylinder(density: Number, radius: Number, length: Number) -> Solid:
+    """A cylinder along z of `radius` and `length` [m], centred at the origin; `density` [kg/m³]."""
+    density, radius, length = _positive("cylinder", density=density, radius=radius, length=length)
+    mass = jnp.pi * density * radius**2 * length
+    return _centred(mass, _round(mass, radius**2, length))
+
+
+def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid:
+    """A tube along z with radii `outer` and `inner` and `length` [m], centred at the origin; `density` [kg/m³]."""
+    density, outer, inner, length = _positive("tube", density=density, outer=outer, inner=inner, length=length)
+    if is_concrete(outer, inner) and float(inner) >= float(outer):
+        raise MechanismError(
+            f"tube: the inner radius must be less than the outer [m], got inner {float(inner):g}, outer "
+            f"{float(outer):g}."
+        )
+    # A difference of squares as a product keeps the digits of thin walls.
+    mass = jnp.pi * density * (outer - inner) * (outer + inner) * length
+    return _centred(mass, _round(mass, outer**2 + inner**2, length))
+
+
+def disc(density: Number, radius: Number, thickness: Number) -> Solid:
+    """A disc of `radius` and `thickness` [m], its axis along z, centred at the origin; `density` [kg/m³]."""
+    density, radius, thickness = _positive("disc", density=density, radius=radius, thickness=thickness)
+    return cylinder(density, radius, thickness)
+
+
+def rod(density: Number, length: Number, radius: Number) -> Solid:
+    """A round rod along x of `length` and `radius` [m], centred at the origin; `density` [kg/m³]."""
+    density, length, radius = _positive("rod", density=density, length=length, radius=radius)
+    upright = cylinder(density, radius, length)
+    return _centred(upright.mass, jnp.diagonal(upright.inertia)[::-1])
+
+
+def sphere(density: Number, radius: Number) -> Solid:
+    """A ball of `radius` [m], centred at the origin; `density` [kg/m³]."""
+    density, radius = _positive("sphere", density=density, radius=radius)
+    mass = 4 / 3 * jnp.pi * density * radius**3
+    return _centred(mass, jnp.stack([2 / 5 * mass * radius**2] * 3))
+
+
+def point(mass: Number) -> Solid:
+    """A point mass [kg] at the origin, without inertia of its own: add it to a solid, it makes no body alone."""
+    (mass,) = _positive("point", mass=mass)
+    return _centred(mass, jnp.zeros(3, dtype=mass.dtype))
+
+
+def _centred(mass: Scalar, moments: Float[Array, "3"]) -> Solid:
+    """A solid with its centre of mass at the origin and its principal axes along the frame's, in one float type."""
+    return Solid(mass, moments, jnp.zeros_like(moments))
+
+
+def _round(mass: Scalar, squares: Scalar, length: Scalar) -> Float[Array, "3"]:
+    """Principal moments [kg m²] of a tube along z with `squares` the sum of its squared radii [m²]."""
+    across = mass * (3 * squares + length**2) / 12
+    return jnp.stack([across, across, mass * squares / 2])
+
+
+def _number(part: str, name: str, value: Any, unit: str) -> Any:
+    """`value` as a float array (placeholders of tree maps pass); raise unless it is one number."""
+    array = as_float(value)
+    is_array = isinstance(array, Array)
+    is_complex = isinstance(value, complex) or (is_array and np.issubdtype(array.dtype, np.complexfloating))
+    if value is None or is_complex or isinstance(array, str | bytes | list | tuple | dict | set):
+        raise MechanismError(f"{part}: {name} must be a {'real ' * is_complex}number [{unit}], got {value!r}.")
+    if is_array and array.shape != ():
+        raise MechanismError(f"{part}: {name} must be a number [{unit}], got shape {array.shape}.")
+    return array
+
+
+def _positive(part: str, **given: Any) -> list[Array]:
+    """The given numbers as arrays; raise unless each is one number, positive and finite where it is known."""
+    arrays = []
+    for name, value in given.items():
+        unit = _UNITS.get(name, "m")
+        array = _number(part, name, value, unit)
+        if not isinstance(array, Array):
+            continue
+        if is_concrete(array) and not 0 < float(array) < np.inf:
+            raise MechanismError(f"{part}: {name} must be positive [{unit}] and finite, got {float(array):g}.")
+        arrays.append(array)
+    return arrays

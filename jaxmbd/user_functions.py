@@ -1,0 +1,118 @@
+"""Functions that users supply are called here, so that an error raised inside one names the part it belongs to.
+
+A part is checked once, on shapes alone, when its mechanism is built (`model/mechanism/validation.py`): parts of one kind are
+stacked without their names afterwards, and what is raised then could not say whose function it was.
+"""
+
+import inspect
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from jaxmbd.errors import MechanismError
+
+_TO_PYTHON = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
+# Raised by a running program rather than by the function's own code: passed on as they are.
+_OF_PROGRAMS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+
+
+def call_user(part: str, field: str, function: Callable[..., Any], *arguments: Any, takes: str) -> Any:
+    """`function(*arguments)`, with a `MechanismError` that names the part for whatever it raises.
+
+    **Arguments:** `part`, such as "Force 'push'"; `field`, the argument of the part that holds the function; `takes`,
+    the names of the function's arguments as documented, "t, frame, rate".
+    """
+    try:
+        return function(*arguments)
+    except _OF_PROGRAMS:
+        raise
+    except Exception as error:
+        raise MechanismError(f"{part}: {_reason(field, function, arguments, takes, error)}") from error
+
+
+def user_array(
+    part: str, field: str, given: Any, *arguments: Any, takes: str, shape: tuple[int, ...] | None = None
+) -> Array:
+    """The real numbers, of a shape unless that is None, that a user's function returns; or a constant in its place."""
+    value = call_user(part, field, given, *arguments, takes=takes) if callable(given) else given
+    needed = "an array of numbers" if shape is None else "a number" if shape == () else f"numbers of shape {shape}"
+    if value is None:
+        raise MechanismError(f"{part}: {_called(field)} returns None, not {needed}. Is its return missing?")
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"{part}: {_called(field)} must return {needed}, got {_shown(value)}.") from error
+    if jnp.issubdtype(array.dtype, jnp.complexfloating):
+        raise MechanismError(f"{part}: {_called(field)} must return real numbers, got {array.dtype}.")
+    if shape is not None and array.shape != shape:
+        need = "be a number" if shape == () else f"have shape {shape}"
+        raise MechanismError(f"{part}: what {_called(field)} returns must {need}, got shape {array.shape}.")
+    return array
+
+
+def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, error: Exception) -> str:
+    """What went wrong in a call, and what to do about it."""
+    the = _called(field)
+    if isinstance(error, jax.errors.TracerBoolConversionError):
+        return (
+            f"{the} decides by a traced value (if, while, and, or, not, min, max){_place(function, error)}. Write "
+            "jnp.where(condition, a, b), jnp.minimum or jnp.maximum; JAX traces it with values that are not known yet."
+        )
+    if isinstance(error, jax.errors.TracerArrayConversionError):
+        return (
+            f"{the} passes a traced value to NumPy{_place(function, error)}. Take the functions of jax.numpy instead: "
+            "jnp.sin for np.sin."
+        )
+    if isinstance(error, _TO_PYTHON) or (isinstance(error, TypeError) and "Python scalars" in str(error)):
+        return (
+            f"{the} converts a traced value to a Python number (math.sin, float, int, range){_place(function, error)}. "
+            "Take the functions of jax.numpy instead: jnp.sin for math.sin."
+        )
+    mismatch = _mismatch(function, arguments) if isinstance(error, TypeError) else ""
+    if mismatch:
+        return f"{field} is called as {field}({takes}), and {_signature(function)} cannot be: {mismatch}."
+    if isinstance(error, MechanismError):
+        return f"{the} fails: {error}"
+    return f"{the} raises {type(error).__name__}{_place(function, error)}: {error}"
+
+
+def _called(field: str) -> str:
+    return "the function" if field == "function" else f"the function {field}"
+
+
+def _mismatch(function: Any, arguments: tuple[Any, ...]) -> str:
+    """Why a function cannot take so many arguments; empty where it can, or does not say what it takes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return ""
+    try:
+        signature.bind(*arguments)
+    except TypeError as error:
+        return str(error)
+    return ""
+
+
+def _signature(function: Any) -> str:
+    """A function as it was written, `push(t, x)`."""
+    name = getattr(function, "__name__", type(function).__name__)
+    return f"{name}{inspect.signature(function)}"
+
+
+def _place(function: Any, error: Exception) -> str:
+    """The line of the function's own file in which the error came up."""
+    body = function if inspect.isroutine(function) else type(function).__call__
+    code = getattr(inspect.unwrap(body), "__code__", None)
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if code is not None and frame.filename == code.co_filename]
+    return f" in line {lines[-1]}" if lines else ""
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"
