@@ -49,7 +49,7 @@ def arguments(n: int, coordinates: str, batch: int) -> tuple[mbd.Equations, tupl
     """The equations, put together before as `simulate` does it for a large mechanism, and a batch of states at slightly
     different crank angles."""
     problem = four_bars(n)
-    mechanism = ours.mechanism_of(problem).described(coordinates)
+    mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     q, v = ours.parallel_start(mechanism, problem)
     shifts = SPREAD * np.arange(batch)[:, None]
     states = jnp.asarray(q + shifts), jnp.asarray(np.tile(v, (batch, 1)))

@@ -91,7 +91,7 @@ def runs(problem: Problem | Ring) -> Iterator[Run]:
     """The problem's settings, each over its range of tolerances or steps."""
     mechanism = mechanism_of(problem)
     for setting in SETTINGS.get(problem.name, FOUR_BARS):
-        described = mechanism.described(setting.coordinates)
+        described = mechanism.with_coordinates(setting.coordinates)
         yield from setting_runs(described, start_of(described, problem), problem.duration, setting)
 
 

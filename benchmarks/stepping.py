@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 
 import jaxmbd as mbd
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
 
@@ -30,7 +30,7 @@ def march(
 
 def rates(method: AbstractMethod, equations: mbd.Equations, t: Any, y: Any) -> tuple[Any, Any]:
     """The right-hand side `(q̇, v̇)` at `y = (q, v)`, as a program."""
-    return compiled(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
+    return as_program(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
 
 
 def _rates(method: AbstractMethod, equations: mbd.Equations, t: Any, q: jax.Array, v: jax.Array) -> tuple[Any, Any]:

@@ -36,13 +36,13 @@ def _is_known(value: Any) -> bool:
     return isinstance(value, jax.Array | np.ndarray) and is_concrete(value)
 
 
-def number(value: Any) -> str:
+def format_number(value: Any) -> str:
     """Six digits of a number, two of one that is likely to be rounding."""
     value = float(value) + 0.0
     return f"{value:.1e}" if 0 < abs(value) < _TINY else f"{value:.6g}"
 
 
-def counted(count: int, thing: str) -> str:
+def count_of(count: int, thing: str) -> str:
     """`"1 step"`, `"2 steps"`."""
     return f"{count} {thing}{'s' * (count != 1)}"
 
@@ -70,7 +70,7 @@ def by_owner(names: Sequence[str], units: Sequence[str], values: Any) -> str:
     owners: dict[str, list[tuple[str, str]]] = {}
     for name, unit, value in zip(names, units, np.asarray(values), strict=True):
         owner, _, component = name.partition(".")
-        owners.setdefault(owner, []).append((with_unit(component or "value", unit), number(value)))
+        owners.setdefault(owner, []).append((with_unit(component or "value", unit), format_number(value)))
     tables: dict[tuple[str, ...], list[list[str]]] = {}
     for owner, cells in list(owners.items())[:_OWNERS]:
         heading = tuple(title for title, _ in cells)
@@ -84,6 +84,6 @@ def over_time(columns: Sequence[tuple[str, str, Any]], most: int = 12) -> str:
     rows = [["", "start", "end", "least", "largest"]]
     for name, unit, values in columns[:most]:
         series = np.asarray(values)
-        rows.append([with_unit(name, unit), *map(number, (series[0], series[-1], series.min(), series.max()))])
+        rows.append([with_unit(name, unit), *map(format_number, (series[0], series[-1], series.min(), series.max()))])
     more = [f"... and {len(columns) - most} more"] * (len(columns) > most)
     return "\n".join([table(rows), *more])

@@ -13,8 +13,8 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
-from jaxmbd.integrate.adjoint.checkpoint_store import Record
-from jaxmbd.integrate.solvers.unrolled_erk import written_out
+from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
+from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from tests import examples
 from tests.numeric import worst
 
@@ -61,9 +61,9 @@ def apart(a: Any, b: Any) -> float:
 @pytest.mark.parametrize(
     "solver",
     [
-        written_out(dfx.Tsit5()),
+        unrolled(dfx.Tsit5()),
         dfx.Heun(),
-        *(pytest.param(s, marks=pytest.mark.slow) for s in (written_out(dfx.Dopri8()), dfx.Kvaerno5())),
+        *(pytest.param(s, marks=pytest.mark.slow) for s in (unrolled(dfx.Dopri8()), dfx.Kvaerno5())),
         pytest.param(dfx.Tsit5(), marks=pytest.mark.long),
     ],
     ids=["tsit5", "diffrax's heun", "dopri8", "kvaerno5", "diffrax's tsit5"],
@@ -80,14 +80,14 @@ def test_derivatives_are_those_of_diffrax(solver: Any) -> None:
 @pytest.mark.parametrize("rows", [8, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 64))])
 def test_states_between_kept_ones_are_made_again(rows: int) -> None:
     """Tsit5 takes some 200 steps: with fewer rows only every second, fourth, … state is kept."""
-    solver = written_out(dfx.Tsit5())
+    solver = unrolled(dfx.Tsit5())
     assert apart(derivatives(DiscreteAdjoint(rows), solver), derivatives(DiscreteAdjoint(300), solver)) < ROUNDING
 
 
 @pytest.mark.parametrize(("rows", "steps"), [(4, 4), (4, 5), (4, 31), (8, 100), (1, 7)])
 def test_kept_states_are_found_again(rows: int, steps: int) -> None:
     """Whatever the number of steps, each multiple of the final stride has a row of its own that holds it."""
-    record = Record.empty(jnp.zeros(()), 0.0, rows, 128)
+    record = CheckpointStore.empty(jnp.zeros(()), 0.0, rows, 128)
     for i in range(steps):
         record = record.with_step(jnp.asarray(i), 0.0, 1.0, jnp.asarray(float(i)))
     stride = 2 ** int(record.level(jnp.asarray(steps - 1)))
@@ -99,7 +99,7 @@ def test_kept_states_are_found_again(rows: int, steps: int) -> None:
 
 def test_times_move_as_in_the_exact_motion() -> None:
     """Against diffrax's and against differences of the value itself, at tolerances that leave 1e-9 of error."""
-    solver = written_out(dfx.Dopri8())
+    solver = unrolled(dfx.Dopri8())
     made = derivatives(DiscreteAdjoint(), solver, of=(2,))[0]
     read = jax.jit(readings(DIFFRAX, solver, dfx.PIDController(rtol=1e-13, atol=1e-13), max_steps=2048))
     step, at = 1e-4, (jnp.array([1.0, -0.5]), P)
@@ -111,7 +111,7 @@ def test_times_move_as_in_the_exact_motion() -> None:
 
 def test_a_batch_is_its_members() -> None:
     """Each with its own number of steps, more than there are rows."""
-    read = readings(DiscreteAdjoint(16), written_out(dfx.Tsit5()))
+    read = readings(DiscreteAdjoint(16), unrolled(dfx.Tsit5()))
     factors = jnp.array([0.1, 1.0, 4.0])
     slope = jax.grad(lambda s: read(jnp.array([1.0, -0.5]), s * P, jnp.asarray(TS)))
     together = jax.vmap(slope)(factors)

@@ -55,7 +55,7 @@ def test_the_guess_chooses_the_branch() -> None:
 @in_both_coordinates("absolute")
 def test_a_joint_coordinate_is_guessed(coordinates: str) -> None:
     """The angle at B chooses the branch; in space, where a joint carries its angle, it places the body too."""
-    mechanism = four_bar().described(coordinates)
+    mechanism = four_bar().with_coordinates(coordinates)
     for branch, angle in ((1, 1.3), (-1, -1.9)):
         place = jax.jit(lambda angle: mbd.assemble(mechanism, {"crank.theta": 1.1}, guess={"B.angle": angle}).q)
         pose = mbd.Equations(mechanism).at(jnp.zeros(()), place(angle)).poses()[2, 2]
@@ -213,7 +213,7 @@ def test_weights_give_the_nearest_position_and_its_derivatives() -> None:
 @in_both_coordinates("absolute")
 def test_weights_on_a_loop(coordinates: str) -> None:
     """Of all positions of the four-bar, the one with the least weighted change of its coordinates."""
-    mechanism = four_bar().described(coordinates)
+    mechanism = four_bar().with_coordinates(coordinates)
     start = np.asarray(start_of(mechanism))
     weights = {"rocker": 3.0, "rocker.theta": 50.0} if coordinates == "absolute" else {"B.angle": 50.0, "A": 3.0}
     given = {"rocker.x": 3.0, "rocker.y": 3.0, "rocker.theta": 50.0, "B.angle": 50.0, "A.angle": 3.0}
@@ -262,12 +262,14 @@ def test_weights_in_space() -> None:
 def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
     """The crank keeps its guessed angle; the cart as a whole its guessed pose, which the rails would leave free."""
     guess = {"crank.theta": 1.3}
-    state = mbd.assemble(four_bar().described(coordinates), guess=guess, locked=("crank.theta",))
+    state = mbd.assemble(four_bar().with_coordinates(coordinates), guess=guess, locked=("crank.theta",))
     angle = state["crank.theta"] if coordinates == "absolute" else state["O.angle"]
     assert abs(float(angle) - 1.3) < CLOSED
     cart, rod = pl.Body("cart", 1.0, 0.1, (0.7, 0.0, 0.0)), pl.Body("rod", 1.0, 0.1, (0.9, 0.6, 0.2))
     joints = [pl.Translational("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))]
-    mechanism = pl.Mechanism([cart, rod], joints).described(coordinates, cuts=["O"] if coordinates == "joint" else ())
+    mechanism = pl.Mechanism([cart, rod], joints).with_coordinates(
+        coordinates, cuts=["O"] if coordinates == "joint" else ()
+    )
     held = mbd.assemble(mechanism, locked=["cart"])
     place = held["cart.x"] if coordinates == "absolute" else held["rail.displacement"]
     assert abs(float(place) - 0.7) < CLOSED

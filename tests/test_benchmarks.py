@@ -68,7 +68,7 @@ def energy(state: np.ndarray) -> float:
 
 def test_steps_are_of_order_four_and_the_same_in_simulate() -> None:
     problem = replace(pendulum(), duration=0.8)
-    mechanism = ours.mechanism_of(problem).described("joint")
+    mechanism = ours.mechanism_of(problem).with_coordinates("joint")
     state = ours.start_of(mechanism, problem)
     exact, errors = reference(problem)[0, 2], []
     for steps in (40, 80):

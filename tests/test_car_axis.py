@@ -26,7 +26,7 @@ BOTH = in_both_coordinates("absolute")
 
 def driven(coordinates: str, **options: Any) -> mbd.Solution:
     """The motion over 3 s, at the end of which it is where the test set says."""
-    example = examples.get("car-axis").described(coordinates)
+    example = examples.get("car-axis").with_coordinates(coordinates)
     solution = example.simulate([0.0, 3.0], rtol=1e-10, atol=1e-11, **options)
     places = np.concatenate([solution["left"][-1], solution["right"][-1]])
     np.testing.assert_allclose(places, PLACES, rtol=0, atol=PLACE)

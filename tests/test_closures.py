@@ -60,7 +60,7 @@ def test_closures_do_not_depend_on_chance(two: mbd.Closures) -> None:
 @pytest.mark.long
 def test_closures_in_joint_coordinates(two: mbd.Closures) -> None:
     """The same positions in the same order."""
-    joint = mbd.closures(four_bar().described("joint"), {"crank.theta": CRANK}, tries=32)
+    joint = mbd.closures(four_bar().with_coordinates("joint"), {"crank.theta": CRANK}, tries=32)
     for state, other in zip(joint, two, strict=True):
         relative = float(other["rocker.theta"] - other["coupler.theta"])
         assert abs(math.remainder(float(state["B.angle"]) - relative, math.tau)) < 1e-9
@@ -158,7 +158,7 @@ def test_closures_are_not_compiled() -> None:
 @in_both_coordinates("absolute")
 def test_a_coupler_that_is_too_short(coordinates: str) -> None:
     """3 mm short: no start closes it, the least misses are a quarter each, and a single joint's gap is told."""
-    short = four_bar((0.3, 0.297, 0.6, 1.2)).described(coordinates)
+    short = four_bar((0.3, 0.297, 0.6, 1.2)).with_coordinates(coordinates)
     with pytest.raises(mbd.AssemblyError) as error:
         mbd.assemble(short)
     text = str(error.value)
@@ -198,12 +198,12 @@ def test_kept_rows_have_the_rank_and_the_motions_of_all() -> None:
     mechanism = pl.Mechanism([*uprights, bar, slider], [*pins, *rails])
     state = mbd.assemble(mechanism)
     found = mbd.redundancy(mechanism, state)
-    assert (found.rows, found.rank, len(found.kept)) == (16, 13, 13)
-    left_out = [mechanism.row_labels()[k] for k in range(16) if k not in found.kept]
+    assert (found.rows, found.rank, len(found.independent_rows)) == (16, 13, 13)
+    left_out = [mechanism.row_labels()[k] for k in range(16) if k not in found.independent_rows]
     assert left_out == [(repeat.joint, repeat.row) for repeat in found.repeats]
     assert left_out[1:] == [("again", 0), ("again", 1)]
     C = jacobian(mechanism, state.t, state.q)
-    kept = C[list(found.kept)]
+    kept = C[list(found.independent_rows)]
     values = np.linalg.svd(kept)[1]
     assert values[-1] > 0.1 * np.linalg.svd(C)[1][12] > 1e-3
     motions = np.linalg.svd(kept)[2][13:]

@@ -55,7 +55,7 @@ def instant(static: Any, arrays: Any, q: Array, v: Array, step: Array) -> dict[s
         "phi": at.position(),
         "C": at.jacobian,
         "phi_dot": at.velocity(v),
-        "moved": at.moved(step),
+        "moved": at.perturbed(step),
         "poses": at.poses(),
         "twists": at.twists(v),
         "readings": read(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam)),
@@ -104,7 +104,7 @@ def example_of(name: str) -> Any:
 def test_both_coordinates_say_the_same_of_one_state(name: str, rng: np.random.Generator) -> None:
     """Positions, velocities, accelerations, reactions, sensors, energies: everything that can be read by name."""
     mechanism = example_of(name)
-    joint, absolute = Bench(mechanism.described("joint")), Bench(mechanism)
+    joint, absolute = Bench(mechanism.with_coordinates("joint")), Bench(mechanism)
     assert joint.mechanism.nv <= absolute.mechanism.nv
     q, v = joint.consistent(rng)
     mine = joint(q, v)
@@ -136,7 +136,7 @@ def _scale(readings: dict[str, np.ndarray], reading: str) -> float:
 def test_both_coordinates_move_alike(name: str) -> None:
     found = {**ALL, **SPATIAL}[name]()
     ts = np.linspace(0, 0.2, 5)
-    joint = eqx.tree_at(lambda e: e.mechanism, found, found.mechanism.described("joint"))
+    joint = eqx.tree_at(lambda e: e.mechanism, found, found.mechanism.with_coordinates("joint"))
     a, b = (example.simulate(ts, accuracy="high") for example in (found, joint))
     body = found.mechanism.bodies[-1].name
     effort = "fx"
@@ -176,15 +176,15 @@ def test_a_joint_of_the_tree_places_its_marker_as_it_asks(name: str, rng: np.ran
     """The placement is fitted, its coordinates are measured back, and its rate is its derivative."""
     joint = TREE_JOINTS[name]
     space = joint.a.space
-    c = jnp.asarray(rng.uniform(0.2, 1.2, len(joint.free)))
-    c = joint.chart.tidy(c)
+    c = jnp.asarray(rng.uniform(0.2, 1.2, len(joint.tree_coordinate_units)))
+    c = joint.chart.normalize(c)
     w = jnp.asarray(rng.normal(size=len(joint.speeds)))
     first = joint.a.frame(space.place(jnp.asarray(space.rest)))
-    frames = (first, first.compose(joint.mate(c)))
+    frames = (first, first.compose(joint.X_FM(c)))
     np.testing.assert_allclose(joint.residual(jnp.asarray(0.0), frames), 0, atol=1e-14)
     np.testing.assert_allclose(joint.measure(frames), c, atol=1e-13)
-    here, change = jax.jvp(joint.mate, (c,), (joint.chart.rate(c, w),))
-    rate = joint.rate(c, w)
+    here, change = jax.jvp(joint.X_FM, (c,), (joint.chart.rate(c, w),))
+    rate = joint.across_joint_velocity(c, w)
     np.testing.assert_allclose(rate[: space.dim], change.position, atol=1e-14)
     if space.dim == 2:
         np.testing.assert_allclose(rate[2], change.angle, atol=1e-14)
@@ -201,9 +201,9 @@ def test_loads_are_what_their_names_say(name: str, rng: np.random.Generator) -> 
     """The wrench of a unit multiplier on the second body, in the axes that the name means."""
     joint = LOADED[name]
     space = joint.a.space
-    c = joint.chart.tidy(jnp.asarray(rng.uniform(0.2, 1.2, len(joint.free))))
+    c = joint.chart.normalize(jnp.asarray(rng.uniform(0.2, 1.2, len(joint.tree_coordinate_units))))
     first = joint.a.frame(space.place(jnp.asarray(space.rest)))
-    second = first.compose(joint.mate(c))
+    second = first.compose(joint.X_FM(c))
     still = jnp.zeros(len(space.speeds))
     slopes = jax.jacfwd(lambda step: joint.residual(jnp.asarray(0.0), (first, second.moved(step))))(still)
     loads = joint.plane_loads if space.dim == 2 and joint.plane_loads else joint.loads
@@ -290,8 +290,8 @@ BAD = {
         lambda: pl.Mechanism([pl.Body("a", 1, 1)], floating=True, coordinates="relative"),
         "coordinates must be 'absolute' or 'joint', got 'relative'",
     ),
-    "cut, unknown": (lambda: suspension().described("joint", cuts=["b"]), "no joint to cut named 'b'.*'B'"),
-    "cut, as a string": (lambda: suspension().described("joint", cuts="B"), r"such as \['B'\]"),
+    "cut, unknown": (lambda: suspension().with_coordinates("joint", cuts=["b"]), "no joint to cut named 'b'.*'B'"),
+    "cut, as a string": (lambda: suspension().with_coordinates("joint", cuts="B"), r"such as \['B'\]"),
     "cut, of a constraint": (
         lambda: pl.Mechanism(
             [b := pl.Body("b", 1, 1)], [pl.Rod("R", pl.ground.at(), b.at(), 1.0)], coordinates="joint", cuts=["R"]
@@ -299,15 +299,17 @@ BAD = {
         "Joint 'R', a Rod, is a constraint in any coordinates",
     ),
     "cut, in absolute coordinates": (
-        lambda: suspension().described("absolute", cuts=["B"]),
+        lambda: suspension().with_coordinates("absolute", cuts=["B"]),
         "only means something with coordinates='joint'",
     ),
     "speeds, too few": (
-        lambda: suspension().described("joint", ["B"], pl.GeneralizedSpeeds(["u"], lambda p, q, t, _: p)),
+        lambda: suspension().with_coordinates("joint", ["B"], pl.GeneralizedSpeeds(["u"], lambda p, q, t, _: p)),
         r"5 speeds are needed, got 1 names",
     ),
     "speeds, wrong shape": (
-        lambda: suspension().described("joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda p, q, t, _: p[:2])),
+        lambda: suspension().with_coordinates(
+            "joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda p, q, t, _: p[:2])
+        ),
         r"must return shape \(5,\), got \(2,\)",
     ),
     "guess of all joints of a loop": (
@@ -327,7 +329,7 @@ def test_descriptions_that_cannot_be_right(case: str) -> None:
 def test_pictures_of_joint_coordinates() -> None:
     """The same poses as in absolute coordinates; and no entry of the augmented matrix where `spy` says none can be."""
     found = ALL["slider_crank"]()
-    joint = found.mechanism.described("joint")
+    joint = found.mechanism.with_coordinates("joint")
     state = mbd.assemble(joint, found.fixed, speeds=found.speeds)
     poses = poses_at(joint, np.asarray(state.q)[None])
     np.testing.assert_allclose(poses[0, :-1].reshape(-1), found.state().q, atol=1e-9)
@@ -363,7 +365,7 @@ def test_pendulum_spring_with_a_four_bar_reaches_both_closures() -> None:
     ts = np.linspace(0, 1, 11)
     motions = [mbd.simulate(mechanism, state, ts) for state in states]
     q1, q2 = (np.asarray(motions[0][name]) for name in ("q1.angle", "q2.displacement"))
-    absolute = mechanism.described("absolute")
+    absolute = mechanism.with_coordinates("absolute")
     twin = mbd.simulate(absolute, _same_place(absolute, mechanism, states[0]), ts)
     np.testing.assert_allclose(twin["q1.angle"], q1, atol=SAME)
     np.testing.assert_allclose(twin["q2.displacement"], q2, atol=SAME)
@@ -457,7 +459,7 @@ def test_gradients_in_joint_coordinates() -> None:
         return jnp.stack([value[-1] for value in last.values()])
 
     numbers = jnp.asarray([0.5, 0.06, 0.0, 60.0])
-    found = np.asarray(jax.jit(jax.jacrev(seen))(numbers, base.mechanism.described("joint")))
+    found = np.asarray(jax.jit(jax.jacrev(seen))(numbers, base.mechanism.with_coordinates("joint")))
     step = 1e-4 * np.maximum(np.abs(numbers), 0.1)
     ahead, behind = (
         np.stack([seen(numbers + sign * step[i] * jnp.eye(4)[i], base.mechanism) for i in range(4)], axis=1)
@@ -479,7 +481,7 @@ def largest(jaxpr: Any) -> int:
 def test_no_array_grows_faster_than_a_chain_of_loops(coordinates: str) -> None:
     sizes = []
     for n in (60, 120):  # up to 100 rows XLA has a dense factor
-        mechanism = examples.four_bars(n).mechanism.described(coordinates)
+        mechanism = examples.four_bars(n).mechanism.with_coordinates(coordinates)
         equations, zero = Equations(mechanism, redundant=False), jnp.zeros(())
 
         def everything(q: Array, v: Array, equations: Equations = equations, t: Array = zero) -> Any:
@@ -501,14 +503,14 @@ def test_sums_along_the_paths_of_a_tree(rng: np.random.Generator) -> None:
                 on_path[node, here], here = 1, parents[here]
         paths, values = Paths(np.array(parents)), rng.normal(size=(count, 3))
         np.testing.assert_allclose(paths.to_root(jnp.asarray(values)), on_path @ values, atol=1e-14)
-        np.testing.assert_allclose(paths.beyond(jnp.asarray(values)), on_path.T @ values, atol=1e-14)
+        np.testing.assert_allclose(paths.subtree_sum(jnp.asarray(values)), on_path.T @ values, atol=1e-14)
         assert {*zip(*(x.tolist() for x in paths.pairs()), strict=True)} == {*zip(*np.nonzero(on_path), strict=True)}
         assert (np.diff(paths.pairs()[0]) >= 0).all()
 
 
 def test_inertia_of_a_chain_of_links() -> None:
     """Ten links, deeper than the doubling's first rounds: `½ vᵀ M v` is the sum of what the bodies have."""
-    mechanism = examples.get("hanging-chain").mechanism.described("joint")
+    mechanism = examples.get("hanging-chain").mechanism.with_coordinates("joint")
     equations = Equations(mechanism)
     q, v = jnp.linspace(0.1, 0.9, mechanism.nq), jnp.linspace(-1.0, 2.0, mechanism.nv)
     at = equations.at(jnp.zeros(()), q)

@@ -51,7 +51,7 @@ def test_a_driver_on_a_variable_in_absolute_coordinates() -> None:
 
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_a_five_bar_with_two_drivers_and_with_one(coordinates: str) -> None:
-    mechanism = mbd.examples.get("five-bar").mechanism.described(coordinates)
+    mechanism = mbd.examples.get("five-bar").mechanism.with_coordinates(coordinates)
     report = check_counts(mechanism, 2, 0)
     assert report.driven == ("O.angle", "C.angle")
     assert "has 2 degrees of freedom, of which its 2 drivers leave none." in str(report)

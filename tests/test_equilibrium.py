@@ -198,7 +198,7 @@ def four_bar_root(stiffness: float = 60.0) -> float:
 
 
 def four_bar(coordinates: str) -> pl.Mechanism:
-    return examples.four_bar_with_springs().mechanism.described(coordinates)
+    return examples.four_bar_with_springs().mechanism.with_coordinates(coordinates)
 
 
 def with_stiffness(mechanism: pl.Mechanism, stiffness: Array) -> pl.Mechanism:
@@ -307,7 +307,7 @@ GOVERNOR_SPEEDS = np.array([4.5, 5.0, 2 * math.pi, 7.5, 9.0])  # [rad/s]
 def test_the_governor_at_five_speeds(coordinates: str) -> None:
     """Rods and slider stand where the hand-written balance of a rod and of the slider has its root; and they move with
     the speed, forward and reverse, as that root does."""
-    mechanism = spatial_examples.governor().mechanism.described(coordinates)
+    mechanism = spatial_examples.governor().mechanism.with_coordinates(coordinates)
     wanted, slopes, near, h = [], [], np.array([0.6, 0.45]), 1e-3
     for speed in GOVERNOR_SPEEDS:
         near = governor_by_hand(speed, near)
@@ -358,7 +358,7 @@ def test_zieglers_column_flutters() -> None:
     assert below.verdict == "stable"
     assert above.verdict == "unstable (2 growing modes)"
     assert float(above.eigenvalues.imag[0]) != 0.0
-    assert int(above.motions.negative) == 0
+    assert int(above.small_motions.negative) == 0
     np.testing.assert_allclose(below.state.q, 0.0, atol=ROOT)
 
 
@@ -466,7 +466,7 @@ def test_a_balanced_mechanism_is_neutral(coordinates: str, angle: float) -> None
     found = mbd.equilibrium(balanced(coordinates), start)
     np.testing.assert_allclose(found["bar.theta"], angle, atol=1e-9)
     assert found.verdict == "neutral"
-    assert int(found.motions.neutral) == 2
+    assert int(found.small_motions.neutral) == 2
     assert mbd.equilibrium(balanced(coordinates), start, stable=True).verdict == "neutral"
 
 

@@ -354,7 +354,7 @@ def struck(mechanism: Any, along: Any, state: mbd.State, e: float) -> tuple[Impa
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_impact_on_a_four_bar(coordinates: str) -> None:
     """With one degree of freedom all speeds turn back by e, and all energy is left by e²."""
-    mechanism = four_bar().described(coordinates)
+    mechanism = four_bar().with_coordinates(coordinates)
     state = mbd.assemble(mechanism, {"O.angle": 1.0}, speeds={"O.angle": 3.0})
     jump, found = struck(mechanism, "rocker.theta", state, 0.5)
     np.testing.assert_allclose(found["velocity"], 0.0, atol=ROUNDING)

@@ -18,9 +18,9 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd.analyses.simulation import simulate
-from jaxmbd.integrate.formulations.post_step_solver import Settled
+from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.formulations.projection import Projection
-from jaxmbd.integrate.solvers.unrolled_erk import WrittenOut, written_out
+from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 from tests import examples
 from tests.numeric import worst
 
@@ -66,7 +66,7 @@ def apart(a: Any, b: Any) -> float:
 
 @EACH
 def test_steps_and_dense_output_are_those_of_diffrax(solver: dfx.AbstractERK) -> None:
-    made, expected = solve(written_out(solver)), solve(solver)
+    made, expected = solve(unrolled(solver)), solve(solver)
     assert worst(expected.ys[0][-1] - START[0]) > 0.1  # it moves
     assert apart(made.ys, expected.ys) < ROUNDING
 
@@ -74,7 +74,7 @@ def test_steps_and_dense_output_are_those_of_diffrax(solver: dfx.AbstractERK) ->
 @EACH
 def test_step_control_makes_the_same_steps(solver: dfx.AbstractERK) -> None:
     """The estimate of the error is the same."""
-    made, expected = solve(written_out(solver), CONTROL, max_steps=2**18), solve(solver, CONTROL, max_steps=2**18)
+    made, expected = solve(unrolled(solver), CONTROL, max_steps=2**18), solve(solver, CONTROL, max_steps=2**18)
     assert int(made.stats["num_steps"]) == int(expected.stats["num_steps"])
     assert apart(made.ys, expected.ys) < CONTROLLED
 
@@ -83,7 +83,7 @@ def test_step_control_makes_the_same_steps(solver: dfx.AbstractERK) -> None:
 def test_one_step_and_its_error_are_those_of_diffrax(solver: dfx.AbstractERK) -> None:
     """At once after the start, with what is carried, and after a jump of the state, also a traced one."""
     terms, h, y, p = dfx.ODETerm(rates), 0.3, start(), jnp.asarray(P)
-    ours = written_out(solver)
+    ours = unrolled(solver)
     state, known = ours.init(terms, 0.0, h, y, p), solver.init(terms, 0.0, h, y, p)
     moved = jax.tree.map(lambda x: x + 0.1, y)
     for at, jumped in ((y, False), (moved, True), (moved, jnp.asarray(True)), (moved, jnp.asarray(False))):
@@ -96,8 +96,8 @@ def test_one_step_and_its_error_are_those_of_diffrax(solver: dfx.AbstractERK) ->
 
 def test_what_is_no_explicit_method_of_diffrax_stays_as_it_is() -> None:
     for solver in (dfx.Kvaerno5(), dfx.Euler(), mbd.Radau(), dfx.KenCarp4(), mbd.RungeKutta4()):
-        assert written_out(solver) is solver
-    assert isinstance(written_out(dfx.Tsit5()), WrittenOut)
+        assert unrolled(solver) is solver
+    assert isinstance(unrolled(dfx.Tsit5()), UnrolledERK)
 
 
 def loss(solver: Any, adjoint: Any, controller: Any) -> Callable[[Any, Any], Array]:
@@ -111,14 +111,14 @@ def loss(solver: Any, adjoint: Any, controller: Any) -> Callable[[Any, Any], Arr
 @pytest.mark.parametrize("adjoint", [dfx.RecursiveCheckpointAdjoint(), dfx.DirectAdjoint()], ids=["reverse", "direct"])
 def test_reverse_derivatives_are_those_of_diffrax(adjoint: Any) -> None:
     expected = jax.grad(loss(dfx.Tsit5(), dfx.RecursiveCheckpointAdjoint(), FIXED), argnums=(0, 1))(start(), P)
-    made = jax.grad(loss(written_out(dfx.Tsit5()), adjoint, FIXED), argnums=(0, 1))(start(), jnp.asarray(P))
+    made = jax.grad(loss(unrolled(dfx.Tsit5()), adjoint, FIXED), argnums=(0, 1))(start(), jnp.asarray(P))
     assert worst(expected[1]) > 0.1
     assert apart(made, expected) < 10 * ROUNDING
 
 
 @pytest.mark.parametrize("adjoint", [dfx.ForwardMode(), dfx.DirectAdjoint()], ids=["forward", "direct"])
 def test_forward_derivatives_are_those_of_reverse_mode(adjoint: Any) -> None:
-    p, solver = jnp.asarray(P), written_out(dfx.Dopri8())
+    p, solver = jnp.asarray(P), unrolled(dfx.Dopri8())
     expected = jax.grad(loss(solver, dfx.RecursiveCheckpointAdjoint(), CONTROL), argnums=1)(start(), p)
     made = jax.jacfwd(lambda p: loss(solver, adjoint, CONTROL)(start(), p))(p)
     assert worst(made - expected) < 1e-12 * worst(expected)
@@ -127,15 +127,15 @@ def test_forward_derivatives_are_those_of_reverse_mode(adjoint: Any) -> None:
 def test_a_batch_is_its_members() -> None:
     """Each with its own number of steps."""
     ps = jnp.stack([jnp.asarray(P), 4 * jnp.asarray(P), 0.1 * jnp.asarray(P)])
-    ends = jax.vmap(lambda p: solve(written_out(dfx.Dopri8()), CONTROL, p=p).ys)(ps)
+    ends = jax.vmap(lambda p: solve(unrolled(dfx.Dopri8()), CONTROL, p=p).ys)(ps)
     for k, p in enumerate(ps):
-        alone = solve(written_out(dfx.Dopri8()), CONTROL, p=p).ys
+        alone = solve(unrolled(dfx.Dopri8()), CONTROL, p=p).ys
         assert apart(jax.tree.map(lambda x, k=k: x[k], ends), alone) < CONTROLLED
 
 
 def test_backward_time_events_and_dense_solutions() -> None:
     """What diffrax does with a method's interpolation."""
-    solver, ours = dfx.Tsit5(), written_out(dfx.Tsit5())
+    solver, ours = dfx.Tsit5(), unrolled(dfx.Tsit5())
     event = dfx.Event(lambda t, y, args, **_: y[0][0] - 0.5, optx.Bisection(rtol=1e-12, atol=1e-12))
     for options in (
         {"saveat": dfx.SaveAt(t1=True), "event": event, "controller": CONTROL},
@@ -155,7 +155,7 @@ def test_backward_time_events_and_dense_solutions() -> None:
 def test_single_precision_stays_single() -> None:
     expected = solve(dfx.Dopri8()).ys
     with jax.enable_x64(False):
-        made = solve(written_out(dfx.Dopri8())).ys
+        made = solve(unrolled(dfx.Dopri8())).ys
         assert {x.dtype for x in jax.tree.leaves(made)} == {jnp.dtype("float32")}
     assert apart(made, expected) < ROUNDING_SINGLE
 
@@ -165,11 +165,11 @@ def test_a_settled_method_starts_each_step_anew() -> None:
     made = examples.pendulum()
     runs = [
         made.simulate([0.0, 0.5], method=Projection(), solver=solver, controller=FIXED, dt0=STEP).integrated_speeds
-        for solver in (dfx.Tsit5(), written_out(dfx.Tsit5()))
+        for solver in (dfx.Tsit5(), unrolled(dfx.Tsit5()))
     ]
     assert worst(runs[0][-1]) > 0.1
     assert apart(*runs) < 10 * ROUNDING
-    assert isinstance(Settled(written_out(dfx.Tsit5())), dfx.AbstractAdaptiveSolver)
+    assert isinstance(PostStepSolver(unrolled(dfx.Tsit5())), dfx.AbstractAdaptiveSolver)
 
 
 # --- the classical method -------------------------------------------------------------------------

@@ -21,7 +21,7 @@ TIMES = np.linspace(0.0, 0.5, 801)
 
 @cache
 def five_bar(coordinates: str) -> mbd.Solution:
-    example = examples.get("five_bar").described(coordinates)
+    example = examples.get("five_bar").with_coordinates(coordinates)
     return mbd.inverse_dynamics(example.mechanism, TIMES)
 
 

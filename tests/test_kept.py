@@ -16,8 +16,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.compile.cache import disk_cache
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
 from tests import examples
 
 traced: list[str] = []
@@ -26,7 +26,7 @@ traced: list[str] = []
 def turn(x: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Arithmetic that is a program, a solve by LAPACK, and words."""
     traced.append(options["name"])
-    rotated = compiled(_rotated)(x)
+    rotated = as_program(_rotated)(x)
     matrix = jnp.diag(rotated) + options["spread"]
     return {"solved": jnp.linalg.solve(matrix, x), "rotated": rotated, "name": options["name"], "none": None}
 
@@ -44,7 +44,7 @@ def checked(x: Any) -> Any:
     return eqx.error_if(2 * x, x < 0, "x is negative")
 
 
-turned, doubled = kept(turn), kept(checked)
+turned, doubled = cached_on_disk(turn), cached_on_disk(checked)
 X = np.array([0.3, 0.7, 1.1])
 
 

@@ -51,7 +51,7 @@ def slider(t: Array, rod: Array | float = ROD) -> Array:
 def test_slider_crank_at_thousands_of_times(coordinates: str) -> None:
     """Position, speed and acceleration in closed form, at times too far apart for one step each, and very near."""
     ts = np.concatenate([np.linspace(0.0, 1.0, 2001), [1.7, 3.0]])
-    motion = mbd.kinematics(slider_crank().described(coordinates), ts)
+    motion = mbd.kinematics(slider_crank().with_coordinates(coordinates), ts)
     place, names = slider, ("slider.x", "slider.vx", "slider.ax")
     found = motion.read(names)
     for name in names:

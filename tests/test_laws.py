@@ -22,7 +22,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, read
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.groups import group_parts
 from jaxmbd.model.joint.joint import AbstractNonholonomic
 
@@ -106,7 +106,7 @@ class Bench:
             return values(kind, eqx.combine(arrays, static), t, q, v, a, jnp.asarray(self.lam))
 
         self.function = of
-        self.compiled = jax.jit(compiled(of))
+        self.compiled = jax.jit(as_program(of))
         self.at = self(T, self.q, self.v)
 
     def __call__(self, t: float, q: np.ndarray, v: np.ndarray, arrays: Any = None) -> dict[str, Any]:
@@ -677,7 +677,7 @@ def slopes(space: str, kind: str) -> Slopes:
                 np.add.at(total, share[key], weight * found[key])
         return total
 
-    reverse = jax.jit(jax.grad(compiled(number)))(b.arrays, *map(jnp.asarray, (T, b.q, b.v, b.a)))
+    reverse = jax.jit(jax.grad(as_program(number)))(b.arrays, *map(jnp.asarray, (T, b.q, b.v, b.a)))
     # The leaves of each unit; the k-th number of all of them is changed at once, since no unit feels another.
     index = {id(part): laws.unit(part.name) for part in b.mechanism.parts()}
     paths, tree = jax.tree_util.tree_flatten_with_path(b.arrays)

@@ -212,7 +212,7 @@ def found(space: str) -> Found:
 
     def everything(q: Any, v: Any) -> Any:
         equations, t = mbd.Equations(mechanism), jnp.asarray(T)
-        q = equations.tidy(q)
+        q = equations.normalize(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
         return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)

@@ -58,7 +58,7 @@ OUTPUTS = ("m.x", "m.ax", "spring.tension", "motor.effort", "P", "rail.fy")
 
 @pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.long), "joint"])
 def oscillating(request: pytest.FixtureRequest) -> mbd.LinearSystem:
-    mechanism = oscillator().described(request.param)
+    mechanism = oscillator().with_coordinates(request.param)
     state = mbd.assemble(mechanism, {"m.x": 0.3})
     return mbd.linearize(mechanism, state, INPUTS, OUTPUTS)
 
@@ -113,7 +113,7 @@ def test_responses_of_an_oscillator(oscillating: mbd.LinearSystem) -> None:
 
 def test_eigenvalues_inside_jit_and_their_derivatives() -> None:
     """`λ = −c/2m ± i √(k/m − c²/4m²)`, its derivatives in both modes, for a batch and one by one."""
-    base = oscillator().described("joint")
+    base = oscillator().with_coordinates("joint")
 
     def system(k: Array, c: Array) -> mbd.LinearSystem:
         mechanism = eqx.tree_at(lambda m: (m["spring"].stiffness, m["spring"].damping), base, (k, c))
@@ -291,7 +291,7 @@ def differences() -> tuple[np.ndarray, np.ndarray]:
 @BOTH
 def test_a_moving_four_bar(coordinates: str, differences: tuple[np.ndarray, np.ndarray]) -> None:
     """The second row of `A` is the derivative of the reduced equation, whatever coordinates describe it."""
-    mechanism = FOUR_BAR.described(coordinates)
+    mechanism = FOUR_BAR.with_coordinates(coordinates)
     name = "crank.theta" if coordinates == "absolute" else "O.angle"
     state = mbd.assemble(mechanism, {"O.angle": 1.0}, speeds={"O.angle": 3.0})
     system = mbd.linearize(mechanism, state, ["O.angle"], ["crank.alpha"], independent=[name])

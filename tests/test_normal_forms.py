@@ -111,7 +111,7 @@ def test_parameters_have_the_symbols_given() -> None:
 
 
 def described(mechanism: Any, coordinates: str = "joint") -> tuple[mbd.System, mbd.SymbolicSystem, list[list[str]]]:
-    system = mbd.export(mechanism.described(coordinates))
+    system = mbd.export(mechanism.with_coordinates(coordinates))
     symbolic = mbd.SymbolicSystem(system, simplify=False)
     names = [symbol.name for symbol in symbolic.vQ]
     starts = [i for i, name in enumerate(system.coordinates) if name.endswith(".e0")]
@@ -167,7 +167,7 @@ EXAMPLES: dict[str, Callable[[], Example]] = {
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_numbers_agree(name: str, rng: np.random.Generator) -> None:
     """At a random state, against the source text of the unsimplified graph."""
-    mechanism = EXAMPLES[name]().mechanism.described("joint")
+    mechanism = EXAMPLES[name]().mechanism.with_coordinates("joint")
     system, symbolic, units = described(mechanism)
     q, p = rng.normal(size=mechanism.nq), rng.normal(size=mechanism.nv)
     for i, coordinate in enumerate(system.coordinates):

@@ -15,9 +15,14 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import Tall, eliminated
+from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
-from jaxmbd.integrate.formulations.newton_closure import DependentChange, LeastChange, close, consistent
+from jaxmbd.integrate.formulations.newton_closure import (
+    DependentCoordinateCorrection,
+    MassWeightedCorrection,
+    close_loops,
+    consistent_speeds,
+)
 from tests.marks import in_both_coordinates, long_but
 from tests.numeric import worst
 
@@ -45,7 +50,7 @@ MECHANISMS = {
 @cache
 def motion(name: str, coordinates: str, method: str) -> dict[str, np.ndarray]:
     """The poses and twists of all bodies."""
-    example = examples.get(name).described(coordinates)
+    example = examples.get(name).with_coordinates(coordinates)
     ts = np.linspace(0.0, MECHANISMS[name], 5)
     solution = example.simulate(ts, method=METHODS[method], rtol=1e-11, atol=1e-12)
     space, bodies = example.mechanism.space, example.mechanism.bodies
@@ -79,15 +84,15 @@ def test_one_motion_in_all_ways(name: str) -> None:
 )
 def test_the_reduced_equations_are_those_of_the_whole_system(name: str, coordinates: str) -> None:
     """`C R = 0`, `Rᵀ (M v̇ + Cᵀ λ − F) = 0`, and the accelerations of the augmented system, redundant rows included."""
-    example = examples.get(name).described(coordinates)
+    example = examples.get(name).with_coordinates(coordinates)
     state, equations = example.state(), Equations(example.mechanism)
     at = equations.at(state.t, state.q)
     chosen = mbd.CoordinatePartitioning().begin(equations, state.t, state.q).chosen
     assert chosen is not None
     assert int(chosen.sum()) == example.mechanism.nv - int(np.linalg.matrix_rank(np.asarray(at.jacobian), tol=1e-8))
-    v = consistent(at, jnp.linspace(1.0, 2.0, len(state.v)), DependentChange(chosen))
+    v = consistent_speeds(at, jnp.linspace(1.0, 2.0, len(state.v)), DependentCoordinateCorrection(chosen))
     np.testing.assert_allclose(v[chosen], jnp.linspace(1.0, 2.0, len(state.v))[chosen], rtol=1e-12)
-    partition = Partition(at, DependentChange(chosen))
+    partition = Partition(at, DependentCoordinateCorrection(chosen))
     assert worst(at.jacobian @ partition.R) < 1e-12
     assert worst(at.velocity(v)) < 1e-13
     augmented = mbd.Augmented(0.0, 0.0).motion(equations, state.t, state.q, v)
@@ -99,19 +104,19 @@ def test_the_reduced_equations_are_those_of_the_whole_system(name: str, coordina
 
 def test_elimination_finds_the_rank_and_prefers_what_it_is_told() -> None:
     C = jnp.asarray([[1.0, 2.0, 0.5, 0.0], [2.0, 4.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1e-3]])
-    np.testing.assert_array_equal(eliminated(C), [False, True, True, False])
-    np.testing.assert_array_equal(eliminated(C, 0.1), [False, True, True, False])
-    np.testing.assert_array_equal(eliminated(C, 1e-4), [False, False, True, True])
+    np.testing.assert_array_equal(pivot_columns(C), [False, True, True, False])
+    np.testing.assert_array_equal(pivot_columns(C, 0.1), [False, True, True, False])
+    np.testing.assert_array_equal(pivot_columns(C, 1e-4), [False, False, True, True])
 
 
 def test_tall_systems_by_value(rng: np.random.Generator) -> None:
     """Least squares, least norm, and their derivatives, against differences."""
     K, b, f = (jnp.asarray(rng.standard_normal(shape)) for shape in ((6, 4), (6,), (4,)))
-    np.testing.assert_allclose(Tall(K).least_squares(b), np.linalg.lstsq(K, b)[0], rtol=1e-12)
-    np.testing.assert_allclose(Tall(K).least_norm(f), np.linalg.lstsq(K.T, f)[0], rtol=1e-12)
+    np.testing.assert_allclose(LeastSquaresQR(K).least_squares(b), np.linalg.lstsq(K, b)[0], rtol=1e-12)
+    np.testing.assert_allclose(LeastSquaresQR(K).least_norm(f), np.linalg.lstsq(K.T, f)[0], rtol=1e-12)
 
     def value(K: Array) -> Array:
-        return jnp.sum(Tall(K).least_squares(b) ** 2) + jnp.sum(Tall(K).least_norm(f) ** 3)
+        return jnp.sum(LeastSquaresQR(K).least_squares(b) ** 2) + jnp.sum(LeastSquaresQR(K).least_norm(f) ** 3)
 
     step = jnp.zeros_like(K).at[2, 1].set(1e-5)
     difference = (value(K + step) - value(K - step)) / 2e-5
@@ -123,10 +128,10 @@ def test_projection_is_the_least_change() -> None:
     example = examples.get("slider_crank")
     state, equations = example.state(), Equations(example.mechanism)
     moved = state.q + 1e-6 * jnp.cos(jnp.arange(len(state.q), dtype=float))
-    q = close(equations, state.t, moved, LeastChange())
+    q = close_loops(equations, state.t, moved, MassWeightedCorrection())
     assert worst(equations.position(state.t, q)) < 1e-15
     at = equations.at(state.t, q)
-    free = Partition(at, DependentChange(jnp.zeros(len(q), bool).at[2].set(True))).R[:, 2]
+    free = Partition(at, DependentCoordinateCorrection(jnp.zeros(len(q), bool).at[2].set(True))).R[:, 2]
     along, across = (float(jnp.sqrt(x @ at.inertia.times(x))) for x in (free, q - moved))
     assert across > 1e-8
     assert abs(float(free @ at.inertia.times(q - moved))) < 1e-5 * along * across
@@ -139,7 +144,7 @@ def test_projection_is_the_least_change() -> None:
 @in_both_coordinates("absolute")
 def test_a02_goes_round(method: str, coordinates: str) -> None:
     """Through its singular positions, where the choice of independent coordinates degenerates and is made anew."""
-    example = examples.get("four_bars", 1).described(coordinates)
+    example = examples.get("four_bars", 1).with_coordinates(coordinates)
     solution = example.simulate(np.linspace(0.0, 10.0, 41), method=METHODS[method], rtol=1e-10, atol=1e-12)
     energy = np.asarray(solution["energy"])
     assert np.ptp(energy) < 1e-5 * energy[0]
@@ -150,7 +155,7 @@ def test_a02_goes_round(method: str, coordinates: str) -> None:
 
 def test_the_remainder_of_the_speeds_stays_apart_in_joint_coordinates() -> None:
     """`Stabilized`, from speeds that violate the constraints: the motion is that of consistent ones."""
-    example = examples.get("slider_crank").described("joint")
+    example = examples.get("slider_crank").with_coordinates("joint")
     state, equations = example.state(), Equations(example.mechanism)
     at = equations.at(state.t, state.q)
     apart = at.inertia.solve(at.jacobian.T @ jnp.asarray([0.3, -0.2]))

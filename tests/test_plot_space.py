@@ -266,7 +266,7 @@ def test_a_platform_is_a_translucent_hull_with_rods_to_the_ground() -> None:
     ],
 )
 def test_the_equivalent_solid_is_the_solid_itself(solid: sp.Solid, kind: str, halves: tuple[float, ...]) -> None:
-    turned = solid.turned(sp.rotation.along(jnp.array([1.0, 2.0, 3.0])))
+    turned = solid.rotated(sp.rotation.along(jnp.array([1.0, 2.0, 3.0])))
     found = _space_solids.equivalent_solid(float(turned.mass), np.asarray(turned.inertia))
     assert found.kind == kind
     order = slice(None) if kind == "cylinder" else slice(None, None, -1)

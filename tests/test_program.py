@@ -14,7 +14,7 @@ from jax.scipy import special
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.compile import jax_binding as calls
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.compile.passes import schedule as schedules
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.targets import build_vm as native
@@ -127,7 +127,7 @@ def pair(rng: np.random.Generator) -> tuple[jax.Array, jax.Array]:
 
 def run(function: Callable[..., Any], *arguments: Any, axes: Any = None) -> Any:
     """The function as a program; an error where it is none."""
-    mapped = compiled(function) if axes is None else jax.vmap(compiled(function), axes)
+    mapped = as_program(function) if axes is None else jax.vmap(as_program(function), axes)
     lowered = jax.jit(mapped).lower(*arguments)
     assert "jaxmbd_run" in lowered.as_text()
     return lowered.compile()(*arguments)
@@ -169,9 +169,9 @@ def test_a_batch_runs_in_lanes(batch: int, dtype: Any, rng: np.random.Generator)
 def test_batches_of_batches(rng: np.random.Generator) -> None:
     x, y = jnp.asarray(rng.normal(size=(3, 12))), jnp.asarray(rng.normal(size=(5, 12)))
     nested = lambda f: jax.vmap(jax.vmap(f, (None, 0)), (0, None))  # noqa: E731
-    equal(jax.jit(nested(compiled(ARRAYS["slices"])))(x, y), nested(ARRAYS["slices"])(x, y), ROUNDING)
+    equal(jax.jit(nested(as_program(ARRAYS["slices"])))(x, y), nested(ARRAYS["slices"])(x, y), ROUNDING)
     last = lambda f: jax.vmap(f, (1, 1), -1)  # noqa: E731
-    equal(jax.jit(last(compiled(TWO["fma"])))(x.T, x.T), last(TWO["fma"])(x.T, x.T), ROUNDING)
+    equal(jax.jit(last(as_program(TWO["fma"])))(x.T, x.T), last(TWO["fma"])(x.T, x.T), ROUNDING)
 
 
 def smooth(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -180,21 +180,21 @@ def smooth(x: jax.Array, y: jax.Array) -> jax.Array:
 
 @pytest.mark.parametrize("derivative", [jax.grad, jax.jacfwd, jax.hessian, lambda f: jax.jacfwd(jax.grad(f, 1))])
 def test_derivatives(derivative: Any, pair: Any) -> None:
-    equal(jax.jit(derivative(compiled(smooth)))(*pair), derivative(smooth)(*pair), 1e-13)
+    equal(jax.jit(derivative(as_program(smooth)))(*pair), derivative(smooth)(*pair), 1e-13)
 
 
 def test_what_a_batch_has_in_common_gets_the_sum_of_its_cotangents(rng: np.random.Generator) -> None:
     x, y = jnp.asarray(rng.normal(size=(21, 12))), jnp.asarray(rng.normal(size=12))
     total = lambda f: lambda x, y: jnp.sum(jax.vmap(f, (0, None))(x, y))  # noqa: E731
     for k in (0, 1):
-        equal(jax.jit(jax.grad(total(compiled(smooth)), k))(x, y), jax.grad(total(smooth), k)(x, y), 1e-12)
+        equal(jax.jit(jax.grad(total(as_program(smooth)), k))(x, y), jax.grad(total(smooth), k)(x, y), 1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 8, 11])
 def test_tangents_share_what_does_not_move(count: int, pair: Any, rng: np.random.Generator) -> None:
     tangents = jnp.asarray(rng.normal(size=(count, 12)))
     push = lambda f: lambda d: jax.jvp(lambda x: f(x, pair[1]), (pair[0],), (d,))[1]  # noqa: E731
-    equal(jax.jit(jax.vmap(push(compiled(smooth))))(tangents), jax.vmap(push(smooth))(tangents), 1e-13)
+    equal(jax.jit(jax.vmap(push(as_program(smooth))))(tangents), jax.vmap(push(smooth))(tangents), 1e-13)
 
 
 @pytest.mark.parametrize("count", [1, 2, 10])
@@ -206,7 +206,7 @@ def test_values_and_tangents_in_one_program(count: int, pair: Any, rng: np.rando
         along = lambda x, d: jax.jvp(lambda x: f(x, y), (x,), (d,))  # noqa: E731
         return lambda x, d: jax.vmap(along, (None, 0), (None, 0))(x, d)
 
-    pushed = both(compiled(smooth, forward=True))
+    pushed = both(as_program(smooth, forward=True))
     lowered = jax.jit(pushed).lower(x, tangents)
     assert lowered.as_text().count("custom_call") == 1
     equal(lowered.compile()(x, tangents), both(smooth)(x, tangents), 1e-13)
@@ -217,7 +217,7 @@ def test_values_and_tangents_in_one_program(count: int, pair: Any, rng: np.rando
         1e-13,
     )
     hessian = lambda f: jax.jacfwd(jax.jacfwd(f))  # noqa: E731
-    equal(jax.jit(hessian(compiled(smooth, forward=True)))(*pair), hessian(smooth)(*pair), 1e-13)
+    equal(jax.jit(hessian(as_program(smooth, forward=True)))(*pair), hessian(smooth)(*pair), 1e-13)
 
 
 def looked_up(x: jax.Array, y: jax.Array) -> jax.Array:
@@ -229,7 +229,7 @@ def looked_up(x: jax.Array, y: jax.Array) -> jax.Array:
 @pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev, lambda f, k: jax.jacfwd(jax.jacrev(f, k), k)])
 @pytest.mark.parametrize("argument", [0, 1])
 def test_derivatives_of_what_is_looked_up(derivative: Any, argument: int, pair: Any) -> None:
-    lowered = jax.jit(derivative(compiled(looked_up), argument)).lower(*pair)
+    lowered = jax.jit(derivative(as_program(looked_up), argument)).lower(*pair)
     assert lowered.as_text().count("while") == 0
     equal(lowered.compile()(*pair), derivative(looked_up, argument)(*pair), 1e-13)
 
@@ -274,7 +274,7 @@ def test_measured_torques_and_motions_are_parts_of_programs(coordinates: str) ->
     pins = [pl.Revolute("O", pl.ground.at(), arm.at(0, 0.5)), pl.Revolute("E", arm.at(0, -0.5), rod.at(0, 0.2))]
     torque = pl.JointForce("motor", "E.angle", lambda t, angle, rate, p: jnp.interp(t, *p), jnp.stack([ts, ts**2]))
     turned = pl.Driver("turned", "O.angle", mbd.Smoothed(ts, np.sin(3 * ts), 0))
-    mechanism = pl.Mechanism([arm, rod], pins, [pl.Gravity(), torque], [turned]).described(coordinates)
+    mechanism = pl.Mechanism([arm, rod], pins, [pl.Gravity(), torque], [turned]).with_coordinates(coordinates)
     equations, at = (
         Equations(mechanism),
         (jnp.asarray(0.7), jnp.linspace(0.1, 0.9, mechanism.nq), jnp.ones(mechanism.nv)),
@@ -303,21 +303,21 @@ def test_what_is_no_arithmetic_runs_by_xla(pair: Any) -> None:
     halving = lambda x, y: lax.while_loop(lambda c: c.sum() > 1.0, lambda c: c / 2, x * x)  # noqa: E731
     scrambled = lambda x, y: ((1000 * x).astype(jnp.uint32) * jnp.uint32(1664525)) % 1000 * y  # noqa: E731
     for function in (lambda x, y: jnp.sort(x) + y, lambda x, y: jnp.linalg.qr(x.reshape(4, 3))[1], halving, scrambled):
-        lowered = jax.jit(compiled(function)).lower(*pair)
+        lowered = jax.jit(as_program(function)).lower(*pair)
         assert "jaxmbd_run" not in lowered.as_text()
         equal(lowered.compile()(*pair), jax.jit(function)(*pair), 1e-14)
 
 
 def test_a_number_in_a_closure_may_be_traced(pair: Any) -> None:
     def loss(c: jax.Array) -> jax.Array:
-        return jnp.sum(compiled(lambda x: jnp.sin(c * x))(pair[0]))
+        return jnp.sum(as_program(lambda x: jnp.sin(c * x))(pair[0]))
 
     wanted = jnp.sum(pair[0] * jnp.cos(0.3 * pair[0]))
     assert worst(jax.jit(jax.grad(loss))(jnp.asarray(0.3)) - wanted) < ROUNDING * 10
 
 
 def test_a_program_runs_outside_of_other_functions_too(pair: Any) -> None:
-    equal(compiled(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
+    equal(as_program(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
 
 
 def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
@@ -326,9 +326,9 @@ def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(native.tempfile, "gettempdir", lambda: "/dev/null")
     with pytest.warns(UserWarning, match="slower, since its own machine could not be compiled: .* C compiler"):
         assert native._machine.__wrapped__() is None
-    monkeypatch.setattr(calls, "machine", lambda: None)
-    assert "jaxmbd_run" not in jax.jit(compiled(TWO["fma"])).lower(*pair).as_text()
-    equal(compiled(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
+    monkeypatch.setattr(calls, "vm", lambda: None)
+    assert "jaxmbd_run" not in jax.jit(as_program(TWO["fma"])).lower(*pair).as_text()
+    equal(as_program(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
 
 
 # --- sparse elimination -----------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_sparse_solves(n: int, rng: np.random.Generator) -> None:
     assert worst(sparse.times(b[:, 0]) - S @ b[:, 0]) < 1e-13
     loss = lambda f: lambda values: jnp.sum(f(values, b) ** 2)  # noqa: E731
     gradient = jax.grad(lambda values: jnp.sum(jnp.linalg.solve(_full(values, sparse.pattern), b) ** 2))(sparse.values)
-    for f in (compiled(solve), solve):
+    for f in (as_program(solve), solve):
         assert worst(jax.jit(jax.grad(loss(f)))(sparse.values) - gradient) < 1e-11
 
 
@@ -417,8 +417,8 @@ def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.M
     equations, t = four_bars(3), jnp.zeros(())
     q, v = jnp.asarray(0.1 * np.random.default_rng(0).normal(size=(2, batch, 21)))
     found, searched = [], []
-    depth_first = schedules.depth_first
-    monkeypatch.setattr(schedules, "depth_first", lambda *x: (searched.append(1), depth_first(*x))[1])
+    depth_first = schedules.postorder
+    monkeypatch.setattr(schedules, "postorder", lambda *x: (searched.append(1), depth_first(*x))[1])
     for size in (10**9, 100):
         monkeypatch.setattr(schedules, "_PIECE", size)
         assert not searched

@@ -16,7 +16,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.compile import jax_binding as calls
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from tests import examples
 
 X = np.array([0.3, 0.7, 1.1])
@@ -49,7 +49,7 @@ def test_threads_that_register_one_program_share_its_tables(monkeypatch: pytest.
             return 0
 
     started_late = threading.Event()
-    monkeypatch.setattr(calls, "machine", Slow)
+    monkeypatch.setattr(calls, "vm", Slow)
     monkeypatch.setattr(calls, "_programs", {})
 
     def work(program: Any) -> None:
@@ -69,7 +69,7 @@ def test_programs_run_in_several_threads() -> None:
     found: dict[int, Any] = {}
 
     def work(k: int) -> None:
-        found[k] = jax.jit(compiled(lambda x, y: product(x, k * y)))(X, X)[0]
+        found[k] = jax.jit(as_program(lambda x, y: product(x, k * y)))(X, X)[0]
 
     threads = [threading.Thread(target=work, args=(k % 3,)) for k in range(9)]
     for thread in threads:
@@ -84,34 +84,34 @@ def test_programs_run_in_several_threads() -> None:
 def test_a_batch_of_no_lanes_is_empty(transform: Any) -> None:
     none = jnp.zeros((0, 3))
     batch = lambda f, axes: transform(jax.vmap(f, axes))  # noqa: E731
-    first, second = batch(compiled(product), (0, None))(none, X)
+    first, second = batch(as_program(product), (0, None))(none, X)
     assert (first.shape, second.shape) == ((0, 3), (0,))
-    push = lambda d: jax.jvp(lambda x: compiled(product, forward=True)(x, X), (X,), (d,))  # noqa: E731
+    push = lambda d: jax.jvp(lambda x: as_program(product, forward=True)(x, X), (X,), (d,))  # noqa: E731
     values, tangents = transform(jax.vmap(push, out_axes=(None, 0)))(none)  # values have no lanes: they stay
     np.testing.assert_allclose(values[0], np.sin(X) * X, rtol=1e-14)
     assert [x.shape for x in tangents] == [(0, 3), (0,)]
-    first, _ = transform(jax.vmap(jax.vmap(compiled(product), (0, None)), (None, 0)))(none, np.stack([X, X]))
+    first, _ = transform(jax.vmap(jax.vmap(as_program(product), (0, None)), (None, 0)))(none, np.stack([X, X]))
     assert first.shape == (2, 0, 3)
-    first, _ = transform(jax.vmap(jax.vmap(compiled(product), (None, 0)), (0, None)))(none, np.stack([X, X]))
+    first, _ = transform(jax.vmap(jax.vmap(as_program(product), (None, 0)), (0, None)))(none, np.stack([X, X]))
     assert first.shape == (0, 2, 3)
-    last, _ = transform(jax.vmap(compiled(product), (1, None), -1))(jnp.zeros((3, 0)), X)
+    last, _ = transform(jax.vmap(as_program(product), (1, None), -1))(jnp.zeros((3, 0)), X)
     assert last.shape == (3, 0)
 
 
 def test_derivatives_of_a_batch_of_no_lanes() -> None:
     none = jnp.zeros((0, 3))
-    loss = lambda x, y: jnp.sum(y) + sum(jnp.sum(part) for part in jax.vmap(compiled(product), (0, None))(x, y))  # noqa: E731
+    loss = lambda x, y: jnp.sum(y) + sum(jnp.sum(part) for part in jax.vmap(as_program(product), (0, None))(x, y))  # noqa: E731
     by_none, by_all = jax.grad(loss, (0, 1))(none, jnp.asarray(X))
     assert by_none.shape == (0, 3)
     np.testing.assert_array_equal(by_all, 1.0)
-    jacobian = jax.vmap(jax.jacfwd(lambda x: compiled(product)(x, X)[0]))(none)
+    jacobian = jax.vmap(jax.jacfwd(lambda x: as_program(product)(x, X)[0]))(none)
     assert jacobian.shape == (0, 3, 3)
 
 
 def test_without_jit_programs_run_as_they_do_with_it() -> None:
-    pushed = lambda x: jax.vmap(jax.grad(lambda x: compiled(product)(x, x)[0].sum()))(x)  # noqa: E731
+    pushed = lambda x: jax.vmap(jax.grad(lambda x: as_program(product)(x, x)[0].sum()))(x)  # noqa: E731
     with jax.disable_jit():
-        found, second = compiled(product)(X, X)
+        found, second = as_program(product)(X, X)
         slopes = pushed(jnp.stack([X, 2 * X]))
     np.testing.assert_allclose(found, np.sin(X) * X, rtol=1e-14)
     assert float(second) == pytest.approx(float(np.sum(X**2)), rel=1e-15)

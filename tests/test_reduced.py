@@ -32,7 +32,7 @@ START, SPEEDS = {"O.angle": 0.4, "slide.displacement": 0.2}, {"O.angle": 3.0, "s
 
 @cache
 def four_bar() -> tuple[pl.Mechanism, mbd.State]:
-    mechanism = mbd.examples.get("four-bar-with-springs").mechanism.described("absolute")
+    mechanism = mbd.examples.get("four-bar-with-springs").mechanism.with_coordinates("absolute")
     return mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}, speeds={"O.angle": 3.0})
 
 

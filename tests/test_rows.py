@@ -12,7 +12,11 @@ from jaxmbd import examples
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.simulation import integration, simulate
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
-from jaxmbd.integrate.formulations.independent_constraints import KeptRows, known_rows, rows_anew
+from jaxmbd.integrate.formulations.independent_constraints import (
+    RowSelection,
+    initial_row_selection,
+    update_row_selection,
+)
 
 END = [0.0, 1.5]
 BAD = 1  # the ring's row without which the others become dependent at 1.25 s
@@ -23,20 +27,20 @@ def ring() -> sp.Mechanism:
     return examples.bricard().mechanism
 
 
-def without(row: int) -> KeptRows:
-    return KeptRows(jnp.asarray(True), jnp.ones(30, bool).at[row].set(False))
+def without(row: int) -> RowSelection:
+    return RowSelection(jnp.asarray(True), jnp.ones(30, bool).at[row].set(False))
 
 
 def equations_without(ring: sp.Mechanism, row: int) -> mbd.Equations:
     rows = without(row)
-    return mbd.Equations(ring).solved_in(rows.redundant, rows.kept)
+    return mbd.Equations(ring).solved_in(rows.redundant, rows.rows)
 
 
 def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> None:
     """As many, and good ones; a good choice stays."""
     state = mbd.assemble(ring)
     there = mbd.simulate(ring, state, [0.0, 1.25])
-    anew = jax.jit(rows_anew)
+    anew = jax.jit(update_row_selection)
     t, q = there.ts[-1], there.q[-1]
     assert not anew(equations_without(ring, BAD), state.t, state.q)[BAD]
     chosen = np.asarray(anew(equations_without(ring, BAD), t, q))
@@ -44,17 +48,17 @@ def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> Non
     values = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q)), compute_uv=False)
     kept = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q))[chosen], compute_uv=False)
     assert kept[-1] > 0.1 * values[28]
-    found = known_rows(ring, t, q)
-    assert found.kept is not None
-    again = anew(mbd.Equations(ring).solved_in(found.redundant, found.kept), t, q)
-    np.testing.assert_array_equal(again, found.kept)
+    found = initial_row_selection(ring, t, q)
+    assert found.rows is not None
+    again = anew(mbd.Equations(ring).solved_in(found.redundant, found.rows), t, q)
+    np.testing.assert_array_equal(again, found.rows)
 
 
 def test_nothing_is_chosen_where_no_rows_repeat() -> None:
     mechanism = examples.get("planar-four-bar").mechanism
     state = mbd.assemble(mechanism)
-    assert known_rows(mechanism, state.t, state.q) == KeptRows(False, None)
-    assert rows_anew(mbd.Equations(mechanism), state.t, state.q) is None
+    assert initial_row_selection(mechanism, state.t, state.q) == RowSelection(False, None)
+    assert update_row_selection(mbd.Equations(mechanism), state.t, state.q) is None
 
 
 def test_a_second_call_derives_nothing_of_the_structure_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +75,7 @@ def test_lanes_choose_on_their_own(ring: sp.Mechanism) -> None:
     state = mbd.assemble(ring)
     there = mbd.simulate(ring, state, [0.0, 1.25])
     equations = equations_without(ring, BAD)
-    chosen = jax.jit(jax.vmap(lambda q: rows_anew(equations, state.t, q)))(jnp.stack([state.q, there.q[-1]]))
+    chosen = jax.jit(jax.vmap(lambda q: update_row_selection(equations, state.t, q)))(jnp.stack([state.q, there.q[-1]]))
     assert list(chosen[:, BAD]) == [False, True]
     assert list(jnp.sum(chosen, axis=1)) == [29, 29]
 
@@ -86,8 +90,8 @@ def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: 
 
     good, h = mbd.simulate(ring, state, END), 1e-4
     difference = (end(1 + h) - end(1 - h)) / (2 * h)
-    monkeypatch.setattr(simulate, "known_rows", lambda *_: without(BAD))
-    monkeypatch.setattr(integration, "rows_for_motion", lambda *_: without(BAD))
+    monkeypatch.setattr(simulate, "initial_row_selection", lambda *_: without(BAD))
+    monkeypatch.setattr(integration, "row_selection_for_motion", lambda *_: without(BAD))
     bad = mbd.simulate(ring, state, END)
     np.testing.assert_allclose(bad.q, good.q, atol=1e-8)
     assert int(bad.stats["num_steps"]) < 1.5 * int(good.stats["num_steps"])
@@ -107,7 +111,7 @@ def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: 
 )
 def test_what_is_read_between_steps_is_as_accurate_as_at_steps(coordinates: str, method: AbstractMethod) -> None:
     """Between steps the solver interpolates, off the constraints, where rows that repeat contradict one another."""
-    example = examples.bricard().described(coordinates)
+    example = examples.bricard().with_coordinates(coordinates)
     state, ts = example.state(), jnp.linspace(0.0, 1.0, 101)
     solution = mbd.simulate(example.mechanism, state, ts, method=method)
     reference = mbd.simulate(example.mechanism, state, [0.0, 0.7], method=mbd.Projection(), accuracy="high")
@@ -124,7 +128,7 @@ def test_what_is_read_between_steps_is_as_accurate_as_at_steps(coordinates: str,
 @pytest.mark.slow
 def test_speeds_between_steps_have_right_derivatives_inside_jit() -> None:
     """Where it is not known in advance whether rows repeat; by the size of gravity, reverse and forward."""
-    example = examples.bricard().described("joint")
+    example = examples.bricard().with_coordinates("joint")
     state, ts = example.state(), jnp.linspace(0.0, 0.5, 51)
 
     def speeds(gravity: Array, derivative: str = "reverse") -> Array:

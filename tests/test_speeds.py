@@ -102,5 +102,5 @@ def test_user_functions_of_all_coordinates_work_with_joint_coordinates_and_chose
     velocity, gamma = at()
     np.testing.assert_allclose(velocity, first, rtol=1e-5)
     np.testing.assert_allclose(-gamma, second, rtol=1e-5)
-    rate = jax.jit(lambda: equations.load_rate(jnp.asarray(T), q, v, eta))()
+    rate = jax.jit(lambda: equations.constraint_force_rate(jnp.asarray(T), q, v, eta))()
     np.testing.assert_allclose(rate, (load(h) - load(-h)) / (2 * h), rtol=1e-5)

@@ -203,7 +203,7 @@ def test_the_message_names_the_bushing() -> None:
 @pytest.mark.long
 def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
     mechanism, state = stiff_slider_crank()
-    tree = mechanism.described("joint")
+    tree = mechanism.with_coordinates("joint")
     fixed = {"O.angle": 0.4, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("x", "y", "theta")}}
     speeds = {"O.angle": 5.0, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("vx", "vy", "omega")}}
     solution = mbd.simulate(tree, mbd.assemble(tree, fixed, speeds=speeds), [0.0, 0.2], solver=mbd.Radau())
@@ -240,7 +240,7 @@ def test_constraints_that_repeat_one_another() -> None:
 def test_the_iteration_follows_the_tolerance() -> None:
     """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m."""
     made, ts = spatial_examples.governor(), jnp.linspace(0.0, 1.0, 11)
-    joint, absolute = made.described("joint"), made.described("absolute")
+    joint, absolute = made.with_coordinates("joint"), made.with_coordinates("absolute")
     exact = mbd.simulate(joint.mechanism, joint.state(), ts, accuracy="high")["slide.displacement"]
     solution = mbd.simulate(absolute.mechanism, absolute.state(), ts, solver="stiff", rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)

@@ -166,7 +166,7 @@ LIKE_OTHERS = {"modelica_spatial_four_bar", "governor", "four_bars_2", "modelica
 @pytest.mark.parametrize("name", long_but({*ALL, *SPATIAL} - LIKE_OTHERS, [*ALL, *SPATIAL]))
 def test_symbols_and_source_agree_with_numbers(name: str, coordinates: str, rng: np.random.Generator) -> None:
     """At a random state, every piece: the source text of the graph, and the formulas where they are not too long."""
-    mechanism = {**ALL, **SPATIAL}[name]().mechanism.described(coordinates)
+    mechanism = {**ALL, **SPATIAL}[name]().mechanism.with_coordinates(coordinates)
     system = mbd.export(mechanism, alpha=2.0, beta=3.0)
     q, p = rng.normal(size=mechanism.nq), rng.normal(size=mechanism.nv)
     for i, coordinate in enumerate(system.coordinates):

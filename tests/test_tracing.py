@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.tracing import trace_once
 
 
 class Counted:
@@ -16,7 +16,7 @@ class Counted:
 
     def __init__(self) -> None:
         self.runs = 0
-        self.once = traced_once(self.plain)
+        self.once = trace_once(self.plain)
 
     def plain(self, scale: float, tree: dict[str, Array]) -> Array:
         self.runs += 1
@@ -55,7 +55,7 @@ def test_other_leaves_shapes_and_types_are_traced_anew(counted: Counted) -> None
 
 def test_what_a_function_closes_over_may_be_traced() -> None:
     def value(a: Array) -> Array:
-        return traced_once(lambda x: a * x**2)(jnp.asarray(3.0))
+        return trace_once(lambda x: a * x**2)(jnp.asarray(3.0))
 
     np.testing.assert_allclose(jax.jit(jax.grad(value))(jnp.asarray(2.0)), 9.0)
     np.testing.assert_allclose(jax.vmap(value)(X), 9.0 * X, rtol=1e-15)

@@ -31,7 +31,7 @@ WRONG_TIMES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 def state_of(lengths: Array, coordinates: str = "absolute", check: bool = False) -> tuple[pl.Mechanism, mbd.State]:
     """The four-bar with its crank at the angle, turning."""
-    mechanism = four_bar(lengths).described(coordinates)
+    mechanism = four_bar(lengths).with_coordinates(coordinates)
     return mechanism, mbd.assemble(mechanism, {"crank.theta": ANGLE}, speeds={"crank.omega": 3.0}, check=check)
 
 

@@ -51,7 +51,7 @@ def measure(options: Options, say: Say) -> list[Record]:
 def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable[[], Array]:
     """All trajectories in one compiled call of `vmap`; gives the final crank angles."""
     problem = four_bars(1)
-    mechanism = ours.mechanism_of(problem).described(coordinates)
+    mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     state, end = ours.parallel_state(mechanism, problem), steps * STEP
 
     def one(mass: jax.Array) -> jax.Array:

@@ -46,7 +46,7 @@ def measure(options: Options, say: Say) -> list[Record]:
 def derivatives(n: int, coordinates: str) -> tuple[int, dict[str, Compiled]]:
     """The number of parameters, and the compiled programs by what they compute."""
     problem = four_bars(n)
-    mechanism = ours.mechanism_of(problem).described(coordinates)
+    mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     state = ours.parallel_state(mechanism, problem)
     parameters, rest = eqx.partition(mechanism, eqx.is_inexact_array)
 

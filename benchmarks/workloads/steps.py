@@ -85,7 +85,7 @@ def record(
 
 def our_march(problem: Problem, coordinates: str) -> Marcher:
     """Our steps, compiled and run once."""
-    mechanism = ours.mechanism_of(problem).described(coordinates)
+    mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     state = ours.parallel_state(mechanism, problem)
     parameters, rest = eqx.partition(mechanism, eqx.is_array)
 

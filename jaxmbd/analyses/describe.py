@@ -8,10 +8,10 @@ import numpy as np
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.equations.rank import eliminated, rank_of
+from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import BallCut
-from jaxmbd.model.mechanism.joint_coordinates import Drive, SpeedDrive
+from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long as its pivot is not smaller
@@ -101,14 +101,16 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     check_state(mechanism, state)
     found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
     pairs = list(zip(found, sizes, strict=True))
-    joints = [(part, size) for part, size in pairs if not isinstance(part, Drive | SpeedDrive)]
+    joints = [
+        (part, size) for part, size in pairs if not isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
+    ]
     count = sum(size for _, size in joints)
     C, variables = jnp.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
     driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
     # What drivers prescribe does not move: the other variables follow from the joints' rows, and from those of drivers
     # whose coordinates are no variables.
     prescribed = [i for i, name in enumerate(variables) if name in driven]
-    dependent = list(np.flatnonzero(eliminated(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
+    dependent = list(np.flatnonzero(pivot_columns(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
     rest = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
     repeats = redundancy(mechanism, state).repeats
     return Description(
@@ -138,7 +140,7 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
     found: list[str] = []
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
         loads: tuple[str, ...] = ()
-        if isinstance(part, Drive | SpeedDrive):
+        if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
             loads = ("-effort",)
         elif isinstance(part, AbstractJoint):
             loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads

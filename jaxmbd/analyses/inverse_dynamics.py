@@ -14,7 +14,7 @@ from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, unknown
@@ -100,7 +100,7 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
     return mechanism.with_parts(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
 
 
-@kept
+@cached_on_disk
 def _efforts(mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"]) -> tuple[Snapshot, Array]:
     """The motion with `λ` of all rows, and the generalized forces that are left over, at each time."""
     equations, k = Equations(mechanism), len(weights)

@@ -18,12 +18,17 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import times_are_valid
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import eliminated, rank_of
+from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.integrate.formulations.kinematic import Kinematic
-from jaxmbd.integrate.formulations.newton_closure import OnlyChange, change, close, consistent
+from jaxmbd.integrate.formulations.newton_closure import (
+    DeterminedCorrection,
+    apply_correction,
+    close_loops,
+    consistent_speeds,
+)
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
@@ -71,21 +76,21 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     return solution
 
 
-@kept
+@cached_on_disk
 def _follow(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """The motion. `checked`: are times?"""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
     fixed, q, v, times = frozen((equations, q, v, ts))
-    q = close(fixed, times[0], q, OnlyChange())
-    start = times[0], q, consistent(fixed.at(times[0], q), v, OnlyChange())
+    q = close_loops(fixed, times[0], q, DeterminedCorrection())
+    start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
 
     def follow(here: _Place, t: Array) -> tuple[_Place, tuple[Array, Array]]:
         _, q, v = _reach(fixed, here, t)
         return (t, q, v), (q, v)
 
     _, (qs, vs) = jax.lax.scan(follow, start, times)
-    qs = jax.vmap(lambda t, q: equations.tidy(close(equations, t, q, OnlyChange())))(ts, qs)
+    qs = jax.vmap(lambda t, q: equations.normalize(close_loops(equations, t, q, DeterminedCorrection())))(ts, qs)
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
@@ -109,11 +114,11 @@ def _reach(equations: Equations, here: _Place, end: Array) -> _Place:
         (t, q, v), step = carry
         later = jnp.where(t + 1.5 * step > end, end, t + step)  # no remainder that is much shorter
         at, ahead = equations.at(t, q), later - t
-        vdot = change(OnlyChange(), at, at.gamma(v))
+        vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
         predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
-        found = close(equations, later, predicted, OnlyChange())
+        found = close_loops(equations, later, predicted, DeterminedCorrection())
         off, moved = (jnp.max(jnp.abs(x)) for x in (found - predicted, predicted - q))
-        speeds = consistent(equations.at(later, found), v + ahead * vdot, OnlyChange())
+        speeds = consistent_speeds(equations.at(later, found), v + ahead * vdot, DeterminedCorrection())
         there, fine = (later, found, speeds), off <= _SHARE * moved + _NEAR
         return jax.tree.map(lambda a, b: jnp.where(fine, a, b), (there, 2 * step), (carry[0], step / 2))
 
@@ -126,7 +131,7 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
     if freedom:
-        chosen = np.asarray(eliminated(jnp.asarray(C)))
+        chosen = np.asarray(pivot_columns(jnp.asarray(C)))
         free = [name for name, given in zip(mechanism.variables, chosen, strict=True) if not given]
         raise MechanismError(
             f"Too few drivers for a kinematic analysis: {_counted(drivers)} and the joints leave {freedom} "

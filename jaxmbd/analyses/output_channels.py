@@ -23,7 +23,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.scaled import ScaledForce
 from jaxmbd.model.force.shared import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -65,7 +65,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
         found |= {f"{body.name}.{name}": unit for name, unit in components}
     for joint in mechanism.joints:
         if isinstance(joint, AbstractJoint):
-            for name, unit in zip(joint.motions, joint.motion_units, strict=True):
+            for name, unit in zip(joint.coordinate_names, joint.coordinate_units, strict=True):
                 found |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
             for effort, unit in zip(space.efforts, space.effort_units, strict=True):
                 found[f"{joint.name}.{effort}"] = unit
@@ -73,7 +73,7 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
         found[f"{part.name}.lambda"] = ""
     found |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
     found |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
-    for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractAlong))):
+    for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractJointForce))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
         found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
     for force in mechanism.forces:
@@ -201,7 +201,7 @@ class Reader:
             if component in mechanism.space.efforts:
                 return self.reaction(owner)[1][mechanism.space.efforts.index(component)]
             base = component.removesuffix("_rate")
-            if base in joint.motions:
+            if base in joint.coordinate_names:
                 value, rate = self.position.coordinate(f"{owner}.{base}", at.v)
                 return value if base == component else rate
         return None
@@ -210,7 +210,7 @@ class Reader:
         at, space = self.at, self.mechanism.space
         for part in self.mechanism.forces:
             force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
-            if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
+            if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
                 return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
             if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
                 near = self.position.near(force.markers)

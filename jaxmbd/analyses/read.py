@@ -9,7 +9,7 @@ from jaxmbd.analyses.checks import check_state
 from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units
 from jaxmbd.analyses.output_channels import read as readings
 from jaxmbd.analyses.state import State
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
@@ -44,7 +44,7 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
     return found[wanted[0]] if isinstance(names, str) else {name: found[name] for name in wanted}
 
 
-@kept
+@cached_on_disk
 def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
     equations = Equations(mechanism)

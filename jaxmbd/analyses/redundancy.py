@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted, tolerance_of_rank
+from jaxmbd.equations.rank import nonzero_singular_values, tolerance_of_rank
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TAKES_PART = 1e-6  # of the largest number in a dependence
@@ -24,14 +24,14 @@ class Repeat:
 
     joint: str
     row: int
-    of: tuple[str, ...]
+    dependent_on: tuple[str, ...]
 
     def __repr__(self) -> str:
-        if not self.of:
+        if not self.dependent_on:
             return f"row {self.row + 1} of {self.joint!r} constrains nothing"
-        if self.of == (self.joint,):
+        if self.dependent_on == (self.joint,):
             return f"row {self.row + 1} of {self.joint!r} repeats its other rows"
-        others = ", ".join(repr(name) for name in self.of if name != self.joint)
+        others = ", ".join(repr(name) for name in self.dependent_on if name != self.joint)
         return f"row {self.row + 1} of {self.joint!r} repeats what {others} already enforce"
 
 
@@ -49,12 +49,12 @@ class Redundancy:
     tolerance: float
     degrees_of_freedom: int
     repeats: tuple[Repeat, ...]
-    kept: tuple[int, ...]
+    independent_rows: tuple[int, ...]
 
     @property
     def joints(self) -> tuple[str, ...]:
         """The joints and drivers that take part in a dependence, in the mechanism's order of rows."""
-        return tuple(dict.fromkeys(name for repeat in self.repeats for name in (*repeat.of, repeat.joint)))
+        return tuple(dict.fromkeys(name for repeat in self.repeats for name in (*repeat.dependent_on, repeat.joint)))
 
     def __repr__(self) -> str:
         freedom = f"{self.degrees_of_freedom} degree{'s' * (self.degrees_of_freedom != 1)} of freedom"
@@ -83,7 +83,7 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     check_state(mechanism, state)
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
-    rank, labels, repeats = int(np.sum(counted(values))), mechanism.row_labels(), {}
+    rank, labels, repeats = int(np.sum(nonzero_singular_values(values))), mechanism.row_labels(), {}
     for out, vector in _reduced(left[:, rank:].T).items():
         part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in part if k != out))
@@ -103,7 +103,7 @@ def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m n
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
-@kept
+@cached_on_disk
 def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
     return Equations(mechanism).jacobian(t, q)
 

@@ -8,7 +8,7 @@ from jaxmbd.analyses.results import RESULTS
 from jaxmbd.arrays import Scalar
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.printing import by_owner, counted, number, readable
+from jaxmbd.printing import by_owner, count_of, format_number, readable
 
 
 class State(eqx.Module):
@@ -38,9 +38,13 @@ class State(eqx.Module):
     def _text(self) -> str:
         names = (*self.coordinate_names, *self.speed_names)
         units = self.units or ("",) * len(names)
-        head = [f"State at t = {number(self.t)} s", counted(len(self.q), "coordinate"), counted(len(self.v), "speed")]
+        head = [
+            f"State at t = {format_number(self.t)} s",
+            count_of(len(self.q), "coordinate"),
+            count_of(len(self.v), "speed"),
+        ]
         if self.rank is not None:
-            head += [f"{counted(int(self.rank), 'independent constraint row')}"]
+            head += [f"{count_of(int(self.rank), 'independent constraint row')}"]
         failure = RESULTS[self.result]
         lines = [", ".join(head), *([failure] if failure else []), by_owner(names, units, [*self.q, *self.v])]
         return "\n".join(lines)

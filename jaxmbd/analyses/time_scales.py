@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Array, Complex
 
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted
+from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -75,7 +75,7 @@ def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffnes
     """`stiffness` at a time, coordinates and speeds."""
     M, C, K, D = (np.asarray(x) for x in _linear(mechanism, t, q, v))
     _, values, basis = np.linalg.svd(C)
-    free = basis[int(np.sum(counted(values))) :].T
+    free = basis[int(np.sum(nonzero_singular_values(values))) :].T
     if not free.shape[1]:
         return Stiffness(np.zeros(0, dtype=complex), "", ())
     reduced = np.linalg.inv(free.T @ M @ free)
@@ -89,7 +89,7 @@ def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffnes
     return Stiffness(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
 
 
-@kept
+@cached_on_disk
 def _linear(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
     """`M`, `C`, `K` and `D`."""
     equations = Equations(mechanism)
@@ -122,7 +122,7 @@ def _cause(
     return largest if parts.get(largest, 0.0) > 0.0 else ""
 
 
-@kept
+@cached_on_disk
 def _stiff_part(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:

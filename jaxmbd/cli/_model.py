@@ -81,7 +81,7 @@ def load(
     example = _in_file(Path(model), name) if _is_path(model) else examples.get(model)
     title = Path(model).stem if _is_path(model) else example.name
     if coordinates or cut:
-        example = example.described(coordinates or "joint", cut or ())
+        example = example.with_coordinates(coordinates or "joint", cut or ())
     given = {
         "fixed": _numbers("--set", values),
         "speeds": _numbers("--speed", speed),
@@ -147,6 +147,9 @@ def _readings(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]
     sensors = [sensor.name for sensor in mechanism.sensors]
     efforts = [f"{driver.name}.effort" for driver in mechanism.drivers]
     joints = [
-        f"{joint.name}.{c}" for joint in mechanism.joints if isinstance(joint, AbstractJoint) for c in joint.motions
+        f"{joint.name}.{c}"
+        for joint in mechanism.joints
+        if isinstance(joint, AbstractJoint)
+        for c in joint.coordinate_names
     ]
     return (*sensors, *efforts, *(joints or mechanism.coordinate_names))[:_FEW]

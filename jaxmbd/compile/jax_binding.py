@@ -22,15 +22,15 @@ from jax.interpreters import partial_eval as pe
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.targets.build_vm import TARGETS, machine
-from jaxmbd.compile.traced_function import Function, pruned, traced
+from jaxmbd.compile.targets.build_vm import TARGETS, vm
+from jaxmbd.compile.traced_function import TracedFunction, pruned, traced
 from jaxmbd.compile.tracing import is_array
 
 run_p = jex.Primitive("jaxmbd_program")
 run_p.multiple_results = True
 
 
-def compiled(function: Callable[..., Any], forward: bool = False) -> Callable[..., Any]:
+def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[..., Any]:
     """The same function, run as a program where that can be: on a CPU, and if all of it is arithmetic.
 
     Else it is run by XLA, as a function of its own. Arguments and results are pytrees; arrays that the function
@@ -73,8 +73,10 @@ def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = Fa
     return _look_up(function, *jax.tree.flatten(arguments), forward) is not None
 
 
-def _look_up(function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool) -> tuple[Function, Any] | None:
-    if jax.default_backend() != "cpu" or machine() is None:
+def _look_up(
+    function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool
+) -> tuple[TracedFunction, Any] | None:
+    if jax.default_backend() != "cpu" or vm() is None:
         return None
     arrays_at = tuple(is_array(leaf) for leaf in leaves)
     others = tuple(None if mine else leaf for leaf, mine in zip(leaves, arrays_at, strict=True))
@@ -106,7 +108,7 @@ def _program_of(
     others: tuple[Any, ...],
     types: Any,
     forward: bool,
-) -> tuple[Function, Any] | None:
+) -> tuple[TracedFunction, Any] | None:
     """The function of the arrays among the leaves, and the types of its results; None where it is no program."""
     number, shape = _number_type(types), None
 
@@ -119,21 +121,21 @@ def _program_of(
         return [_as_number(x, number) for x in jax.tree.leaves(results)]
 
     given = [jax.ShapeDtypeStruct(shape, number if dtype == np.bool_ else dtype) for shape, dtype in types]
-    found = pruned(traced(flat, given, pushes=forward))
+    found = pruned(traced(flat, given, returns_primal=forward))
     return None if found.program is None else (found, shape)
 
 
-def _is_batched(function: Function, operands: Any) -> list[bool]:
+def _is_batched(function: TracedFunction, operands: Any) -> list[bool]:
     return [np.ndim(x) > len(like.shape) for x, like in zip(operands, function.types, strict=True)]
 
 
-def _varying(function: Function, is_batched: list[bool]) -> list[bool]:
+def _varying(function: TracedFunction, is_batched: list[bool]) -> list[bool]:
     """Which results differ from instance to instance."""
     return [any(is_batched[k] for k in causes) for causes in function.causes]
 
 
 @run_p.def_abstract_eval
-def _types(*operands: Any, function: Function, batch: int) -> Any:
+def _types(*operands: Any, function: TracedFunction, batch: int) -> Any:
     varying = _varying(function, _is_batched(function, operands))
     shapes = [(batch, *x.shape) if varies else x.shape for x, varies in zip(function.results, varying, strict=True)]
     return [_in_mesh_of(operands, x.update(shape=shape)) for x, shape in zip(function.results, shapes, strict=True)]
@@ -150,17 +152,17 @@ def _in_mesh_of(operands: Any, result: Any) -> Any:
 
 
 @run_p.def_impl
-def _evaluated(*operands: Any, function: Function, batch: int) -> Any:
+def _evaluated(*operands: Any, function: TracedFunction, batch: int) -> Any:
     with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive, which would come back here
         return _on_its_own(function, batch)(*operands)
 
 
 @lru_cache(maxsize=256)
-def _on_its_own(function: Function, batch: int) -> Callable[..., Any]:
+def _on_its_own(function: TracedFunction, batch: int) -> Callable[..., Any]:
     return jax.jit(partial(run_p.bind, function=function, batch=batch))
 
 
-def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
+def _by_xla(*operands: Any, function: TracedFunction, batch: int) -> Any:
     if not batch:
         return function(*operands)
     is_batched = _is_batched(function, operands)
@@ -169,11 +171,11 @@ def _by_xla(*operands: Any, function: Function, batch: int) -> Any:
     return [x if varies else x[0] for x, varies in zip(results, _varying(function, is_batched), strict=True)]
 
 
-def _by_machine(context: Any, *operands: Any, function: Function, batch: int) -> Any:
-    if machine() is None or function.program is None:
+def _by_machine(context: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
+    if vm() is None or function.program is None:
         return mlir.lower_fun(_by_xla, multiple_results=True)(context, *operands, function=function, batch=batch)
     number, program = np.dtype(function.results[0].dtype), function.program
-    tables = [table.astype(number) for table in program.kept]
+    tables = [table.astype(number) for table in program.constant_tables]
     context = context.replace(avals_in=[*context.avals_in, *map(jax.typeof, tables)])
     given = (*operands, *map(mlir.ir_constant, tables))
     lower = jax.ffi.ffi_lowering(TARGETS[number])
@@ -191,7 +193,7 @@ def register(program: Program) -> int:
     The tables of the program that is registered first under a key are those that the machine reads from then on, so
     it is that program which is kept alive, whichever thread comes first.
     """
-    library, asked = machine(), _asked.get()
+    library, asked = vm(), _asked.get()
     if library is not None:
         with _lock:
             if program.key not in _programs:
@@ -219,7 +221,7 @@ mlir.register_lowering(run_p, mlir.lower_fun(_by_xla, multiple_results=True))
 mlir.register_lowering(run_p, _by_machine, platform="cpu")
 
 
-def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any:
+def _batched(operands: Any, axes: Any, *, function: TracedFunction, batch: int) -> Any:
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     if size == 0:
         return _of_no_lanes(operands, axes, function, batch)
@@ -237,7 +239,7 @@ def _batched(operands: Any, axes: Any, *, function: Function, batch: int) -> Any
     return results, [0 if varies else None for varies in outer]
 
 
-def _of_no_lanes(operands: Any, axes: Any, function: Function, batch: int) -> Any:
+def _of_no_lanes(operands: Any, axes: Any, function: TracedFunction, batch: int) -> Any:
     """Empty results, but for those that no lane has a part in. So the primitive never sees an empty batch, and its
     `batch = 0` always means that there is none."""
     is_outer = [axis is not None for axis in axes]
@@ -263,7 +265,7 @@ def _joined(x: Any, is_outer: bool, is_inner: bool, size: int, batch: int) -> An
 batching.primitive_batchers[run_p] = _batched
 
 
-def _differentiated(primals: Any, tangents: Any, *, function: Function, batch: int) -> Any:
+def _differentiated(primals: Any, tangents: Any, *, function: TracedFunction, batch: int) -> Any:
     moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
     changes = [tangents[k] for k in moving]
     found = run_p.bind(*primals, *changes, function=function.derivative(moving), batch=batch)
@@ -272,7 +274,7 @@ def _differentiated(primals: Any, tangents: Any, *, function: Function, batch: i
     return run_p.bind(*primals, function=function, batch=batch), found
 
 
-def _transposed(cotangents: Any, *operands: Any, function: Function, batch: int) -> Any:
+def _transposed(cotangents: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
     wanted = tuple(k for k, x in enumerate(operands) if ad.is_undefined_primal(x))
     known = [x for k, x in enumerate(operands) if k not in wanted]
     given = [ad.instantiate_zeros(x) for x in cotangents]
@@ -284,7 +286,7 @@ def _transposed(cotangents: Any, *operands: Any, function: Function, batch: int)
     return results
 
 
-def _partially_evaluated(trace: Any, *operands: Any, function: Function, batch: int) -> Any:
+def _partially_evaluated(trace: Any, *operands: Any, function: TracedFunction, batch: int) -> Any:
     """`jax.linearize` of a program of values and tangents: values at once, tangents as a linear function."""
     known, halves = [x.pval.get_known() for x in operands], None
     if function.derived is not None and any(x is None for x in known):

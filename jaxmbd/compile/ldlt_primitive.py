@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
-from jaxmbd.compile.ssa_builder import ONE, ZERO, Recorder, Rows
+from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
 
 _UNROLLED = 4  # rows up to which XLA's factorisation is written out: a call to LAPACK costs more than its work there
 _DENSE = 100, 0.25  # rows, and share of the entries that `L` fills, up to which and from which it is dense for XLA
@@ -67,7 +67,7 @@ def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
 class Recording(AbstractArithmetic):
     """Arithmetic on the rows of a recording."""
 
-    def __init__(self, graph: Recorder) -> None:
+    def __init__(self, graph: SSABuilder) -> None:
         self.graph = graph
 
     def inverse(self, x: Rows) -> Rows:

@@ -11,7 +11,7 @@ from jaxmbd.compile.graph.calls import branching
 from jaxmbd.compile.graph.moves import RULES as MOVES
 from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.ldlt_primitive import RULES as ELIMINATION
-from jaxmbd.compile.ssa_builder import ONE, ZERO, Recorder, Rows, product_pairs
+from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder, product_pairs
 from jaxmbd.compile.table_lookup import RULES as LOOKUP
 from jaxmbd.compile.targets.opcodes import EVALUATE
 
@@ -42,7 +42,7 @@ def _mul(step: Step, a: Rows, b: Rows) -> Any:
     return step.graph.apply("mul", a, b)
 
 
-def _is_small(graph: Recorder, x: Rows) -> bool:
+def _is_small(graph: SSABuilder, x: Rows) -> bool:
     numbers = graph.values(x, float)
     return numbers is not None and bool(np.all(np.abs(numbers) < _SMALL))
 
@@ -53,7 +53,7 @@ def _div(step: Step, a: Rows, b: Rows) -> Rows:
     return quotient if np.issubdtype(step.operand_dtype, np.floating) else _cut_off(step.graph, quotient)
 
 
-def _cut_off(graph: Recorder, x: Rows) -> Rows:
+def _cut_off(graph: SSABuilder, x: Rows) -> Rows:
     return graph.apply("select", graph.apply("lt", x, ZERO), graph.apply("ceil", x), graph.apply("floor", x))
 
 
@@ -87,11 +87,11 @@ def _power(step: Step, x: Rows) -> Rows:
     return result if step.params["y"] >= 0 else graph.apply("div", ONE, result)
 
 
-def _logistic(graph: Recorder, x: Rows) -> Rows:
+def _logistic(graph: SSABuilder, x: Rows) -> Rows:
     return graph.apply("div", ONE, graph.apply("add", ONE, graph.apply("exp", graph.apply("neg", x))))
 
 
-def _log2(graph: Recorder, x: Rows) -> Rows:
+def _log2(graph: SSABuilder, x: Rows) -> Rows:
     return graph.apply("div", graph.apply("log", x), graph.constant(np.log(2)))
 
 
@@ -167,11 +167,11 @@ def _matrices(x: Rows, batch: Any, over: Any) -> tuple[Rows, tuple[int, ...], tu
     return x.transpose(*batch, *free, *over).reshape(sizes), shapes[0], shapes[1]
 
 
-def _at_least(graph: Recorder, index: Rows, k: int) -> Rows:
+def _at_least(graph: SSABuilder, index: Rows, k: int) -> Rows:
     return graph.apply("le", graph.constant(k), index)
 
 
-def _chosen(graph: Recorder, condition: Rows, yes: Rows, no: Rows) -> Rows:
+def _chosen(graph: SSABuilder, condition: Rows, yes: Rows, no: Rows) -> Rows:
     return graph.apply("select", condition, yes, no)
 
 

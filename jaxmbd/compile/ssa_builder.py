@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxmbd.compile.targets.opcodes import EVALUATE, INPUT, NUMBER, PICK
+from jaxmbd.compile.targets.opcodes import EVALUATE, GATHER, INPUT, NUMBER
 
 Rows = np.ndarray  # of whole numbers
 
@@ -28,7 +28,7 @@ ZERO, ONE, MINUS_ONE = 0, 1, 2
 _ARITY = 3
 
 
-class Recorder:
+class SSABuilder:
     """The rows recorded so far."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Recorder:
             with np.errstate(all="ignore"):
                 numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
             result[constant] = self.constants(numbers)
-        for where, rows in self._simpler(name, *operands):
+        for where, rows in self._fold(name, *operands):
             where = where & (result < 0)
             if where.any():
                 result[where] = rows[where] if rows.ndim else rows
@@ -150,7 +150,7 @@ class Recorder:
                 result[where] = self._folded(other, [operands[0][where], second])
         return result
 
-    def _simpler(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
+    def _fold(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
         """Where an operation is no work, and the row that its result is."""
         zero = np.asarray(ZERO)
         b = more[0] if more else a
@@ -210,7 +210,7 @@ class Recorder:
 
     # --- tables -----------------------------------------------------------------------------------------
 
-    def pick(self, rows: Rows, index: Rows) -> Rows | None:
+    def gather(self, rows: Rows, index: Rows) -> Rows | None:
         """The number that one of the rows has, looked up by the machine; None where they are neither constants nor lie
         evenly in one input. No inputs may be made after the first call.
         """
@@ -219,11 +219,11 @@ class Recorder:
             return None
         if table not in self.tables:
             self.tables[table] = int(self._leaves(1)[0])
-        return self._append_operation(PICK, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
+        return self._append_operation(GATHER, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
 
     def _table_of_constants(self, rows: Rows) -> Table:
         numbers = self._value[rows]
-        key = PICK, numbers.tobytes()
+        key = GATHER, numbers.tobytes()
         if key not in self.cache:
             self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
             self.kept.append(numbers)

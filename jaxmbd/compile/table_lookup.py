@@ -10,8 +10,8 @@ import numpy as np
 
 from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.graph.windows import Windows, read_known, window_rules, write_known
-from jaxmbd.compile.ssa_builder import ONE, ZERO, Recorder, Rows
-from jaxmbd.compile.targets.opcodes import INPUT, NAMES, NUMBER, PICK
+from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
+from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NAMES, NUMBER
 
 _MOST = 2**15  # choices that are written out
 
@@ -56,7 +56,7 @@ RULES = window_rules(
 )
 
 
-def _reaches(graph: Recorder, windows: Windows) -> tuple[np.ndarray, Rows, Rows, np.ndarray]:
+def _reaches(graph: SSABuilder, windows: Windows) -> tuple[np.ndarray, Rows, Rows, np.ndarray]:
     """Where windows lie: their places are `first + reach[start]`, moved inside; and whether they lay inside.
 
     `first`: from the constant indices; `start`: a whole number, from the others.
@@ -98,13 +98,13 @@ def _looked_up(step: Step, choices: Rows, index: Rows) -> Rows:
     if picked is not None:
         return picked
     op, operands = graph.op[choices], graph.args[choices]
-    if op[0] not in (INPUT, NUMBER[PICK]) and (op == op[0]).all():
+    if op[0] not in (INPUT, NUMBER[GATHER]) and (op == op[0]).all():
         return graph.apply(NAMES[op[0]], *(_looked_up(step, column, index) for column in operands.T if column[0] >= 0))
     _check_number(step, len(choices))
     return _among(graph, choices, index)
 
 
-def _among(graph: Recorder, choices: Rows, index: Rows) -> Rows:
+def _among(graph: SSABuilder, choices: Rows, index: Rows) -> Rows:
     """One of the choices, by halves."""
     size = 1
     while len(choices) > 1:

@@ -13,13 +13,13 @@ from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.graph.trace import Walk
 from jaxmbd.compile.lowering_rules import RULES
 from jaxmbd.compile.passes.schedule import Program, schedule
-from jaxmbd.compile.ssa_builder import ZERO, Recorder
+from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
 from jaxmbd.errors import MechanismError
 
 _NO_MESH = jax.sharding.AbstractMesh((), ())
 
 
-class Function:
+class TracedFunction:
     """A traced function of arrays, of which results may be linear in its last `linear` arguments.
 
     `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `causes`: the arguments on
@@ -36,9 +36,9 @@ class Function:
         taken = jaxpr.in_avals  # a list that is made anew each time
         self.types = tuple(taken[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
-        self.derived: tuple[Function, tuple[int, ...]] | None = None
-        self._derivatives: dict[Any, Function] = {}
-        self._transposes: dict[Any, Function] = {}
+        self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
+        self._derivatives: dict[Any, TracedFunction] = {}
+        self._transposes: dict[Any, TracedFunction] = {}
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         """The function as JAX runs it."""
@@ -61,7 +61,7 @@ class Function:
             return None
         if not is_concrete(self.jaxpr.consts):  # a law that closes over a number which is being traced
             return None
-        recorder = Recorder()
+        recorder = SSABuilder()
         inputs = [recorder.inputs(x.shape) for x in self.types]
         try:
             with jax.ensure_compile_time_eval():
@@ -70,7 +70,7 @@ class Function:
             return None
         return schedule(recorder, outputs, len(inputs) - self.linear if self.linear else 0)
 
-    def derivative(self, moving: tuple[int, ...]) -> "Function":
+    def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The tangents of the results, from the arguments and the tangents of those that move.
 
         If it `pushes`, first the results themselves.
@@ -79,14 +79,14 @@ class Function:
         found.derived = (self, moving) if self.pushes else None
         return found
 
-    def halves(self) -> tuple["Function", "Function"] | None:
+    def halves(self) -> tuple["TracedFunction", "TracedFunction"] | None:
         """Of a function of results and tangents, the function of the results and that of the tangents."""
         if self.derived is None:
             return None
         of, moving = self.derived
         return of, of._derivative(moving, False)
 
-    def _derivative(self, moving: tuple[int, ...], values: bool) -> "Function":
+    def _derivative(self, moving: tuple[int, ...], values: bool) -> "TracedFunction":
         if (moving, values) not in self._derivatives:
             count = len(self.types)
 
@@ -108,7 +108,7 @@ class Function:
             self._derivatives[moving, values] = traced(tangents, types, len(moving), causes, self.pushes)
         return self._derivatives[moving, values]
 
-    def transpose(self, wanted: tuple[int, ...]) -> "Function":
+    def transpose(self, wanted: tuple[int, ...]) -> "TracedFunction":
         """For arguments in which the function is linear, what cotangents of the results give them.
 
         Its arguments are the others, and then the cotangents.
@@ -134,18 +134,22 @@ class Function:
 
 
 def traced(
-    fun: Callable[..., Sequence[Any]], types: Sequence[Any], linear: int = 0, causes: Any = None, pushes: bool = False
-) -> Function:
+    fun: Callable[..., Sequence[Any]],
+    types: Sequence[Any],
+    linear: int = 0,
+    dependencies: Any = None,
+    returns_primal: bool = False,
+) -> TracedFunction:
     """A function of arrays of the given types, which gives several arrays.
 
     It is traced outside of any mesh, since it is found again inside others (`jax.shard_map`): a program knows of none.
     """
     with jax.sharding.use_abstract_mesh(_NO_MESH):
         jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
-    return Function(jaxpr, range(len(types)), linear, causes, pushes)
+    return TracedFunction(jaxpr, range(len(types)), linear, dependencies, returns_primal)
 
 
-def pruned(function: Function) -> Function:
+def pruned(function: TracedFunction) -> TracedFunction:
     """The same function of the arguments that its results depend on."""
     jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
     needed = {var for var in jaxpr.outvars if not isinstance(var, jex.Literal)}
@@ -153,7 +157,7 @@ def pruned(function: Function) -> Function:
         if any(var in needed for var in equation.outvars):
             needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
     used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
-    return Function(function.jaxpr, used, pushes=function.pushes)
+    return TracedFunction(function.jaxpr, used, pushes=function.pushes)
 
 
 def _inner(step: Step, *rows: Any) -> Any:

@@ -13,7 +13,7 @@ def is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
-def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
+def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function of pytrees, traced once for each structure and type of its arguments.
 
     Where it is differentiated or mapped, JAX transforms what was traced, instead of running the function's Python under

@@ -14,12 +14,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.tracing import traced_once
-from jaxmbd.equations.constraint_kinematics import Rows, efforts_along, stored, stored_along, turning, wrenches
+from jaxmbd.compile.tracing import trace_once
+from jaxmbd.equations.constraint_kinematics import (
+    ConstraintRows,
+    efforts_along,
+    potential_energy,
+    stored_along,
+    turning,
+    wrenches,
+)
 from jaxmbd.equations.coordinates import Twists
 from jaxmbd.equations.gather_tables import gather_sum, gather_table
 from jaxmbd.equations.groups import Group, group_parts, law_of, stacked
-from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.force.shared import Gravity
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.joint_coordinates import CoordinateForce
@@ -34,12 +41,12 @@ class Bodies(eqx.Module):
     q: Float[Array, " nq"]
 
 
-@traced_once
+@trace_once
 def _of_rows(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
-    return of(Rows(space, law_of(static, numbers, turns), t, bodies), *near)
+    return of(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *near)
 
 
-@traced_once
+@trace_once
 def _of_part(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
     return of(space, t, law_of(static, numbers, turns), bodies, *near)
 
@@ -63,7 +70,7 @@ class Parts(eqx.Module):
         turning = [joint for joint in mechanism.joints if joint.name in counted]
         self.turning = group_parts(turning, mechanism)
         self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
-        along = [f for f in mechanism.forces if isinstance(f, AbstractAlong)]
+        along = [f for f in mechanism.forces if isinstance(f, AbstractJointForce)]
         self.coordinate_forces = group_parts(
             [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
         )
@@ -77,38 +84,40 @@ class Parts(eqx.Module):
 
     def position(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows"]]:
         """`Φ` of each group."""
-        return self._constrain(t, at, Rows.position)
+        return self._constrain(t, at, ConstraintRows.position)
 
     def blocks(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """The non-zero blocks of `C_b`, by the twists of the bodies at the markers."""
-        return self._constrain(t, at, Rows.jacobian)
+        return self._constrain(t, at, ConstraintRows.jacobian)
 
     def wrenches(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """What a unit of each row's multiplier takes from the markers, world axes."""
-        return self._constrain(t, at, Rows.wrenches)
+        return self._constrain(t, at, ConstraintRows.wrenches)
 
     def velocity(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`Φ̇` of each group."""
-        return self._constrain(t, at, Rows.velocity, self._all(twists))
+        return self._constrain(t, at, ConstraintRows.velocity, self._all(twists))
 
     def gamma(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """Minus the second time derivative of `Φ` at constant twists."""
-        return self._constrain(t, at, Rows.gamma, self._all(twists))
+        return self._constrain(t, at, ConstraintRows.gamma, self._all(twists))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from its `blocks`."""
         each = zip(self.joints, blocks, strict=True)
         return [jnp.einsum("prmw,pmw->pr", block, self._of(group, twists)) for group, block in each]
 
-    def load(self, blocks: Sequence[Array], eta: Sequence[Array]) -> Twists:
+    def constraint_force(self, blocks: Sequence[Array], eta: Sequence[Array]) -> Twists:
         """`C_bᵀ η` from the `blocks` of each group, multipliers as `(parts, rows)`."""
         return self._on_bodies(
             [jnp.einsum("prmw,pr->pmw", b, e) for b, e in zip(blocks, eta, strict=True)], self.joints
         )
 
-    def load_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
+    def constraint_force_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
         """`Ċ_bᵀ η`."""
-        return self._on_bodies(self._constrain(t, at, Rows.load_rate, self._all(twists), eta), self.joints)
+        return self._on_bodies(
+            self._constrain(t, at, ConstraintRows.constraint_force_rate, self._all(twists), eta), self.joints
+        )
 
     def angles(self, t: Scalar, at: Bodies, twists: Twists) -> tuple[Array, Array]:
         """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
@@ -147,7 +156,7 @@ class Parts(eqx.Module):
         """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
         energy = -jnp.sum(weight * at.frames.position[: len(self.masses)])
-        for of, groups in ((stored, self.forces), (stored_along, self.coordinate_forces)):
+        for of, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
             for group in groups:
                 energy = energy + jnp.sum(self._over(_of_part, of, group, t, at))
         return energy

@@ -14,9 +14,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.joint.joint import AbstractMoving, AbstractNonholonomic, residual_of, slip_of
+from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.mechanism.grouping_key import unnamed
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import swept
@@ -24,7 +24,7 @@ from jaxmbd.space.vectors import swept
 Twists = Float[Array, "markers twist"]
 
 
-class Near:
+class MarkerKinematics:
     """A part's markers in the world: their frames, and what the motion of their bodies makes of them.
 
     Markers are stacked, so that the compiler sees each operation once for all of them. Those that move along their
@@ -58,7 +58,7 @@ class Near:
         (velocity, acceleration), omega = self.slide, self.rates(twists)[:, self.space.dim :]
         return found.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
 
-    def moved(self, step: Twists) -> tuple[Any, ...]:
+    def perturbed(self, step: Twists) -> tuple[Any, ...]:
         """The frames moved by steps, rates times a time: exact to second order."""
         return self._each(_moved(self.stack, step))
 
@@ -74,10 +74,10 @@ class Near:
     def _each(self, stack: Any) -> tuple[Any, ...]:
         return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
 
-    def drifting(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
+    def frames_at_constant_speed(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
         """The frames a time `s` along the motion with constant `v`, exact to second order."""
         rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
-        return lambda s: self.moved(s * rates + 0.5 * s * s * drift)
+        return lambda s: self.perturbed(s * rates + 0.5 * s * s * drift)
 
 
 def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple[Array, Array]:
@@ -92,37 +92,37 @@ def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple
 # What all parts share is traced once for each number of markers.
 
 
-@traced_once
+@trace_once
 def _placed(markers: Any, bodies: Any) -> Any:
     return jax.vmap(lambda marker, body: marker.frame(body))(markers, bodies)
 
 
-@traced_once
+@trace_once
 def _mapped(function: Callable[..., Array], *stacks: Any) -> Array:
     return jax.vmap(function)(*stacks)
 
 
-@traced_once
+@trace_once
 def _moved(frames: Any, steps: Array) -> Any:
     return jax.vmap(lambda frame, d: frame.moved(d))(frames, steps)
 
 
-@traced_once
+@trace_once
 def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
     def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
         own = space.marker_rate(body, twist, body.position)
         moved = lambda s: (body.moved(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
-        return taylor(lambda s: space.to_centre(*moved(s)), point[0], 1)
+        return derivative_at_zero(lambda s: space.to_centre(*moved(s)), point[0], 1)
 
     return jax.vmap(one)(*stacks)
 
 
-class Rows:
+class ConstraintRows:
     """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
 
     def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
         self.space, self.law, self.t = space, law, t
-        self.near = Near(space, law.markers, bodies, t)
+        self.near = MarkerKinematics(space, law.markers, bodies, t)
         self.rolling = isinstance(law, AbstractNonholonomic)
         self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
 
@@ -136,7 +136,7 @@ class Rows:
 
     def wrenches(self) -> Float[Array, "rows markers twist"]:
         """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
-        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.moved(step)))(self.still)
+        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.perturbed(step)))(self.still)
         if not self.rolling:
             return C
         return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
@@ -148,23 +148,23 @@ class Rows:
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
         rates = self.near.rates(twists)
-        phi = taylor(lambda s: residual_of(self.law, self.t + s, self.near.moved(s * rates)), self.t, 1)
+        phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, self.near.perturbed(s * rates)), self.t, 1)
         return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
         """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
-        frames = self.near.drifting(twists)
-        phi = taylor(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
+        frames = self.near.frames_at_constant_speed(twists)
+        phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
         if self.rolling:
             rates = self.near.rates(twists)
             drift = self.near.accelerations(twists, self.still)
-            psi = taylor(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
+            psi = derivative_at_zero(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
             phi = jnp.concatenate([phi, psi])
         return -phi
 
-    def load_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
+    def constraint_force_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
         """`Ċᵀ η` on the part's bodies."""
-        frames, rates = self.near.drifting(twists), self.near.rates(twists)
+        frames, rates = self.near.frames_at_constant_speed(twists), self.near.rates(twists)
         wrenches, changes = taylor_pair(lambda s: self._load(s, frames, s * rates, eta), self.t)
         return self.near.to_centre_rate(twists, wrenches, changes)
 
@@ -173,7 +173,7 @@ class Rows:
         count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
 
         def phi(d: Twists) -> Scalar:
-            moved = tuple(frame.moved(x) for frame, x in zip(self.near.moved(step), d, strict=True))
+            moved = tuple(frame.moved(x) for frame, x in zip(self.near.perturbed(step), d, strict=True))
             return jnp.dot(eta[:count], residual_of(self.law, self.t + s, moved))
 
         wrenches = jax.grad(phi)(self.still)
@@ -187,41 +187,43 @@ class Rows:
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    near = Near(space, law.markers, bodies, t)
+    near = MarkerKinematics(space, law.markers, bodies, t)
     rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
     return near.to_centre(law.wrenches(t, near.frames, rates))
 
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
-    near = Near(space, part.markers, bodies, t)
-    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.moved(step)))(jnp.zeros_like(twists))
+    near = MarkerKinematics(space, part.markers, bodies, t)
+    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.perturbed(step)))(jnp.zeros_like(twists))
     return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
 
 
-def turning(space: AbstractSpace, t: Scalar, law: AbstractMoving, bodies: Any, twists: Twists) -> Float[Array, "2 n"]:
+def turning(
+    space: AbstractSpace, t: Scalar, law: AbstractJointWithCoordinates, bodies: Any, twists: Twists
+) -> Float[Array, "2 n"]:
     """The angles of a joint that counts turns, up to whole turns, and their rates."""
-    near = Near(space, law.markers, bodies, t)
+    near = MarkerKinematics(space, law.markers, bodies, t)
     rates = near.rates(twists)
 
     def angles(s: Scalar) -> Array:
-        motion = law.motion(near.moved(s * rates))
-        return jnp.stack([motion[law.motions.index(name)] for name in law.turning])
+        motion = law.motion(near.perturbed(s * rates))
+        return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.turning])
 
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
 
 
-def stored(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
+def potential_energy(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> Scalar:
     """The potential energy of one force."""
-    return law.potential(t, Near(space, law.markers, bodies, t).frames)
+    return law.potential(t, MarkerKinematics(space, law.markers, bodies, t).frames)
 
 
 def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Scalar:
     """The potential energy of a force along a coordinate."""
-    return part.law.potential(part.coordinate.value(Near(space, part.markers, bodies, t).frames))
+    return part.law.potential(part.coordinate.value(MarkerKinematics(space, part.markers, bodies, t).frames))
 
 
-def taylor(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
+def derivative_at_zero(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
     """The derivative of `f(s)` of the given order at `s = 0`, by nested forward mode."""
     for _ in range(order):
         f = _differentiated(f)

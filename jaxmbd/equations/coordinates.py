@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.groups import Group
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia
-from jaxmbd.equations.sparse_coo import Entries, legs_of, summed
+from jaxmbd.equations.sparse_coo import SparseMatrix, legs_of, summed
 from jaxmbd.space.space import AbstractSpace
 
 Twists = Float[Array, "bodies twist"]
@@ -37,7 +37,7 @@ class AbstractPlacement(abc.ABC):
         """`q̇`."""
 
     @abc.abstractmethod
-    def moved(self, step: Array) -> Array:
+    def perturbed(self, step: Array) -> Array:
         """The coordinates reached along `step`, speeds times a time: exact to second order."""
 
     @abc.abstractmethod
@@ -61,7 +61,7 @@ class AbstractPlacement(abc.ABC):
         """`Jᵀ f`: the generalized forces of efforts on the bodies."""
 
     @abc.abstractmethod
-    def load_rate(self, v: Array, efforts: Twists) -> Array:
+    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         """`J̇ᵀ f` along the motion."""
 
     @abc.abstractmethod
@@ -69,7 +69,7 @@ class AbstractPlacement(abc.ABC):
         """`J̇ u` along the motion; None where it is zero everywhere."""
 
     @abc.abstractmethod
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
         """`C_b J` from the non-zero blocks of `C_b` that joints give."""
 
     @abc.abstractmethod
@@ -77,7 +77,7 @@ class AbstractPlacement(abc.ABC):
         """`M = Jᵀ M_b J`, `parts` being what the space keeps of each body."""
 
     @abc.abstractmethod
-    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+    def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         """For the joint that carries each body, the sum of wrenches on the body and on all that hang on it; wrenches
         about the world's origin."""
 
@@ -90,7 +90,7 @@ class AbstractCoordinates(eqx.Module):
         """The bodies at a time and `q`."""
 
     @abc.abstractmethod
-    def tidy(self, q: Array) -> Array:
+    def normalize(self, q: Array) -> Array:
         """The same position with quaternions of norm one."""
 
     @abc.abstractmethod
@@ -107,8 +107,8 @@ class Absolute(AbstractCoordinates):
     def at(self, t: Scalar, q: Array) -> "AbsolutePlacement":
         return AbsolutePlacement(self.space, q.reshape(self.bodies, -1))
 
-    def tidy(self, q: Array) -> Array:
-        return jax.vmap(self.space.tidy)(q.reshape(self.bodies, -1)).reshape(-1)
+    def normalize(self, q: Array) -> Array:
+        return jax.vmap(self.space.normalize)(q.reshape(self.bodies, -1)).reshape(-1)
 
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
         return poses.reshape(-1)
@@ -125,11 +125,11 @@ class AbsolutePlacement(AbstractPlacement):
     def rate(self, v: Array) -> Array:
         return jax.vmap(self.space.rate)(self._poses, self.twists(v)).reshape(-1)
 
-    def moved(self, step: Array) -> Array:
+    def perturbed(self, step: Array) -> Array:
         return jax.vmap(self.space.retract)(self._poses, self.twists(step)).reshape(-1)
 
     def along(self, v: Array, s: Scalar) -> Array:
-        return self.moved(s * v)
+        return self.perturbed(s * v)
 
     def poses(self) -> Float[Array, "bodies pose"]:
         return self._poses
@@ -146,13 +146,13 @@ class AbsolutePlacement(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return efforts.reshape(-1)
 
-    def load_rate(self, v: Array, efforts: Twists) -> Array:
+    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         return jnp.zeros_like(v)
 
     def twist_rate(self, v: Array, u: Array) -> None:
         return None
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
         legs = legs_of(groups, blocks, len(self.space.speeds))
         moving, width = np.flatnonzero(legs.body < len(self._poses)), legs.values.shape[1]
         columns = legs.body[moving, None] * width + np.arange(width)
@@ -163,5 +163,5 @@ class AbsolutePlacement(AbstractPlacement):
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)
 
-    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+    def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return wrenches

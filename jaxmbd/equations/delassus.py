@@ -15,11 +15,13 @@ from jaxtyping import Array
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.equations.gather_tables import matches
 from jaxmbd.equations.inertia import AbstractInertia
-from jaxmbd.equations.sparse_coo import Entries, Legs, summed
+from jaxmbd.equations.sparse_coo import ConstraintBodyTerms, SparseMatrix, summed
 from jaxmbd.equations.spd_solve import Symmetric
 
 
-def schur_of_legs(legs: Legs, inertia: Any, accelerate: Callable[..., Array], order: np.ndarray) -> Symmetric:
+def schur_of_legs(
+    legs: ConstraintBodyTerms, inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
+) -> Symmetric:
     """`C M⁻¹ Cᵀ` for bodies that move on their own, with rows in the mechanism's order; `order` is where each of them
     is among the groups' rows.
 
@@ -36,13 +38,13 @@ def schur_of_legs(legs: Legs, inertia: Any, accelerate: Callable[..., Array], or
     return _lower(products, place[first], place[second], legs.m)
 
 
-def schur_of_entries(C: Entries, inertia: AbstractInertia) -> Symmetric:
+def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> Symmetric:
     """`C M⁻¹ Cᵀ` for any `M`: rows that touch speeds of different components of `M` share a column of one solve."""
     m, nv = C.shape
     component = inertia.components()[C.columns]
     touched, touching = np.unique(np.stack([component, C.rows]), axis=1)  # each component, with each row that it has
     colour = _colours(m, touched, touching)
-    b = Entries(C.values, C.columns, colour[C.rows], (nv, colour.max(initial=-1) + 1))
+    b = SparseMatrix(C.values, C.columns, colour[C.rows], (nv, colour.max(initial=-1) + 1))
     x = inertia.solve_rows(b.dense().T)
     entry, pair = matches(component, touched)
     row = touching[pair]

@@ -15,12 +15,12 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.body_laws import Bodies, Parts
-from jaxmbd.equations.constraint_kinematics import Near, taylor, taylor_pair
+from jaxmbd.equations.constraint_kinematics import MarkerKinematics, derivative_at_zero, taylor_pair
 from jaxmbd.equations.coordinates import Absolute, AbstractCoordinates, Twists
 from jaxmbd.equations.delassus import schur_of_entries, schur_of_legs
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia
 from jaxmbd.equations.kane_speeds import ChosenSpeeds
-from jaxmbd.equations.sparse_coo import Entries, below_one_another, full, legs_of
+from jaxmbd.equations.sparse_coo import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.spd_solve import Symmetric
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
@@ -28,7 +28,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.user import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.space.twists import about_point
+from jaxmbd.space.twists import shift_wrench
 from jaxmbd.space.vectors import nearest_turn
 
 
@@ -46,14 +46,14 @@ class Equations(eqx.Module):
     coordinates: AbstractCoordinates
     globals: tuple[GlobalConstraint, ...]
     redundant: bool | Bool[Array, ""]
-    kept: Bool[Array, " m"] | None
+    independent_rows: Bool[Array, " m"] | None
     sizes: tuple[int, ...] = eqx.field(static=True)
     order: tuple[int, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism, redundant: bool | Bool[Array, ""] = True) -> None:
         check_mechanism(mechanism)
         constraints = mechanism.constraints()
-        self.redundant, self.kept = _false_or_array(redundant), None
+        self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
         self.parts = Parts(mechanism)
@@ -92,21 +92,21 @@ class Equations(eqx.Module):
 
     def retract(self, t: Scalar, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached from `q` along `step`, speeds times a time: exact to second order."""
-        return self.at(t, q).moved(step)
+        return self.at(t, q).perturbed(step)
 
-    def tidy(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    def normalize(self, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
         """The same position, its redundant coordinates exact: quaternions of norm one, carried angles those of the
         joints, nearest to what they were."""
         own, turns = self.split(q)
-        exact = self.coordinates.tidy(own)
+        exact = self.coordinates.normalize(own)
         if not len(turns):
             return exact
         angles, _ = self.at(jnp.zeros((), q.dtype), q).angles(jnp.zeros(self.mechanism.nv, q.dtype))
         return jnp.concatenate([exact, nearest_turn(angles, turns)])
 
-    def at(self, t: Scalar, q: Float[Array, " nq"]) -> "Position":
+    def at(self, t: Scalar, q: Float[Array, " nq"]) -> "Configuration":
         """The equations at one time and position: what several of them need is computed once."""
-        return Position(self, t, q)
+        return Configuration(self, t, q)
 
     def coordinate(
         self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None
@@ -133,11 +133,11 @@ class Equations(eqx.Module):
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v`."""
         return self.at(t, q).gamma(v)
 
-    def load_rate(
+    def constraint_force_rate(
         self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"], eta: Float[Array, " m"]
     ) -> Float[Array, " nv"]:
         """`Ċᵀ η`: how the load `Cᵀ η` of constant multipliers changes along the motion."""
-        return self.at(t, q).load_rate(v, eta)
+        return self.at(t, q).constraint_force_rate(v, eta)
 
     def mass(self, q: Float[Array, " nq"], t: Scalar | None = None) -> Float[Array, "nv nv"]:
         """`M`, dense; in absolute coordinates a block for each body. `t` as for `coordinate`."""
@@ -155,7 +155,7 @@ class Equations(eqx.Module):
         """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
         return self.at(t, q).potential_energy()
 
-    def _at_time(self, t: Scalar | None, q: Float[Array, " nq"]) -> "Position":
+    def _at_time(self, t: Scalar | None, q: Float[Array, " nq"]) -> "Configuration":
         """The position; its time may be left out where nothing that is asked depends on it."""
         if t is None and self.mechanism.speeds is not None:
             raise MechanismError(
@@ -189,7 +189,7 @@ class Equations(eqx.Module):
         return flat if _is_identity(self.order) else flat[np.asarray(self.order)]
 
 
-class Position:
+class Configuration:
     """The equations of a mechanism at a time `t` and coordinates `q`; see `Equations` for shapes and symbols."""
 
     def __init__(self, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> None:
@@ -217,9 +217,9 @@ class Position:
         qdot = self.placement.rate(v)
         return jnp.concatenate([qdot, self.angles(v)[1]]) if self.mechanism.turns else qdot
 
-    def moved(self, step: Float[Array, " nv"]) -> Float[Array, " nq"]:
+    def perturbed(self, step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates reached along `step`."""
-        return self._with_turns(self.placement.moved(step))
+        return self._with_turns(self.placement.perturbed(step))
 
     def advanced(self, v: Float[Array, " nv"], s: Scalar) -> Float[Array, " nq"]:
         """The coordinates a time `s` later, at constant `v`: exact to second order."""
@@ -230,7 +230,7 @@ class Position:
         return self.parts.angles(self.t, self.bodies, self.twists(v))
 
     def _with_turns(self, own: Array) -> Array:
-        return self.equations.tidy(jnp.concatenate([own, self.equations.split(self.q)[1]]))
+        return self.equations.normalize(jnp.concatenate([own, self.equations.split(self.q)[1]]))
 
     def coordinate(self, name: str, v: Float[Array, " nv"]) -> tuple[Scalar, Scalar]:
         """The value and the rate of the coordinate written `"joint.angle"` or `"body.x"`."""
@@ -239,12 +239,12 @@ class Position:
             coordinate = coordinate.by(self.q[names.index(name)])
         near = self.near(coordinate.markers)
         rates = near.rates(self.on_markers(coordinate.markers, self.twists(v)))
-        return taylor_pair(lambda s: coordinate.value(near.moved(s * rates)), jnp.zeros((), self.q.dtype))
+        return taylor_pair(lambda s: coordinate.value(near.perturbed(s * rates)), jnp.zeros((), self.q.dtype))
 
-    def near(self, markers: Sequence[AbstractMarker]) -> Near:
+    def near(self, markers: Sequence[AbstractMarker]) -> MarkerKinematics:
         """Markers in the world."""
         bodies = jax.tree.map(lambda x: x[self._carriers(markers)], self.bodies.frames)
-        return Near(self.space, markers, bodies, self.t)
+        return MarkerKinematics(self.space, markers, bodies, self.t)
 
     def on_markers(self, markers: Sequence[AbstractMarker], twists: Twists) -> Float[Array, "markers twist"]:
         """Of values for the bodies, those of the bodies that carry the markers; zero for the ground."""
@@ -272,11 +272,11 @@ class Position:
         return self.entries.dense()
 
     @cached_property
-    def entries(self) -> Entries:
+    def entries(self) -> SparseMatrix:
         """`C` by its entries."""
         local = self.placement.rows(self.parts.joints, self.blocks)
         own = [full(self._global_jacobian(part)) for part in self.equations.globals]
-        return below_one_another([local, *own]).reordered(self.equations.order)
+        return vstack([local, *own]).reordered(self.equations.order)
 
     def times(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`C v`, by the blocks of `C`."""
@@ -284,10 +284,10 @@ class Position:
         own = [self._global_jacobian(part) @ v for part in self.equations.globals]
         return self._rows(self.parts.along(self.blocks, twists), own)
 
-    def load(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
+    def constraint_force(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`Cᵀ η`, by the blocks of `C`."""
         by_group, by_global = self.equations.multipliers(eta)
-        total = self.placement.loads(self.parts.load(self.blocks, by_group))
+        total = self.placement.loads(self.parts.constraint_force(self.blocks, by_group))
         for part, mine in zip(self.equations.globals, by_global, strict=True):
             total = total + self._global_jacobian(part).T @ mine
         return total
@@ -313,11 +313,11 @@ class Position:
             local = [gamma - change for gamma, change in pairs]
         return self._rows(local, [-self._global_derivative(part, v, 2) for part in self.equations.globals])
 
-    def load_rate(self, v: Float[Array, " nv"], eta: Float[Array, " m"]) -> Float[Array, " nv"]:
+    def constraint_force_rate(self, v: Float[Array, " nv"], eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`Ċᵀ η`."""
         by_group, by_global = self.equations.multipliers(eta)
-        total = self.placement.loads(self.parts.load_rate(self.t, self.bodies, self.twists(v), by_group))
-        total = total + self.placement.load_rate(v, self.parts.load(self.blocks, by_group))
+        total = self.placement.loads(self.parts.constraint_force_rate(self.t, self.bodies, self.twists(v), by_group))
+        total = total + self.placement.constraint_force_rate(v, self.parts.constraint_force(self.blocks, by_group))
         for part, mine in zip(self.equations.globals, by_global, strict=True):
             total = total + self._global_load_rate(part, v, mine)
         return total
@@ -326,19 +326,19 @@ class Position:
         return self.equations.in_order([*(rows.reshape(-1) for rows in local), *own])
 
     def _global_derivative(self, part: GlobalConstraint, v: Array, order: int) -> Array:
-        return taylor(lambda s: part.residual(self.t + s, self.advanced(v, s)), self.t, order)
+        return derivative_at_zero(lambda s: part.residual(self.t + s, self.advanced(v, s)), self.t, order)
 
     def _global_jacobian(self, part: GlobalConstraint) -> Array:
         still = jnp.zeros(self.mechanism.nv, self.q.dtype)
-        return jax.jacfwd(lambda step: part.residual(self.t, self.moved(step)))(still)
+        return jax.jacfwd(lambda step: part.residual(self.t, self.perturbed(step)))(still)
 
     def _global_load_rate(self, part: GlobalConstraint, v: Array, eta: Array) -> Array:
         def load(s: Array) -> Array:
             there = self.equations.at(self.t + s, self.advanced(v, s))
-            phi = lambda step: jnp.dot(eta, part.residual(there.t, there.moved(step)))  # noqa: E731
+            phi = lambda step: jnp.dot(eta, part.residual(there.t, there.perturbed(step)))  # noqa: E731
             return jax.grad(phi)(jnp.zeros_like(v))
 
-        return taylor(load, self.t, 1)
+        return derivative_at_zero(load, self.t, 1)
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
@@ -362,7 +362,7 @@ class Position:
         if turned is None:
             return jnp.zeros_like(u)
         twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # without those that chosen speeds give at zero
-        loads = self.placement.load_rate(v, self.parts.momenta(twists))
+        loads = self.placement.constraint_force_rate(v, self.parts.momenta(twists))
         return loads + self.placement.loads(self.parts.momenta(turned))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
@@ -399,17 +399,17 @@ class Position:
         """
         missing = self.parts.momenta(self.accelerations(v, vdot))
         missing = missing - self.parts.efforts(self.t, self.bodies, self.twists(v))
-        missing = missing + self.parts.load(self.blocks, self.equations.multipliers(lam)[0])
+        missing = missing + self.parts.constraint_force(self.blocks, self.equations.multipliers(lam)[0])
         bodies = jax.tree.map(lambda x: x[:-1], self.bodies.frames)
-        wrenches = jax.vmap(lambda body, f: about_point(self.space.in_world(body, f), -body.position))(bodies, missing)
-        return self.placement.beyond(wrenches)
+        wrenches = jax.vmap(lambda body, f: shift_wrench(self.space.in_world(body, f), -body.position))(bodies, missing)
+        return self.placement.subtree_sum(wrenches)
 
     def at_joint(self, name: str, transmitted: Float[Array, "bodies twist"]) -> Float[Array, "markers twist"]:
         """The wrench at each marker of a joint of the tree, from what is `transmitted`: world axes."""
         branch = next(branch for branch in self.mechanism.tree.branches if branch.joint == name)
         points = self.near(self.mechanism[name].markers).stack.position
         signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
-        return jnp.stack([s * about_point(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
+        return jnp.stack([s * shift_wrench(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import is_concrete
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.grouping_key import kind_of, unnamed
-from jaxmbd.model.mechanism.joint_coordinates import counted, told
+from jaxmbd.model.mechanism.joint_coordinates import bind_turn_counts, turn_coordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -39,7 +39,7 @@ class Group(eqx.Module):
 def law_of(static: Any, numbers: Any, turns: Array) -> Any:
     """A part of a group again, from what all have in common, one slice of the stacked numbers and the angles near its
     own."""
-    return told(eqx.combine(numbers, static), turns)
+    return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
 def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]:
@@ -58,7 +58,7 @@ def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
-        turns = tuple(tuple(names.index(c.name) for c in counted(parts[p])) for p in positions)
+        turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
         groups.append(Group(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)
 

@@ -12,7 +12,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.groups import Group
 from jaxmbd.equations.inertia import CoupledInertia
-from jaxmbd.equations.sparse_coo import Entries, full
+from jaxmbd.equations.sparse_coo import SparseMatrix, full
 from jaxmbd.equations.spd_solve import symmetric
 from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds
 
@@ -26,8 +26,8 @@ class ChosenSpeeds(AbstractCoordinates):
     def at(self, t: Scalar, q: Array) -> "ChosenPlacement":
         return ChosenPlacement(self, t, q)
 
-    def tidy(self, q: Array) -> Array:
-        return self.base.tidy(q)
+    def normalize(self, q: Array) -> Array:
+        return self.base.normalize(q)
 
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
         return self.base.measured(poses)
@@ -65,11 +65,11 @@ class ChosenPlacement(AbstractPlacement):
     def rate(self, v: Array) -> Array:
         return self.base.rate(self.given(v))
 
-    def moved(self, step: Array) -> Array:
-        return self.base.moved(self.slope @ step)
+    def perturbed(self, step: Array) -> Array:
+        return self.base.perturbed(self.slope @ step)
 
     def along(self, v: Array, s: Scalar) -> Array:
-        return self.base.moved(s * self.given(v) + 0.5 * s * s * self._changing(v))
+        return self.base.perturbed(s * self.given(v) + 0.5 * s * s * self._changing(v))
 
     def twists(self, v: Array) -> Twists:
         return self.base.twists(self.given(v))
@@ -83,9 +83,9 @@ class ChosenPlacement(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return self.slope.T @ self.base.loads(efforts)
 
-    def load_rate(self, v: Array, efforts: Twists) -> Array:
+    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         turned = self._slope_rate(v).T @ self.base.loads(efforts)
-        return self.slope.T @ self.base.load_rate(self.given(v), efforts) + turned
+        return self.slope.T @ self.base.constraint_force_rate(self.given(v), efforts) + turned
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
         turned = self.base.twists(self._slope_rate(v) @ u)
@@ -95,11 +95,11 @@ class ChosenPlacement(AbstractPlacement):
     def _slope_rate(self, v: Array) -> Array:
         return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
         return full(self.base.rows(groups, blocks).dense() @ self.slope)
 
     def inertia(self, parts: Any) -> CoupledInertia:
         return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
 
-    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
-        return self.base.beyond(wrenches)
+    def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        return self.base.subtree_sum(wrenches)

@@ -18,17 +18,17 @@ def tolerance_of_rank(dtype: Any) -> float:
     return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
 
 
-def counted(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
+def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
     """Which singular values, largest first, do not count as zero."""
     return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The rank of rows, where it is counted in a compiled program."""
-    return jnp.sum(counted(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
+    return jnp.sum(nonzero_singular_values(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
 
 
-class Tall:
+class LeastSquaresQR:
     """A matrix `K (n, k)` of full column rank, factored: `K = Q R`.
 
     Solved by the triangular factor alone with one refinement (semi-normal equations), to the accuracy of `Q R` itself.
@@ -61,7 +61,7 @@ class Tall:
         return jax.scipy.linalg.solve_triangular(self._R, half)
 
 
-def eliminated(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
+def pivot_columns(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
     """The columns that `C x = 0` determines by the others: as many as its rank, by elimination with pivoting.
 
     Pivots are the largest numbers left, or those in the last column that has one at least `fit` times as large. A pivot

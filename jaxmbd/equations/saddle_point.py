@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.equations.equations import Position
+from jaxmbd.equations.equations import Configuration
 from jaxmbd.equations.spd_solve import Symmetric
 
 _PROXIMAL = 2.0**10  # ε, in units of rounding of the largest diagonal entry of S: well above the errors of factoring
@@ -34,8 +34,8 @@ def proximal_shift(largest: Scalar) -> Scalar:
 class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
-    def __init__(self, at: Position) -> None:
-        self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.kept
+    def __init__(self, at: Configuration) -> None:
+        self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.independent_rows
         redundant, largest = at.equations.redundant, self.S.largest()
         self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shift(largest), 0.0)
         self._solve = self._system().solver()
@@ -56,9 +56,9 @@ class SaddlePoint:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""
         return self.solve(b)
 
-    def change(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
+    def apply_impulse(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`M⁻¹ Cᵀ η`."""
-        return self.inertia.solve(self.at.load(eta))
+        return self.inertia.solve(self.at.constraint_force(eta))
 
     def accelerations(self, F: Float[Array, " nv"], b: Float[Array, " m"]) -> tuple[Array, Array]:
         """`(v̇, λ)` of `M v̇ + Cᵀ λ = F`, `C v̇ = b`; where constraints repeat one another, λ is the one of least norm.
@@ -68,9 +68,9 @@ class SaddlePoint:
         """
         free = self.inertia.solve(F)
         lam = self.solve(self.at.times(free) - b)
-        miss = self.at.times(free - self.change(lam)) - b
+        miss = self.at.times(free - self.apply_impulse(lam)) - b
         lam = lam + self.solve(miss)
-        return free - self.change(lam), self._least(lam)
+        return free - self.apply_impulse(lam), self._least(lam)
 
     def _least(self, lam: Float[Array, " m"]) -> Float[Array, " m"]:
         """`λ` without its part in the null space of `Cᵀ`, on which `ε (S + ε I)⁻¹` is the identity, in all rows.

@@ -11,7 +11,7 @@ from jaxmbd.equations.gather_tables import gather_sum, gather_table
 from jaxmbd.equations.groups import Group
 
 
-class Entries(NamedTuple):
+class SparseMatrix(NamedTuple):
     """A matrix of some `shape`: `values (entries,)` at `rows` and `columns`, each place at most once."""
 
     values: Float[Array, " entries"]
@@ -25,33 +25,35 @@ class Entries(NamedTuple):
         places[self.rows, self.columns] = np.arange(len(self.values))
         return jnp.append(self.values, 0.0)[places]
 
-    def reordered(self, order: Sequence[int]) -> "Entries":
+    def reordered(self, order: Sequence[int]) -> "SparseMatrix":
         """The matrix whose row `i` is the row `order[i]` of this one."""
         return self._replace(rows=np.argsort(np.asarray(order, dtype=int))[self.rows])
 
 
-def summed(values: Float[Array, " terms"], rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]) -> Entries:
+def summed(
+    values: Float[Array, " terms"], rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]
+) -> SparseMatrix:
     """The sum of terms, each at a row and a column; several may be at one place."""
     places, at = np.unique(rows * shape[1] + columns, return_inverse=True)
     total = gather_sum(values, gather_table(at.reshape(-1), len(places)))
-    return Entries(total, *np.divmod(places, max(shape[1], 1)), shape)
+    return SparseMatrix(total, *np.divmod(places, max(shape[1], 1)), shape)
 
 
-def full(matrix: Float[Array, "rows columns"]) -> Entries:
+def full(matrix: Float[Array, "rows columns"]) -> SparseMatrix:
     """A matrix given in full."""
     rows, columns = np.indices(matrix.shape).reshape(2, -1)
-    return Entries(matrix.reshape(-1), rows, columns, (matrix.shape[0], matrix.shape[1]))
+    return SparseMatrix(matrix.reshape(-1), rows, columns, (matrix.shape[0], matrix.shape[1]))
 
 
-def below_one_another(parts: Sequence[Entries]) -> Entries:
+def vstack(parts: Sequence[SparseMatrix]) -> SparseMatrix:
     """Matrices of as many columns, one below the other."""
     starts = np.cumsum([0, *(part.shape[0] for part in parts)])
     rows = [part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]
     values, columns = jnp.concatenate([part.values for part in parts]), np.concatenate([p.columns for p in parts])
-    return Entries(values, np.concatenate(rows), columns, (int(starts[-1]), parts[0].shape[1]))
+    return SparseMatrix(values, np.concatenate(rows), columns, (int(starts[-1]), parts[0].shape[1]))
 
 
-class Legs(NamedTuple):
+class ConstraintBodyTerms(NamedTuple):
     """What joints ask of the bodies they touch: for each of `m` rows and each of its markers, how the row takes the
     twist of the body there (`values`), the `row`, and the `body`."""
 
@@ -61,7 +63,7 @@ class Legs(NamedTuple):
     m: int
 
 
-def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> Legs:
+def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
     """From the non-zero blocks of `C_b`, for each group `(parts, rows, markers, width)`."""
     none = np.zeros(0, int)
     values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0
@@ -72,4 +74,4 @@ def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> Leg
         rows.append(np.broadcast_to(row, block.shape[:3]).reshape(-1))
         bodies.append(np.broadcast_to(group.incidence[:, None, :], block.shape[:3]).reshape(-1))
         start += parts * count
-    return Legs(jnp.concatenate(values), np.concatenate(rows), np.concatenate(bodies), start)
+    return ConstraintBodyTerms(jnp.concatenate(values), np.concatenate(rows), np.concatenate(bodies), start)

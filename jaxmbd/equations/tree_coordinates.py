@@ -21,31 +21,31 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.compile.tracing import traced_once
-from jaxmbd.equations.constraint_kinematics import Near
+from jaxmbd.compile.tracing import trace_once
+from jaxmbd.equations.constraint_kinematics import MarkerKinematics
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.gather_tables import gather_sum, gather_table, matches
 from jaxmbd.equations.groups import Group, group_parts, law_of
 from jaxmbd.equations.inertia import CoupledInertia
-from jaxmbd.equations.sparse_coo import Entries, legs_of, summed
+from jaxmbd.equations.sparse_coo import SparseMatrix, legs_of, summed
 from jaxmbd.equations.spd_solve import Symmetric
 from jaxmbd.equations.tree_path_sums import Paths
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.spanning_tree import Branch
+from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.space.space import AbstractSpace
-from jaxmbd.space.twists import about_point, at_point, carried
+from jaxmbd.space.twists import motion_cross, shift_velocity, shift_wrench
 
 
-@traced_once
+@trace_once
 def _of_joint(of: Any, space: Any, sign: float, static: Any, numbers: Any, *values: Any) -> Any:
     return of(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
 
 
-class Links(eqx.Module):
+class JointGroup(eqx.Module):
     """Joints of the tree that share one law: `backward` ones have their first marker on the child."""
 
     group: Group
-    branches: tuple[Branch, ...] = eqx.field(static=True)
+    branches: tuple[TreeJoint, ...] = eqx.field(static=True)
 
     @property
     def sign(self) -> float:
@@ -66,17 +66,17 @@ class TreeCoordinates(AbstractCoordinates):
     """Those of the joints of a spanning tree."""
 
     space: AbstractSpace
-    links: tuple[Links, ...]
-    branches: tuple[Branch, ...] = eqx.field(static=True)
+    joint_groups: tuple[JointGroup, ...]
+    branches: tuple[TreeJoint, ...] = eqx.field(static=True)
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.space, self.branches = mechanism.space, mechanism.tree.branches
-        joints, found = mechanism.links(), []
+        joints, found = mechanism.tree_joints(), []
         for backward in (False, True):
             mine = [i for i, branch in enumerate(self.branches) if branch.backward == backward]
             for group in group_parts([joints[i] for i in mine], mechanism):
-                found.append(Links(group, tuple(self.branches[mine[k]] for k in group.members)))
-        self.links = tuple(found)
+                found.append(JointGroup(group, tuple(self.branches[mine[k]] for k in group.members)))
+        self.joint_groups = tuple(found)
 
     @property
     def bodies(self) -> int:
@@ -109,19 +109,19 @@ class TreeCoordinates(AbstractCoordinates):
 
     def by_child(self, values: Sequence[Any]) -> Any:
         """What the groups of links give, each stacked, in the order of the bodies they carry."""
-        child = np.concatenate([[branch.child for branch in links.branches] for links in self.links])
+        child = np.concatenate([[branch.child for branch in links.branches] for links in self.joint_groups])
         return jax.tree.map(lambda *x: _arranged(x, child), *values)
 
     def at(self, t: Scalar, q: Array) -> "TreePlacement":
         return TreePlacement(self, q)
 
-    def tidy(self, q: Array) -> Array:
+    def normalize(self, q: Array) -> Array:
         return self.joined(_tidy, q)
 
     def joined(self, of: Callable[..., Array], q: Array, *v: Array) -> Array:
         """What a function of a joint gives for its coordinates, put together as `q` is."""
-        tables = [links.table("q") for links in self.links]
-        each = zip(self.links, tables, strict=True)
+        tables = [links.table("q") for links in self.joint_groups]
+        each = zip(self.joint_groups, tables, strict=True)
         found = [links.over(of, self.space, q[table], *(x[links.table("v")] for x in v)) for links, table in each]
         return _arranged([x.reshape(-1) for x in found], np.concatenate([table.reshape(-1) for table in tables]))
 
@@ -130,10 +130,10 @@ class TreeCoordinates(AbstractCoordinates):
         frames = jax.vmap(self.space.place)(jnp.concatenate([poses, rest[None]]))
 
         found = []
-        for links in self.links:
+        for links in self.joint_groups:
             pairs = jax.tree.map(lambda x, k=links.group.incidence: x[k], frames)
             found.append(links.over(_measure, self.space, pairs).reshape(-1))
-        return _arranged(found, np.concatenate([links.table("q").reshape(-1) for links in self.links]))
+        return _arranged(found, np.concatenate([links.table("q").reshape(-1) for links in self.joint_groups]))
 
 
 class TreePlacement(AbstractPlacement):
@@ -150,11 +150,11 @@ class TreePlacement(AbstractPlacement):
     def rate(self, v: Array) -> Array:
         return self.tree.joined(_rate, self.q, v)
 
-    def moved(self, step: Array) -> Array:
+    def perturbed(self, step: Array) -> Array:
         return self.tree.joined(_retract, self.q, step)
 
     def along(self, v: Array, s: Scalar) -> Array:
-        return self.moved(s * v)
+        return self.perturbed(s * v)
 
     def _composed(self) -> Any:
         """The frames of the bodies and the ground."""
@@ -168,7 +168,7 @@ class TreePlacement(AbstractPlacement):
 
     def _relative(self) -> Any:
         """The frame of each body in that of its parent."""
-        links = self.tree.links
+        links = self.tree.joint_groups
         return self.tree.by_child([each.over(_placed, self.space, self.q[each.table("q")]) for each in links])
 
     # --- speeds and accelerations -----------------------------------------------------------------------
@@ -181,7 +181,7 @@ class TreePlacement(AbstractPlacement):
 
     def _twist(self, body: Any, rate: Array) -> Array:
         """The twist of a body that moves at a rate at the world's origin."""
-        return self.space.to_twist(body, at_point(rate, body.position))
+        return self.space.to_twist(body, shift_velocity(rate, body.position))
 
     def _bodies(self, which: np.ndarray) -> Any:
         return jax.tree.map(lambda x: x[which], self.moving)
@@ -190,12 +190,12 @@ class TreePlacement(AbstractPlacement):
     def axes(self) -> Float[Array, "nv twist"]:
         """`S`: the rate at the world's origin that a unit of each speed adds to the bodies beyond its joint."""
         width, found = len(self.space.speeds), []
-        for links in self.tree.links:
+        for links in self.tree.joint_groups:
             mine = links.over(_axes, self.space, self.q[links.table("q")], self._first(links))
             found.append(mine.reshape(-1, width))
-        return _arranged(found, np.concatenate([links.table("v").reshape(-1) for links in self.tree.links]))
+        return _arranged(found, np.concatenate([links.table("v").reshape(-1) for links in self.tree.joint_groups]))
 
-    def _first(self, links: Links) -> Any:
+    def _first(self, links: JointGroup) -> Any:
         """The frames of the bodies that carry the joints' first markers."""
         return jax.tree.map(lambda x: x[links.group.incidence[:, 0]], self.frames)
 
@@ -208,21 +208,21 @@ class TreePlacement(AbstractPlacement):
         of_parents = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[paths.parents]
         q, first = self.q, self._first
         own = self.tree.by_child(
-            [x.over(_drift, self.space, q[x.table("q")], v[x.table("v")], first(x)) for x in self.tree.links]
+            [x.over(_drift, self.space, q[x.table("q")], v[x.table("v")], first(x)) for x in self.tree.joint_groups]
         )
-        changes = paths.to_root(jax.vmap(carried)(of_parents, relative) + own)
+        changes = paths.to_root(jax.vmap(motion_cross)(of_parents, relative) + own)
 
         def one(body: Any, rate: Array, change: Array) -> Array:
             dim = self.space.dim
-            here, at_body = at_point(change, body.position), at_point(rate, body.position)
-            swept = carried(rate, jnp.concatenate([at_body[:dim], jnp.zeros_like(rate[dim:])]))  # ω × v
+            here, at_body = shift_velocity(change, body.position), shift_velocity(rate, body.position)
+            swept = motion_cross(rate, jnp.concatenate([at_body[:dim], jnp.zeros_like(rate[dim:])]))  # ω × v
             return self.space.to_twist(body, here + swept)
 
         return jax.vmap(one)(self.moving, rates, changes)
 
     def _relative_rates(self, v: Array) -> Twists:
         """The motion of each body relative to its parent, at the world's origin."""
-        tables = [links.table("v") for links in self.tree.links]
+        tables = [links.table("v") for links in self.tree.joint_groups]
         return self.tree.by_child([jnp.sum(self.axes[table] * v[table][..., None], axis=1) for table in tables])
 
     def twists(self, v: Array) -> Twists:
@@ -233,13 +233,13 @@ class TreePlacement(AbstractPlacement):
         body, speed = self.tree.pairs()
         return gather_sum(jnp.sum(self.partial * efforts[body], axis=1), gather_table(speed, len(self.tree.owners)))
 
-    def load_rate(self, v: Array, efforts: Twists) -> Array:
+    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).twists(u), (self.q,), (self.rate(v),))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> Entries:
+    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
         legs, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
         leg, pair = matches(legs.body, body)
         values = jnp.sum(legs.values[leg] * self.partial[pair], axis=1)
@@ -252,10 +252,10 @@ class TreePlacement(AbstractPlacement):
 
         def momentum(part: Any, here: Any, twist: Array, first: Array) -> Array:
             wrench = self.space.in_world(here, self.space.momentum(part, twist))
-            return about_point(wrench, first - here.position)
+            return shift_wrench(wrench, first - here.position)
 
         def product(rate: Array, first: Array, wrench: Array) -> Array:
-            return jnp.sum(at_point(rate, first) * wrench)
+            return jnp.sum(shift_velocity(rate, first) * wrench)
 
         mine, first = jax.tree.map(lambda x: x[body], parts), self.moving.position[owners]
         momenta = jax.vmap(momentum)(mine, self._bodies(body), self.partial, first[speed])
@@ -267,8 +267,8 @@ class TreePlacement(AbstractPlacement):
         values, n = jax.vmap(product)(self.axes[r], first[s], H[s]), len(owners)
         return CoupledInertia(Symmetric(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
-    def beyond(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
-        return self.tree.paths.beyond(wrenches)
+    def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
+        return self.tree.paths.subtree_sum(wrenches)
 
 
 def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Array:
@@ -293,7 +293,7 @@ def _retract(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
 
 
 def _measure(space: AbstractSpace, _: float, law: Any, bodies: Any) -> Array:
-    return law.measure(Near(space, law.markers, bodies, jnp.zeros((), bodies.position.dtype)).frames)
+    return law.measure(MarkerKinematics(space, law.markers, bodies, jnp.zeros((), bodies.position.dtype)).frames)
 
 
 def _placed(_: Any, sign: float, law: Any, c: Array) -> Any:
@@ -309,12 +309,12 @@ def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> 
     marker, mated = law.a.frame(first), law.mate(c)
     point = marker.compose(mated).position
     rates = jax.vmap(lambda w: law.rate(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
-    return sign * jax.vmap(lambda rate: at_point(space.turned(marker, rate), -point))(rates)
+    return sign * jax.vmap(lambda rate: shift_velocity(space.rotate_to_world(marker, rate), -point))(rates)
 
 
 def _drift(space: AbstractSpace, sign: float, law: Any, c: Array, w: Array, first: Any) -> Array:
     """How the motion relative to the parent changes as seen from there: where axes turn with the coordinates."""
     marker = law.a.frame(first)
-    motion = lambda c: at_point(law.rate(c, w), -law.mate(c).position)  # noqa: E731
+    motion = lambda c: shift_velocity(law.rate(c, w), -law.mate(c).position)  # noqa: E731
     change = jax.jvp(motion, (c,), (law.chart.rate(c, w),))[1]
-    return sign * at_point(space.turned(marker, change), -marker.position)
+    return sign * shift_velocity(space.rotate_to_world(marker, change), -marker.position)

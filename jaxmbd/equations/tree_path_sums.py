@@ -37,7 +37,7 @@ class Paths:
             values = values + jnp.concatenate([values, jnp.zeros_like(values[:1])])[further]
         return values
 
-    def beyond(self, values: Array) -> Array:
+    def subtree_sum(self, values: Array) -> Array:
         """For each node, the sum over all nodes on whose path it is."""
         count = len(self.parents)
         for further in self.rounds():

@@ -43,9 +43,9 @@ class Example(eqx.Module):
     description: str = eqx.field(static=True, default="")
     source: str = eqx.field(static=True, default="")
 
-    def described(self, coordinates: str, cuts: Iterable[str] = ()) -> "Example":
+    def with_coordinates(self, coordinates: str, cuts: Iterable[str] = ()) -> "Example":
         """The same example in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
-        return replace(self, mechanism=self.mechanism.described(coordinates, cuts))
+        return replace(self, mechanism=self.mechanism.with_coordinates(coordinates, cuts))
 
     def state(self, **options: Any) -> State:
         """The assembled start; `options` of `jaxmbd.assemble`."""

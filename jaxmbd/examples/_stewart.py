@@ -63,5 +63,5 @@ def stewart_platform() -> Example:
 
 def _tube(name: str, start: np.ndarray, stop: np.ndarray, radius: float) -> sp.Body:
     """A round steel rod between two points [m]; the body's axes are the world's."""
-    solid = sp.cylinder(7800, radius, float(np.linalg.norm(stop - start))).turned(rot.along(stop - start))
+    solid = sp.cylinder(7800, radius, float(np.linalg.norm(stop - start))).rotated(rot.along(stop - start))
     return sp.Body(name, solid.mass, solid.inertia, (start + stop) / 2)

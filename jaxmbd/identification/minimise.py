@@ -23,7 +23,7 @@ USED_UP = "steps used up"
 Report = Callable[[str], None]
 
 
-class Search(eqx.Module):
+class MinimiserResult(eqx.Module):
     """Where a search ended.
 
     The unknowns, the channels there, the Jacobian of the residuals (`None` where the search has none), the loss
@@ -49,7 +49,7 @@ def reporting(progress: bool) -> Iterator[Report]:
         yield lambda text: bar.update(task, description=text)
 
 
-def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: Report) -> Search:
+def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: Report) -> MinimiserResult:
     """Least squares by optimistix's Levenberg-Marquardt.
 
     A step of it evaluates residuals and Jacobian once, at `state.y_eval`. They come from one compiled program
@@ -84,7 +84,7 @@ def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: 
             at = (state.y_eval, r, J)
     except KeyboardInterrupt:
         outcome = "interrupted"
-    return Search(y, *best, tuple(history), outcome)
+    return MinimiserResult(y, *best, tuple(history), outcome)
 
 
 def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None]:
@@ -93,7 +93,9 @@ def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None
     return r + J @ (ravel_pytree(y)[0] - ravel_pytree(centre)[0]), None
 
 
-def gradient_descent(problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report) -> Search:
+def gradient_descent(
+    problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report
+) -> MinimiserResult:
     """Any optax optimiser, on `½ Σ r²` by reverse mode."""
     y = problem.start()
     optimiser = optax.with_extra_args_support(optimiser)
@@ -125,4 +127,4 @@ def gradient_descent(problem: Problem, optimiser: optax.GradientTransformation, 
         outcome = "interrupted"
     if not history:
         raise KeyboardInterrupt
-    return Search(best, best_model, None, tuple(history), outcome)
+    return MinimiserResult(best, best_model, None, tuple(history), outcome)

@@ -10,7 +10,7 @@ from rich.table import Table
 from jaxmbd.analyses.state import State
 from jaxmbd.identification.experiment import Experiment
 from jaxmbd.identification.identifiability import Undetermined
-from jaxmbd.identification.minimise import Search
+from jaxmbd.identification.minimise import MinimiserResult
 from jaxmbd.identification.parameters import Parameters, flat, labels
 from jaxmbd.identification.residuals import Problem, initial_state
 from jaxmbd.identification.uncertainty import uncertainty
@@ -104,7 +104,7 @@ def _error_text(error: float) -> str:
     return "undetermined" if np.isinf(error) else f"{error:.2g}"
 
 
-def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: Search) -> Fit:
+def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: MinimiserResult) -> Fit:
     """Put the result of a search together."""
     u, unknowns = search.y
     parameters = problem.parameters

@@ -8,7 +8,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from jaxmbd.identification.identifiability import RANK, Identifiability, Undetermined, Unknowns, identifiability
-from jaxmbd.identification.minimise import Search
+from jaxmbd.identification.minimise import MinimiserResult
 from jaxmbd.identification.parameters import Parameters, flat, labels
 from jaxmbd.identification.residuals import Problem, experiment_of_rows, residuals, weigh
 
@@ -16,7 +16,7 @@ _ENOUGH = 5  # experiments from which on their scatter is used for the standard 
 
 
 def uncertainty(
-    problem: Problem, places: list[list[int]], search: Search
+    problem: Problem, places: list[list[int]], search: MinimiserResult
 ) -> tuple[dict[str, Any] | None, np.ndarray | None, tuple[str, ...], tuple[Undetermined, ...]]:
     """Standard errors and correlations of the parameters, the initial states estimated beside them, and what the data
     do not determine."""
@@ -35,7 +35,7 @@ def uncertainty(
     return rebuild(jnp.asarray(spread * unknowns.sizes[:n])), correlation, unknowns.names[:n], found.groups
 
 
-def _unknowns(problem: Problem, places: list[list[int]], search: Search) -> tuple[Unknowns, np.ndarray]:
+def _unknowns(problem: Problem, places: list[list[int]], search: MinimiserResult) -> tuple[Unknowns, np.ndarray]:
     """The columns of the Jacobian, in its order, and the slopes of their physical values by the search's own."""
     (u, states), parameters = search.y, problem.parameters
     physical = parameters.physical(u)
@@ -66,7 +66,7 @@ def _initial(name: str, place: int, count: int) -> str:
     return what if count == 1 else f"{what} in experiment {place}"
 
 
-def _size_of_channels(problem: Problem, search: Search) -> float:
+def _size_of_channels(problem: Problem, search: MinimiserResult) -> float:
     """The norm of the model's channels, each divided by its noise level."""
     parts = [
         weigh(model[name][..., None], stack, name)
@@ -82,7 +82,7 @@ def _tolerance(problem: Problem, J: np.ndarray) -> float:
     return max(RANK, float(jnp.finfo(J.dtype).eps) ** 0.5, 0.0 if rtol is None else 10 * float(rtol))
 
 
-def _covariance(problem: Problem, search: Search, J: np.ndarray, found: Identifiability) -> np.ndarray:
+def _covariance(problem: Problem, search: MinimiserResult, J: np.ndarray, found: Identifiability) -> np.ndarray:
     """The covariance of all unknowns divided by their sizes, as far as these are determined.
 
     `s² (JᵀJ)⁻¹` takes all samples for independent. What a model leaves over is usually not: it swings with the

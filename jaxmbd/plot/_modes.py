@@ -83,7 +83,7 @@ class _Shape:
         steps = _steps(np.asarray(found.shapes)[:, k], phases)
         whole = _steps(np.asarray(found.shapes)[:, k], np.arange(8) * np.pi / 4)
         size = _scale(system, whole) if scale is None else float(scale)
-        qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.moved(size * steps))])
+        qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(size * steps))])
         if mechanism.space.dim == 3:
             self._in_space(SpaceScene(mechanism, qs), axes, view)
         else:
@@ -129,7 +129,7 @@ def _steps(shape: np.ndarray, phases: np.ndarray) -> np.ndarray:
 def _scale(system: LinearSystem, steps: np.ndarray) -> float:
     """How large a shape is drawn."""
     tiny = _TINY / np.abs(steps).max()
-    qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.moved(tiny * steps))])
+    qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(tiny * steps))])
     mechanism, dim = system.mechanism, system.mechanism.space.dim
     scene: Any = SpaceScene(mechanism, qs) if dim == 3 else Scene(mechanism, qs)
     markers = [body.at() for body in mechanism.bodies]

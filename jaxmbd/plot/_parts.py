@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker
@@ -57,7 +57,7 @@ def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies p
     return np.concatenate([found, rest], axis=1)
 
 
-@kept
+@cached_on_disk
 def _compiled_poses(mechanism: Mechanism, qs: Array) -> Array:
     equations = Equations(mechanism)
     return jax.vmap(lambda q: equations.at(jnp.zeros((), q.dtype), q).poses())(qs)

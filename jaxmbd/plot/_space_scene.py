@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -163,7 +163,7 @@ def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray
     return np.concatenate([rates.reshape(len(qs), -1), np.zeros((len(qs), len(mechanism.turns)))], axis=1)
 
 
-@kept
+@cached_on_disk
 def _compiled_rates(mechanism: Mechanism, qs: Array, vs: Array) -> Array:
     return jax.vmap(Equations(mechanism).rate, (None, 0, 0))(jnp.zeros((), qs.dtype), qs, vs)
 

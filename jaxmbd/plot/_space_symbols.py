@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import Coupled, Drive, SpeedDrive
+from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.plot._space_bodies import STEP
 from jaxmbd.plot._space_forces import along_joint, bushing, contact, spring, torque, turning_arrow
 from jaxmbd.plot._space_pieces import FLOOR_ALPHA, STAND, STEEL, Piece, bar, between, dashes, on
@@ -67,9 +67,9 @@ def symbol(scene: SpaceScene, part: Any) -> Iterable[Piece]:
             return [on(part.name, scene.place(part.b), box(side, side, side), INK)]
         case RollingDisc():
             return _wheel(scene, part)
-        case Drive() | SpeedDrive():
+        case PositionDriverConstraint() | SpeedDriverConstraint():
             return _drive(scene, part)
-        case Coupled():
+        case CouplingConstraint():
             return []
         case SpringDamper():
             return spring(scene, part)
@@ -195,16 +195,16 @@ def _wheel(scene: SpaceScene, joint: RollingDisc) -> list[Piece]:
     return [patch(scene, joint.name, scene.place(joint.a), b, 1.3 * radius), *wheel]
 
 
-def _drive(scene: SpaceScene, drive: Drive | SpeedDrive) -> list[Piece]:
+def _drive(scene: SpaceScene, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
     """The driven joint in the colour of drivers: an arrow about the axis that turns, or a collar that slides."""
     joint, index, place = drive.coordinate.joint, drive.coordinate.index, scene.place(drive.markers[-1])
     size = scene.size
     if joint is None:
         return [on(drive.name, place, ball(1.0 * size), DRIVEN)]
-    if joint.motion_units[index] != "rad":
+    if joint.coordinate_units[index] != "rad":
         return [on(drive.name, place, cylinder(1.35 * size, 0.9 * size), DRIVEN)]
-    axis = np.eye(3)[{"angle_a": 0, "angle_b": 1}.get(joint.motions[index], 2)]
-    place = scene.place(drive.markers[0]) if joint.motions[index] == "angle_a" else place
+    axis = np.eye(3)[{"angle_a": 0, "angle_b": 1}.get(joint.coordinate_names[index], 2)]
+    place = scene.place(drive.markers[0]) if joint.coordinate_names[index] == "angle_a" else place
     ring = on(drive.name, place, turning_arrow(axis, 2.0 * size, 0.24 * size), DRIVEN)
     if not isinstance(joint, Revolute):
         return [ring]

@@ -7,10 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 
 from jaxmbd.analyses.state import State
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
 
@@ -55,7 +55,7 @@ def augmented_matrix(mechanism: Mechanism, state: State) -> Float[np.ndarray, "n
     return np.block([[M, C.T], [C, np.zeros((len(C), len(C)))]])
 
 
-@kept
+@cached_on_disk
 def _matrices(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
     at = Equations(mechanism).at(t, q)
     return at.inertia.matrix(), at.jacobian
@@ -82,7 +82,7 @@ def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
     kinds[:nv, :nv] = moved.T.astype(int) @ moved.astype(int) > 0
     row = nv
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
-        is_local = isinstance(part, AbstractJoint | Drive)
+        is_local = isinstance(part, AbstractJoint | PositionDriverConstraint)
         touched = [marker.body for marker in part.markers] if is_local else names
         columns = np.flatnonzero(moved[[names.index(name) for name in touched if name in names]].any(axis=0))
         kinds[row : row + size, columns] = 2

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.colors import to_rgba
 
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import (
     Gear,
@@ -83,7 +83,7 @@ def symbol(scene: Scene, part: Any) -> Iterable[Stroke]:
         case Torque():
             sign = 1.0 if callable(part.torque) else float(np.sign(part.torque))
             return [_round_arrow(scene, scene.place(part.on), sign)]
-        case Drive() if _turns(part):
+        case PositionDriverConstraint() if _turns(part):
             return [_round_arrow(scene, scene.place(part.markers[-1]), 1.0)]
         case _:
             return []
@@ -245,10 +245,10 @@ def _along(p: np.ndarray, r: np.ndarray, shape: Any, offset: float, size: float)
     return p + turned(inner, float(np.arctan2(dy, dx)))
 
 
-def _turns(drive: Drive) -> bool:
+def _turns(drive: PositionDriverConstraint) -> bool:
     """Whether a driver prescribes an angle."""
     joint, index = drive.coordinate.joint, drive.coordinate.index
-    return joint.motion_units[index] == "rad" if joint is not None else PLANAR.units[index] == "rad"
+    return joint.coordinate_units[index] == "rad" if joint is not None else PLANAR.units[index] == "rad"
 
 
 def _round_arrow(scene: Scene, place: Place, sign: float) -> Stroke:

@@ -1,7 +1,7 @@
 """How the numbers that tell a position move with speeds: of a body, or of one joint.
 
 `retract` moves them along speeds times a time, exactly to second order, so that derivatives along it are those along
-the motion; `rate` is `q̇ = N(q) v`; `tidy` makes redundant numbers exact.
+the motion; `rate` is `q̇ = N(q) v`; `normalize` makes redundant numbers exact.
 """
 
 import abc
@@ -28,11 +28,11 @@ class AbstractChart(eqx.Module):
         """`q̇ = N(q) v`, with what keeps the coordinates' own constraint (a quaternion's norm)."""
 
     @abc.abstractmethod
-    def tidy(self, q: Array) -> Array:
+    def normalize(self, q: Array) -> Array:
         """The same position with the coordinates' own constraint satisfied exactly."""
 
 
-class Numbers(AbstractChart):
+class VectorChart(AbstractChart):
     """Coordinates whose rates are the speeds: angles and displacements."""
 
     def retract(self, q: Float[Array, " n"], step: Float[Array, " n"]) -> Float[Array, " n"]:
@@ -41,14 +41,14 @@ class Numbers(AbstractChart):
     def rate(self, q: Float[Array, " n"], v: Float[Array, " n"]) -> Float[Array, " n"]:
         return v
 
-    def tidy(self, q: Float[Array, " n"]) -> Float[Array, " n"]:
+    def normalize(self, q: Float[Array, " n"]) -> Float[Array, " n"]:
         return q
 
 
-class Turning(AbstractChart):
+class QuaternionChart(AbstractChart):
     """Euler parameters and an angular velocity in the turned axes: `ė = ½ e ∘ (0, ω)`.
 
-    Only the direction of the quaternion matters. `rate` draws its norm to one, `tidy` sets it. `retract` goes along
+    Only the direction of the quaternion matters. `rate` draws its norm to one, `normalize` sets it. `retract` goes along
     `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential to second order, which is all that `C`, `Φ̇` and `γ`
     ask for, and needs no root.
     """
@@ -59,7 +59,7 @@ class Turning(AbstractChart):
     def rate(self, q: Float[Array, "4"], v: Float[Array, "3"]) -> Float[Array, "4"]:
         return _spun(q, v) + 0.5 * NORM_RATE * (1.0 - dot(q, q)) * q
 
-    def tidy(self, q: Float[Array, "4"]) -> Float[Array, "4"]:
+    def normalize(self, q: Float[Array, "4"]) -> Float[Array, "4"]:
         return q / jnp.sqrt(dot(q, q))
 
 
@@ -68,4 +68,4 @@ def _spun(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
     return 0.5 * multiply(e, jnp.concatenate([jnp.zeros_like(turn[:1]), turn]))
 
 
-NUMBERS, TURNING = Numbers(), Turning()
+VECTOR, QUATERNION = VectorChart(), QuaternionChart()

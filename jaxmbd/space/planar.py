@@ -50,7 +50,7 @@ class Frame(AbstractFrame):
     def turn(self, other: "Frame") -> Float[Array, "1"]:
         return jnp.stack([other.angle - self.angle])
 
-    def moved(self, step: Float[Array, "3"]) -> "Frame":
+    def perturbed(self, step: Float[Array, "3"]) -> "Frame":
         return Frame(self.position + step[:2], self.angle + step[2])
 
     def spin(self, rate: "Frame") -> Float[Array, "1"]:
@@ -78,7 +78,7 @@ class Planar(AbstractSpace):
     def rate(self, q: Float[Array, "3"], v: Float[Array, "3"]) -> Float[Array, "3"]:
         return v
 
-    def tidy(self, q: Float[Array, "3"]) -> Float[Array, "3"]:
+    def normalize(self, q: Float[Array, "3"]) -> Float[Array, "3"]:
         return q
 
     def place(self, pose: Float[Array, "3"]) -> Frame:
@@ -87,7 +87,7 @@ class Planar(AbstractSpace):
     def pose(self, frame: Frame) -> Float[Array, "3"]:
         return jnp.append(frame.position, frame.angle)
 
-    def turned(self, frame: Frame, rate: Float[Array, "3"]) -> Float[Array, "3"]:
+    def rotate_to_world(self, frame: Frame, rate: Float[Array, "3"]) -> Float[Array, "3"]:
         return jnp.append(frame.to_world(rate[:2]), rate[2])
 
     def to_twist(self, body: Frame, rate: Float[Array, "3"]) -> Float[Array, "3"]:

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.space.vectors import cross, direction, safe_norm, skew
 
@@ -292,7 +292,7 @@ def _upper(e: Quaternion) -> Quaternion:
     return jnp.where(e[0] < 0, -e, e)
 
 
-@traced_once
+@trace_once
 def _from_z(axis: Vector) -> Quaternion:
     """The smallest rotation from z to a direction `u`, `e ~ (1 + z·u, z × u)`; half a turn about x to `−z`."""
     x, y, z = unit = direction(axis)

@@ -124,7 +124,7 @@ class Solid(eqx.Module):
         offset = jnp.stack([_number("moved(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)])
         return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
 
-    def turned(self, rotation: Any) -> "Solid":
+    def rotated(self, rotation: Any) -> "Solid":
         """The solid turned about its frame's origin, centre and inertia: `c → R c`, `J → R J Rᵀ`.
 
         **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.space.rotation`, or a rotation matrix `(3, 3)`.

@@ -57,7 +57,7 @@ class AbstractFrame(eqx.Module):
         """The rotation [rad] from this frame to another, in this frame's axes: an angle, or a rotation vector."""
 
     @abc.abstractmethod
-    def moved(self, step: Array) -> Any:
+    def perturbed(self, step: Array) -> Any:
         """The frame moved by a step, a marker's rate times a time: exact to second order."""
 
     @abc.abstractmethod
@@ -89,7 +89,7 @@ class AbstractSpace(AbstractChart):
         """The pose of a body whose frame is given."""
 
     @abc.abstractmethod
-    def turned(self, frame: Any, rate: Array) -> Array:
+    def rotate_to_world(self, frame: Any, rate: Array) -> Array:
         """A rate given in the axes of a frame, in world axes."""
 
     @abc.abstractmethod

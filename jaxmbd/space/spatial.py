@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.space.chart import TURNING
+from jaxmbd.space.chart import QUATERNION
 from jaxmbd.space.rotation import from_matrix, matrix, vector
 from jaxmbd.space.space import AbstractFrame, AbstractSpace
 from jaxmbd.space.vectors import cross, dot, skew, times
@@ -68,7 +68,7 @@ class SpatialFrame(AbstractFrame):
     def turn(self, other: "SpatialFrame") -> Float[Array, "3"]:
         return vector(from_matrix(times(self.rotation.T, other.rotation)))
 
-    def moved(self, step: Float[Array, "6"]) -> "SpatialFrame":
+    def perturbed(self, step: Float[Array, "6"]) -> "SpatialFrame":
         turn = skew(step[3:])
         return SpatialFrame(
             self.position + step[:3], self.rotation + times(turn, self.rotation + 0.5 * times(turn, self.rotation))
@@ -110,13 +110,13 @@ class Spatial(AbstractSpace):
     down: tuple[float, ...] = eqx.field(default=(0.0, 0.0, -1.0), static=True)
 
     def retract(self, q: Float[Array, "7"], step: Float[Array, "6"]) -> Float[Array, "7"]:
-        return jnp.concatenate([q[:3] + step[:3], TURNING.retract(q[3:], step[3:])])
+        return jnp.concatenate([q[:3] + step[:3], QUATERNION.retract(q[3:], step[3:])])
 
     def rate(self, q: Float[Array, "7"], v: Float[Array, "6"]) -> Float[Array, "7"]:
-        return jnp.concatenate([v[:3], TURNING.rate(q[3:], v[3:])])
+        return jnp.concatenate([v[:3], QUATERNION.rate(q[3:], v[3:])])
 
-    def tidy(self, q: Float[Array, "7"]) -> Float[Array, "7"]:
-        return jnp.concatenate([q[:3], TURNING.tidy(q[3:])])
+    def normalize(self, q: Float[Array, "7"]) -> Float[Array, "7"]:
+        return jnp.concatenate([q[:3], QUATERNION.normalize(q[3:])])
 
     def place(self, pose: Float[Array, "7"]) -> SpatialFrame:
         return SpatialFrame(pose[:3], matrix(pose[3:]))
@@ -124,7 +124,7 @@ class Spatial(AbstractSpace):
     def pose(self, frame: SpatialFrame) -> Float[Array, "7"]:
         return jnp.concatenate([frame.position, from_matrix(frame.rotation)])
 
-    def turned(self, frame: SpatialFrame, rate: Float[Array, "6"]) -> Float[Array, "6"]:
+    def rotate_to_world(self, frame: SpatialFrame, rate: Float[Array, "6"]) -> Float[Array, "6"]:
         return jnp.concatenate([frame.to_world(rate[:3]), frame.to_world(rate[3:])])
 
     def to_twist(self, body: SpatialFrame, rate: Float[Array, "6"]) -> Float[Array, "6"]:

@@ -16,13 +16,13 @@ from jaxmbd.space.vectors import cross, swept
 Rate = Float[Array, " twist"]
 
 
-def at_point(rate: Rate, arm: Float[Array, " dim"]) -> Rate:
+def shift_velocity(rate: Rate, arm: Float[Array, " dim"]) -> Rate:
     """The rate of the same motion at a point that is `arm` away: `v + ω × r`, `ω`."""
     linear, angular = split(rate)
     return jnp.concatenate([linear + swept(angular, arm), angular])
 
 
-def carried(by: Rate, rate: Rate) -> Rate:
+def motion_cross(by: Rate, rate: Rate) -> Rate:
     """How a rate changes that is fixed in a body moving by another one (the motion cross product)."""
     v, omega = split(by)
     u, w = split(rate)
@@ -30,7 +30,7 @@ def carried(by: Rate, rate: Rate) -> Rate:
     return jnp.concatenate([swept(omega, u) - swept(w, v), turned])
 
 
-def about_point(wrench: Rate, arm: Float[Array, " dim"]) -> Rate:
+def shift_wrench(wrench: Rate, arm: Float[Array, " dim"]) -> Rate:
     """The same load with its moment about a point that is `arm` away: `m − r × f`."""
     force, moment = split(wrench)
     return jnp.concatenate([force, moment - jnp.atleast_1d(cross(arm, force))])

@@ -31,8 +31,8 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.describe import load_names, signed_loads
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
@@ -42,7 +42,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import (
     automatic_choice,
     check_independent,
 )
-from jaxmbd.integrate.formulations.newton_closure import NamedChange
+from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.user_functions import call_user
@@ -54,7 +54,7 @@ class Instant:
     """A mechanism's equations at `(t, q, p)`, from which each piece is taken."""
 
     def __init__(self, system: "System", t: Scalar, q: Array, p: Array) -> None:
-        self.at: Position = Equations(system.mechanism).at(t, q)
+        self.at: Configuration = Equations(system.mechanism).at(t, q)
         self.p, self.alpha, self.beta, self.independent = p, system.alpha, system.beta, system.independent
 
     def xM(self) -> Float[Array, "nv nv"]:
@@ -130,7 +130,7 @@ class Instant:
                 'export(mechanism, independent=["O.angle"]). At a state they are chosen if none are named: '
                 'system.at(state)["M_hat"].'
             )
-        return Partition(self.at, NamedChange(self.independent))
+        return Partition(self.at, NamedCoordinateCorrection(self.independent))
 
     def solved(self) -> tuple[Array, Array]:
         """`ṗ` and `λ`."""
@@ -269,22 +269,22 @@ _READ: Mapping[str, Callable[[Instant], Array]] = {
 }
 
 
-@kept
+@cached_on_disk
 def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
     of = system.instant(t, q, p)
     rank = system.mechanism.nv + rank_of(of.Psi_p())  # M is regular
     return {"vQ": q, "vP": p, "rank": rank, **{name: read(of) for name, read in _READ.items()}}
 
 
-@kept
+@cached_on_disk
 def _choice(mechanism: Mechanism, t: Array, q: Array) -> tuple[Array, Array]:
     at = Equations(mechanism).at(t, q)
     return at.jacobian, automatic_choice(at)
 
 
-@kept
+@cached_on_disk
 def _stacked(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array) -> Array:
-    return NamedChange(names).stacked(Equations(mechanism).at(t, q))
+    return NamedCoordinateCorrection(names).stacked(Equations(mechanism).at(t, q))
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
@@ -300,7 +300,7 @@ def export(
 ) -> System:
     """The equations of a mechanism, piece by piece.
 
-    **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.described("joint")`);
+    **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.with_coordinates("joint")`);
     `alpha`, `beta` `[1/s]`, Baumgarte's; `independent`, for the reduced equations `M̂ u̇ = Q̂`, names of speeds or of
     coordinates of bodies and joints, as many as there are degrees of freedom: in joint and in absolute coordinates.
 

@@ -22,8 +22,8 @@ from jaxmbd.analyses.assembly.assembly_errors import (
 )
 from jaxmbd.analyses.assembly.assembly_errors import open_rows as open_rows
 from jaxmbd.analyses.assembly.fixed_readings import is_reading, shape_of
-from jaxmbd.analyses.assembly.initial_guess import guessed, turned
-from jaxmbd.analyses.assembly.position_solve import closed, closure, held, nearest
+from jaxmbd.analyses.assembly.initial_guess import guessed, with_turn_counts
+from jaxmbd.analyses.assembly.position_solve import closed, closure, current_values, nearest
 from jaxmbd.analyses.assembly.scaling_mass import check_mass
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
@@ -32,9 +32,9 @@ from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_succ
 from jaxmbd.analyses.runtime import raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.compile.jax_binding import compiled
-from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.body.checks import check_finite, check_mapping, check_number, checked_names
@@ -82,7 +82,7 @@ def assemble(
     check_mechanism(mechanism)
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
     positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
-    start, time = turned(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
+    start, time = with_turn_counts(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
         _rate_name(mechanism, name)
@@ -113,7 +113,7 @@ class _Misses(NamedTuple):
         return 1e2 * tolerance_of(self.v) * (1 + _worst(self.v))
 
 
-@kept
+@cached_on_disk
 def _assemble(
     mechanism: Mechanism,
     start: Array,
@@ -128,8 +128,8 @@ def _assemble(
     q, slope = closed(closing, start), jnp.zeros((), start.dtype)
     if costs is not None:
         q, slope = nearest(closing, costs, start, q)
-    q = equations.tidy(q)
-    rows, at_rest = compiled(_speed_rows)(equations, speeds, t, q)
+    q = equations.normalize(q)
+    rows, at_rest = as_program(_speed_rows)(equations, speeds, t, q)
     v = _speeds(equations.at(t, q), rows, -at_rest)
     misses = _Misses(q, v, closure(q, closing), slope, rows @ v + at_rest)
     result = _verdict(misses)
@@ -149,9 +149,9 @@ def _verdict(misses: _Misses) -> RESULTS:
     return first_failure(*((~jnp.asarray(_worst(miss) <= limit), item) for miss, limit, item in limits))
 
 
-@kept
+@cached_on_disk
 def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
-    return held(Equations(mechanism), t, start, names)
+    return current_values(Equations(mechanism), t, start, names)
 
 
 def prescribed_at(
@@ -172,14 +172,14 @@ def _speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Ar
     return rows, jnp.concatenate([at.velocity(still), given(still) - wanted])
 
 
-def _given(at: Position, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
+def _given(at: Configuration, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
     """The values of named speeds at `v`."""
     nothing = jnp.zeros(at.equations.m, v.dtype)
     reader = Reader(at.equations, Snapshot(at.t, at.q, v, jnp.zeros_like(v), nothing))
     return jnp.stack([reader.read(_rate_name(at.mechanism, name)) for name in names]) if names else v[:0]
 
 
-def _speeds(at: Position, rows: Array, rates: Array) -> Array:
+def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
     """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`.
 
     Chosen speeds are counted from the slowest motion, since the bodies may move where all of them are zero.
@@ -204,7 +204,7 @@ def _rate_name(mechanism: Mechanism, name: str) -> str:
     try:
         mechanism.coordinate(f"{owner}.{component}")
     except MechanismError:
-        joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ())]
+        joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ())]
         raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
     # A coordinate of a body that can be named here stands at the place of its rate: x and vx.
     return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"

@@ -11,10 +11,10 @@ from jaxmbd.analyses.assembly.multistart import search
 from jaxmbd.analyses.assembly.position_solve import Closing, closure, least_squares
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import Drive
+from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TRIES, _SEED = 32, 0  # starts, all but one random, before a mechanism is called infeasible: the same ones every time
@@ -124,7 +124,7 @@ def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarra
     return f" With everything else closed, {str(name)!r} misses by {' and '.join(told)}."
 
 
-@kept
+@cached_on_disk
 def _leaving(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
     """The position of least misses, each times its weight; and what it misses."""
     q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))
@@ -139,7 +139,7 @@ def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
         if isinstance(part, AbstractJoint):
             loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
         units = [_OF_LOAD.get(load.removeprefix("-")[0], "") for load in loads]
-        if isinstance(part, Drive):
+        if isinstance(part, PositionDriverConstraint):
             units = [part.coordinate.unit(mechanism.space)]
         found += units if len(units) == size else [""] * size
     whole = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)

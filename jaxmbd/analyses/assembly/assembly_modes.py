@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
 from jaxmbd.analyses.assembly.assembly_errors import closure_text, tolerance_of
 from jaxmbd.analyses.assembly.initial_guess import guessed
-from jaxmbd.analyses.assembly.multistart import Ends, search
+from jaxmbd.analyses.assembly.multistart import MultistartResults, search
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
@@ -118,7 +118,7 @@ def closures(
 
 
 def _distinct(
-    ends: Ends, closed: Int[np.ndarray, " k"], own: Float[np.ndarray, " numbers"], tolerance: float
+    ends: MultistartResults, closed: Int[np.ndarray, " k"], own: Float[np.ndarray, " numbers"], tolerance: float
 ) -> tuple[list[int], tuple[int, ...], tuple[float, ...]]:
     """One search for each closure that was found, in order; how many found it; and how far it is from `own`."""
     placed = np.asarray(ends.placed)

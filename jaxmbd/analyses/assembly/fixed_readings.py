@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
-from jaxmbd.equations.equations import Position
+from jaxmbd.equations.equations import Configuration
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor.scaled import Scaled
@@ -60,7 +60,7 @@ def unit_of(mechanism: Mechanism, name: str) -> str:
     return channel_units(mechanism)[name]
 
 
-def missed_reading(at: Position, name: str, value: Array) -> Array:
+def missed_reading(at: Configuration, name: str, value: Array) -> Array:
     """How far a reading is from a value; an angle that is not scaled, from the nearest of its whole turns."""
     still, nothing = jnp.zeros(at.mechanism.nv, at.q.dtype), jnp.zeros(at.equations.m, at.q.dtype)
     reading = Reader(at.equations, Snapshot(at.t, at.q, still, still, nothing)).read(name)

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
@@ -23,7 +23,7 @@ def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
     return _measured(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
 
 
-@kept
+@cached_on_disk
 def _measured(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
     own = Equations(mechanism).coordinates.measured(poses)
     return jnp.append(own, jnp.zeros(len(mechanism.turns), poses.dtype))
@@ -81,7 +81,7 @@ def _tree_with(mechanism: Mechanism, names: Iterable[str]) -> Mechanism:
     named coordinates; raise if there is none."""
     owners = list(dict.fromkeys(name.partition(".")[0] for name in names))
     able = [joint for joint in mechanism.joints if isinstance(joint, AbstractTreeJoint)]
-    carried = {f"{joint.name}.{own}" for joint in able for own in joint.free}
+    carried = {f"{joint.name}.{own}" for joint in able for own in joint.tree_coordinate_units}
     for name in names:
         if name not in carried:
             raise MechanismError(
@@ -100,19 +100,21 @@ def _tree_with(mechanism: Mechanism, names: Iterable[str]) -> Mechanism:
     return Mechanism(mechanism.bodies, able, floating=True, coordinates="joint", cuts=cuts)
 
 
-@kept
+@cached_on_disk
 def _poses(mechanism: Mechanism, q: Float[Array, " nq"]) -> Float[Array, "bodies pose"]:
     return Equations(mechanism).at(jnp.zeros((), q.dtype), q).poses()
 
 
-def turned(mechanism: Mechanism, start: Float[Array, " nq"], fixed: Mapping[str, Array]) -> Float[Array, " nq"]:
+def with_turn_counts(
+    mechanism: Mechanism, start: Float[Array, " nq"], fixed: Mapping[str, Array]
+) -> Float[Array, " nq"]:
     """A start whose carried angles count the whole turns of their fixed values."""
     for name in set(fixed) & set(mechanism.turns):
         start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
     return start
 
 
-def recast(source: Mechanism, target: Mechanism, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " n"]:
+def convert_coordinates(source: Mechanism, target: Mechanism, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " n"]:
     """The coordinates of one description of a mechanism for those of another: from the bodies' poses, and those of the
     same name as they are, with the whole turns that they count."""
     if source is target:
@@ -130,7 +132,7 @@ def random_starts(mechanism: Mechanism, tries: int, seed: int) -> Float[Array, "
     return _scattered(mechanism, jax.random.key(seed), jnp.asarray(middle, dtype), jnp.asarray(size, dtype), tries)
 
 
-@kept
+@cached_on_disk
 def _scattered(mechanism: Mechanism, key: Array, middle: Array, size: Scalar, tries: int) -> Array:
     space, bodies = mechanism.space, len(mechanism.bodies)
 
@@ -140,7 +142,7 @@ def _scattered(mechanism: Mechanism, key: Array, middle: Array, size: Scalar, tr
         poses = jnp.pi * jax.random.normal(turns, (bodies, len(space.coordinates)), size.dtype)
         within = size * jax.random.uniform(places, (bodies, space.dim), size.dtype, -1.0, 1.0)
         poses = poses.at[:, : space.dim].set(middle[None] + within)
-        return _measured(mechanism, jax.vmap(space.tidy)(poses))
+        return _measured(mechanism, jax.vmap(space.normalize)(poses))
 
     return jax.vmap(one)(jax.random.split(key, tries))
 

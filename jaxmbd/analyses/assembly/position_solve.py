@@ -20,8 +20,8 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.fixed_readings import is_reading, missed_reading
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.jax_binding import compiled
-from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.equations.equations import Configuration, Equations
 
 _STEPS = 256
 _SOFT = 1e-2  # how much a miss weighs against a change of one, before the conditions are solved: 1 / _SOFT²
@@ -32,7 +32,7 @@ Closing = tuple[Equations, dict[str, Array], Scalar]
 
 def closure(q: Float[Array, " nq"], closing: Closing) -> Float[Array, " rows"]:
     """`Φ(q, t)` and, below it, what the prescribed coordinates and poses miss."""
-    return compiled(_closure)(q, closing)
+    return as_program(_closure)(q, closing)
 
 
 def _closure(q: Array, closing: Closing) -> Array:
@@ -41,7 +41,7 @@ def _closure(q: Array, closing: Closing) -> Array:
     return jnp.concatenate([at.position(), *(_missed(at, name, value) for name, value in prescribed.items())])
 
 
-def _missed(at: Position, name: str, value: Array) -> Array:
+def _missed(at: Configuration, name: str, value: Array) -> Array:
     """How far a named coordinate or reading is from a value, an angle of whole turns from the nearest one; or a body
     from a pose."""
     mechanism, bodies = at.mechanism, [body.name for body in at.mechanism.bodies]
@@ -56,7 +56,7 @@ def _missed(at: Position, name: str, value: Array) -> Array:
     return coordinate.value(at.near(coordinate.markers).frames)[None] - value
 
 
-def held(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[str, ...]) -> dict[str, Array]:
+def current_values(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[str, ...]) -> dict[str, Array]:
     """The values of coordinates, and the poses of bodies, at a position."""
     at, bodies = equations.at(t, q), [body.name for body in equations.mechanism.bodies]
     still = jnp.zeros(equations.mechanism.nv, q.dtype)

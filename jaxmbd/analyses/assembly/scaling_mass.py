@@ -5,7 +5,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -39,6 +39,6 @@ def check_mass(mechanism: Mechanism, q: Float[Array, " nq"]) -> None:
     )
 
 
-@kept
+@cached_on_disk
 def _mass(mechanism: Mechanism, q: Array) -> Array:
     return jnp.asarray(Equations(mechanism).mass(q))

@@ -16,15 +16,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.equations.equations import Equations, Position
-from jaxmbd.equations.rank import counted
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.space.rotation import axis_numbers
 from jaxmbd.space.space import AbstractSpace
-from jaxmbd.space.twists import at_point, carried
+from jaxmbd.space.twists import motion_cross, shift_velocity
 from jaxmbd.space.vectors import direction, swept
 
 _FLAT = 1e4  # times rounding: the share of the largest stiffness, or of that of the forces, that counts as zero
@@ -60,7 +60,7 @@ class Rotation(eqx.Module):
         point = jnp.zeros(space.dim) if self.point is None else self.point
         check_finite("Rotation", "point", point, (space.dim,))
         omega = self.speed * (axis if space.dim == 3 else axis[2:])
-        return at_point(jnp.concatenate([jnp.zeros(space.dim), omega]), -point)
+        return shift_velocity(jnp.concatenate([jnp.zeros(space.dim), omega]), -point)
 
 
 class Balance(eqx.Module):
@@ -85,7 +85,7 @@ class Steady:
 
     def __init__(self, balance: Balance, q: Float[Array, " nq"]) -> None:
         self.balance, self.q = balance, q
-        self.position: Position = balance.equations.at(balance.t, q)
+        self.position: Configuration = balance.equations.at(balance.t, q)
         self.still = jnp.zeros(balance.equations.mechanism.nv, q.dtype)
 
     @cached_property
@@ -94,7 +94,7 @@ class Steady:
         place = self.position.placement
         frames = jax.tree.map(lambda x: x[:-1], place.frames)
         space, rate = self.position.space, self.balance.rate
-        return jax.vmap(lambda body: space.to_twist(body, at_point(rate, body.position)))(frames)
+        return jax.vmap(lambda body: space.to_twist(body, shift_velocity(rate, body.position)))(frames)
 
     @cached_property
     def v(self) -> Float[Array, " nv"]:
@@ -123,7 +123,7 @@ class Steady:
         def one(own: Array, relative: Array) -> Array:
             linear = swept(omega, own[:dim] + 2 * relative[:dim])
             spin, turning = own.at[:dim].set(0.0), relative.at[:dim].set(0.0)
-            return jnp.concatenate([linear, carried(spin, turning)[dim:]])
+            return jnp.concatenate([linear, motion_cross(spin, turning)[dim:]])
 
         return jax.vmap(one)(self.twists, relative)
 
@@ -184,7 +184,7 @@ class Reduced:
         at = steady.position
         self.inertia, rows = at.inertia, jnp.concatenate([at.jacobian, steady.still[None]])
         left, values, right = jnp.linalg.svd(self.inertia.whiten(rows))
-        kept = counted(values)
+        kept = nonzero_singular_values(values)
         self.rank = jnp.sum(kept)
         self.free: Bool[Array, " nv"] = jnp.arange(len(steady.still)) >= self.rank
         basis = jax.vmap(self.inertia.unwhiten)(right).T
@@ -195,7 +195,7 @@ class Reduced:
         bare = steady.unbalance(jnp.zeros(balance.equations.m, q.dtype))
         self.lam = -self.C_inverse.T @ bare if lam is None else lam
         self.f, self.phi = bare + at.jacobian.T @ self.lam, at.position()
-        self.K = jax.jacfwd(lambda step: balance.unbalance(at.moved(step), self.lam)[0])(steady.still)
+        self.K = jax.jacfwd(lambda step: balance.unbalance(at.perturbed(step), self.lam)[0])(steady.still)
         self.stiffness: Float[Array, "nv nv"] = self.R.T @ self.K @ self.R
         self.scale: Scalar = jax.lax.stop_gradient(steady.strength() / steady.span())
 

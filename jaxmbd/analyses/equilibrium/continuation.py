@@ -47,7 +47,7 @@ class Family(eqx.Module):
         return mechanism, Balance(Equations(mechanism), self.rate, self.t)
 
 
-class Point(NamedTuple):
+class PathPoint(NamedTuple):
     """A point of the curve, and its unit tangent."""
 
     q: Float[Array, " nq"]
@@ -56,7 +56,7 @@ class Point(NamedTuple):
     share: Scalar
 
 
-def corrected(family: Family, ahead: Point, natural: bool) -> tuple[Point, Scalar, Bool[Array, ""]]:
+def corrected(family: Family, ahead: PathPoint, natural: bool) -> tuple[PathPoint, Scalar, Bool[Array, ""]]:
     """The point of the curve next to a predicted one, how far it was off, and whether it was found."""
     tolerance = tolerance_of_balance(ahead.q.dtype)
     one, far = jnp.ones_like(ahead.p), jnp.full_like(ahead.p, jnp.inf)
@@ -76,7 +76,7 @@ def corrected(family: Family, ahead: Point, natural: bool) -> tuple[Point, Scala
     return point, off, size <= tolerance
 
 
-def _correction(family: Family, border: Point, point: Point) -> tuple[Point, Scalar]:
+def _correction(family: Family, border: PathPoint, point: PathPoint) -> tuple[PathPoint, Scalar]:
     """One step of Newton's method from a point to the curve, at a right angle to the border's tangent, and the
     curve's tangent there."""
     q, p = point.q, point.p
@@ -99,8 +99,8 @@ def _correction(family: Family, border: Point, point: Point) -> tuple[Point, Sca
     step, tangent = move(fix) + n, move(along)
     length = jnp.sqrt(jnp.vdot(tangent, at.inertia.times(tangent)) / size**2 + along[-1] ** 2)
     off = jnp.sqrt(jnp.vdot(step, at.inertia.times(step)) / size**2 + fix[-1] ** 2)
-    moved = at.steady.position.moved(step)
-    return Point(moved, p + family.span * fix[-1], tangent / length, along[-1] / length), off
+    moved = at.steady.position.perturbed(step)
+    return PathPoint(moved, p + family.span * fix[-1], tangent / length, along[-1] / length), off
 
 
 def _size(family: Family, at: Reduced) -> Scalar:
@@ -108,17 +108,17 @@ def _size(family: Family, at: Reduced) -> Scalar:
     return at.steady.extent() * jnp.sqrt(jnp.sum(at.steady.position.parts.masses))
 
 
-def predicted(family: Family, point: Point, ahead: Scalar) -> Point:
+def predicted(family: Family, point: PathPoint, ahead: Scalar) -> PathPoint:
     """The point `ahead` along the tangent."""
     at = family.at(point.p)[1].at(point.q)
-    q, p = at.position.moved(ahead * point.step), point.p + family.span * ahead * point.share
-    return Point(q, p, point.step, point.share)
+    q, p = at.position.perturbed(ahead * point.step), point.p + family.span * ahead * point.share
+    return PathPoint(q, p, point.step, point.share)
 
 
-def natural_steps(family: Family, first: Point, values: Float[Array, " k"]) -> tuple[Point, Bool[Array, " k"]]:
+def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) -> tuple[PathPoint, Bool[Array, " k"]]:
     """The points at given values, each from the one before; at the first value the position is known."""
 
-    def advance(point: Point, value: Scalar) -> tuple[Point, tuple[Point, Array]]:
+    def advance(point: PathPoint, value: Scalar) -> tuple[PathPoint, tuple[PathPoint, Array]]:
         def more(state: Any) -> Array:
             point, _, count = state
             return (count == 0) | ((point.p != value) & (count < _SUBSTEPS))
@@ -142,12 +142,12 @@ def natural_steps(family: Family, first: Point, values: Float[Array, " k"]) -> t
 
 
 def arc_steps(
-    family: Family, first: Point, last: Scalar, step: Scalar, points: int
-) -> tuple[Point, Bool[Array, " points"]]:
+    family: Family, first: PathPoint, last: Scalar, step: Scalar, points: int
+) -> tuple[PathPoint, Bool[Array, " points"]]:
     """Points along the curve, from one whose position is known, until the parameter passes its last value. A step that
     fails is halved."""
 
-    def advance(state: Any, k: Array) -> tuple[Any, tuple[Point, Array]]:
+    def advance(state: Any, k: Array) -> tuple[Any, tuple[PathPoint, Array]]:
         point, length, inside = state
         ahead = jnp.where(k == 0, 0.0, length)
         new, off, found = corrected(family, predicted(family, point, ahead), natural=False)

@@ -13,20 +13,20 @@ from jaxmbd.analyses.assembly.initial_guess import guessed
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
-    Unsteady,
+    SteadyStateResiduals,
     about_joint,
     contradiction,
     failure_text,
     open_text,
     unsteady,
 )
-from jaxmbd.analyses.equilibrium.newton_search import Search, implicit, settle
+from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
 from jaxmbd.analyses.equilibrium.stability import SmallMotions, small_motions
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -34,7 +34,7 @@ from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.printing import counted, readable
+from jaxmbd.printing import count_of, readable
 
 
 class Equilibrium(eqx.Module):
@@ -57,7 +57,7 @@ class Equilibrium(eqx.Module):
     def _text(self) -> str:
         state, rate = self.state, np.asarray(self.rate)
         kind = "steady rotation" if rate.any() else "at rest"
-        went = f"found in {counted(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
+        went = f"found in {count_of(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
         held = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
         holds = f"; held: {', '.join(held)}" if held else ""
         return f"Equilibrium, {kind}, {self.verdict} ({went}){holds}\n{state}"
@@ -97,7 +97,7 @@ class Equilibrium(eqx.Module):
         return self.solution.effort(holder(name))[0]
 
     @property
-    def motions(self) -> SmallMotions:
+    def small_motions(self) -> SmallMotions:
         """The small motions about the equilibrium."""
         return small_motions(self.balance, self.state.q)
 
@@ -109,7 +109,7 @@ class Equilibrium(eqx.Module):
     @property
     def eigenvalues(self) -> Complex[Array, " n"]:
         """Those of the small motions [1/s], fastest growing first; held directions count as −inf."""
-        return self.motions.eigenvalues
+        return self.small_motions.eigenvalues
 
     @property
     def stable(self) -> Bool[Array, ""]:
@@ -183,10 +183,10 @@ def equilibrium(
     return found
 
 
-@kept
+@cached_on_disk
 def _equilibrium(
     mechanism: Mechanism, rate: Array, t: Scalar, start: Array, stable: Bool[Array, ""], turns: bool
-) -> tuple[Equilibrium, Search, Unsteady]:
+) -> tuple[Equilibrium, NewtonSearch, SteadyStateResiduals]:
     balance = Balance(Equations(mechanism), rate, t)
     fixed = frozen(balance)
     search = settle(fixed, frozen(start), stable)
@@ -235,7 +235,9 @@ def rate_of(mechanism: Mechanism, rotation: Any, start: Array, t: Scalar) -> Flo
     return rotation.rate(mechanism.space).astype(start.dtype)
 
 
-def _checked(found: Equilibrium, search: Search, faults: Unsteady, fixed: tuple[str, ...], turns: bool) -> Equilibrium:
+def _checked(
+    found: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, fixed: tuple[str, ...], turns: bool
+) -> Equilibrium:
     """The equilibrium, if it is one."""
     mechanism, q = found.mechanism, found.state.q
     contradicts, missed = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
-from jaxmbd.analyses.equilibrium.newton_search import STEPS, Search
+from jaxmbd.analyses.equilibrium.newton_search import STEPS, NewtonSearch
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.equations.equations import Equations
@@ -23,7 +23,7 @@ _STEADY = 1e-3  # a share: stiff springs lift the rounding of speeds to 1e-6 of 
 _SHARE = 0.5  # of the missing force: along directions that nothing holds
 
 
-class Unsteady(eqx.Module):
+class SteadyStateResiduals(eqx.Module):
     """What a steady state misses: the twists of the bodies that its speeds do not reach, `Φ̇`, `C v̇ − γ`, and the share
     of the forces that gets out of balance as everything turns by one radian; `scale`, of the speeds."""
 
@@ -40,16 +40,16 @@ class Unsteady(eqx.Module):
         return (worst > tolerance * self.scale) | (jnp.max(jnp.abs(self.drift)) > _STEADY)
 
 
-def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> Unsteady:
+def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadyStateResiduals:
     """What a steady state at `q` misses."""
     steady = balance.at(q)
     at, v = steady.position, steady.v
     twists, speeds, one = steady.twists - at.twists(v), at.velocity(v), jnp.ones((), q.dtype)
     if not turns:
-        return Unsteady(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one)
+        return SteadyStateResiduals(twists, speeds, jnp.zeros_like(speeds), jnp.zeros_like(v), one)
     turning, accelerations = jnp.linalg.norm(balance.rate), at.jacobian @ steady.vdot - at.gamma(v)
     scale = one + turning**2 + jnp.max(jnp.abs(steady.twists))
-    return Unsteady(twists, speeds, accelerations, _drift(balance, q) / turning, scale)
+    return SteadyStateResiduals(twists, speeds, accelerations, _drift(balance, q) / turning, scale)
 
 
 def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
@@ -94,7 +94,7 @@ def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar,
 # --- texts --------------------------------------------------------------------------------------------
 
 
-def contradiction(mechanism: Mechanism, faults: Unsteady, turns: bool, tolerance: float) -> str:
+def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: bool, tolerance: float) -> str:
     """The message for what cannot be at rest, or cannot turn."""
     state = "turn steadily with this rotation" if turns else "be at rest"
     rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
@@ -134,7 +134,7 @@ def open_text(mechanism: Mechanism, miss: Array) -> str:
     )
 
 
-def failure_text(mechanism: Mechanism, search: Search, turns: bool) -> str:
+def failure_text(mechanism: Mechanism, search: NewtonSearch, turns: bool) -> str:
     """The message for a search that found no balance."""
     force, loose = np.asarray(search.force), np.asarray(search.loose)
     if not np.isfinite(force).all():

@@ -10,16 +10,16 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
 from jaxmbd.analyses.equilibrium.balance import Rotation
-from jaxmbd.analyses.equilibrium.continuation import Family, Point, arc_steps, natural_steps
+from jaxmbd.analyses.equilibrium.continuation import Family, PathPoint, arc_steps, natural_steps
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
 from jaxmbd.analyses.equilibrium.stability import SmallMotions
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.body.checks import check_count, check_finite, check_index, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.printing import counted, number, readable
+from jaxmbd.printing import count_of, format_number, readable
 from jaxmbd.user_functions import call_user
 
 
@@ -42,12 +42,14 @@ class EquilibriumPath(eqx.Module):
     def _text(self) -> str:
         values, verdicts = np.asarray(self.values), self.verdicts
         starts = [k for k in range(len(values)) if k == 0 or verdicts[k] != verdicts[k - 1]]
-        lines = [f"EquilibriumPath of {counted(len(values), 'point')}, {number(values[0])} to {number(values[-1])}"]
+        lines = [
+            f"EquilibriumPath of {count_of(len(values), 'point')}, {format_number(values[0])} to {format_number(values[-1])}"
+        ]
         for first, after in zip(starts, [*starts[1:], len(values)], strict=True):
-            lines.append(f"{number(values[first])} to {number(values[after - 1])}: {verdicts[first]}")
+            lines.append(f"{format_number(values[first])} to {format_number(values[after - 1])}: {verdicts[first]}")
         for what, marks in (("limit point", self.limits), ("bifurcation", self.bifurcations)):
             for k in np.flatnonzero(np.asarray(marks)):
-                lines.append(f"{what} between {number(values[k])} and {number(values[k + 1])}")
+                lines.append(f"{what} between {format_number(values[k])} and {format_number(values[k + 1])}")
         return "\n".join(lines)
 
     def __getitem__(self, name: str) -> Array:
@@ -59,14 +61,14 @@ class EquilibriumPath(eqx.Module):
         return jax.tree.map(lambda x: x[k] if eqx.is_array(x) else x, self.equilibria)
 
     @property
-    def motions(self) -> SmallMotions:
+    def small_motions(self) -> SmallMotions:
         """The small motions about each point."""
         return _motions(self.equilibria)
 
     @property
     def eigenvalues(self) -> Complex[Array, "points n"]:
         """Of the small motions about each point [1/s]."""
-        return self.motions.eigenvalues
+        return self.small_motions.eigenvalues
 
     @property
     def stable(self) -> Bool[Array, " points"]:
@@ -161,11 +163,11 @@ def equilibrium_path(
     return _whole(path, wanted, points) if check else path
 
 
-@kept
+@cached_on_disk
 def _path(family: Family, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
     fixed, start, ends = frozen((family, q, values))
     still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
-    first = Point(start, ends[0], still, towards)
+    first = PathPoint(start, ends[0], still, towards)
     if points is None:
         every, found = natural_steps(fixed, first, ends)
     else:
@@ -179,12 +181,12 @@ def _path(family: Family, q: Array, values: Array, points: int | None, step: Arr
     return EquilibriumPath(parameters, equilibria, every.share, found)
 
 
-@kept
+@cached_on_disk
 def _motions(equilibria: Equilibrium) -> SmallMotions:
     return eqx.filter_vmap(lambda one: one.motions)(equilibria)
 
 
-@kept
+@cached_on_disk
 def _series(equilibria: Equilibrium, name: str) -> Array:
     return eqx.filter_vmap(lambda one: one[name])(equilibria)
 

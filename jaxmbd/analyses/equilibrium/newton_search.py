@@ -20,7 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.equilibrium.balance import Balance, Reduced
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 
 _NEWTON, DOWNHILL, _FINISH = 0, 1, 2  # phases
 _PATIENCE, STEPS = 60, 400  # steps of Newton's method before it counts as lost, and all steps
@@ -29,7 +29,7 @@ _KICK = 0.02  # of the size: what leaves a ridge
 _NEAR, _FAR = 1e-3, 0.1  # steps downhill below which Newton's method finishes; steps above which it was too early
 
 
-class Search(eqx.Module):
+class NewtonSearch(eqx.Module):
     """Where the search is: the position, its phase, and what was found at the position before the last step.
 
     `missing`, the unbalanced force as a share of the forces there are; `miss`, `Φ`; `force`, the unbalanced generalized
@@ -47,19 +47,19 @@ class Search(eqx.Module):
     loose: Float[Array, " nv"]
 
 
-@kept
-def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]) -> Search:
+@cached_on_disk
+def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]) -> NewtonSearch:
     """Search from a start; `stable`, downhill from the beginning."""
     equations, dtype = balance.equations, start.dtype
     zeros, rows = jnp.zeros(equations.mechanism.nv, dtype), jnp.zeros(equations.m, dtype)
     length, one = balance.at(start).extent(), jnp.ones((), dtype)
     phase = jnp.where(stable, DOWNHILL, _NEWTON)
-    first = Search(start, phase, _CAP * one, jnp.asarray(0), jnp.asarray(False), one, rows, zeros, zeros)
+    first = NewtonSearch(start, phase, _CAP * one, jnp.asarray(0), jnp.asarray(False), one, rows, zeros, zeros)
     step = lambda search: _step(balance, start, length, search)  # noqa: E731
     return jax.lax.while_loop(lambda search: ~search.done & (search.steps < STEPS), step, first)
 
 
-def _step(balance: Balance, start: Array, length: Scalar, search: Search) -> Search:
+def _step(balance: Balance, start: Array, length: Scalar, search: NewtonSearch) -> NewtonSearch:
     at = Reduced(balance, search.q)
     steady, downhill, dtype = at.steady, search.phase == DOWNHILL, start.dtype
     span = length * jnp.sqrt(jnp.sum(balance.equations.parts.masses))  # a step as large as the mechanism
@@ -72,7 +72,7 @@ def _step(balance: Balance, start: Array, length: Scalar, search: Search) -> Sea
     settled = size <= tolerance
     balanced = missing <= tolerance
     share = jnp.minimum(1.0, search.cap / jnp.where(size > 0, size, 1.0))
-    q = steady.position.moved(share * step)
+    q = steady.position.perturbed(share * step)
     good = _goes_well(balance, at, q, step, share, downhill) | settled
     cap = jnp.where(good, jnp.minimum(2 * search.cap, _CAP), 0.5 * share * size)
     stuck = ~jnp.isfinite(size) | (cap < _STUCK) | (settled & ~balanced)
@@ -80,7 +80,7 @@ def _step(balance: Balance, start: Array, length: Scalar, search: Search) -> Sea
     phase = jnp.where(downhill & (size < _NEAR), _FINISH, search.phase)
     phase = jnp.where(lost | ((search.phase == _FINISH) & (size > _FAR)), DOWNHILL, phase)
     done = ~downhill & settled & balanced
-    return Search(
+    return NewtonSearch(
         jnp.where(lost, start, jnp.where(good, q, search.q)), phase, jnp.where(lost, _CAP, jnp.maximum(cap, _STUCK)),
         search.steps + 1, done, missing, at.phi, at.inertia.times(at.R @ g), at.unresolved(),
     )  # fmt: skip
@@ -141,7 +141,7 @@ def _response_jvp(primals: Any, tangents: Any) -> Any:
 
     def sides(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
         at = balance.at(q)
-        unbalance = lambda x, y: balance.unbalance(at.position.moved(x), y)  # noqa: E731
+        unbalance = lambda x, y: balance.unbalance(at.position.perturbed(x), y)  # noqa: E731
         moved, opened = jax.jvp(unbalance, (at.still, lam), (step, change))[1]
         return moved + f, opened + phi
 

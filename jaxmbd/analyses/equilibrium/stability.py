@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.analyses.equilibrium.balance import Balance, Reduced
 from jaxmbd.arrays import frozen
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 
 # Of the fastest mode, or of one of the forces there are: eigenvalues below count as zero. A double zero is split by the
 # root of rounding.
@@ -39,7 +39,7 @@ class SmallMotions(eqx.Module):
         return (self.growing == 0) & (self.neutral == 0)
 
 
-@kept
+@cached_on_disk
 def small_motions(balance: Balance, q: Float[Array, " nq"]) -> SmallMotions:
     """The small motions about a position in balance."""
     at = Reduced(*frozen((balance, q)))
@@ -47,7 +47,7 @@ def small_motions(balance: Balance, q: Float[Array, " nq"]) -> SmallMotions:
     C, lam = steady.position.jacobian, _multipliers(balance, q, at)
     R = at.R - at.C_inverse @ (C @ at.R)  # the same, and its change with C
     M = R.T @ jax.vmap(steady.position.inertia.times, 1, 1)(R)
-    K = jax.jacfwd(lambda step: balance.unbalance(steady.position.moved(step), lam)[0])(steady.still)
+    K = jax.jacfwd(lambda step: balance.unbalance(steady.position.perturbed(step), lam)[0])(steady.still)
     D = jax.jacfwd(lambda w: steady.unbalance(lam, w))(steady.still)
     values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, at.free)
     fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))

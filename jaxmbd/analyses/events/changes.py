@@ -17,7 +17,7 @@ from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.equations.body_laws import Parts
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
 from jaxmbd.integrate.formulations.projection import Projection
 from jaxmbd.model.force.scaled import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -91,7 +91,7 @@ class Changed(AbstractMethod):
     of: AbstractMethod
     changes: Changes
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.of.motion(self.changes.applied(equations, t), t, q, v)
 
 
@@ -99,7 +99,7 @@ def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
     """The method, with forces that change."""
     if isinstance(method, Projection):
         return Projection(changed(method.of, changes))
-    if isinstance(method, AbstractSettling):
+    if isinstance(method, AbstractProjectedMethod):
         raise MechanismError(
             f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or "
             "Projection()."

@@ -13,12 +13,12 @@ from jaxmbd.analyses.events.impact import Compliance
 from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.state import State, state_of
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, SolveError, unknown
 from jaxmbd.model.body.checks import check_index
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.printing import number, readable, table
+from jaxmbd.printing import format_number, readable, table
 
 STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
 _HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
@@ -60,7 +60,7 @@ class Events(eqx.Module):
             return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
         rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
         for k, (name, t) in enumerate(happened):
-            rows.append([name, number(t), self._shown(name, impulses[k]) if name in self.along else ""])
+            rows.append([name, format_number(t), self._shown(name, impulses[k]) if name in self.along else ""])
         if not self.along:
             rows = [row[:2] for row in rows]
         return "\n".join([f"Events: {len(happened)}, with room for {len(self.times)}", table(rows), *halted])
@@ -69,7 +69,7 @@ class Events(eqx.Module):
         """An impulse with its unit."""
         of = self.along[name]
         unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, Named) else ""
-        return f"{number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
+        return f"{format_number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
 
     @property
     def impulse(self) -> Float[Array, " room"]:
@@ -109,16 +109,16 @@ class Events(eqx.Module):
             yield self.names[int(self.which[k])], float(self.times[k])
 
 
-@kept
+@cached_on_disk
 def _joint_impulses(log: Events, name: str) -> Array:
     """In absolute coordinates, where every joint has multipliers."""
     own, along = Equations(log.mechanism), tuple(log.along.values())
-    mechanism = log.mechanism.described("absolute")
+    mechanism = log.mechanism.with_coordinates("absolute")
     equations = Equations(mechanism)
 
     def one(t: Array, q: Array, p: Array) -> Array:
         poses = own.at(t, q).poses().reshape(-1)
-        at = equations.at(t, equations.tidy(jnp.pad(poses, (0, mechanism.nq - len(poses)))))
+        at = equations.at(t, equations.normalize(jnp.pad(poses, (0, mechanism.nq - len(poses)))))
         rest = jnp.zeros(mechanism.nv, q.dtype)
         lam = p @ Compliance(at, along).multipliers
         return Reader(equations, Snapshot(t, at.q, rest, rest, lam)).reaction(name)[-1]

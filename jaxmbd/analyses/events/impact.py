@@ -16,11 +16,11 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.analyses.events.event import Quantity, read_one
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.arrays import Scalar
-from jaxmbd.equations.equations import Equations, Position
+from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
 from jaxmbd.integrate.formulations.projection import Projection
 
 _FORBIDDEN = 1e-9  # of what an impulse would do without constraints: less counts as nothing
@@ -49,7 +49,7 @@ class Compliance:
     """How impulses along coordinates act at one position: `G (k, nv)`, `changes` of speeds `(k, nv)` and of the
     constraints' impulses `(k, m)` for unit impulses, and `W (k, k)`."""
 
-    def __init__(self, at: Position, along: tuple[Quantity, ...]) -> None:
+    def __init__(self, at: Configuration, along: tuple[Quantity, ...]) -> None:
         self.rates = lambda v: rates(at.equations, along, at.t, at.q, v)
         self.system = SaddlePoint(at)
         self.G = jax.jacrev(self.rates)(jnp.zeros(at.mechanism.nv, at.q.dtype))
@@ -92,17 +92,17 @@ class Latched(AbstractMethod):
     of: AbstractMethod
     latches: Latches
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         motion = self.of.motion(equations, t, q, v)
         compliance, efforts = self._efforts(equations, t, q, motion)
         vdot, lam = efforts @ compliance.changes, efforts @ compliance.multipliers
-        return Motion(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
+        return StateDerivative(motion.qdot, motion.rate + vdot, motion.v, motion.vdot + vdot, motion.lam + lam)
 
     def efforts(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
         """The force [N] or torque [N m] of each latch along its coordinate; zero where it is open."""
         return self._efforts(equations, t, q, self.of.motion(equations, t, q, v))[1]
 
-    def _efforts(self, equations: Equations, t: Scalar, q: Array, motion: Motion) -> tuple[Compliance, Array]:
+    def _efforts(self, equations: Equations, t: Scalar, q: Array, motion: StateDerivative) -> tuple[Compliance, Array]:
         along, (held, values) = self.latches.along, self.latches.at(t)
         at = equations.at(t, q)
         compliance, qdot = Compliance(at, along), at.rate(motion.v)
@@ -117,7 +117,7 @@ def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
     """The method, with coordinates held."""
     if isinstance(method, Projection):
         return Projection(latched(method.of, latches))
-    if isinstance(method, AbstractSettling):
+    if isinstance(method, AbstractProjectedMethod):
         raise MechanismError(
             f"Latch cannot be used with {type(method).__name__}, which knows the mechanism's own constraints only; use "
             "Stabilized(), Augmented() or Projection()."
@@ -136,7 +136,7 @@ class Impact(eqx.Module):
 
 
 def impact(
-    at: Position,
+    at: Configuration,
     along: tuple[Quantity, ...],
     v: Float[Array, " nv"],
     hit: Bool[Array, " k"],

@@ -26,7 +26,7 @@ from jaxmbd.analyses.events.impact import Latched, Latches, impact, latched, pos
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
-from jaxmbd.integrate.formulations.newton_closure import LeastChange, consistent
+from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.formulations.projection import Projection
 
 _NEAR = 2.0**10  # in units of rounding: nearer to a value, or a rate nearer to zero, counts as on it
@@ -196,7 +196,7 @@ class Timeline:
         self, latches: Latches, t: Array, y: Any, j: Array, fires: Array, ys: Any, stats: Any
     ) -> tuple[_Record, Array]:
         at, k = self.equations.at(t, y[0]), len(self.rows)
-        v = consistent(at, y[1], LeastChange())
+        v = consistent_speeds(at, y[1], MassWeightedCorrection())
         none, no = jnp.zeros(k + self.equations.m, v.dtype), jnp.zeros((), bool)
         record = _Record(ys, t, y[0], v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
         if not self.rows:

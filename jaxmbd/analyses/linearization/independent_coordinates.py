@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted, eliminated, rank_of
+from jaxmbd.equations.rank import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import CoordinatePartitioning, named_speeds
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -35,7 +35,7 @@ class Choice(eqx.Module):
     rows: tuple[int, ...] = eqx.field(static=True)
 
 
-class _Look(eqx.Module):
+class _ConstraintsAtState(eqx.Module):
     """The constraints at a state: rows by speeds scaled with inertia, `Φ` and `Φ̇`."""
 
     rows: Float[Array, "m nv"]
@@ -43,11 +43,11 @@ class _Look(eqx.Module):
     velocity: Float[Array, " m"]
 
 
-@kept
-def _look(mechanism: Mechanism, t: Scalar, q: Array, v: Array) -> _Look:
+@cached_on_disk
+def _look(mechanism: Mechanism, t: Scalar, q: Array, v: Array) -> _ConstraintsAtState:
     at = Equations(mechanism).at(t, q)
     scale = jnp.sqrt(jnp.diag(at.inertia.matrix()))
-    return _Look(at.jacobian / scale[None], at.position(), at.velocity(v))
+    return _ConstraintsAtState(at.jacobian / scale[None], at.position(), at.velocity(v))
 
 
 def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None) -> tuple[Choice, Array]:
@@ -63,11 +63,11 @@ def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None
     check_assembled(mechanism, "state", look.position, look.velocity)
     _check_regular(fixed, look)
     usual = look.rows * _weights(mechanism, fixed[-1])[None]
-    marks = ~np.asarray(eliminated(usual)) if marks is None else marks
+    marks = ~np.asarray(pivot_columns(usual)) if marks is None else marks
     _check_marks(mechanism, np.asarray(look.rows), marks)
     rows, places = np.flatnonzero(~rolling), marks
     if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
-        places = ~np.asarray(eliminated(jnp.where(marks, 0.0, usual[rows])))
+        places = ~np.asarray(pivot_columns(jnp.where(marks, 0.0, usual[rows])))
     return Choice(_indices(marks), _indices(places), tuple(rows.tolist())), state.q
 
 
@@ -117,7 +117,7 @@ def _marked(mechanism: Mechanism, names: Sequence[str]) -> np.ndarray:
 
 
 def _unseen(
-    mechanism: Mechanism, look: _Look, marks: np.ndarray | None, q: Array, rolling: np.ndarray
+    mechanism: Mechanism, look: _ConstraintsAtState, marks: np.ndarray | None, q: Array, rolling: np.ndarray
 ) -> tuple[Choice, Array]:
     """The choice where values are not known; what is wrong with them raises when the compiled program runs."""
     if marks is None or rolling.any():
@@ -153,7 +153,7 @@ def _check_marks(mechanism: Mechanism, rows: np.ndarray, marks: np.ndarray) -> N
         )
     stacked = jnp.concatenate([jnp.asarray(rows), jnp.diag(jnp.asarray(marks, rows.dtype))])
     if int(rank_of(stacked)) < mechanism.nv:
-        usual = ~np.asarray(eliminated(jnp.asarray(rows)))
+        usual = ~np.asarray(pivot_columns(jnp.asarray(rows)))
         raise MechanismError(
             f"{_names(mechanism, marks)} cannot be the independent variables here: the constraints tie them to one "
             f"another, or hold one of them, and others stay undetermined. {_names(mechanism, usual)} would do."
@@ -164,7 +164,7 @@ def _names(mechanism: Mechanism, marks: np.ndarray) -> str:
     return ", ".join(repr(mechanism.variables[i]) for i in _indices(marks))
 
 
-def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Look) -> None:
+def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _ConstraintsAtState) -> None:
     """Raise at a singular position.
 
     The directions `x` with `C x = 0` are motions unless dependent rows, `λᵀ C = 0`, become independent along them:
@@ -173,7 +173,7 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Look) -
     """
     mechanism, t, q, _ = fixed
     left, values, right = np.linalg.svd(np.asarray(look.rows))
-    rank, opening = int(np.sum(counted(values))), np.zeros(0, int)
+    rank, opening = int(np.sum(nonzero_singular_values(values))), np.zeros(0, int)
     if rank < len(left):
         dependent, free = left[:, rank:], right[rank:].T
         spread = np.asarray(_spread(mechanism, t, q, jnp.asarray(dependent), jnp.asarray(free)))
@@ -194,11 +194,11 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Look) -
         )
 
 
-@kept
+@cached_on_disk
 def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
     """`½ (B + Bᵀ)` with `B = yᵀ Ċ(x)ᵀ λ` for each dependence `λ`, along free directions scaled with inertia."""
     at = Equations(mechanism).at(t, q)
     along = free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
-    turn = lambda lam, x: at.load_rate(x, lam) - at.load_rate(jnp.zeros_like(x), lam)  # noqa: E731
+    turn = lambda lam, x: at.constraint_force_rate(x, lam) - at.constraint_force_rate(jnp.zeros_like(x), lam)  # noqa: E731
     each = jax.vmap(lambda lam: along.T @ jax.vmap(lambda x: turn(lam, x), 1, 1)(along))(dependent.T)
     return 0.5 * (each + each.swapaxes(1, 2))

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.shared import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -21,12 +21,12 @@ Leaf: TypeAlias = Callable[[Mechanism], Array]
 Input: TypeAlias = str | tuple[str, Leaf]
 
 
-class Shifted(AbstractAlong):
+class Shifted(AbstractJointForce):
     """A force along a coordinate with a number added to its effort."""
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
-    law: AbstractAlong
+    law: AbstractJointForce
     by: Scalar
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
@@ -52,11 +52,13 @@ def input_units(mechanism: Mechanism) -> dict[str, str]:
     """All names that an input can have, with their units: what a unit of it adds."""
     found: dict[str, str] = {}
     for force in mechanism.forces:
-        if isinstance(force, AbstractAlong):
+        if isinstance(force, AbstractJointForce):
             found[f"{force.name}.effort"] = _effort(mechanism, force.coordinate)
         if isinstance(force, SpringDamper):
             found[f"{force.name}.tension"] = "N"
-    coordinates = [f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.motions]
+    coordinates = [
+        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names
+    ]
     coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
     found |= {name: _effort(mechanism, name) for name in coordinates}
     efforts = list(zip(mechanism.space.efforts, mechanism.space.effort_units, strict=True))
@@ -105,7 +107,7 @@ def changed(mechanism: Mechanism, given: Input, by: Scalar) -> Mechanism:
         return eqx.tree_at(given[1], mechanism, _number(mechanism, *given) + by)
     owner, _, component = given.partition(".")
     for k, force in enumerate(mechanism.forces):
-        if force.name == owner and component == "effort" and isinstance(force, AbstractAlong):
+        if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
             return _with(mechanism, Shifted(force.name, force.coordinate, force, by), k)
         if force.name == owner and component == "tension" and isinstance(force, SpringDamper):
             return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _Pull(force.actuator, by)), k)

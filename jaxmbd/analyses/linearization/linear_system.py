@@ -123,7 +123,7 @@ class LinearSystem(eqx.Module):
         size = np.abs(K).max()
         return bool(np.abs(K - K.T).max() <= tolerance * size and np.abs(D).max() <= tolerance * size**0.5)
 
-    def moved(self, step: Any) -> Float[Array, "steps nq"]:
+    def configurations_along(self, step: Any) -> Float[Array, "steps nq"]:
         """Coordinates along steps `(steps, nv)` from the state, such as `modes().shapes.T.real`; the loops closed."""
         return reached(self.mechanism, self.t, self.q, self.choice, jnp.asarray(step, self.q.dtype))
 

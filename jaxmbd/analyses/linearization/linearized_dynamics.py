@@ -10,12 +10,12 @@ from jaxmbd.analyses.linearization.independent_coordinates import Choice
 from jaxmbd.analyses.linearization.inputs import Input, changed
 from jaxmbd.analyses.output_channels import Snapshot, read
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.equations.equations import Equations, Position
-from jaxmbd.equations.rank import Tall
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.rank import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
-from jaxmbd.integrate.formulations.newton_closure import DependentChange, close
+from jaxmbd.integrate.formulations.newton_closure import DependentCoordinateCorrection, close_loops
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -39,15 +39,15 @@ class Matrices(eqx.Module):
     sizes: tuple[int, ...] = eqx.field(static=True)
 
 
-@kept
+@cached_on_disk
 def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
     choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
 ) -> Matrices:  # fmt: skip
     """The matrices of the small motions about a state."""
-    small = _Small(mechanism, choice, inputs, outputs)
+    small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
     none = jnp.zeros(len(inputs), q.dtype)
-    q = close(small.equations(none), t, q, small.correction)
+    q = close_loops(small.equations(none), t, q, small.correction)
     at = small.equations(none).at(t, q)
     partition = Partition(at, small.correction)
     v = _consistent(at, v, partition)
@@ -59,7 +59,7 @@ def linearized(
         return small.flow(t, q + frame @ x[:k], faster, x[k + n :])
 
     qdot, vdot, shown = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
-    zdot = Tall(frame).least_squares(qdot.at[:, :k].add(-turning))
+    zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
         jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *shown])
     )
@@ -69,23 +69,23 @@ def linearized(
     return Matrices(A, B, C, D, mass, along, q, v, partition.accelerations(v), strain, sizes)
 
 
-@kept
+@cached_on_disk
 def reached(
     mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
 ) -> Float[Array, "steps nq"]:
     """Coordinates along steps, speeds times a time, with the loops closed; as they are where these cannot be closed."""
-    small = _Small(mechanism, choice, (), ())
+    small = _LinearizedDynamics(mechanism, choice, (), ())
     equations = small.equations(jnp.zeros(0))
 
     def one(step: Array) -> Array:
         moved = equations.retract(t, q, step)
-        closed = close(equations, t, moved, small.correction)
+        closed = close_loops(equations, t, moved, small.correction)
         return jnp.where(jnp.isfinite(closed), closed, moved)
 
     return jax.vmap(one)(step)
 
 
-class _Small:
+class _LinearizedDynamics:
     """The equations about a state, as functions of what may change."""
 
     def __init__(
@@ -93,7 +93,7 @@ class _Small:
     ) -> None:
         self.mechanism, self.choice, self.inputs, self.outputs = mechanism, choice, inputs, outputs
         self.speeds = np.asarray(choice.speeds, dtype=int)
-        self.correction = DependentChange(jnp.asarray(np.isin(np.arange(mechanism.nv), self.speeds)))
+        self.correction = DependentCoordinateCorrection(jnp.asarray(np.isin(np.arange(mechanism.nv), self.speeds)))
         self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
 
     def equations(self, u: Float[Array, " inputs"]) -> Equations:
@@ -103,18 +103,18 @@ class _Small:
             mechanism = changed(mechanism, given, by)
         return Equations(mechanism, self.redundant)
 
-    def directions(self, at: Position) -> Float[Array, "nv k"]:
+    def directions(self, at: Configuration) -> Float[Array, "nv k"]:
         """The speeds that keep the positions closed, one of them one and the other independent ones zero."""
         places, rows = np.asarray(self.choice.places, dtype=int), np.asarray(self.choice.rows, dtype=int)
         unit = jnp.eye(self.mechanism.nv, dtype=at.q.dtype)[places]
-        solve = Tall(jnp.concatenate([at.jacobian[rows], unit])).least_squares
+        solve = LeastSquaresQR(jnp.concatenate([at.jacobian[rows], unit])).least_squares
         return solve(jnp.eye(len(rows) + len(places), dtype=at.q.dtype)[:, len(rows) :])
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """How the coordinates change with the independent ones."""
         at = self.equations(jnp.zeros(len(self.inputs), q.dtype)).at(t, q)
         directions = self.directions(at)
-        return jax.jacfwd(lambda z: at.moved(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
+        return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
     def flow(self, t: Scalar, q: Array, v: Array, u: Array) -> tuple[Array, Array, list[Array]]:
         """`q̇`, the accelerations of the independent speeds, and the outputs, each as a vector."""
@@ -133,6 +133,6 @@ class _Small:
         return jnp.concatenate([at.position(), at.velocity(v)])
 
 
-def _consistent(at: Position, v: Array, partition: Partition) -> Array:
+def _consistent(at: Configuration, v: Array, partition: Partition) -> Array:
     """Speeds with `C v = −Φ_t` and the same independent ones."""
     return v - partition.solve(jnp.concatenate([at.velocity(v), jnp.zeros_like(v)]))

@@ -12,7 +12,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, End
 from jaxmbd.analyses.time_scales import stiffness_at
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted
+from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -26,7 +26,7 @@ def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, 
     """How far from singular a position is: the smallest of the singular values of `C` that do not count as zero, as a
     share of the largest; and the joints whose rows are nearest to a dependence."""
     left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
-    values = values[counted(values)]
+    values = values[nonzero_singular_values(values)]
     if not len(values):
         return 0.0, ()
     share = np.abs(left[:, len(values) - 1])

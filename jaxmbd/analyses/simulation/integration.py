@@ -19,18 +19,23 @@ from jaxmbd.analyses.simulation.step_control import first_step
 from jaxmbd.analyses.simulation.verdict import Describe, End, Start, times_are_valid, verdict, verdict_at_start
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.compile.jax_binding import compiled, is_program
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
-from jaxmbd.integrate.adjoint.unchecked_times import Trusting
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Stabilized
-from jaxmbd.integrate.formulations.independent_constraints import KeptRows, equations_of, rows_anew, rows_for_motion
+from jaxmbd.integrate.adjoint.unchecked_times import UncheckedTimesAdjoint
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
+from jaxmbd.integrate.formulations.independent_constraints import (
+    RowSelection,
+    equations_of,
+    row_selection_for_motion,
+    update_row_selection,
+)
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.formulations.post_step_solver import Settled
+from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.switching import onto
-from jaxmbd.integrate.solvers.unrolled_erk import written_out
+from jaxmbd.integrate.solvers.switching import stepping_onto
+from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import Switches, switches_of
 
@@ -66,9 +71,9 @@ class Integrator(eqx.Module):
     checked: bool
 
 
-@kept
+@cached_on_disk
 def integrate(
-    described: Mechanism | Equations, rows: KeptRows | None, method: AbstractMethod, state: State, ts: Array,
+    described: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
     by: Integrator,
 ) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
     """The fields of a `Solution` but the mechanism, and what an error message takes.
@@ -81,8 +86,8 @@ def integrate(
     start = verdict_at_start(equations, state, asked, valid, by.tolerance, by.throw)
     ts, q, v = _beginning(start, asked, state)
     known = rows is not None  # numbers, not tracers
-    rows = rows if known else rows_for_motion(equations, ts[0], q)
-    equations = equations.solved_in(rows.redundant, rows.kept)
+    rows = rows if known else row_selection_for_motion(equations, ts[0], q)
+    equations = equations.solved_in(rows.redundant, rows.rows)
     solve = _Solve(by, equations, switches_of(equations.mechanism, by.switching), first_step(by.controller, ts, by.dt0))
     y, log = (q, v, jnp.zeros(len(by.integrals), q.dtype)), None
     if by.events:
@@ -116,25 +121,25 @@ class _Solve:
     ) -> dfx.Solution:
         by, equations, t, first = self.by, self.equations, jnp.asarray(t0), self.first
         if by.events:  # a segment after an event starts elsewhere than the motion did
-            equations = equations.solved_in(equations.redundant, rows_anew(equations, t, y[0]))
+            equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
         if isinstance(by.solver, Radau):  # it asks no method
             equations = equations_at(method, equations, t0)
-        settling = isinstance(method, AbstractSettling)
+        settling = isinstance(method, AbstractProjectedMethod)
         method = method.begin(equations, t, y[0]) if settling else method
         forward = isinstance(by.adjoint, dfx.ForwardMode)
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
         is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
-        solver = written_out(by.solver) if is_call else by.solver
-        solver = Settled(solver) if settling or equations.kept is not None else solver
+        solver = unrolled(by.solver) if is_call else by.solver
+        solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
-        solver, controller, args = onto(self.switches, solver, by.controller, (equations, method), t0, t1)
-        rates = compiled(_rates, forward)
+        solver, controller, args = stepping_onto(self.switches, solver, by.controller, (equations, method), t0, t1)
+        rates = as_program(_rates, forward)
         run = dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.integrals, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=Trusting(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,
+            adjoint=UncheckedTimesAdjoint(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,
             throw=False, event=event,
         )  # fmt: skip
         return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
@@ -144,11 +149,11 @@ def _on_constraints(
     equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array
 ) -> tuple[Array, Array]:
     """The saved states on the constraints, which a solver's interpolation between steps does not know of."""
-    if isinstance(method, AbstractSettling):
+    if isinstance(method, AbstractProjectedMethod):
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     elif isinstance(method, Stabilized):
         qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
-    return jax.vmap(lambda q: compiled(Equations.tidy)(equations, q))(qs), vs
+    return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
 
 
 class _Motion(NamedTuple):

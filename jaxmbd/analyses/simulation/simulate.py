@@ -34,8 +34,8 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import MechanismError, SolveError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Stabilized
-from jaxmbd.integrate.formulations.independent_constraints import known_rows
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
+from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_grid
 from jaxmbd.model.body.checks import check_count, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -121,7 +121,7 @@ def simulate(
     switching = _as_times(switching_times, ts)
     check_grid(controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_concrete(mechanism, state, ts, method, events, switching_times)
-    if known and isinstance(method, AbstractSettling):
+    if known and isinstance(method, AbstractProjectedMethod):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
     if progress and known:
         print("compiling ...", flush=True)
@@ -133,7 +133,7 @@ def simulate(
     )  # fmt: skip
     # To the compiler many numbers are more work than many times the motion: they are put together before.
     described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
-    rows = known_rows(described, jnp.asarray(ts[0]), state.q) if known else None
+    rows = initial_row_selection(described, jnp.asarray(ts[0]), state.q) if known else None
     found, start, end = integrate(described, rows, method, state, ts, by)
     found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
     solution = Solution(mechanism=mechanism, **found)

@@ -16,16 +16,16 @@ from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.disk_cache import kept
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted as nonzero
+from jaxmbd.equations.rank import nonzero_singular_values as nonzero
 from jaxmbd.errors import unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.body.checks import check_index, checked_names
-from jaxmbd.model.mechanism.joint_coordinates import Drive, SpeedDrive
+from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.printing import counted, number, over_time, readable
+from jaxmbd.printing import count_of, format_number, over_time, readable
 
 
 class Violation(eqx.Module):
@@ -45,7 +45,7 @@ class Violation(eqx.Module):
             f"{level} {np.abs(np.asarray(getattr(self, level))).max(initial=0.0):.2g} ({unit})"
             for level, unit in levels
         )
-        over = f"{counted(times, 'time')} and {counted(rows, 'constraint row')}"
+        over = f"{count_of(times, 'time')} and {count_of(rows, 'constraint row')}"
         return f"Violation, the largest over {over}: {', '.join(largest)}"
 
 
@@ -71,7 +71,7 @@ class Reaction(eqx.Module):
         else:
             columns += [(f"m{axis}", "N m", moment[:, k]) for k, axis in enumerate("xyz")]
         where = f"on body {self.body!r}, {self.frame} axes, moment about the joint's marker"
-        return f"Reaction {where}, at {counted(len(force), 'time')}\n{over_time(columns)}"
+        return f"Reaction {where}, at {count_of(len(force), 'time')}\n{over_time(columns)}"
 
 
 class Solution(eqx.Module):
@@ -106,7 +106,7 @@ class Solution(eqx.Module):
         columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
         went = RESULTS[self.result] or "successful"
         lines = [
-            f"Solution at {counted(len(self.ts), 'time')}, {number(self.ts[0])} to {number(self.ts[-1])} s: {went}",
+            f"Solution at {count_of(len(self.ts), 'time')}, {format_number(self.ts[0])} to {format_number(self.ts[-1])} s: {went}",
             f"by {self._how()}",
             over_time(columns),
             f"solution[name] reads any of {len(self.names)} quantities, which solution.names lists.",
@@ -118,9 +118,9 @@ class Solution(eqx.Module):
         parts = [type(self.method).__name__]
         if "num_steps" in self.stats:
             steps, rejected = (int(self.stats.get(f"num_{kind}steps", 0)) for kind in ("", "rejected_"))
-            parts.append(counted(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
+            parts.append(count_of(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
         if self.events is not None:
-            parts.append(counted(int(self.events.count), "event"))
+            parts.append(count_of(int(self.events.count), "event"))
         if self.integrals:
             parts.append(f"integrals of {', '.join(self.integrals)}")
         return ", ".join(parts)
@@ -193,7 +193,11 @@ class Solution(eqx.Module):
 
     def effort(self, name: str) -> Array:
         """The force [N] or torque [N m] with which a driver drives its coordinate up: `−λ`."""
-        drivers = [part.name for part in self.mechanism.constraints() if isinstance(part, Drive | SpeedDrive)]
+        drivers = [
+            part.name
+            for part in self.mechanism.constraints()
+            if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
+        ]
         if name not in drivers:
             raise unknown("driver", name, drivers)
         return self[f"{name}.effort"]
@@ -233,7 +237,7 @@ class Solution(eqx.Module):
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
 
 
-@kept
+@cached_on_disk
 def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     equations = Equations(solution.mechanism, redundant)
 
@@ -244,7 +248,7 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
 
 
-@kept
+@cached_on_disk
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; what none of them needs is left out of the compiled program as dead code."""
     equations = Equations(solution.mechanism)
@@ -252,7 +256,7 @@ def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     return jax.vmap(lambda s: read(equations_at(method, equations, s.t), names, s))(solution.snapshots())
 
 
-@kept
+@cached_on_disk
 def _reactions(mechanism: Mechanism, method: AbstractMethod, name: str, place: int, frame: str, at: Snapshot) -> Array:
     equations = Equations(mechanism)
 
@@ -268,7 +272,7 @@ def _reactions(mechanism: Mechanism, method: AbstractMethod, name: str, place: i
     return jax.vmap(one)(at)
 
 
-@kept
+@cached_on_disk
 def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]:
     equations = Equations(mechanism)
 
@@ -279,7 +283,7 @@ def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]
     return jax.vmap(one)(at)
 
 
-@kept
+@cached_on_disk
 def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
     equations = Equations(mechanism)
     values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)

@@ -18,9 +18,9 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.results import RESULTS, first_failure, is_successful, number_of, text_of
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import counted
+from jaxmbd.equations.rank import nonzero_singular_values
 
 # [m, rad]: the largest violation at a saved time that counts as closed, unless another one is asked for. Drift without
 # stabilisation stays below it; torn joints do not.
@@ -65,7 +65,7 @@ def verdict_at_start(
 ) -> Start:
     """The state's own verdict, that on the times, and whether the joints are closed; `strict`: as closely as where
     errors are raised, in positions and speeds."""
-    position, velocity = compiled(_violations)(*frozen((equations, ts[0], state.q, state.v)))
+    position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
     limit = closed_enough(position) if strict else tolerance
     is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
     result = first_failure(
@@ -89,7 +89,7 @@ def verdict(
     `(t, q, v)`; `log`, its events; `singular`, whether to find out if a motion stopped at a singular position.
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
-    miss = jax.vmap(lambda t, q: compiled(_position)(equations, t, q))(ts, qs)
+    miss = jax.vmap(lambda t, q: as_program(_position)(equations, t, q))(ts, qs)
     is_closed = jnp.max(jnp.abs(miss), axis=1, initial=0.0) <= tolerance
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
@@ -127,7 +127,7 @@ def _near_singular(
 
     def margin(t: Scalar, q: Array) -> Array:
         values = jnp.linalg.svd(equations.jacobian(t, q), compute_uv=False)
-        return jnp.min(jnp.where(counted(values), values, jnp.inf)) / values[0]
+        return jnp.min(jnp.where(nonzero_singular_values(values), values, jnp.inf)) / values[0]
 
     if not 0 < equations.m <= _MANY:
         return jnp.zeros((), bool)

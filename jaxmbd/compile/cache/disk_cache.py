@@ -36,7 +36,7 @@ from jaxmbd.compile.cache.executable import deserialized, serialized
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
 from jaxmbd.compile.cache.structure import ARRAY
 from jaxmbd.compile.jax_binding import register, registering
-from jaxmbd.compile.targets.build_vm import machine, processor
+from jaxmbd.compile.targets.build_vm import processor, vm
 
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
 _KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
@@ -46,7 +46,7 @@ _WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "de
 _VARIABLES = ("XLA_", "EQX_")  # of the environment
 
 
-def kept(function: Callable[..., Any]) -> Callable[..., Any]:
+def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     """`equinox.filter_jit`, and where JAX's cache on disk is on, what it compiled for known numbers is kept there."""
     usual = eqx.filter_jit(function)
 
@@ -194,7 +194,7 @@ def _surroundings() -> tuple[Any, ...]:
     device = jax.devices()[0]
     return (
         digest.hexdigest(), [version(name) for name in _LIBRARIES], variables, device.platform, device.device_kind,
-        processor(), machine() is not None,
+        processor(), vm() is not None,
     )  # fmt: skip
 
 

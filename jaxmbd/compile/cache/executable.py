@@ -56,8 +56,8 @@ def serialized(key: bytes, compiled: jax.stages.Compiled, like: Any, programs: d
     }
     for program in programs.values():
         numbers = {name: int(getattr(program, name)) for name in _NUMBERS}
-        header["programs"].append({"numbers": numbers, "tables": len(program.kept)})
-        arrays += [*(getattr(program, name) for name in _ARRAYS), *program.kept]
+        header["programs"].append({"numbers": numbers, "tables": len(program.constant_tables)})
+        arrays += [*(getattr(program, name) for name in _ARRAYS), *program.constant_tables]
     header["arrays"] = [[x.dtype.str, list(x.shape)] for x in arrays]
     text = json.dumps(header).encode()
     content = b"".join([text, *(np.ascontiguousarray(x).tobytes() for x in arrays)])
@@ -93,7 +93,7 @@ def _program(header: Any, arrays: list[np.ndarray]) -> Program:
     """A program from its numbers and the next of the arrays."""
     fields = {name: arrays.pop(0) for name in _ARRAYS}
     kept = tuple(arrays.pop(0) for _ in range(header["tables"]))
-    return Program(**fields, kept=kept, **header["numbers"])
+    return Program(**fields, constant_tables=kept, **header["numbers"])
 
 
 def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:

@@ -13,9 +13,9 @@ from functools import cached_property
 
 import numpy as np
 
-from jaxmbd.compile.ssa_builder import Recorder, Rows
-from jaxmbd.compile.targets.build_vm import depth_first
-from jaxmbd.compile.targets.opcodes import INPUT, NUMBER, PICK, SCALED
+from jaxmbd.compile.ssa_builder import Rows, SSABuilder
+from jaxmbd.compile.targets.build_vm import postorder
+from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NUMBER, SCALED
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
@@ -34,7 +34,7 @@ class Program:
     constants.
     """
 
-    places: int
+    slots: int
     constants: np.ndarray
     input_sizes: np.ndarray
     input_ends: np.ndarray
@@ -43,9 +43,9 @@ class Program:
     output_ends: np.ndarray
     stores: np.ndarray
     code: np.ndarray
-    carried: np.ndarray
+    uniform_live_out: np.ndarray
     lookups: np.ndarray
-    kept: tuple[np.ndarray, ...]
+    constant_tables: tuple[np.ndarray, ...]
     shared_length: int
     shared_inputs: int
     operations: int
@@ -55,15 +55,15 @@ class Program:
     def numbers(self) -> np.ndarray:
         """The sizes that the machine asks for."""
         inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size
-        shared = (self.shared_length, self.shared_inputs, self.carried.size)
-        return np.array([self.places, self.constants.size, inputs, outputs, length, *shared], np.int64)
+        shared = (self.shared_length, self.shared_inputs, self.uniform_live_out.size)
+        return np.array([self.slots, self.constants.size, inputs, outputs, length, *shared], np.int64)
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
         """All arrays, in the order in which the machine takes them."""
         inputs = (self.input_sizes, self.input_ends, self.loads)
         outputs = (self.output_sizes, self.output_ends, self.stores)
-        return self.numbers, self.constants, *inputs, *outputs, self.code, self.carried, self.lookups
+        return self.numbers, self.constants, *inputs, *outputs, self.code, self.uniform_live_out, self.lookups
 
     @cached_property
     def key(self) -> int:
@@ -74,14 +74,14 @@ class Program:
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Program:
+def schedule(recorder: SSABuilder, outputs: Sequence[Rows], shared: int = 0) -> Program:
     """The program that computes `outputs` from the recorder's inputs.
 
     What the first `shared` of the inputs determine comes first, if `shared` is given: instances may have it in common.
     """
-    op, args, outputs = _without_repeats(recorder, outputs)
-    op, args = _fused(op, args, outputs)
-    needed = _needed(args, outputs)
+    op, args, outputs = _cse(recorder, outputs)
+    op, args = _contract_fma(op, args, outputs)
+    needed = _live_values(args, outputs)
     tables = np.array([*recorder.tables.values()], int)
     is_leaf = (op == INPUT) & needed
     is_leaf[tables] = False
@@ -93,12 +93,12 @@ def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Pr
     todo = needed & (op != INPUT)
     varies = _reached(args, _from(recorder, shared)) if shared else np.ones(len(op), bool)
     own = todo & varies
-    op, args = _scaled(op, args, own, ~varies)
-    kept = _handed_on(op, args, own, ~varies, outputs) if shared else tables[:0]
+    op, args = _mark_uniform_factors(op, args, own, ~varies)
+    kept = _uniform_live_out(op, args, own, ~varies, outputs) if shared else tables[:0]
     before = _instructions(op, args, todo & ~own, [np.flatnonzero(todo & ~own).astype(np.int32)])
     after = _instructions(op, args, own, outputs)
-    last = _last_uses(args, [*before, *after], [kept, *outputs])
-    code, places = _code(op, args, [*before, *after], place, len(ordered), last)
+    last = _live_ranges(args, [*before, *after], [kept, *outputs])
+    code, places = _allocate_and_encode(op, args, [*before, *after], place, len(ordered), last)
     loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in recorder.arrays]
     stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
     return Program(
@@ -109,7 +109,7 @@ def schedule(recorder: Recorder, outputs: Sequence[Rows], shared: int = 0) -> Pr
     )  # fmt: skip
 
 
-def _from(recorder: Recorder, shared: int) -> list[Rows]:
+def _from(recorder: SSABuilder, shared: int) -> list[Rows]:
     """What stands for the inputs beyond the first ones: their rows and those of their tables."""
     end = len(recorder.arrays) - len(recorder.kept)
     tables = [row for table, row in recorder.tables.items() if shared <= table.input < end]
@@ -139,7 +139,7 @@ def _distinct(rows: Rows) -> Rows:
     return rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
 
 
-def _scaled(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, Rows]:
+def _mark_uniform_factors(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, Rows]:
     """Products in which one factor is shared get operations of their own, with that factor first."""
     op, args = op.copy(), args.copy()
     for name, scaled in SCALED.items():
@@ -150,11 +150,11 @@ def _scaled(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> 
     return op, args
 
 
-def _handed_on(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray, outputs: Sequence[Rows]) -> Rows:
+def _uniform_live_out(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray, outputs: Sequence[Rows]) -> Rows:
     """The shared rows that others work on other than as factors, or that are outputs."""
     used = args[own]
     used[np.isin(op[own], [NUMBER[name] for name in SCALED.values()]), 0] = -1
-    used[op[own] == NUMBER[PICK], 1] = -1
+    used[op[own] == NUMBER[GATHER], 1] = -1
     rows = _together([used, *outputs])
     rows = rows[rows >= 0]
     return rows[shared[rows]]
@@ -167,7 +167,7 @@ def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple
     return sizes, ends, np.concatenate([np.zeros((0, 2)), *pairs]).astype(np.int32)
 
 
-def _levels(op: np.ndarray, args: Rows) -> np.ndarray:
+def _asap_levels(op: np.ndarray, args: Rows) -> np.ndarray:
     """How many operations deep each row is; leaves are at 0."""
     level = np.zeros(len(op), np.int32)
     users, starts = _users(args)
@@ -205,10 +205,10 @@ def _ranges(values: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndar
     return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[rows] - (ends - counts), counts)]
 
 
-def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
+def _cse(recorder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
     """Operations and arguments where equal values are one row: the first one, level by level."""
     op, args = recorder.op.copy(), recorder.args.copy()
-    level = _levels(op, args)
+    level = _asap_levels(op, args)
     same = np.arange(len(op) + 1, dtype=np.int32)
     same[-1] = -1
     order = np.argsort(level, kind="stable")
@@ -230,7 +230,7 @@ def _without_repeats(recorder: Recorder, outputs: Sequence[Rows]) -> tuple[np.nd
     return op, args, [np.asarray(same[rows]) for rows in outputs]
 
 
-def _needed(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
+def _live_values(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
     """The rows that the outputs are made of."""
     needed = np.zeros(len(args) + 1, bool)
     needed[-1] = True  # what stands for no argument
@@ -242,9 +242,9 @@ def _needed(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
     return needed[:-1]
 
 
-def _fused(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows]:
+def _contract_fma(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows]:
     """Products that only one sum or difference uses become a part of it."""
-    needed = _needed(args, outputs)
+    needed = _live_values(args, outputs)
     uses = np.bincount(args[needed][args[needed] >= 0], minlength=len(op))
     for rows in outputs:
         uses[np.unique(rows)] += 2
@@ -270,12 +270,12 @@ def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray, results: Seque
     """
     order = np.flatnonzero(wanted)
     if len(order) <= _PIECE:
-        return _grouped(op, args, order)
-    pieces = np.array_split(depth_first(args, wanted, _together(results)), -(-len(order) // _PIECE))
-    return [rows for piece in pieces for rows in _grouped(op, args, np.sort(piece))]
+        return _list_schedule(op, args, order)
+    pieces = np.array_split(postorder(args, wanted, _together(results)), -(-len(order) // _PIECE))
+    return [rows for piece in pieces for rows in _list_schedule(op, args, np.sort(piece))]
 
 
-def _grouped(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
+def _list_schedule(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
     """Some operations, in groups of one kind each.
 
     Greedy: always the kind of operation that the longest chain waits for, and of these the one of which most of what is
@@ -284,7 +284,7 @@ def _grouped(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
     op, args = op[todo], _among(todo, args[todo])
     users, starts = _users(args)
     waiting = np.count_nonzero(args >= 0, axis=1)
-    height = _heights(args, starts)
+    height = _critical_path_lengths(args, starts)
     ready: dict[int, list[np.ndarray]] = {}
     counts = np.zeros(len(NUMBER), int)
     urgent = np.zeros(len(NUMBER), int)
@@ -320,7 +320,7 @@ def _among(some: np.ndarray, rows: Rows) -> Rows:
     return np.where(some[found] == rows, found, np.int32(-1))
 
 
-def _heights(args: Rows, starts: np.ndarray) -> np.ndarray:
+def _critical_path_lengths(args: Rows, starts: np.ndarray) -> np.ndarray:
     """How many operations wait for each row, one after the other."""
     height = np.zeros(len(args), np.int32)
     used = lambda rows: args[rows][args[rows] >= 0]  # noqa: E731
@@ -329,7 +329,7 @@ def _heights(args: Rows, starts: np.ndarray) -> np.ndarray:
     return height
 
 
-def _last_uses(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -> np.ndarray:
+def _live_ranges(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -> np.ndarray:
     """The last of the groups that works on each row; never, for those that are kept."""
     last = np.full(len(args), -1, np.int64)
     for k, rows in enumerate(groups):
@@ -340,7 +340,7 @@ def _last_uses(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -
     return last
 
 
-def _code(
+def _allocate_and_encode(
     op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, last: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
     """The instructions' tables, and how many places there are.

@@ -36,7 +36,7 @@ _SIZE = 2**24  # [bytes] of all machines that are kept: some 50 of them
 _lock = threading.Lock()
 
 
-def machine() -> ctypes.CDLL | None:
+def vm() -> ctypes.CDLL | None:
     """The machine, known to XLA; None, with a warning, where it cannot be had."""
     with _lock:
         return _machine()
@@ -222,10 +222,10 @@ def processor() -> str:
     return next((line for line in info.read_text().splitlines() if line.startswith(("flags", "Features"))), "")
 
 
-def depth_first(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.ndarray:
+def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.ndarray:
     """The wanted rows that some roots need, each after those of `args (rows, 3)` that it works on, in the order in
     which a search depth first leaves them. In C: one row after another."""
-    library = machine()
+    library = vm()
     assert library is not None  # who makes programs has a machine
     rows = np.ascontiguousarray(args, np.int32), np.where(wanted, 0, 4).astype(np.uint8), roots.astype(np.int32)
     stack, order = (np.empty(len(args), np.int32) for _ in range(2))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 
-class Record(eqx.Module):
+class CheckpointStore(eqx.Module):
     """The times of all accepted steps, and the states at the start of every `2**level`-th one.
 
     `states`: arrays with `rows` rows and one for what is not kept; `starts`, `ends` `(max_steps,)` `[s]`. Within a loop
@@ -29,19 +29,19 @@ class Record(eqx.Module):
     levels: int = eqx.field(static=True)
 
     @classmethod
-    def empty(cls, state: Any, t: Any, rows: int, max_steps: int) -> "Record":
+    def empty(cls, state: Any, t: Any, rows: int, max_steps: int) -> "CheckpointStore":
         rows = min(rows, max_steps)
         levels = math.ceil(math.log2(max_steps / rows))
         times = jnp.zeros(max_steps, jnp.result_type(t))
         return cls(_rows_like(state, rows + 1), times, times, rows, levels)
 
-    def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "Record":
+    def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "CheckpointStore":
         """The record with the accepted step `i` from `start` to `end` that begins at `state`."""
         wanted = i % (1 << self.level(i)) == 0
         place = jnp.where(wanted, self.place(i), self.rows)
         states = jax.tree.map(lambda x, kept: kept.at[place].set(x), state, self.states)
         starts, ends = self.starts.at[i].set(start), self.ends.at[i].set(end)
-        return Record(states, starts, ends, self.rows, self.levels)
+        return CheckpointStore(states, starts, ends, self.rows, self.levels)
 
     def level(self, i: Int[Array, ""]) -> Int[Array, ""]:
         """The least one at which the steps `0 … i` have room: `i < rows 2**level`."""

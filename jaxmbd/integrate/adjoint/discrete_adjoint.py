@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 
 from jaxmbd.arrays import frozen
-from jaxmbd.integrate.adjoint.checkpoint_store import Record
+from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
@@ -159,7 +159,7 @@ def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[s
             state, record = carry
             return body(state), record.with_step(state.num_accepted_steps, state.tprev, state.tnext, _value(state))
 
-        record = Record.empty(_value(init), init.tprev, rows, max_steps)
+        record = CheckpointStore.empty(_value(init), init.tprev, rows, max_steps)
         end, record = eqxi.while_loop(
             lambda carry: cond(carry[0]), step, (init, record),
             max_steps=max_steps, buffers=lambda carry: [buffers(carry[0]), carry[1]], kind="lax",

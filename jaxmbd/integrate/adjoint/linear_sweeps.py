@@ -26,7 +26,7 @@ import jax.numpy as jnp
 from jax.extend import core as jex
 from jax.interpreters import ad, batching, mlir
 
-from jaxmbd.integrate.adjoint.checkpoint_store import Record
+from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import AbstractSteps
 from jaxmbd.integrate.adjoint.sweep import Backward, Schedule, forward
 
@@ -56,22 +56,22 @@ class Operands:
         return [arrays[k] for k in places]
 
 
-def packed(schedule: Schedule, record: Record | None) -> list[Any]:
+def packed(schedule: Schedule, record: CheckpointStore | None) -> list[Any]:
     """What is known of a run, as a list."""
     return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *_states(record)]
 
 
-def _states(record: Record | None) -> list[Any]:
+def _states(record: CheckpointStore | None) -> list[Any]:
     return [] if record is None else list(record.states)
 
 
-def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[Schedule, Record | None]:
+def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[Schedule, CheckpointStore | None]:
     known = 3 + steps.sets
     schedule, states = Schedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
     if not states:
         return schedule, None
-    empty = Record.empty([], 0.0, steps.rows, len(schedule.starts))
-    return schedule, Record(states, schedule.starts, schedule.ends, empty.rows, empty.levels)
+    empty = CheckpointStore.empty([], 0.0, steps.rows, len(schedule.starts))
+    return schedule, CheckpointStore(states, schedule.starts, schedule.ends, empty.rows, empty.levels)
 
 
 # --- what the primitives compute ----------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from jaxmbd.integrate.adjoint.checkpoint_store import Record
+from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, Outputs, Split, is_inexact
 
 
@@ -51,7 +51,7 @@ class _Ahead(eqx.Module):
     next: list[Int[Array, ""]]
     rows: list[list[Any]]
     last: Any
-    record: Record | None
+    record: CheckpointStore | None
 
 
 def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded: bool = False) -> Any:
@@ -59,7 +59,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
     value, known, times = steps.split(x)
     value = [jnp.asarray(a) for a in value]
     start = jnp.zeros((), int)
-    record = Record.empty(value, schedule.starts[0], steps.rows, len(schedule.starts)) if recorded else None
+    record = CheckpointStore.empty(value, schedule.starts[0], steps.rows, len(schedule.starts)) if recorded else None
     outputs, last = steps.unflat([jnp.zeros(like.shape, like.dtype) for like in steps.outputs]), None
     rows = [] if recorded else outputs.rows
     if outputs.last is not None and not recorded:
@@ -136,7 +136,7 @@ class Backward:
     """The cotangents of inputs of recorded steps from those of their outputs."""
 
     def __init__(
-        self, steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, record: Record, wanted: Sequence[int]
+        self, steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, record: CheckpointStore, wanted: Sequence[int]
     ) -> None:
         self.steps, self.schedule, self.record, self.wanted = steps, schedule, record, wanted
         self.value, self.known, self.times = steps.split(x)

@@ -15,7 +15,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.integrate.adjoint.discrete_adjoint import subs_of
 
 
-class Trusting(dfx.AbstractAdjoint):
+class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
     """The adjoint `of`, whose loop is given times that no check has touched; what nothing depends on is not compiled.
 
     **Arguments:** `of`; `t0`, `t1`, `ts`, `dt0` [s], as they are given to `diffrax.diffeqsolve`.

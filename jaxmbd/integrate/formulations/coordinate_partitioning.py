@@ -11,13 +11,19 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.equations.equations import Equations, Position
-from jaxmbd.equations.rank import Tall, eliminated
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractSettling, Motion
-from jaxmbd.integrate.formulations.newton_closure import DependentChange, NamedChange, close, consistent, index_of
+from jaxmbd.integrate.formulations.formulation import AbstractProjectedMethod, StateDerivative
+from jaxmbd.integrate.formulations.newton_closure import (
+    DependentCoordinateCorrection,
+    NamedCoordinateCorrection,
+    close_loops,
+    consistent_speeds,
+    index_of,
+)
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -32,10 +38,12 @@ class Partition:
     on its diagonal. Named coordinates have a column each; `v_i` and `v̇_i` are their first and second derivatives.
     """
 
-    def __init__(self, at: Position, correction: DependentChange | NamedChange) -> None:
+    def __init__(
+        self, at: Configuration, correction: DependentCoordinateCorrection | NamedCoordinateCorrection
+    ) -> None:
         stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
-        self.at, self.correction, self.solve = at, correction, Tall(stacked).least_squares
-        named = isinstance(correction, NamedChange)
+        self.at, self.correction, self.solve = at, correction, LeastSquaresQR(stacked).least_squares
+        named = isinstance(correction, NamedCoordinateCorrection)
         self.marks = jnp.ones(len(stacked) - rows, at.q.dtype) if named else correction.independent.astype(at.q.dtype)
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
@@ -43,20 +51,20 @@ class Partition:
         """`M̂`."""
         return self.R.T @ self.at.inertia.matrix() @ self.R + jnp.diag(1 - self.marks)
 
-    def carried(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+    def bias_acceleration(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`c`: the accelerations of the dependent speeds while the independent ones stay as they are."""
         bias = jnp.zeros_like(self.marks)
-        if isinstance(self.correction, NamedChange):
+        if isinstance(self.correction, NamedCoordinateCorrection):
             bias = self.correction.bias(self.at, v)
         return self.solve(jnp.concatenate([self.at.gamma(v), bias]))
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """`Q̂`."""
-        return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.carried(v)))
+        return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.bias_acceleration(v)))
 
     def accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`v̇`, of all speeds."""
-        return self.R @ spd_solver(self.mass())(self.force(v)) + self.carried(v)
+        return self.R @ spd_solver(self.mass())(self.force(v)) + self.bias_acceleration(v)
 
     def degenerate(self) -> Bool[Array, ""]:
         """Whether some dependent speed runs away from the independent ones: time for another choice."""
@@ -65,7 +73,7 @@ class Partition:
         return ~(size < _DEGENERATE)
 
 
-class CoordinatePartitioning(AbstractSettling):
+class CoordinatePartitioning(AbstractProjectedMethod):
     """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
 
     `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that
@@ -107,38 +115,40 @@ class CoordinatePartitioning(AbstractSettling):
             chosen = jnp.zeros(equations.mechanism.nv, bool)  # the names say it
         return CoordinatePartitioning(self.independent, chosen=chosen)
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         choice = self._choice(equations, t, q)
-        at = equations.at(t, close(equations, t, q, choice))
-        v = consistent(at, v, choice)
+        at = equations.at(t, close_loops(equations, t, q, choice))
+        v = consistent_speeds(at, v, choice)
         vdot = Partition(at, choice).accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        return Motion(at.rate(v), vdot, v, vdot, lam)
+        return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
     ) -> tuple["CoordinatePartitioning", Array, Array]:
         choice = self._choice(equations, t, q)
-        q = close(equations, t, q, choice)
+        q = close_loops(equations, t, q, choice)
         at = equations.at(t, q)
         chosen = self.chosen
-        if isinstance(choice, DependentChange):
+        if isinstance(choice, DependentCoordinateCorrection):
             chosen = choice.independent
             if self.independent is None:
                 chosen = jnp.where(Partition(at, choice).degenerate(), automatic_choice(at), chosen)
-        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent(at, v, choice)
+        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, choice)
 
-    def _choice(self, equations: Equations, t: Scalar, q: Array) -> DependentChange | NamedChange:
+    def _choice(
+        self, equations: Equations, t: Scalar, q: Array
+    ) -> DependentCoordinateCorrection | NamedCoordinateCorrection:
         if self.independent is not None and not _is_among_speeds(equations.mechanism, self.independent):
-            return NamedChange(self.independent)
+            return NamedCoordinateCorrection(self.independent)
         chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen
         assert chosen is not None
-        return DependentChange(chosen)
+        return DependentCoordinateCorrection(chosen)
 
 
-def automatic_choice(at: Position) -> Bool[Array, " nv"]:
+def automatic_choice(at: Configuration) -> Bool[Array, " nv"]:
     """The speeds that elimination with pivoting leaves over, columns scaled by inertia."""
-    return ~eliminated(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
+    return ~pivot_columns(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
 
 
 def _is_among_speeds(mechanism: Mechanism, names: Sequence[str]) -> bool:
@@ -152,7 +162,7 @@ def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
             try:
                 mechanism.coordinate(name)
             except MechanismError:
-                joints = (f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "motions", ()))
+                joints = (f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ()))
                 known = dict.fromkeys((*mechanism.variables, *mechanism.speed_names, *joints))
                 raise unknown("independent variable", name, known) from None
 
@@ -166,7 +176,7 @@ def named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv
             raise MechanismError(
                 f"{name!r} cannot be named here, since it is none of the variables in {mechanism.coordinates} "
                 f"coordinates ({', '.join(variables)}). Describe the mechanism in coordinates that have it: "
-                'mechanism.described("joint").'
+                'mechanism.with_coordinates("joint").'
             )
     pairs = zip(variables, mechanism.speed_names, strict=True)
     return jnp.asarray([variable in names or speed in names for variable, speed in pairs])

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.model.body.checks import check_finite, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
-class Motion(eqx.Module):
+class StateDerivative(eqx.Module):
     """What a method makes of one instant.
 
     `qdot (nq,)` and `rate (nv,)`: the rates of the integrated coordinates and speeds; `v (nv,)`: consistent speeds,
@@ -36,11 +36,11 @@ class AbstractMethod(eqx.Module):
     """A way to keep the constraints."""
 
     @abc.abstractmethod
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         """Rates, consistent speeds, accelerations and multipliers at one instant."""
 
 
-class AbstractSettling(AbstractMethod):
+class AbstractProjectedMethod(AbstractMethod):
     """A method that puts the state back onto the constraints after each accepted step, and may choose anew then.
 
     What it has chosen is a part of the method itself: `begin` makes the first choice, `settle` the next.
@@ -51,11 +51,13 @@ class AbstractSettling(AbstractMethod):
         """Raises where the method cannot work on a mechanism with so many degrees of freedom."""
 
     @abc.abstractmethod
-    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractSettling":
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedMethod":
         """The method for the first step."""
 
     @abc.abstractmethod
-    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["AbstractSettling", Array, Array]:
+    def settle(
+        self, equations: Equations, t: Scalar, q: Array, v: Array
+    ) -> tuple["AbstractProjectedMethod", Array, Array]:
         """The method for the next step, and the state on the constraints."""
 
 
@@ -80,11 +82,11 @@ class Augmented(AbstractMethod):
         check_number("Augmented", "alpha", self.alpha, "1/s", zero=True)
         check_number("Augmented", "beta", self.beta, "1/s", zero=True)
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
         drift = 2 * self.alpha * at.velocity(v) + self.beta**2 * at.position()
         vdot, lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v) - drift)
-        return Motion(at.rate(v), vdot, v, vdot, lam)
+        return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
 
 class Stabilized(AbstractMethod):
@@ -112,23 +114,23 @@ class Stabilized(AbstractMethod):
         check_finite("Stabilized", "rate", self.rate)
         check_number("Stabilized", "rate", self.rate, "1/s", zero=True)
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
         system = SaddlePoint(at)
         violation = jnp.stack([at.velocity(v), at.position()], axis=1)
         eta, mu = system.impulses(violation).T
-        remainder = system.change(eta)
+        remainder = system.apply_impulse(eta)
         v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
-        qdot = at.rate(v - self.rate * system.change(mu))
-        carried = system.inertia.solve(at.load_rate(v, eta) - at.inertia_rate(v, remainder))
-        return Motion(qdot, vdot + carried, v, vdot, lam)
+        qdot = at.rate(v - self.rate * system.apply_impulse(mu))
+        carried = system.inertia.solve(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
+        return StateDerivative(qdot, vdot + carried, v, vdot, lam)
 
 
-def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
     """`method.motion`, as a program of its own where it is one."""
-    return compiled(_motion)(method, equations, t, q, v)
+    return as_program(_motion)(method, equations, t, q, v)
 
 
-def _motion(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+def _motion(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
     return method.motion(equations, t, q, v)

@@ -16,10 +16,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.compile.cache.disk_cache import kept
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import eliminated, rank_of
+from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -29,34 +29,34 @@ _LARGE = 10.0  # in W: time for another choice
 _GOLDEN = 0.6180339887498949
 
 
-class KeptRows(eqx.Module):
+class RowSelection(eqx.Module):
     """What `Equations.solved_in` is told: whether rows are redundant, and which ones are kept; see `Equations`."""
 
     redundant: bool | Bool[Array, ""]
-    kept: Bool[Array, " m"] | None
+    rows: Bool[Array, " m"] | None
 
 
-def known_rows(described: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> KeptRows:
+def initial_row_selection(described: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
     """`rows_for_motion` where numbers are known: where no rows repeat, nothing of it is left to be compiled."""
     redundant = _redundant(described, t, q)
-    return KeptRows(redundant, _kept(described, t, q)) if redundant else KeptRows(False, None)
+    return RowSelection(redundant, _kept(described, t, q)) if redundant else RowSelection(False, None)
 
 
-def rows_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> KeptRows:
+def row_selection_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
     """The rows that a motion from a position is to be solved in."""
     redundant = rows_repeat(equations, t, q)
     if not 0 < equations.m <= _MANY:
-        return KeptRows(redundant, None)
+        return RowSelection(redundant, None)
     every = jnp.ones(equations.m, bool)
-    return KeptRows(redundant, jax.lax.cond(redundant, lambda: _independent(equations, t, q), lambda: every))
+    return RowSelection(redundant, jax.lax.cond(redundant, lambda: _independent(equations, t, q), lambda: every))
 
 
-@kept
+@cached_on_disk
 def _redundant(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
     return rows_repeat(equations_of(described), t, q)
 
 
-@kept
+@cached_on_disk
 def _kept(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, " m"] | None:
     equations = equations_of(described)
     return _independent(equations, t, q) if equations.m <= _MANY else None
@@ -76,26 +76,26 @@ def rows_repeat(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool
     """
     if equations.m <= _FEW:
         return rank_of(_rows(equations, t, q)) < equations.m
-    return compiled(_is_singular)(*frozen((equations, t, q)))
+    return as_program(_is_singular)(*frozen((equations, t, q)))
 
 
-def rows_anew(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool[Array, " m"] | None:
+def update_row_selection(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool[Array, " m"] | None:
     """The rows to keep from this position on: those that are kept now, or with a better one in the place of one."""
-    kept, redundant = equations.kept, equations.redundant
+    kept, redundant = equations.independent_rows, equations.redundant
     if kept is None:
         return None
-    swapped = lambda: jnp.where(redundant, compiled(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
+    swapped = lambda: jnp.where(redundant, as_program(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
     return jax.lax.cond(eqxi.unvmap_any(redundant), swapped, lambda: kept)
 
 
 def _rows(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
     """`C`, a constant to derivatives."""
-    return compiled(Equations.jacobian)(*frozen((equations, t, q)))
+    return as_program(Equations.jacobian)(*frozen((equations, t, q)))
 
 
 def _independent(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
     """As many rows of `C` as its rank, chosen by elimination with the largest pivots."""
-    return eliminated(_rows(equations, t, q).T)
+    return pivot_columns(_rows(equations, t, q).T)
 
 
 def _swapped(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
@@ -104,7 +104,7 @@ def _swapped(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
     Of the rows kept the one that counts most in one sum of the rows of `W` gives way to that of those left out in which
     it counts most.
     """
-    S, kept = equations.at(t, q).schur(), equations.kept
+    S, kept = equations.at(t, q).schur(), equations.independent_rows
     assert kept is not None
     solve = S.limited(kept).solver()
     some = jnp.asarray(1 + np.arange(equations.m) * _GOLDEN % 1, q.dtype)  # factors from 1 to 2: no two the same

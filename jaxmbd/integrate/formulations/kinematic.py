@@ -4,9 +4,9 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import Tall
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, Motion
-from jaxmbd.integrate.formulations.newton_closure import OnlyChange, change, consistent
+from jaxmbd.equations.rank import LeastSquaresQR
+from jaxmbd.integrate.formulations.formulation import AbstractMethod, StateDerivative
+from jaxmbd.integrate.formulations.newton_closure import DeterminedCorrection, apply_correction, consistent_speeds
 
 
 class Kinematic(AbstractMethod):
@@ -19,9 +19,9 @@ class Kinematic(AbstractMethod):
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6 and §6.4.
     """
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
-        v = consistent(at, v, OnlyChange())
-        vdot = change(OnlyChange(), at, at.gamma(v))
-        lam = Tall(at.jacobian).least_norm(at.force(v) - at.inertia.times(vdot))
-        return Motion(at.rate(v), vdot, v, vdot, lam)
+        v = consistent_speeds(at, v, DeterminedCorrection())
+        vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
+        lam = LeastSquaresQR(at.jacobian).least_norm(at.force(v) - at.inertia.times(vdot))
+        return StateDerivative(at.rate(v), vdot, v, vdot, lam)

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.jax_binding import compiled
-from jaxmbd.equations.equations import Equations, Position
-from jaxmbd.equations.rank import Tall
+from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.rank import LeastSquaresQR
 from jaxmbd.equations.spd_solve import Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -29,28 +29,28 @@ class AbstractCorrection(eqx.Module):
     """How violations are taken back."""
 
     @abc.abstractmethod
-    def system(self, at: Position) -> tuple[Solve, Solve]:
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
         """The product `K x` with a matrix whose first rows are those of `C`, and a damped solve of `K x = b`: a change
         with `K x` near `b` that is small in directions that hardly count in `K`."""
 
     @abc.abstractmethod
-    def missing(self, at: Position) -> Float[Array, " rows"]:
+    def residual(self, at: Configuration) -> Float[Array, " rows"]:
         """What Newton's method takes back: `Φ`, and below it by how much coordinates moved that are to stay."""
 
 
-class LeastChange(AbstractCorrection):
+class MassWeightedCorrection(AbstractCorrection):
     """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
 
-    def missing(self, at: Position) -> Float[Array, " rows"]:
+    def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
 
-    def system(self, at: Position) -> tuple[Solve, Solve]:
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
         S = at.schur()
         solve = S.shifted(jax.lax.stop_gradient(_DAMPING**2 * S.largest())).solver()
-        return at.times, lambda miss: at.inertia.solve(at.load(solve(miss)))
+        return at.times, lambda miss: at.inertia.solve(at.constraint_force(solve(miss)))
 
 
-class DependentChange(AbstractCorrection):
+class DependentCoordinateCorrection(AbstractCorrection):
     """The change of the dependent speeds that leaves the independent ones alone.
 
     `independent (nv,)` marks these; as many as there are degrees of freedom.
@@ -58,18 +58,18 @@ class DependentChange(AbstractCorrection):
 
     independent: Bool[Array, " nv"]
 
-    def missing(self, at: Position) -> Float[Array, " rows"]:
+    def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
 
-    def system(self, at: Position) -> tuple[Solve, Solve]:
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))
 
-    def stacked(self, at: Position) -> Float[Array, "rows nv"]:
+    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
         """`[C; D]`, where `D v` are the independent speeds: of full column rank, also where rows of `C` repeat."""
         return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
 
 
-class NamedChange(AbstractCorrection):
+class NamedCoordinateCorrection(AbstractCorrection):
     """The change that leaves named speeds, or the rates of named coordinates, alone: also those of joints that are no
     variables of the system. As many as there are degrees of freedom.
     """
@@ -77,11 +77,11 @@ class NamedChange(AbstractCorrection):
     names: tuple[str, ...] = eqx.field(static=True)
     values: Float[Array, " k"] | None = None
 
-    def holding(self, at: Position) -> "NamedChange":
+    def holding(self, at: Configuration) -> "NamedCoordinateCorrection":
         """The change that leaves the coordinates' values at a position alone, whatever the size of what is closed."""
-        return NamedChange(self.names, self._values(at, None))
+        return NamedCoordinateCorrection(self.names, self._values(at, None))
 
-    def _values(self, at: Position, near: Float[Array, " k"] | None) -> Float[Array, " k"]:
+    def _values(self, at: Configuration, near: Float[Array, " k"] | None) -> Float[Array, " k"]:
         """The coordinates' values; zero where their rates are speeds: a change of others leaves these alone."""
 
         def one(k: int, name: str) -> Scalar:
@@ -94,16 +94,16 @@ class NamedChange(AbstractCorrection):
         found = [one(k, name) for k, name in enumerate(self.names)]
         return jnp.stack(found) if found else jnp.zeros(0, at.q.dtype)
 
-    def missing(self, at: Position) -> Float[Array, " rows"]:
+    def residual(self, at: Configuration) -> Float[Array, " rows"]:
         moved = jnp.zeros(len(self.names), at.q.dtype)
         if self.values is not None:
             moved = self._values(at, self.values) - self.values
         return jnp.concatenate([at.position(), moved])
 
-    def system(self, at: Position) -> tuple[Solve, Solve]:
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))
 
-    def stacked(self, at: Position) -> Float[Array, "rows nv"]:
+    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
         """`[C; D]`, where `D v` are the rates of the coordinates, but for what time adds to them."""
         mechanism, still = at.mechanism, jnp.zeros(at.mechanism.nv, at.q.dtype)
         rows = [at.jacobian]
@@ -113,7 +113,7 @@ class NamedChange(AbstractCorrection):
             rows.append((jax.grad(rate)(still) if k is None else still.at[k].set(1.0))[None])
         return jnp.concatenate(rows)
 
-    def bias(self, at: Position, v: Float[Array, " nv"]) -> Float[Array, " k"]:
+    def bias(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """`−c̈` of the coordinates at constant `v`: the accelerations `a` with `D a` equal to it have `c̈ = 0`."""
         motion = (at.t, at.q), (jnp.ones_like(at.t), at.rate(v))
 
@@ -133,25 +133,27 @@ def index_of(mechanism: Mechanism, name: str) -> int | None:
     return None
 
 
-class OnlyChange(AbstractCorrection):
+class DeterminedCorrection(AbstractCorrection):
     """The change that the constraints alone determine, where they leave no freedom."""
 
-    def missing(self, at: Position) -> Float[Array, " rows"]:
+    def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
 
-    def system(self, at: Position) -> tuple[Solve, Solve]:
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
         return _least_squares(at.jacobian)
 
 
 def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Solve, Solve]:
     """Levenberg's: `K x = b` with rows `μ x = 0` added."""
     shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
-    solve = Tall(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
+    solve = LeastSquaresQR(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
     rows = sum(K.shape)
     return lambda x: K @ x, lambda b: solve(jnp.pad(b, (0, rows - len(b))))
 
 
-def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"]) -> Float[Array, " nv"]:
+def apply_correction(
+    correction: AbstractCorrection, at: Configuration, miss: Float[Array, " m"]
+) -> Float[Array, " nv"]:
     """A change `x` of speeds, or of coordinates along speeds, with `C x = miss`; linear in `miss`.
 
     Damped, and done three times over (a proximal iteration, whose fixed point is the undamped solution): a direction
@@ -166,14 +168,14 @@ def change(correction: AbstractCorrection, at: Position, miss: Float[Array, " m"
     return x
 
 
-def close(
+def close_loops(
     equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
 ) -> Float[Array, " nq"]:
     """Coordinates near `q` with `Φ(q, t) = 0`; not a number where Newton's method does not converge.
 
     The derivative with respect to `q` leaves out what the correction takes back.
     """
-    if isinstance(correction, NamedChange):
+    if isinstance(correction, NamedCoordinateCorrection):
         correction = correction.holding(equations.at(t, q))
     return _closed((equations, t, correction), q)
 
@@ -190,15 +192,15 @@ def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq
         return q
 
     def closed() -> Array:
-        found = close(equations, t, q, LeastChange())
+        found = close_loops(equations, t, q, MassWeightedCorrection())
         return jnp.where(equations.redundant & jnp.isfinite(found), found, q)
 
     return jax.lax.cond(eqxi.unvmap_any(equations.redundant), closed, lambda: q)
 
 
-def consistent(at: Position, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:
+def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:
     """Speeds near `v` with `C v = −Φ_t`."""
-    return v - change(correction, at, at.velocity(v))
+    return v - apply_correction(correction, at, at.velocity(v))
 
 
 @eqx.filter_custom_jvp
@@ -211,7 +213,7 @@ def _closed(args: Any, q: Array) -> Array:
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
-        step = compiled(_step)(args, q)
+        step = as_program(_step)(args, q)
         return equations.retract(t, q, step), jnp.max(jnp.abs(step), initial=0.0), count + 1
 
     equations, t, _ = args
@@ -232,4 +234,4 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 def _step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
-    return -change(correction, at, correction.missing(at))
+    return -correction(correction, at, correction.missing(at))

@@ -4,12 +4,12 @@ from typing import Any
 
 import diffrax as dfx
 
-from jaxmbd.integrate.formulations.formulation import AbstractSettling
-from jaxmbd.integrate.formulations.independent_constraints import rows_anew
+from jaxmbd.integrate.formulations.formulation import AbstractProjectedMethod
+from jaxmbd.integrate.formulations.independent_constraints import update_row_selection
 from jaxmbd.integrate.wrapped_solver import AbstractSolverAround
 
 
-class Settled(AbstractSolverAround):
+class PostStepSolver(AbstractSolverAround):
     """Any diffrax solver for `(q, v, integrals)` with `args = (equations, method)`, its steps ended by a choice of the
     rows to keep, and by `method.settle` where the method has one.
 
@@ -26,7 +26,7 @@ class Settled(AbstractSolverAround):
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         equations, method = args
-        chosen = method if isinstance(method, AbstractSettling) else None
+        chosen = method if isinstance(method, AbstractProjectedMethod) else None
         return self.solver.init(terms, t0, t1, y0, args), equations.kept, chosen
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
@@ -37,7 +37,7 @@ class Settled(AbstractSolverAround):
         q, v, integrals = y1
         if chosen is not None:
             chosen, q, v = chosen.settle(equations, t1, q, v)
-        return (q, v, integrals), error, dense, (inner, rows_anew(equations, t1, q), chosen), result
+        return (q, v, integrals), error, dense, (inner, update_row_selection(equations, t1, q), chosen), result
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return self.solver.func(terms, t0, y0, args)

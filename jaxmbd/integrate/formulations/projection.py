@@ -5,13 +5,18 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractSettling, Motion, Stabilized
-from jaxmbd.integrate.formulations.newton_closure import LeastChange, close, consistent
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractMethod,
+    AbstractProjectedMethod,
+    Stabilized,
+    StateDerivative,
+)
+from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, close_loops, consistent_speeds
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
-class Projection(AbstractSettling):
+class Projection(AbstractProjectedMethod):
     """Another method, with positions and speeds projected onto the constraints after each accepted step.
 
     Both projections are those of least change in the metric of `M`: `q` moves by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
@@ -34,9 +39,9 @@ class Projection(AbstractSettling):
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "Projection":
         return self
 
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> Motion:
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.of.motion(equations, t, q, v)
 
     def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
-        q = close(equations, t, q, LeastChange())
-        return self, q, consistent(equations.at(t, q), v, LeastChange())
+        q = close_loops(equations, t, q, MassWeightedCorrection())
+        return self, q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())

@@ -19,7 +19,7 @@ from jaxmbd.arrays import Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.solvers.radau_stages import Linearized, Stages, Step, System, solve_stages
+from jaxmbd.integrate.solvers.radau_stages import Linearized, RadauStep, Stages, StageSystem, solve_stages
 from jaxmbd.integrate.solvers.tableau import tableau
 
 _REACH = 3.0  # times the last step: how far its polynomial is a better guess than constant speeds
@@ -58,7 +58,7 @@ class Last(eqx.Module):
     a: Float[Array, "n nv"]
     lam: Float[Array, " m"]
 
-    def guess(self, step: Step) -> Stages:
+    def guess(self, step: RadauStep) -> Stages:
         """The stages of the next step if the motion went on as in this one."""
         ratio, powers = step.h / self.h, jnp.arange(1, step.count + 1)[None]
         ahead = (1 + step.as_array(step.tableau.nodes)[:, None] * ratio) ** powers - 1
@@ -121,7 +121,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Last, made_jump: Any
     ) -> tuple[Any, Any, dict[str, Any], Last, dfx.RESULTS]:
         equations, (q, v, integrals) = args[0], y0
-        step = Step(equations, t0, t1 - t0, q, v, self.stages)
+        step = RadauStep(equations, t0, t1 - t0, q, v, self.stages)
         guess, linear = _guessed(step, solver_state)
         tolerance = jnp.inf if self.tolerance is None else self.tolerance
         stages, converged = solve_stages(step, guess, linear, jax.lax.stop_gradient(jnp.asarray(tolerance, q.dtype)))
@@ -136,14 +136,14 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         return y1, error, dense, Last(step.h, a, stages.lam[-1]), dfx.RESULTS.successful
 
 
-def _guessed(step: Step, last: Last) -> tuple[Stages, Linearized]:
+def _guessed(step: RadauStep, last: Last) -> tuple[Stages, Linearized]:
     """A guess of the stages, and the equations linearised there. Neither has a part in the step's derivative."""
     step, last = frozen((step, last))
     guess = last.guess(step)
     return guess, Linearized(step, guess)
 
 
-def _integrands(terms: Any, step: Step, stages: Stages, integrals: Array, args: Any) -> Float[Array, "n k"]:
+def _integrands(terms: Any, step: RadauStep, stages: Stages, integrals: Array, args: Any) -> Float[Array, "n k"]:
     """The integrands at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
@@ -151,7 +151,7 @@ def _integrands(terms: Any, step: Step, stages: Stages, integrals: Array, args: 
 
 
 def _missing(
-    terms: Any, y0: Any, args: Any, step: Step, linear: Linearized, slopes: Any, stages: Stages
+    terms: Any, y0: Any, args: Any, step: RadauStep, linear: Linearized, slopes: Any, stages: Stages
 ) -> tuple[Array, Array, Array]:
     """By how much the slopes at the start differ from those of the collocation polynomial there, times the step.
 
@@ -162,7 +162,7 @@ def _missing(
     first, at_start, nv = terms.vf(step.t, frozen(y0), frozen(args)), step.as_array(step.tableau.at_start), len(step.v)
     pairs = (step.v, stages.v), (first[1], slopes[1]), (first[2], slopes[2])
     speeds, accelerations, integrands = (step.h * (x - at_start @ nodes) for x, nodes in pairs)
-    system = System(linear, step.as_array(step.tableau.values[0].real) / step.h)
+    system = StageSystem(linear, step.as_array(step.tableau.values[0].real) / step.h)
     inertial = jnp.zeros(linear.along.shape[0], step.q.dtype).at[:nv].set(system.s * linear.M @ accelerations)
     left = system.solve(inertial - linear.along @ speeds)[:nv]
     return linear.N @ (speeds + left / system.s), left, integrands
@@ -177,7 +177,7 @@ def _on_constraints(equations: Equations, t: Scalar, q: Array, v: Array) -> tupl
         return q, v
     at = equations.at(t, q)
     system = SaddlePoint(at)
-    q = at.moved(-system.change(system.solve(at.position())))
+    q = at.perturbed(-system.apply_impulse(system.solve(at.position())))
     at = equations.at(t, q)
     system = SaddlePoint(at)
-    return q, v - system.change(system.solve(at.velocity(v)))
+    return q, v - system.apply_impulse(system.solve(at.velocity(v)))

@@ -44,7 +44,7 @@ class Stages(eqx.Module):
     lam: Float[Array, "n m"]
 
 
-class Step(eqx.Module):
+class RadauStep(eqx.Module):
     """A step: the equations, its time, length and initial state, and the number of stages."""
 
     equations: Equations
@@ -103,7 +103,7 @@ class Linearized(eqx.Module):
     by_speed: Float[Array, "rows nv"]
     shift: Scalar
 
-    def __init__(self, step: Step, guess: Stages) -> None:
+    def __init__(self, step: RadauStep, guess: Stages) -> None:
         t, q, v, a, lam = (x[step.count // 2] for x in (step.times, guess.q, guess.v, step.rates(guess)[1], guess.lam))
         at = step.equations.at(t, q)
         self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
@@ -114,7 +114,7 @@ class Linearized(eqx.Module):
         self.shift = jnp.where(step.equations.redundant, _PROXIMAL * jnp.finfo(q.dtype).eps * largest, 0.0)
 
 
-class System:
+class StageSystem:
     """The factored matrix of the iteration for one eigenvalue `s` of `(h A)⁻¹`."""
 
     def __init__(self, linear: Linearized, s: Num[Array, ""]) -> None:
@@ -131,11 +131,13 @@ class System:
 
 
 @eqx.filter_custom_jvp
-def solve_stages(step: Step, guess: Stages, linear: Linearized, tolerance: Scalar) -> tuple[Stages, Bool[Array, ""]]:
+def solve_stages(
+    step: RadauStep, guess: Stages, linear: Linearized, tolerance: Scalar
+) -> tuple[Stages, Bool[Array, ""]]:
     """The stages, found from a guess, and whether the iteration converged within a relative `tolerance`."""
     nv = len(step.v)
     close, stalled = thresholds(tolerance, step.q.dtype.itemsize)
-    systems = [System(linear, jnp.asarray(s) / step.h) for s in _typed(step.tableau.values, step.q.dtype)]
+    systems = [StageSystem(linear, jnp.asarray(s) / step.h) for s in _typed(step.tableau.values, step.q.dtype)]
 
     def improve(carry: Any) -> Any:
         old, before, _, count = carry
@@ -165,7 +167,7 @@ def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
     return close, jnp.clip(_OF_STALLED * tolerance, _LEAST_STALLED[size], _STALLED[size])
 
 
-def _change(tableau: Tableau, systems: list[System], miss: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
+def _change(tableau: Tableau, systems: list[StageSystem], miss: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
     """What makes such a miss: taken apart along the eigenvectors of `A⁻¹`, solved, and put together."""
     total = jnp.zeros_like(miss)
     for k, system in enumerate(systems):
@@ -182,7 +184,7 @@ def _typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
     return jnp.asarray(numbers.real, dtype) if k == 0 else jnp.asarray(numbers, jnp.result_type(dtype, jnp.complex64))
 
 
-def _size(step: Step, new: Stages, old: Stages) -> Scalar:
+def _size(step: RadauStep, new: Stages, old: Stages) -> Scalar:
     """The change, as a share of the coordinates, and of the speeds or of those that move as far in a step."""
     reach = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
     speed = jnp.max(jnp.abs(new.v)) + reach / jnp.abs(step.h)
@@ -196,7 +198,7 @@ def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
     stages, converged = solve_stages(step, guess, linear, tolerance)
     flat, unravel = ravel_pytree(stages)
 
-    def miss(flat: Array, step: Step) -> Array:
+    def miss(flat: Array, step: RadauStep) -> Array:
         x = unravel(flat)
         forces, rates = jnp.split(step.miss(x), [len(step.v)], axis=1)
         return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, rates)])

@@ -178,7 +178,7 @@ class Switched(AbstractSolverAround):
         return self.solver.func(terms, t0, y0, args[:2])
 
 
-def onto(
+def stepping_onto(
     switches: Switches | None,
     solver: dfx.AbstractSolver,
     controller: dfx.AbstractStepSizeController,

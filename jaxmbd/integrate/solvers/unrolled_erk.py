@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.jax_binding import compiled
+from jaxmbd.compile.jax_binding import as_program
 
 _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
     a_lower=(
@@ -53,7 +53,7 @@ class Dense(dfx.AbstractLocalInterpolation):
             return jax.tree.map(jnp.subtract, self.evaluate(t1), self.evaluate(t0))
         empty = self.t1 == self.t0
         theta = jnp.where(empty, 0.0, t0 - self.t0) / jnp.where(empty, 1.0, self.t1 - self.t0)
-        weights = compiled(self.weigh)(theta)
+        weights = as_program(self.weigh)(theta)
         return _moved(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
 
 
@@ -69,7 +69,7 @@ class Weights(eqx.Module):
         return self.make(t0=start, t1=stop, y0=jnp.zeros_like(end), y1=end, k=units).evaluate(theta)
 
 
-class WrittenOut(dfx.AbstractAdaptiveSolver[Any]):
+class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
     """An explicit Runge–Kutta method of diffrax, for ordinary differential equations, with its stages written out.
 
     Each step makes `f₁ = f(t₀, y₀)`, `fᵢ = f(t₀ + cᵢ h, y₀ + h Σⱼ aᵢⱼ fⱼ)`, `y₁ = y₀ + h Σᵢ bᵢ fᵢ` and the estimate
@@ -141,11 +141,11 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
         return y1, None, dense, last, dfx.RESULTS.successful
 
 
-def written_out(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
+def unrolled(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
     """The same method with its stages written out, if it is one of diffrax's explicit Runge–Kutta methods."""
     explicit = isinstance(solver, dfx.AbstractERK) and isinstance(solver.tableau, dfx.ButcherTableau)
     if explicit and type(solver).step is dfx.AbstractERK.step:
-        return WrittenOut(solver)  # pyright: ignore
+        return UnrolledERK(solver)  # pyright: ignore
     return solver
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
@@ -194,7 +194,7 @@ class Ground(eqx.Module):
         return MovingMarker(self.name, motion, turned.rotation)
 
 
-@traced_once
+@trace_once
 def _in_body_axes(
     pose: Float[Array, "7"], position: Float[Array, "3"], rotation: Float[Array, "4"]
 ) -> tuple[Float[Array, "3"], Float[Array, "4"]]:

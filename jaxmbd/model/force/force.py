@@ -45,7 +45,7 @@ def pair(force: Point, moment: Any = 0.0) -> Float[Array, "2 efforts"]:
     return jnp.stack([-on_b, on_b])
 
 
-class AbstractAlong(eqx.Module):
+class AbstractJointForce(eqx.Module):
     """A force or torque along a coordinate of a joint, given by name."""
 
     name: eqx.AbstractVar[str]

@@ -9,12 +9,12 @@ from jaxtyping import Array
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_coordinate, check_finite, check_number, check_shape
-from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.space.vectors import contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 
 
-class JointForce(AbstractAlong):
+class JointForce(AbstractJointForce):
     """A force or torque along a joint's coordinate: a motor of given force.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `function`, a number `[N]` or `[N m]`, or a function
@@ -42,7 +42,7 @@ class JointForce(AbstractAlong):
         return jnp.zeros(())
 
 
-class JointFriction(AbstractAlong):
+class JointFriction(AbstractJointForce):
     """Viscous, smooth Coulomb and Stribeck friction along a joint's coordinate.
 
     `τ = −c φ̇ − (τ_c + τ_b exp(−(φ̇/v_b)²)) tanh(φ̇ / w) − d |φ̇| φ̇`
@@ -85,7 +85,7 @@ class JointFriction(AbstractAlong):
         return jnp.zeros(())
 
 
-class JointSpringDamper(AbstractAlong):
+class JointSpringDamper(AbstractJointForce):
     """A spring-damper-actuator along a joint's coordinate, torsional or translational.
 
     `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; whole turns of an angle count.
@@ -115,7 +115,7 @@ class JointSpringDamper(AbstractAlong):
         return 0.5 * self.stiffness * (coordinate - self.rest) ** 2
 
 
-class JointStop(AbstractAlong):
+class JointStop(AbstractJointForce):
     """Compliant stops that keep a joint's coordinate in a range.
 
     Beyond a stop by a depth δ, `k δ^n (1 + c δ̇)` pushes back, and never pulls: smooth where contact begins.

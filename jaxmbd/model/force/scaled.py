@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Scalar
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.force.shared import Gravity
 from jaxmbd.model.force.user import GeneralizedForce
 
@@ -31,12 +31,12 @@ class ScaledForce(AbstractForce):
         return self.factor * self.of.potential(t, frames)
 
 
-class ScaledAlong(AbstractAlong):
+class ScaledAlong(AbstractJointForce):
     """A force along a coordinate times a factor."""
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
-    of: AbstractAlong
+    of: AbstractJointForce
     factor: Scalar
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
@@ -62,6 +62,6 @@ def scaled(force: Any, factor: Scalar) -> Any:
         return Gravity(factor * force.acceleration, force.name)
     if isinstance(force, GeneralizedForce):
         return GeneralizedForce(force.name, ScaledFunction(force.function, factor), force.parameters)
-    if isinstance(force, AbstractAlong):
+    if isinstance(force, AbstractJointForce):
         return ScaledAlong(force.name, force.coordinate, force, factor)
     return ScaledForce(force.name, force, factor)

@@ -13,17 +13,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
-from jaxmbd.space.chart import NUMBERS, AbstractChart
+from jaxmbd.space.chart import VECTOR, AbstractChart
 from jaxmbd.space.space import AbstractSpace
 
 
 class AbstractJoint(eqx.Module):
     """A constraint between the frames of two or more markers.
 
-    `motions` names the joint's own coordinates (an angle, a displacement) that drivers, friction and sensors
+    `coordinate_names` names the joint's own coordinates (an angle, a displacement) that drivers, friction and sensors
     refer to as `"joint.angle"`. Those listed in `turning` are angles that the frames tell only up to whole turns: the
     mechanism then carries them among its coordinates, and counts.
 
@@ -34,8 +34,8 @@ class AbstractJoint(eqx.Module):
     """
 
     name: eqx.AbstractVar[str]
-    motions: ClassVar[tuple[str, ...]] = ()
-    motion_units: ClassVar[tuple[str, ...]] = ()
+    coordinate_names: ClassVar[tuple[str, ...]] = ()
+    coordinate_units: ClassVar[tuple[str, ...]] = ()
     turning: ClassVar[tuple[str, ...]] = ()
     loads: ClassVar[tuple[str, ...]] = ()
     plane_loads: ClassVar[tuple[str, ...]] = ()
@@ -50,12 +50,12 @@ class AbstractJoint(eqx.Module):
         """`Φ(q, t)` of this joint, zero when it is fitted."""
 
 
-class AbstractMoving(AbstractJoint):
+class AbstractJointWithCoordinates(AbstractJoint):
     """A joint with coordinates of its own."""
 
     @abc.abstractmethod
     def motion(self, frames: Sequence[Any]) -> Float[Array, " k"]:
-        """The joint's own coordinates, one for each name in `motions`."""
+        """The joint's own coordinates, one for each name in `coordinate_names`."""
 
 
 class AbstractPair(AbstractJoint):
@@ -96,7 +96,7 @@ class AbstractTreeJoint(AbstractPair):
 
     @property
     @abc.abstractmethod
-    def free(self) -> dict[str, str]:
+    def tree_coordinate_units(self) -> dict[str, str]:
         """Names and units of the coordinates."""
 
     @property
@@ -105,11 +105,11 @@ class AbstractTreeJoint(AbstractPair):
         """Names and units of the speeds."""
 
     @abc.abstractmethod
-    def mate(self, c: Float[Array, " k"]) -> Any:
+    def X_FM(self, c: Float[Array, " k"]) -> Any:
         """The placement of the second marker in the first one's frame."""
 
     @abc.abstractmethod
-    def rate(self, c: Float[Array, " k"], w: Float[Array, " f"]) -> Float[Array, " twist"]:
+    def across_joint_velocity(self, c: Float[Array, " k"], w: Float[Array, " f"]) -> Float[Array, " twist"]:
         """The velocity of the second marker's origin and its angular velocity, relative to the first marker and in
         its axes."""
 
@@ -118,32 +118,32 @@ class AbstractTreeJoint(AbstractPair):
         """The coordinates of frames that are placed as the joint asks; near those, where they are not."""
 
 
-class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractMoving):
-    """A pair that leaves free just its own coordinates `motions`, whose rates are the speeds."""
+class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinates):
+    """A pair that leaves free just its own coordinates `coordinate_names`, whose rates are the speeds."""
 
     @property
     def chart(self) -> AbstractChart:
-        return NUMBERS
+        return VECTOR
 
     @property
-    def free(self) -> dict[str, str]:
-        return dict(zip(self.motions, self.motion_units, strict=True))
+    def tree_coordinate_units(self) -> dict[str, str]:
+        return dict(zip(self.coordinate_names, self.coordinate_units, strict=True))
 
     @property
     def speeds(self) -> dict[str, str]:
-        return {f"{name}_rate": f"{unit}/s" for name, unit in self.free.items()}
+        return {f"{name}_rate": f"{unit}/s" for name, unit in self.tree_coordinate_units.items()}
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
         return self.motion(frames)
 
 
-@traced_once
+@trace_once
 def residual_of(joint: Any, t: Array, frames: Sequence[Any]) -> Array:
     """`joint.residual`; without its name a joint shares what was traced with all of its kind."""
     return joint.residual(t, frames)
 
 
-@traced_once
+@trace_once
 def slip_of(joint: Any, t: Array, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
     """`joint.slip`, likewise."""
     return joint.slip(t, frames, rates)

@@ -36,8 +36,8 @@ class Revolute(AbstractPlanarTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("angle",)
-    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
@@ -48,10 +48,10 @@ class Revolute(AbstractPlanarTreeJoint):
         a, b = frames
         return jnp.stack([b.angle - a.angle])
 
-    def mate(self, c: Float[Array, "1"]) -> Frame:
+    def X_FM(self, c: Float[Array, "1"]) -> Frame:
         return Frame(jnp.zeros(2, c.dtype), c[0])
 
-    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+    def across_joint_velocity(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
         return jnp.append(jnp.zeros(2, w.dtype), w)
 
 
@@ -65,8 +65,8 @@ class Translational(AbstractPlanarTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("displacement",)
-    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fn", "-M")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
@@ -77,10 +77,10 @@ class Translational(AbstractPlanarTreeJoint):
         a, b = frames
         return jnp.stack([dot(a.axis, b.position - a.position)])
 
-    def mate(self, c: Float[Array, "1"]) -> Frame:
+    def X_FM(self, c: Float[Array, "1"]) -> Frame:
         return Frame(jnp.append(c, 0.0), jnp.zeros_like(c[0]))
 
-    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
+    def across_joint_velocity(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "3"]:
         return jnp.append(w, jnp.zeros(2, w.dtype))
 
 
@@ -93,8 +93,8 @@ class PinInSlot(AbstractPlanarTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
-    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m", "rad")
     loads: ClassVar[tuple[str, ...]] = ("-Fn",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
@@ -105,10 +105,10 @@ class PinInSlot(AbstractPlanarTreeJoint):
         a, b = frames
         return jnp.stack([dot(a.axis, b.position - a.position), b.angle - a.angle])
 
-    def mate(self, c: Float[Array, "2"]) -> Frame:
+    def X_FM(self, c: Float[Array, "2"]) -> Frame:
         return Frame(jnp.append(c[:1], 0.0), c[1])
 
-    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "3"]:
+    def across_joint_velocity(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "3"]:
         return jnp.stack([w[0], jnp.zeros_like(w[0]), w[1]])
 
 

@@ -9,13 +9,13 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.joint.joint import AbstractMoving
+from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.joint.spatial import AbstractSpatialPair, across
 from jaxmbd.space.spatial import SpatialFrame as Frame
 from jaxmbd.space.vectors import dot
 
 
-class PointOnLine(AbstractSpatialPair, AbstractMoving):
+class PointOnLine(AbstractSpatialPair, AbstractJointWithCoordinates):
     """The second marker's origin lies on the first one's z axis: `x_A · d = y_A · d = 0` (2 rows).
 
     Its coordinate `displacement` [m] is `z_A · d`.
@@ -24,8 +24,8 @@ class PointOnLine(AbstractSpatialPair, AbstractMoving):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("displacement",)
-    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
@@ -37,7 +37,7 @@ class PointOnLine(AbstractSpatialPair, AbstractMoving):
         return jnp.stack([dot(a.z, b.position - a.position)])
 
 
-class PointOnPlane(AbstractSpatialPair, AbstractMoving):
+class PointOnPlane(AbstractSpatialPair, AbstractJointWithCoordinates):
     """The second marker's origin lies in the first one's xy plane: `z_A · d = 0` (1 row).
 
     Coordinates: `x`, `y` [m] of that point in the plane.
@@ -46,8 +46,8 @@ class PointOnPlane(AbstractSpatialPair, AbstractMoving):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("x", "y")
-    motion_units: ClassVar[tuple[str, ...]] = ("m", "m")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("x", "y")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m", "m")
     loads: ClassVar[tuple[str, ...]] = ("-Fz",)
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:

@@ -18,7 +18,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.body.checks import check_markers, check_number, check_shape, checked_names
 from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
-from jaxmbd.space.chart import NUMBERS, AbstractChart
+from jaxmbd.space.chart import VECTOR, AbstractChart
 from jaxmbd.space.vectors import dot
 
 
@@ -121,28 +121,28 @@ class Weld(AbstractTreeJoint):
 
     @property
     def chart(self) -> AbstractChart:
-        return NUMBERS
+        return VECTOR
 
     @property
-    def free(self) -> dict[str, str]:
+    def tree_coordinate_units(self) -> dict[str, str]:
         return {}
 
     @property
     def speeds(self) -> dict[str, str]:
         return {}
 
-    def mate(self, c: Float[Array, "0"]) -> Any:
+    def X_FM(self, c: Float[Array, "0"]) -> Any:
         space = self.a.space
         return space.place(jnp.asarray(space.rest, c.dtype))
 
-    def rate(self, c: Float[Array, "0"], w: Float[Array, "0"]) -> Float[Array, " twist"]:
+    def across_joint_velocity(self, c: Float[Array, "0"], w: Float[Array, "0"]) -> Float[Array, " twist"]:
         return jnp.zeros(len(self.a.space.speeds), w.dtype)
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_rows()
 
 
-class Free(AbstractTreeJoint):
+class FreeMotion(AbstractTreeJoint):
     """No constraint: what carries the coordinates of a body that no joint of the spanning tree reaches.
 
     They are those of the body itself, with its name.
@@ -161,7 +161,7 @@ class Free(AbstractTreeJoint):
         return self.b.space
 
     @property
-    def free(self) -> dict[str, str]:
+    def tree_coordinate_units(self) -> dict[str, str]:
         space = self.b.space
         return dict(zip(space.coordinates, space.units, strict=True))
 
@@ -173,11 +173,11 @@ class Free(AbstractTreeJoint):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_rows()
 
-    def mate(self, c: Float[Array, " pose"]) -> Any:
+    def X_FM(self, c: Float[Array, " pose"]) -> Any:
         return self.b.space.place(c)
 
-    def rate(self, c: Float[Array, " pose"], w: Float[Array, " twist"]) -> Float[Array, " twist"]:
-        body = self.mate(c)
+    def across_joint_velocity(self, c: Float[Array, " pose"], w: Float[Array, " twist"]) -> Float[Array, " twist"]:
+        body = self.X_FM(c)
         return self.b.space.marker_rate(body, w, body.position)
 
     def measure(self, frames: Sequence[Any]) -> Float[Array, " pose"]:

@@ -15,8 +15,13 @@ from jaxmbd.arrays import Point, Scalar, as_float
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_number, check_shape
-from jaxmbd.model.joint.joint import AbstractMoving, AbstractMovingTreeJoint, AbstractPair, AbstractTreeJoint
-from jaxmbd.space.chart import NUMBERS, TURNING, AbstractChart
+from jaxmbd.model.joint.joint import (
+    AbstractJointWithCoordinates,
+    AbstractMovingTreeJoint,
+    AbstractPair,
+    AbstractTreeJoint,
+)
+from jaxmbd.space.chart import QUATERNION, VECTOR, AbstractChart
 from jaxmbd.space.rotation import from_matrix, matrix
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL
@@ -52,20 +57,20 @@ class Spherical(AbstractSpatialPair, AbstractTreeJoint):
 
     @property
     def chart(self) -> AbstractChart:
-        return TURNING
+        return QUATERNION
 
     @property
-    def free(self) -> dict[str, str]:
+    def tree_coordinate_units(self) -> dict[str, str]:
         return dict.fromkeys(("e0", "e1", "e2", "e3"), "1")
 
     @property
     def speeds(self) -> dict[str, str]:
         return dict.fromkeys(("omega_x", "omega_y", "omega_z"), "rad/s")
 
-    def mate(self, c: Float[Array, "4"]) -> Frame:
+    def X_FM(self, c: Float[Array, "4"]) -> Frame:
         return Frame(jnp.zeros(3, c.dtype), matrix(c))
 
-    def rate(self, c: Float[Array, "4"], w: Float[Array, "3"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "4"], w: Float[Array, "3"]) -> Float[Array, "6"]:
         return jnp.append(jnp.zeros(3, w.dtype), times(matrix(c), w))
 
     def measure(self, frames: Sequence[Frame]) -> Float[Array, "4"]:
@@ -82,8 +87,8 @@ class Revolute(AbstractSpatialTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("angle",)
-    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     turning: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "-My", "Mx")
 
@@ -94,10 +99,10 @@ class Revolute(AbstractSpatialTreeJoint):
     def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
         return jnp.stack([angle_about_z(*frames)])
 
-    def mate(self, c: Float[Array, "1"]) -> Frame:
+    def X_FM(self, c: Float[Array, "1"]) -> Frame:
         return Frame(jnp.zeros(3, c.dtype), _about_z(c[0]))
 
-    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
         return jnp.append(jnp.zeros(5, w.dtype), w)
 
 
@@ -110,8 +115,8 @@ class Prismatic(AbstractSpatialTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("displacement",)
-    motion_units: ClassVar[tuple[str, ...]] = ("m",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "Mx", "My", "Mz")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
@@ -122,10 +127,10 @@ class Prismatic(AbstractSpatialTreeJoint):
         a, b = frames
         return jnp.stack([dot(a.z, b.position - a.position)])
 
-    def mate(self, c: Float[Array, "1"]) -> Frame:
+    def X_FM(self, c: Float[Array, "1"]) -> Frame:
         return Frame(_along_z(c[0]), jnp.eye(3, dtype=c.dtype))
 
-    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
         return jnp.append(_along_z(w[0]), jnp.zeros(3, w.dtype))
 
 
@@ -138,8 +143,8 @@ class Cylindrical(AbstractSpatialTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
-    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx")
 
@@ -151,14 +156,14 @@ class Cylindrical(AbstractSpatialTreeJoint):
         a, b = frames
         return jnp.stack([dot(a.z, b.position - a.position), angle_about_z(a, b)])
 
-    def mate(self, c: Float[Array, "2"]) -> Frame:
+    def X_FM(self, c: Float[Array, "2"]) -> Frame:
         return Frame(_along_z(c[0]), _about_z(c[1]))
 
-    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
         return jnp.append(_along_z(w[0]), _along_z(w[1]))
 
 
-class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
+class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates):
     """A screw along the markers' common z axis: the rows of a cylindrical joint, and `z_A · d − p φ / 2π = 0` (5 rows).
 
     **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
@@ -171,8 +176,8 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
     a: AbstractMarker
     b: AbstractMarker
     lead: Scalar = eqx.field(converter=as_float)
-    motions: ClassVar[tuple[str, ...]] = ("displacement", "angle")
-    motion_units: ClassVar[tuple[str, ...]] = ("m", "rad")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("displacement", "angle")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m", "rad")
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx", "-Fz")
 
     def __check_init__(self) -> None:
@@ -195,20 +200,20 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractMoving):
 
     @property
     def chart(self) -> AbstractChart:
-        return NUMBERS
+        return VECTOR
 
     @property
-    def free(self) -> dict[str, str]:
+    def tree_coordinate_units(self) -> dict[str, str]:
         return {"angle": "rad"}
 
     @property
     def speeds(self) -> dict[str, str]:
         return {"angle_rate": "rad/s"}
 
-    def mate(self, c: Float[Array, "1"]) -> Frame:
+    def X_FM(self, c: Float[Array, "1"]) -> Frame:
         return Frame(_along_z(self.lead / (2 * jnp.pi) * c[0]), _about_z(c[0]))
 
-    def rate(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "1"], w: Float[Array, "1"]) -> Float[Array, "6"]:
         return jnp.append(_along_z(self.lead / (2 * jnp.pi) * w[0]), _along_z(w[0]))
 
     def measure(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
@@ -224,8 +229,8 @@ class Planar(AbstractSpatialTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
-    motion_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("-My", "Mx", "-Fz")
 
@@ -237,10 +242,10 @@ class Planar(AbstractSpatialTreeJoint):
         a, b = frames
         return jnp.append(across(a, b.position - a.position), angle_about_z(a, b))
 
-    def mate(self, c: Float[Array, "3"]) -> Frame:
+    def X_FM(self, c: Float[Array, "3"]) -> Frame:
         return Frame(jnp.append(c[:2], 0.0), _about_z(c[2]))
 
-    def rate(self, c: Float[Array, "3"], w: Float[Array, "3"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "3"], w: Float[Array, "3"]) -> Float[Array, "6"]:
         return jnp.concatenate([w[:2], jnp.zeros(3, w.dtype), w[2:]])
 
 
@@ -254,8 +259,8 @@ class Universal(AbstractSpatialTreeJoint):
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
-    motions: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
-    motion_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
+    coordinate_names: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    coordinate_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
     turning: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "M")
 
@@ -269,13 +274,13 @@ class Universal(AbstractSpatialTreeJoint):
         about_b = jnp.arctan2(dot(a.x, b.z), dot(a.x, b.x))
         return jnp.stack([about_a, about_b])
 
-    def mate(self, c: Float[Array, "2"]) -> Frame:
+    def X_FM(self, c: Float[Array, "2"]) -> Frame:
         (ca, cb), (sa, sb) = jnp.cos(c), jnp.sin(c)
         zero = jnp.zeros_like(ca)
         rows = [[cb, zero, sb], [sa * sb, ca, -sa * cb], [-ca * sb, sa, ca * cb]]
         return Frame(jnp.zeros(3, c.dtype), jnp.stack([jnp.stack(row) for row in rows]))
 
-    def rate(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
+    def across_joint_velocity(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
         return jnp.append(jnp.zeros(3, w.dtype), jnp.stack([w[0], jnp.cos(c[0]) * w[1], jnp.sin(c[0]) * w[1]]))
 
 
@@ -296,7 +301,7 @@ class ConstantVelocity(AbstractSpatialPair):
         return jnp.append(a.position - b.position, dot(a.y, b.x) - dot(a.x, b.y))
 
 
-class RevoluteSpherical(AbstractSpatialPair, AbstractMoving):
+class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):
     """A massless rod with a hinge (z axis of the first marker) at one end and a ball (second marker) at the other:
     `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
 
@@ -308,8 +313,8 @@ class RevoluteSpherical(AbstractSpatialPair, AbstractMoving):
     a: AbstractMarker
     b: AbstractMarker
     length: Scalar = eqx.field(converter=as_float)
-    motions: ClassVar[tuple[str, ...]] = ("angle",)
-    motion_units: ClassVar[tuple[str, ...]] = ("rad",)
+    coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
+    coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
     turning: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("T", "-Fz")
 

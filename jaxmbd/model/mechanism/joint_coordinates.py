@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.driver.driver import Driver
-from jaxmbd.model.force.force import AbstractAlong
+from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.joint.coupling import AbstractCoupling
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractMoving, AbstractNonholonomic, no_rows
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
 
@@ -27,22 +27,22 @@ class Coordinate(eqx.Module):
     """
 
     name: str = eqx.field(static=True)
-    joint: AbstractMoving | None
+    joint: AbstractJointWithCoordinates | None
     markers: tuple[AbstractMarker, ...]
     index: int = eqx.field(static=True)
-    carried: bool = eqx.field(static=True, default=False)
+    is_integrated: bool = eqx.field(static=True, default=False)
     near: Scalar | None = None
 
     @property
     def turning(self) -> bool:
         """Whether the coordinate is an angle that the frames tell only up to whole turns."""
-        return self.joint is not None and self.joint.motions[self.index] in self.joint.turning
+        return self.joint is not None and self.joint.coordinate_names[self.index] in self.joint.turning
 
     def value(self, frames: Sequence[Any]) -> Scalar:
         """The coordinate's value [m or rad]."""
         if self.joint is not None:
             value = self.joint.motion(frames)[self.index]
-            if self.carried and self.near is not None:
+            if self.is_integrated and self.near is not None:
                 return jax.lax.stop_gradient(self.near) + (value - jax.lax.stop_gradient(value))
             return nearest_turn(value, self.near) if self.turning and self.near is not None else value
         (frame,) = frames
@@ -50,16 +50,16 @@ class Coordinate(eqx.Module):
 
     def by(self, near: Scalar) -> "Coordinate":
         """The same coordinate, its whole turns counted so that it is nearest to a value; one that is carried has it."""
-        if not self.turning and not self.carried:
+        if not self.turning and not self.is_integrated:
             return self
-        return Coordinate(self.name, self.joint, self.markers, self.index, self.carried, near)
+        return Coordinate(self.name, self.joint, self.markers, self.index, self.is_integrated, near)
 
     def unit(self, space: AbstractSpace) -> str:
         """The coordinate's unit, m or rad."""
-        return (space.units if self.joint is None else self.joint.motion_units)[self.index]
+        return (space.units if self.joint is None else self.joint.coordinate_units)[self.index]
 
 
-class Drive(AbstractJoint):
+class PositionDriverConstraint(AbstractJoint):
     """A driver together with the coordinate that it prescribes: the constraint `c(q) − f(t) = 0`."""
 
     name: str = eqx.field(static=True)
@@ -73,11 +73,11 @@ class Drive(AbstractJoint):
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
         value = self.driver.value(t)
-        coordinate = self.coordinate if self.coordinate.carried else self.coordinate.by(value)
+        coordinate = self.coordinate if self.coordinate.is_integrated else self.coordinate.by(value)
         return (coordinate.value(frames) - value)[None]
 
 
-class SpeedDrive(AbstractNonholonomic):
+class SpeedDriverConstraint(AbstractNonholonomic):
     """A driver together with the coordinate whose rate it prescribes: the constraint `ċ − f(t) = 0`."""
 
     name: str = eqx.field(static=True)
@@ -103,7 +103,7 @@ class SpeedDrive(AbstractNonholonomic):
         return (rate - self.driver.value(t))[None]
 
 
-class Coupled(AbstractJoint):
+class CouplingConstraint(AbstractJoint):
     """A coupling together with the two coordinates it couples."""
 
     name: str = eqx.field(static=True)
@@ -126,7 +126,7 @@ class CoordinateForce(eqx.Module):
 
     name: str = eqx.field(static=True)
     coordinate: Coordinate
-    law: AbstractAlong
+    law: AbstractJointForce
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
@@ -134,23 +134,23 @@ class CoordinateForce(eqx.Module):
         return self.coordinate.markers
 
 
-def counted(part: Any) -> tuple[Coordinate, ...]:
+def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
     """The coordinates of a part that it has to be told: whole turns, or the value."""
-    if isinstance(part, Coupled):
-        return tuple(c for c in part.coordinates if c.turning or c.carried)
+    if isinstance(part, CouplingConstraint):
+        return tuple(c for c in part.coordinates if c.turning or c.is_integrated)
     if isinstance(part, CoordinateForce):
-        return (part.coordinate,) if part.coordinate.turning or part.coordinate.carried else ()
-    return (part.coordinate,) if isinstance(part, Drive) and part.coordinate.carried else ()
+        return (part.coordinate,) if part.coordinate.turning or part.coordinate.is_integrated else ()
+    return (part.coordinate,) if isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated else ()
 
 
-def told(part: Any, near: Float[Array, " k"]) -> Any:
+def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
     """The part, its `counted` coordinates nearest to the given values."""
     if near.shape[0] == 0:
         return part
     values = iter(near)
     if isinstance(part, CoordinateForce):
         return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
-    if isinstance(part, Drive):
-        return Drive(part.name, part.coordinate.by(next(values)), part.driver)
+    if isinstance(part, PositionDriverConstraint):
+        return PositionDriverConstraint(part.name, part.coordinate.by(next(values)), part.driver)
     first, second = (c.by(next(values)) if c.turning or c.carried else c for c in part.coordinates)
-    return Coupled(part.name, (first, second), part.law)
+    return CouplingConstraint(part.name, (first, second), part.law)

@@ -13,15 +13,20 @@ from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.model.driver.driver import Driver
-from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.force.shared import Gravity
 from jaxmbd.model.force.user import GeneralizedForce
 from jaxmbd.model.joint.coupling import AbstractCoupling
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractMoving, AbstractTreeJoint
-from jaxmbd.model.joint.shared import Free
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
+from jaxmbd.model.joint.shared import FreeMotion
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds
-from jaxmbd.model.mechanism.joint_coordinates import Coordinate, Coupled, Drive, SpeedDrive
+from jaxmbd.model.mechanism.joint_coordinates import (
+    Coordinate,
+    CouplingConstraint,
+    PositionDriverConstraint,
+    SpeedDriverConstraint,
+)
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
     check_functions,
@@ -45,7 +50,7 @@ _SHOWN = 12  # parts of a kind that are listed by print
 
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
-AnyForce: TypeAlias = AbstractForce | AbstractAlong | Gravity | GeneralizedForce
+AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 
 
@@ -90,7 +95,7 @@ class Mechanism(eqx.Module):
     ) -> None:
         self.bodies = _parts("bodies", bodies, AbstractBody)
         self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
-        self.forces = _parts("forces", forces, AbstractForce, AbstractAlong, Gravity, GeneralizedForce)
+        self.forces = _parts("forces", forces, AbstractForce, AbstractJointForce, Gravity, GeneralizedForce)
         self.drivers = _parts("drivers", drivers, Driver)
         self.sensors = _parts("sensors", sensors, AbstractSensor, Measure, Scaled)
         if not self.bodies:
@@ -139,7 +144,7 @@ class Mechanism(eqx.Module):
             if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
                 yield from group
 
-    def described(
+    def with_coordinates(
         self, coordinates: str, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
     ) -> "Mechanism":
         """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
@@ -216,11 +221,11 @@ class Mechanism(eqx.Module):
         """Units of the entries of `v`; those of chosen speeds are not known."""
         return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)
 
-    def links(self) -> tuple[AbstractTreeJoint, ...]:
+    def tree_joints(self) -> tuple[AbstractTreeJoint, ...]:
         """The joints that carry the coordinates, one for each branch of the tree."""
         joints: dict[str, Any] = {joint.name: joint for joint in self.joints}
         return tuple(
-            Free(self.bodies[branch.child]) if branch.floating else joints[branch.joint]
+            FreeMotion(self.bodies[branch.child]) if branch.floating else joints[branch.joint]
             for branch in self.tree.branches
         )
 
@@ -230,11 +235,11 @@ class Mechanism(eqx.Module):
         joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
         return (*joints, *(self._driven(driver) for driver in self.drivers))
 
-    def _coupled(self, law: AbstractCoupling) -> Coupled:
-        return Coupled(law.name, (self.coordinate(law.a), self.coordinate(law.b)), law)
+    def _coupled(self, law: AbstractCoupling) -> CouplingConstraint:
+        return CouplingConstraint(law.name, (self.coordinate(law.a), self.coordinate(law.b)), law)
 
-    def _driven(self, driver: Driver) -> Drive | SpeedDrive:
-        kind = Drive if driver.of == "position" else SpeedDrive
+    def _driven(self, driver: Driver) -> PositionDriverConstraint | SpeedDriverConstraint:
+        kind = PositionDriverConstraint if driver.of == "position" else SpeedDriverConstraint
         return kind(driver.name, self.coordinate(driver.coordinate), driver)
 
     def with_reactions(self) -> dict[str, AbstractJoint]:
@@ -263,10 +268,10 @@ class Mechanism(eqx.Module):
         owner, _, component = name.partition(".")
         for joint in self.joints:
             if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
-                if component not in joint.motions or not isinstance(joint, AbstractMoving):
-                    raise unknown(f"coordinate of joint {owner!r}", component, joint.motions)
+                if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
+                    raise unknown(f"coordinate of joint {owner!r}", component, joint.coordinate_names)
                 carried = name in self.tree.coordinates
-                return Coordinate(name, joint, joint.markers, joint.motions.index(component), carried)
+                return Coordinate(name, joint, joint.markers, joint.coordinate_names.index(component), carried)
         for body in self.bodies:
             if body.name == owner:
                 if component not in self.space.prescribable:

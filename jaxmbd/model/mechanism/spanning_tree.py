@@ -17,11 +17,11 @@ from typing import Any
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractTreeJoint
-from jaxmbd.model.joint.shared import Free
+from jaxmbd.model.joint.shared import FreeMotion
 
 
 @dataclass(frozen=True)
-class Branch:
+class TreeJoint:
     """One joint of the tree, the bodies it connects (by number; the ground's is the number of bodies), and where its
     coordinates and speeds are in `q` and `v`. `backward`: the joint's first marker is on the child. `floating`: the
     joint is none of the mechanism's, its body is free."""
@@ -39,7 +39,7 @@ class Branch:
 class Tree:
     """The branches in the order of their coordinates, and the names and units of these and of the speeds."""
 
-    branches: tuple[Branch, ...]
+    branches: tuple[TreeJoint, ...]
     coordinates: tuple[str, ...]
     units: tuple[str, ...]
     speeds: tuple[str, ...]
@@ -61,7 +61,7 @@ Hung = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, chi
 
 def absolute(bodies: Sequence[AbstractBody]) -> Tree:
     """The tree of absolute coordinates."""
-    free = Free(bodies[0])  # one for all: they differ in their names alone
+    free = FreeMotion(bodies[0])  # one for all: they differ in their names alone
     return _arranged([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
 
 
@@ -96,7 +96,7 @@ def spanning(
     for i, body in enumerate(bodies):
         if root(i) != root(len(bodies)):
             group[root(i)] = root(len(bodies))
-            chosen.append(Free(body))
+            chosen.append(FreeMotion(body))
     chosen += [joint for joint in able if joint.name in kept]
     return _arranged(_rooted(chosen, number))
 
@@ -137,8 +137,8 @@ def _arranged(found: Sequence[Hung]) -> Tree:
     branches, coordinates, speeds = [], {}, {}
     for name, joint, parent, child, backward in found:
         q, v = len(coordinates), len(speeds)
-        coordinates |= {f"{name}.{own}": unit for own, unit in joint.free.items()}
+        coordinates |= {f"{name}.{own}": unit for own, unit in joint.tree_coordinate_units.items()}
         speeds |= {f"{name}.{own}": unit for own, unit in joint.speeds.items()}
         places = (q, len(coordinates)), (v, len(speeds))
-        branches.append(Branch(name, parent, child, backward, isinstance(joint, Free), *places))
+        branches.append(TreeJoint(name, parent, child, backward, isinstance(joint, FreeMotion), *places))
     return Tree(tuple(branches), tuple(coordinates), tuple(coordinates.values()), tuple(speeds), tuple(speeds.values()))

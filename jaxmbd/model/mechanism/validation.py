@@ -9,14 +9,14 @@ import jax.numpy as jnp
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.driver.driver import Driver
-from jaxmbd.model.force.force import AbstractAlong, AbstractForce
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.force.shared import Gravity
 from jaxmbd.model.force.user import GeneralizedForce
 from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.grouping_key import kind_of, unnamed
-from jaxmbd.model.mechanism.joint_coordinates import Coupled, Drive, SpeedDrive
+from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.sensor.scaled import Scaled
 from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
 
@@ -116,7 +116,7 @@ def _named(part: Any) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
         return (part.a, part.b)
-    return (part.coordinate,) if isinstance(part, Driver | AbstractAlong) else ()
+    return (part.coordinate,) if isinstance(part, Driver | AbstractJointForce) else ()
 
 
 def named_joints(mechanism: Any) -> set[str]:
@@ -141,7 +141,7 @@ def check_functions(mechanism: Any) -> None:
             eqx.filter_eval_shape(force.wrenches, t, *_example(mechanism, force))
         elif isinstance(force, GeneralizedForce):
             eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
-        elif isinstance(force, AbstractAlong):
+        elif isinstance(force, AbstractJointForce):
             eqx.filter_eval_shape(force.effort, t, t, t)
 
 
@@ -160,9 +160,9 @@ def hashable_kind(part: Any) -> Any:
 
 def _kind_name(part: Any) -> str:
     """The type that a user knows a part by."""
-    if isinstance(part, Drive | SpeedDrive):
+    if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
         return "Driver"
-    return type(part.law if isinstance(part, Coupled) else part).__name__
+    return type(part.law if isinstance(part, CouplingConstraint) else part).__name__
 
 
 def check_measures(mechanism: Any, rows: int) -> None:
@@ -183,7 +183,11 @@ def check_ground(mechanism: Any) -> None:
     links = [part for part in parts if _markers(part)]
     for joint in mechanism.joints:
         joined |= {marker.body for marker in _markers(joint)}
-    driven = [link for link in links if isinstance(link, Drive | SpeedDrive) and len(link.markers) == 1]
+    driven = [
+        link
+        for link in links
+        if isinstance(link, PositionDriverConstraint | SpeedDriverConstraint) and len(link.markers) == 1
+    ]
     reached |= {link.markers[0].body for link in driven}
     beside: dict[str, set[str]] = {}
     for link in links:
