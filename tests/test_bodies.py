@@ -23,7 +23,7 @@ def test_a_solid_gives_mass_and_inertia() -> None:
     np.testing.assert_allclose(body.mass, 6.0, rtol=EXACT)
     np.testing.assert_allclose(body.inertia, np.diag(moments), rtol=EXACT)
     np.testing.assert_array_equal(body.pose, [1, 2, 3, 1, 0, 0, 0])
-    flat = pl.Body("b", solid.moved(x=5.0), pose=(1, 2, 0.5))
+    flat = pl.Body("b", solid.translated(x=5.0), pose=(1, 2, 0.5))
     np.testing.assert_allclose([flat.mass, flat.inertia], [6.0, moments[2]], rtol=EXACT)
     np.testing.assert_array_equal(flat.pose, [1, 2, 0.5])
     assert flat.inertia.shape == ()

@@ -205,7 +205,7 @@ def test_loads_are_what_their_names_say(name: str, rng: np.random.Generator) -> 
     first = joint.a.frame(space.place(jnp.asarray(space.rest)))
     second = first.compose(joint.X_FM(c))
     still = jnp.zeros(len(space.speeds))
-    slopes = jax.jacfwd(lambda step: joint.residual(jnp.asarray(0.0), (first, second.moved(step))))(still)
+    slopes = jax.jacfwd(lambda step: joint.residual(jnp.asarray(0.0), (first, second.perturbed(step))))(still)
     loads = joint.plane_loads if space.dim == 2 and joint.plane_loads else joint.loads
     assert len(loads) == len(slopes)
     for load, slope in zip(loads, slopes, strict=True):

@@ -423,7 +423,7 @@ def to_centre(b: Bench, marker: Any, place: np.ndarray, wrench: np.ndarray) -> n
 def along_coordinate(b: Bench, part: Any, columns: np.ndarray) -> np.ndarray:
     """The generalized force of a law along a joint's coordinate: the coordinate's slope, by differences, times it."""
     c = b.mechanism.coordinate(part.coordinate)
-    near = float(b.turns[b.mechanism.turns.index(c.name)]) if c.turning else None
+    near = float(b.turns[b.mechanism.turns.index(c.name)]) if c.unwrapped else None
     steps = [(j, k) for j in columns for k in OFFSETS]
     many = [b.at_markers(c.markers, b.moved(k * STEP * (np.arange(len(b.v)) == j)), b.v)[0] for j, k in steps]
     stacked = jax.tree.map(lambda *x: jnp.stack(x), *many, b.at_markers(c.markers, b.q, b.v)[0])

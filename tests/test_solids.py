@@ -59,19 +59,21 @@ def test_shapes_are_the_sums_over_small_cubes(name: str) -> None:
 def test_a_box_is_its_two_halves_moved_turned_and_added() -> None:
     whole = box(7800, 0.3, 0.2, 0.1)
     half = box(7800, 0.15, 0.2, 0.1)
-    assert_same(half.moved(x=0.075) + half.moved(-0.075), whole)
-    upright = box(7800, 0.2, 0.15, 0.1).moved(y=-0.075)
+    assert_same(half.translated(x=0.075) + half.translated(-0.075), whole)
+    upright = box(7800, 0.2, 0.15, 0.1).translated(y=-0.075)
     turn = rotation.about("z", np.pi / 2)
-    both = upright.rotated(turn) + half.moved(x=-0.075)
+    both = upright.rotated(turn) + half.translated(x=-0.075)
     assert_same(both, whole)
     oblique = rotation.from_vector((0.3, -1.0, 0.5))
-    shifted = whole.moved(1, 2, 3)
-    assert_same((upright.rotated(turn) + half.moved(-0.075)).moved(1, 2, 3).rotated(oblique), shifted.rotated(oblique))
+    shifted = whole.translated(1, 2, 3)
+    assert_same(
+        (upright.rotated(turn) + half.translated(-0.075)).translated(1, 2, 3).rotated(oblique), shifted.rotated(oblique)
+    )
     assert_same(shifted.rotated(oblique).rotated(rotation.inverse(oblique)), shifted)
 
 
 def test_turning_and_adding_keep_the_inertia_about_the_origin(rng: np.random.Generator) -> None:
-    a, b = box(2, 1, 2, 3).moved(0.5, -1, 2), cylinder(1, 0.4, 2).moved(z=-3)
+    a, b = box(2, 1, 2, 3).translated(0.5, -1, 2), cylinder(1, 0.4, 2).translated(z=-3)
     R = np.asarray(rotation.matrix(rng.normal(size=4)))
     total = a.rotated(R) + b
     np.testing.assert_allclose(total.mass, a.mass + b.mass)
@@ -81,7 +83,7 @@ def test_turning_and_adding_keep_the_inertia_about_the_origin(rng: np.random.Gen
 
 
 def test_closed_forms_of_points_tubes_and_thin_rods() -> None:
-    dumbbell = point(2.0).moved(x=0.5) + point(2.0).moved(x=-0.5)
+    dumbbell = point(2.0).translated(x=0.5) + point(2.0).translated(x=-0.5)
     np.testing.assert_allclose(dumbbell.inertia, np.diag([0, 1, 1]), atol=1e-16)
     thin = rod(1000, length=2, radius=1e-4)
     np.testing.assert_allclose(thin.inertia[1, 1], thin.mass * 4 / 12, rtol=1e-8)
@@ -92,7 +94,7 @@ def test_closed_forms_of_points_tubes_and_thin_rods() -> None:
 
 def test_numbers_of_solids_are_differentiable() -> None:
     def moment(length: jax.Array) -> jax.Array:
-        solid = rod(1.0, length, 0.1).moved(x=length / 2) + sphere(1.0, 0.2).moved(length)
+        solid = rod(1.0, length, 0.1).translated(x=length / 2) + sphere(1.0, 0.2).translated(length)
         return solid.rotated(rotation.about("z", length)).inertia[2, 2]
 
     values, slopes = jax.jit(jax.vmap(jax.value_and_grad(moment)))(jnp.array([1.0 - 1e-6, 1.0, 1.0 + 1e-6]))
@@ -101,7 +103,9 @@ def test_numbers_of_solids_are_differentiable() -> None:
 
 def test_single_precision_stays_single() -> None:
     one = jnp.float32(1)
-    solid = box(one, one, one, one).rotated(rotation.from_vector((1.0, 2.0, 3.0))).moved(1, 2, 3) + disc(one, one, one)
+    solid = box(one, one, one, one).rotated(rotation.from_vector((1.0, 2.0, 3.0))).translated(1, 2, 3) + disc(
+        one, one, one
+    )
     assert {leaf.dtype for leaf in jax.tree.leaves(solid)} == {jnp.dtype("float32")}
 
 
@@ -142,7 +146,7 @@ def test_good_inertias_pass() -> None:
         (lambda: Solid(1.0, (1, 1, 3)), "Solid: no mass distribution"),
         (lambda: Solid(1.0, (1, 1, 1), (0.0, 1.0)), r"centre must have shape \(3,\)"),
         (lambda: Solid(1.0, (1, 1, 1), (0.0, 1.0, np.inf)), "centre must be finite"),
-        (lambda: point(1.0).moved(np.ones(3)), r"moved\(x, y, z\): x must be a number .m., got shape \(3,\)"),
+        (lambda: point(1.0).translated(np.ones(3)), r"moved\(x, y, z\): x must be a number .m., got shape \(3,\)"),
         (lambda: point(1.0).rotated((1, 2, 3)), "A rotation must be"),
     ],
 )

@@ -74,7 +74,7 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
 
     `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a dependence between
     rows; they are reduced, with pivots, so that each names one redundant row and the rows it repeats. Without those the
-    rows are independent: `C[list(found.kept)]` has the rank and the null space of `C`, and
+    rows are independent: `C[list(found.independent_rows)]` has the rank and the null space of `C`, and
     `mechanism.row_labels()[k]` is the joint and the number of row `k`.
 
         >>> print(redundancy(mechanism, state))

@@ -131,7 +131,7 @@ def _is_batched(function: TracedFunction, operands: Any) -> list[bool]:
 
 def _varying(function: TracedFunction, is_batched: list[bool]) -> list[bool]:
     """Which results differ from instance to instance."""
-    return [any(is_batched[k] for k in causes) for causes in function.causes]
+    return [any(is_batched[k] for k in dependencies) for dependencies in function.dependencies]
 
 
 @run_p.def_abstract_eval
@@ -269,7 +269,7 @@ def _differentiated(primals: Any, tangents: Any, *, function: TracedFunction, ba
     moving = tuple(k for k, x in enumerate(tangents) if not isinstance(x, ad.Zero))
     changes = [tangents[k] for k in moving]
     found = run_p.bind(*primals, *changes, function=function.derivative(moving), batch=batch)
-    if function.pushes:
+    if function.returns_primal:
         return found[: len(function.results)], found[len(function.results) :]
     return run_p.bind(*primals, function=function, batch=batch), found
 

@@ -40,7 +40,7 @@ class SSABuilder:
         self._known = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, in order, and their rows
         self.cache: dict[Any, Any] = {}  # what rules keep between equations
         self.arrays: list[Rows] = []  # the inputs
-        self.kept: list[np.ndarray] = []  # tables of constants, which are inputs after the others
+        self.constant_tables: list[np.ndarray] = []  # tables of constants, which are inputs after the others
         self.tables: dict[Table, int] = {}  # with the rows that stand for them
         for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
             assert self.constant(value) == row
@@ -226,7 +226,7 @@ class SSABuilder:
         key = GATHER, numbers.tobytes()
         if key not in self.cache:
             self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
-            self.kept.append(numbers)
+            self.constant_tables.append(numbers)
             self.inputs(numbers.shape)
         return self.cache[key]
 

@@ -94,7 +94,7 @@ def _looked_up(step: Step, choices: Rows, index: Rows) -> Rows:
     graph = step.graph
     if (choices == choices[0]).all():
         return choices[0]
-    picked = graph.pick(choices, index)
+    picked = graph.gather(choices, index)
     if picked is not None:
         return picked
     op, operands = graph.op[choices], graph.args[choices]

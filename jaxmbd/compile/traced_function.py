@@ -22,17 +22,17 @@ _NO_MESH = jax.sharding.AbstractMesh((), ())
 class TracedFunction:
     """A traced function of arrays, of which results may be linear in its last `linear` arguments.
 
-    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `causes`: the arguments on
+    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `dependencies`: the arguments on
     which each result may depend, all of them unless given. `pushes`: whether results and tangents are one function
     where it is differentiated, which saves making values again for the tangents; but those of reverse derivatives must
     be two. `derived`: of a function of results and tangents, the function and the arguments it is the derivative by.
     """
 
     def __init__(
-        self, jaxpr: Any, used: Sequence[int], linear: int = 0, causes: Any = None, pushes: bool = False
+        self, jaxpr: Any, used: Sequence[int], linear: int = 0, dependencies: Any = None, returns_primal: bool = False
     ) -> None:
-        self.jaxpr, self.used, self.linear, self.pushes = jaxpr, tuple(used), linear, pushes
-        self.causes = causes or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
+        self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
+        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
         taken = jaxpr.in_avals  # a list that is made anew each time
         self.types = tuple(taken[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
@@ -75,8 +75,8 @@ class TracedFunction:
 
         If it `pushes`, first the results themselves.
         """
-        found = self._derivative(moving, self.pushes)
-        found.derived = (self, moving) if self.pushes else None
+        found = self._derivative(moving, self.returns_primal)
+        found.derived = (self, moving) if self.returns_primal else None
         return found
 
     def halves(self) -> tuple["TracedFunction", "TracedFunction"] | None:
@@ -103,9 +103,9 @@ class TracedFunction:
                 return (*results, *changes) if values else changes
 
             types, own = (*self.types, *(self.types[k] for k in moving)), {k: count + i for i, k in enumerate(moving)}
-            causes = tuple(mine | {own[k] for k in mine if k in own} for mine in self.causes)
-            causes = (*self.causes, *causes) if values else causes
-            self._derivatives[moving, values] = traced(tangents, types, len(moving), causes, self.pushes)
+            dependencies = tuple(mine | {own[k] for k in mine if k in own} for mine in self.dependencies)
+            dependencies = (*self.dependencies, *dependencies) if values else dependencies
+            self._derivatives[moving, values] = traced(tangents, types, len(moving), dependencies, self.returns_primal)
         return self._derivatives[moving, values]
 
     def transpose(self, wanted: tuple[int, ...]) -> "TracedFunction":
@@ -157,7 +157,7 @@ def pruned(function: TracedFunction) -> TracedFunction:
         if any(var in needed for var in equation.outvars):
             needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
     used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
-    return TracedFunction(function.jaxpr, used, pushes=function.pushes)
+    return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
 
 
 def _inner(step: Step, *rows: Any) -> Any:

@@ -104,14 +104,14 @@ def _mapped(function: Callable[..., Array], *stacks: Any) -> Array:
 
 @trace_once
 def _moved(frames: Any, steps: Array) -> Any:
-    return jax.vmap(lambda frame, d: frame.moved(d))(frames, steps)
+    return jax.vmap(lambda frame, d: frame.perturbed(d))(frames, steps)
 
 
 @trace_once
 def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
     def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
         own = space.marker_rate(body, twist, body.position)
-        moved = lambda s: (body.moved(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
+        moved = lambda s: (body.perturbed(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
         return derivative_at_zero(lambda s: space.to_centre(*moved(s)), point[0], 1)
 
     return jax.vmap(one)(*stacks)
@@ -173,7 +173,7 @@ class ConstraintRows:
         count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
 
         def phi(d: Twists) -> Scalar:
-            moved = tuple(frame.moved(x) for frame, x in zip(self.near.perturbed(step), d, strict=True))
+            moved = tuple(frame.perturbed(x) for frame, x in zip(self.near.perturbed(step), d, strict=True))
             return jnp.dot(eta[:count], residual_of(self.law, self.t + s, moved))
 
         wrenches = jax.grad(phi)(self.still)
@@ -208,7 +208,7 @@ def turning(
 
     def angles(s: Scalar) -> Array:
         motion = law.motion(near.perturbed(s * rates))
-        return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.turning])
+        return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.unwrapped])
 
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
 

@@ -82,7 +82,7 @@ class Equations(eqx.Module):
     def solved_in(self, redundant: bool | Bool[Array, ""], kept: Bool[Array, " m"] | None) -> "Equations":
         """The same equations, with what is known of their rows."""
         known = _false_or_array(redundant), kept
-        return eqx.tree_at(lambda e: (e.redundant, e.kept), self, known, is_leaf=lambda x: x is None)
+        return eqx.tree_at(lambda e: (e.redundant, e.independent_rows), self, known, is_leaf=lambda x: x is None)
 
     # --- coordinates ------------------------------------------------------------------------------------
 

@@ -35,22 +35,22 @@ class SaddlePoint:
     """The factored system of one instant: projections onto the constraints and accelerations come from it."""
 
     def __init__(self, at: Configuration) -> None:
-        self.at, self.inertia, self.S, self.kept = at, at.inertia, at.schur(), at.equations.independent_rows
+        self.at, self.inertia, self.S, self.independent = at, at.inertia, at.schur(), at.equations.independent_rows
         redundant, largest = at.equations.redundant, self.S.largest()
         self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shift(largest), 0.0)
         self._solve = self._system().solver()
 
     def _system(self) -> Symmetric:
-        if self.kept is not None:
-            return self.S.limited(self.kept)
+        if self.independent is not None:
+            return self.S.limited(self.independent)
         return self.S if self.epsilon is None else self.S.shifted(self.epsilon)
 
     def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
-        """`S⁻¹ b` in the rows that are kept, zero in the others."""
-        if self.kept is None:
+        """`S⁻¹ b` in the rows that are independent, zero in the others."""
+        if self.independent is None:
             return self._solve(b)
-        kept = self.kept if b.ndim == 1 else self.kept[:, None]
-        return self._solve(jnp.where(kept, b, 0.0))
+        independent = self.independent if b.ndim == 1 else self.independent[:, None]
+        return self._solve(jnp.where(independent, b, 0.0))
 
     def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
         """`η = S⁻¹ b`: the impulses whose `M⁻¹ Cᵀ η` is the smallest change (in the metric of `M`) of `C x` by `b`."""

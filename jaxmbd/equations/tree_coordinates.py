@@ -281,7 +281,7 @@ def _arranged(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Ar
 
 
 def _tidy(_: Any, sign: float, law: Any, c: Array) -> Array:
-    return law.chart.tidy(c)
+    return law.chart.normalize(c)
 
 
 def _rate(_: Any, sign: float, law: Any, c: Array, w: Array) -> Array:
@@ -298,7 +298,7 @@ def _measure(space: AbstractSpace, _: float, law: Any, bodies: Any) -> Array:
 
 def _placed(_: Any, sign: float, law: Any, c: Array) -> Any:
     """The frame of the child in that of its parent."""
-    mated, first, second = law.mate(c), law.a.local, law.b.local
+    mated, first, second = law.X_FM(c), law.a.local, law.b.local
     if sign < 0:
         return second.compose(mated.inverse()).compose(first.inverse())
     return first.compose(mated).compose(second.inverse())
@@ -306,15 +306,15 @@ def _placed(_: Any, sign: float, law: Any, c: Array) -> Any:
 
 def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> Float[Array, "speeds twist"]:
     """The rate at the world's origin that a unit of each speed adds; `first` is the body of the first marker."""
-    marker, mated = law.a.frame(first), law.mate(c)
+    marker, mated = law.a.frame(first), law.X_FM(c)
     point = marker.compose(mated).position
-    rates = jax.vmap(lambda w: law.rate(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
+    rates = jax.vmap(lambda w: law.across_joint_velocity(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
     return sign * jax.vmap(lambda rate: shift_velocity(space.rotate_to_world(marker, rate), -point))(rates)
 
 
 def _drift(space: AbstractSpace, sign: float, law: Any, c: Array, w: Array, first: Any) -> Array:
     """How the motion relative to the parent changes as seen from there: where axes turn with the coordinates."""
     marker = law.a.frame(first)
-    motion = lambda c: shift_velocity(law.rate(c, w), -law.mate(c).position)  # noqa: E731
+    motion = lambda c: shift_velocity(law.across_joint_velocity(c, w), -law.X_FM(c).position)  # noqa: E731
     change = jax.jvp(motion, (c,), (law.chart.rate(c, w),))[1]
     return sign * shift_velocity(space.rotate_to_world(marker, change), -marker.position)

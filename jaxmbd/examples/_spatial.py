@@ -121,7 +121,7 @@ def governor() -> Example:
     shaft, slider = (
         sp.Body(n, s.mass, s.inertia, (0, 0, 0.5)) for n, s in zip(("shaft", "slider"), solids, strict=True)
     )
-    rod = sp.box(3000.0, 1.0, 0.01, 0.01).moved(0.5) + sp.point(5.0).moved(1.0)
+    rod = sp.box(3000.0, 1.0, 0.01, 0.01).translated(0.5) + sp.point(5.0).translated(1.0)
     bodies, forces = [shaft, slider], []
     joints = [
         sp.Revolute("spin", sp.ground.at(), shaft.at_world(0, 0, 0)),

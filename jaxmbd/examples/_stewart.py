@@ -40,7 +40,7 @@ def stewart_platform() -> Example:
     Each leg is a cylinder on a universal joint and a piston under a ball joint; its driver prescribes how far it is
     stretched, from the wanted place of the platform (`platform_path`).
     """
-    disc = sp.disc(2700, 0.35, 0.03).moved(z=0.7)
+    disc = sp.disc(2700, 0.35, 0.03).translated(z=0.7)
     platform = sp.Body("platform", disc.mass, disc.inertia, disc.centre)
     bodies, joints, drivers = [platform], [], []
     for k, angles in enumerate(np.radians(_LEGS)):

@@ -102,7 +102,7 @@ class Solid(eqx.Module):
 
     **Raises:** `MechanismError` if the mass is not positive, or nothing can have the inertia.
 
-        >>> hammer = cylinder(700, radius=0.01, length=0.3) + box(7800, 0.1, 0.03, 0.03).moved(z=0.15)
+        >>> hammer = cylinder(700, radius=0.01, length=0.3) + box(7800, 0.1, 0.03, 0.03).translated(z=0.15)
         >>> round(float(hammer.mass), 3)
         0.768
     """
@@ -119,7 +119,7 @@ class Solid(eqx.Module):
         if isinstance(self.centre, Array) and is_concrete(self.centre) and not jnp.isfinite(self.centre).all():
             raise MechanismError(f"Solid: centre must be finite [m], got {np.asarray(self.centre)}.")
 
-    def moved(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
+    def translated(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
         """The solid moved by `(x, y, z)` [m] in its frame."""
         offset = jnp.stack([_number("moved(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)])
         return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))

@@ -114,12 +114,12 @@ class Equilibrium(eqx.Module):
     @property
     def stable(self) -> Bool[Array, ""]:
         """Whether no small motion grows, and none is indifferent."""
-        return frozen(self).motions.stable
+        return frozen(self).small_motions.stable
 
     @property
     def verdict(self) -> str:
         """`"stable"`, `"neutral"` (some motion neither grows nor comes back) or `"unstable (n growing modes)"`."""
-        return verdict(frozen(self).motions)
+        return verdict(frozen(self).small_motions)
 
 
 def verdict(motions: SmallMotions) -> str:

@@ -183,7 +183,7 @@ def _path(family: Family, q: Array, values: Array, points: int | None, step: Arr
 
 @cached_on_disk
 def _motions(equilibria: Equilibrium) -> SmallMotions:
-    return eqx.filter_vmap(lambda one: one.motions)(equilibria)
+    return eqx.filter_vmap(lambda one: one.small_motions)(equilibria)
 
 
 @cached_on_disk

@@ -123,7 +123,7 @@ def _rooted_jvp(primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]) -
     miss = eqx.filter_jvp(lambda b: b.unbalance(q, lam), (balance,), (changes,))[1]
     step, change = _response(balance, q, lam, *_or_zeros(miss, (jnp.zeros_like(balance.at(q).still), lam)))
     at = balance.at(q)
-    return (q, lam), (jax.jvp(at.position.moved, (at.still,), (step,))[1], change)
+    return (q, lam), (jax.jvp(at.position.perturbed, (at.still,), (step,))[1], change)
 
 
 @eqx.filter_custom_jvp

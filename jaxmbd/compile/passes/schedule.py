@@ -15,7 +15,7 @@ import numpy as np
 
 from jaxmbd.compile.ssa_builder import Rows, SSABuilder
 from jaxmbd.compile.targets.build_vm import postorder
-from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NUMBER, SCALED
+from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NUMBER, UNIFORM
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
@@ -44,10 +44,10 @@ class Program:
     stores: np.ndarray
     code: np.ndarray
     uniform_live_out: np.ndarray
-    lookups: np.ndarray
+    gathers: np.ndarray
     constant_tables: tuple[np.ndarray, ...]
-    shared_length: int
-    shared_inputs: int
+    uniform_length: int
+    uniform_inputs: int
     operations: int
     instructions: int
 
@@ -55,7 +55,7 @@ class Program:
     def numbers(self) -> np.ndarray:
         """The sizes that the machine asks for."""
         inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size
-        shared = (self.shared_length, self.shared_inputs, self.uniform_live_out.size)
+        shared = (self.uniform_length, self.uniform_inputs, self.uniform_live_out.size)
         return np.array([self.slots, self.constants.size, inputs, outputs, length, *shared], np.int64)
 
     @property
@@ -63,7 +63,7 @@ class Program:
         """All arrays, in the order in which the machine takes them."""
         inputs = (self.input_sizes, self.input_ends, self.loads)
         outputs = (self.output_sizes, self.output_ends, self.stores)
-        return self.numbers, self.constants, *inputs, *outputs, self.code, self.uniform_live_out, self.lookups
+        return self.numbers, self.constants, *inputs, *outputs, self.code, self.uniform_live_out, self.gathers
 
     @cached_property
     def key(self) -> int:
@@ -104,14 +104,14 @@ def schedule(recorder: SSABuilder, outputs: Sequence[Rows], shared: int = 0) -> 
     return Program(
         places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
         np.concatenate([np.zeros(0), *code]).astype(np.int32), place[kept].astype(np.int32),
-        np.array([*recorder.tables], np.int32).reshape(-1, 4), tuple(recorder.kept),
+        np.array([*recorder.tables], np.int32).reshape(-1, 4), tuple(recorder.constant_tables),
         sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
     )  # fmt: skip
 
 
 def _from(recorder: SSABuilder, shared: int) -> list[Rows]:
     """What stands for the inputs beyond the first ones: their rows and those of their tables."""
-    end = len(recorder.arrays) - len(recorder.kept)
+    end = len(recorder.arrays) - len(recorder.constant_tables)
     tables = [row for table, row in recorder.tables.items() if shared <= table.input < end]
     return [*recorder.arrays[shared:end], np.array(tables, np.int32)]
 
@@ -142,7 +142,7 @@ def _distinct(rows: Rows) -> Rows:
 def _mark_uniform_factors(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, Rows]:
     """Products in which one factor is shared get operations of their own, with that factor first."""
     op, args = op.copy(), args.copy()
-    for name, scaled in SCALED.items():
+    for name, scaled in UNIFORM.items():
         rows = np.flatnonzero(own & (op == NUMBER[name]))
         flip = rows[shared[args[rows, 1]]]
         args[flip, :2] = args[flip, 1::-1]
@@ -153,7 +153,7 @@ def _mark_uniform_factors(op: np.ndarray, args: Rows, own: np.ndarray, shared: n
 def _uniform_live_out(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray, outputs: Sequence[Rows]) -> Rows:
     """The shared rows that others work on other than as factors, or that are outputs."""
     used = args[own]
-    used[np.isin(op[own], [NUMBER[name] for name in SCALED.values()]), 0] = -1
+    used[np.isin(op[own], [NUMBER[name] for name in UNIFORM.values()]), 0] = -1
     used[op[own] == NUMBER[GATHER], 1] = -1
     rows = _together([used, *outputs])
     rows = rows[rows >= 0]

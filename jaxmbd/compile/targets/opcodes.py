@@ -68,8 +68,8 @@ EVALUATE: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rem": np.fmod,
 }
-GATHER = "pick"  # the number of a table at an index
-SCALED = {"mul": "scale", "fma": "scale_add", "fms": "scale_sub", "fnma": "sub_scale"}  # with a factor for all lanes
-NUMBER = {name: number for number, name in enumerate((*EVALUATE, GATHER, *SCALED.values()))}
+GATHER = "gather"  # the number of a table at an index
+UNIFORM = {"mul": "umul", "fma": "ufma", "fms": "ufms", "fnma": "ufnma"}  # the first factor is equal in all lanes
+NUMBER = {name: number for number, name in enumerate((*EVALUATE, GATHER, *UNIFORM.values()))}
 NAMES = tuple(NUMBER)
 INPUT = -1  # what is no operation: an input or a constant

@@ -48,7 +48,7 @@ typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(L
     for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;          \
     break;
 /* The first operand is of the shared part: where that has been run on its own, one number for all lanes. */
-#define SCALED(OP, arity, shared, e)                                      \
+#define UNIFORM(OP, arity, shared, e)                                      \
   case OP:                                                                \
     if (s)                                                                \
       for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = shared;   \
@@ -101,7 +101,7 @@ static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const 
 }
 
 /* The number of table `k` at an index. */
-static inline T JOIN(pick, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
+static inline T JOIN(gather, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
   const int32_t *table = c->program->lookups + 4 * (int64_t)k;
   const int64_t length = table[3];
   const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* inside, whatever it is */
@@ -121,10 +121,10 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
       WHOLE(FMA, 3, x[t[1]] * x[t[2]] + x[t[3]])
       WHOLE(FMS, 3, x[t[1]] * x[t[2]] - x[t[3]])
       WHOLE(FNMA, 3, x[t[3]] - x[t[1]] * x[t[2]])
-      SCALED(SCALE, 2, s[t[1]] * x[t[2]], x[t[1]] * x[t[2]])
-      SCALED(SCALE_ADD, 3, s[t[1]] * x[t[2]] + x[t[3]], x[t[1]] * x[t[2]] + x[t[3]])
-      SCALED(SCALE_SUB, 3, s[t[1]] * x[t[2]] - x[t[3]], x[t[1]] * x[t[2]] - x[t[3]])
-      SCALED(SUB_SCALE, 3, x[t[3]] - s[t[1]] * x[t[2]], x[t[3]] - x[t[1]] * x[t[2]])
+      UNIFORM(UMUL, 2, s[t[1]] * x[t[2]], x[t[1]] * x[t[2]])
+      UNIFORM(UFMA, 3, s[t[1]] * x[t[2]] + x[t[3]], x[t[1]] * x[t[2]] + x[t[3]])
+      UNIFORM(UFMS, 3, s[t[1]] * x[t[2]] - x[t[3]], x[t[1]] * x[t[2]] - x[t[3]])
+      UNIFORM(UFNMA, 3, x[t[3]] - s[t[1]] * x[t[2]], x[t[3]] - x[t[1]] * x[t[2]])
       WHOLE(NEG, 1, -x[t[1]])
       BINARY(MAX, CHOICE(AT(a) > AT(b) || AT(a) != AT(a), AT(a), AT(b)))
       BINARY(MIN, CHOICE(AT(a) < AT(b) || AT(a) != AT(a), AT(a), AT(b)))
@@ -167,11 +167,11 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
       FUNCTION(ERFC, erfc)
       BINARY(POW, M(pow)(AT(a), AT(b)))
       BINARY(REM, M(fmod)(AT(a), AT(b)))
-      case PICK:
+      case GATHER:
         for (int32_t i = 0; i < n; i++, t += 3) {
           const V a = x[t[1]];
           V r = a;
-          EACH(r, JOIN(pick, NAME)(c, t[2], AT(a), first + LANE));
+          EACH(r, JOIN(gather, NAME)(c, t[2], AT(a), first + LANE));
           x[t[0]] = r;
         }
         break;
@@ -268,7 +268,7 @@ static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
 #undef BINARY
 #undef TERNARY
 #undef WHOLE
-#undef SCALED
+#undef UNIFORM
 #undef FUNCTION
 #undef LANES
 #undef NAME

@@ -234,4 +234,4 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 def _step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
-    return -correction(correction, at, correction.missing(at))
+    return -apply_correction(correction, at, correction.residual(at))

@@ -27,7 +27,7 @@ class PostStepSolver(AbstractSolverAround):
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         equations, method = args
         chosen = method if isinstance(method, AbstractProjectedMethod) else None
-        return self.solver.init(terms, t0, t1, y0, args), equations.kept, chosen
+        return self.solver.init(terms, t0, t1, y0, args), equations.independent_rows, chosen
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
         (inner, kept, chosen), (equations, method) = solver_state, args

@@ -24,7 +24,7 @@ class AbstractJoint(eqx.Module):
     """A constraint between the frames of two or more markers.
 
     `coordinate_names` names the joint's own coordinates (an angle, a displacement) that drivers, friction and sensors
-    refer to as `"joint.angle"`. Those listed in `turning` are angles that the frames tell only up to whole turns: the
+    refer to as `"joint.angle"`. Those listed in `unwrapped` are angles that the frames tell only up to whole turns: the
     mechanism then carries them among its coordinates, and counts.
 
     `loads` names what the rows' multipliers are as loads on the last marker's body, in the order of the rows: force
@@ -36,7 +36,7 @@ class AbstractJoint(eqx.Module):
     name: eqx.AbstractVar[str]
     coordinate_names: ClassVar[tuple[str, ...]] = ()
     coordinate_units: ClassVar[tuple[str, ...]] = ()
-    turning: ClassVar[tuple[str, ...]] = ()
+    unwrapped: ClassVar[tuple[str, ...]] = ()
     loads: ClassVar[tuple[str, ...]] = ()
     plane_loads: ClassVar[tuple[str, ...]] = ()
 
@@ -118,7 +118,7 @@ class AbstractTreeJoint(AbstractPair):
         """The coordinates of frames that are placed as the joint asks; near those, where they are not."""
 
 
-class AbstractMovingTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinates):
+class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinates):
     """A pair that leaves free just its own coordinates `coordinate_names`, whose rates are the speeds."""
 
     @property

@@ -11,7 +11,7 @@ from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.body.checks import check_finite, check_markers
 from jaxmbd.model.body.planar import Marker
-from jaxmbd.model.joint.joint import AbstractJoint, AbstractMovingTreeJoint, AbstractPair
+from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractJoint, AbstractPair
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import dot
@@ -23,7 +23,7 @@ class AbstractPlanarPair(AbstractPair):
     space: ClassVar[AbstractSpace | None] = PLANAR
 
 
-class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractMovingTreeJoint):
+class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractCoordinateTreeJoint):
     """One that can carry its own coordinates."""
 
 

@@ -16,8 +16,8 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_number, check_shape
 from jaxmbd.model.joint.joint import (
+    AbstractCoordinateTreeJoint,
     AbstractJointWithCoordinates,
-    AbstractMovingTreeJoint,
     AbstractPair,
     AbstractTreeJoint,
 )
@@ -35,7 +35,7 @@ class AbstractSpatialPair(AbstractPair):
     space: ClassVar[AbstractSpace | None] = SPATIAL
 
 
-class AbstractSpatialTreeJoint(AbstractSpatialPair, AbstractMovingTreeJoint):
+class AbstractSpatialTreeJoint(AbstractSpatialPair, AbstractCoordinateTreeJoint):
     """One that can carry its own coordinates."""
 
 
@@ -89,7 +89,7 @@ class Revolute(AbstractSpatialTreeJoint):
     b: AbstractMarker
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
-    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "-My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "5"]:
@@ -145,7 +145,7 @@ class Cylindrical(AbstractSpatialTreeJoint):
     b: AbstractMarker
     coordinate_names: ClassVar[tuple[str, ...]] = ("displacement", "angle")
     coordinate_units: ClassVar[tuple[str, ...]] = ("m", "rad")
-    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy", "-My", "Mx")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
@@ -231,7 +231,7 @@ class Planar(AbstractSpatialTreeJoint):
     b: AbstractMarker
     coordinate_names: ClassVar[tuple[str, ...]] = ("x", "y", "angle")
     coordinate_units: ClassVar[tuple[str, ...]] = ("m", "m", "rad")
-    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("-My", "Mx", "-Fz")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "3"]:
@@ -261,7 +261,7 @@ class Universal(AbstractSpatialTreeJoint):
     b: AbstractMarker
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad", "rad")
-    turning: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
+    unwrapped: ClassVar[tuple[str, ...]] = ("angle_a", "angle_b")
     loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "M")
 
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
@@ -315,7 +315,7 @@ class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):
     length: Scalar = eqx.field(converter=as_float)
     coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
     coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
-    turning: ClassVar[tuple[str, ...]] = ("angle",)
+    unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
     loads: ClassVar[tuple[str, ...]] = ("T", "-Fz")
 
     def __check_init__(self) -> None:

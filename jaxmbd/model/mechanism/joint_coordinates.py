@@ -34,9 +34,9 @@ class Coordinate(eqx.Module):
     near: Scalar | None = None
 
     @property
-    def turning(self) -> bool:
+    def unwrapped(self) -> bool:
         """Whether the coordinate is an angle that the frames tell only up to whole turns."""
-        return self.joint is not None and self.joint.coordinate_names[self.index] in self.joint.turning
+        return self.joint is not None and self.joint.coordinate_names[self.index] in self.joint.unwrapped
 
     def value(self, frames: Sequence[Any]) -> Scalar:
         """The coordinate's value [m or rad]."""
@@ -44,13 +44,13 @@ class Coordinate(eqx.Module):
             value = self.joint.motion(frames)[self.index]
             if self.is_integrated and self.near is not None:
                 return jax.lax.stop_gradient(self.near) + (value - jax.lax.stop_gradient(value))
-            return nearest_turn(value, self.near) if self.turning and self.near is not None else value
+            return nearest_turn(value, self.near) if self.unwrapped and self.near is not None else value
         (frame,) = frames
         return frame.position[self.index] if self.index < frame.position.shape[0] else frame.angle
 
     def by(self, near: Scalar) -> "Coordinate":
         """The same coordinate, its whole turns counted so that it is nearest to a value; one that is carried has it."""
-        if not self.turning and not self.is_integrated:
+        if not self.unwrapped and not self.is_integrated:
             return self
         return Coordinate(self.name, self.joint, self.markers, self.index, self.is_integrated, near)
 
@@ -96,7 +96,7 @@ class SpeedDriverConstraint(AbstractNonholonomic):
         steps = [jnp.append(rate.position, rate.angular) for rate in rates]
 
         def along(s: Scalar) -> Scalar:
-            return self.coordinate.value([frame.moved(s * step) for frame, step in zip(frames, steps, strict=True)])
+            return self.coordinate.value([frame.perturbed(s * step) for frame, step in zip(frames, steps, strict=True)])
 
         zero = jnp.zeros_like(t)
         rate = jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
@@ -137,9 +137,9 @@ class CoordinateForce(eqx.Module):
 def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
     """The coordinates of a part that it has to be told: whole turns, or the value."""
     if isinstance(part, CouplingConstraint):
-        return tuple(c for c in part.coordinates if c.turning or c.is_integrated)
+        return tuple(c for c in part.coordinates if c.unwrapped or c.is_integrated)
     if isinstance(part, CoordinateForce):
-        return (part.coordinate,) if part.coordinate.turning or part.coordinate.is_integrated else ()
+        return (part.coordinate,) if part.coordinate.unwrapped or part.coordinate.is_integrated else ()
     return (part.coordinate,) if isinstance(part, PositionDriverConstraint) and part.coordinate.is_integrated else ()
 
 
@@ -152,5 +152,5 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
         return CoordinateForce(part.name, part.coordinate.by(next(values)), part.law)
     if isinstance(part, PositionDriverConstraint):
         return PositionDriverConstraint(part.name, part.coordinate.by(next(values)), part.driver)
-    first, second = (c.by(next(values)) if c.turning or c.carried else c for c in part.coordinates)
+    first, second = (c.by(next(values)) if c.unwrapped or c.is_integrated else c for c in part.coordinates)
     return CouplingConstraint(part.name, (first, second), part.law)

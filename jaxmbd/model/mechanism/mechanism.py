@@ -187,8 +187,8 @@ class Mechanism(eqx.Module):
     def turns(self) -> tuple[str, ...]:
         """The angles of cut joints that are carried among the coordinates so that their whole turns count (none in the
         plane)."""
-        joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint) and joint.turning]
-        return tuple(f"{joint.name}.{angle}" for joint in self.tree.cut(joints) for angle in joint.turning)
+        joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint) and joint.unwrapped]
+        return tuple(f"{joint.name}.{angle}" for joint in self.tree.cut(joints) for angle in joint.unwrapped)
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:

@@ -56,7 +56,7 @@ def check_inertias(mechanism: Any) -> None:
 def check_moving(mechanism: Any) -> None:
     """Raise where a joint that counts turns has a marker that moves along its body."""
     for joint in mechanism.joints:
-        if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.turning:
+        if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.unwrapped:
             raise MechanismError(
                 f"{type(joint).__name__} {joint.name!r} counts turns and cannot have a MovingMarker. Put a body "
                 "between, whose place a Driver prescribes."
