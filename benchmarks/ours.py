@@ -107,7 +107,7 @@ def mechanism_of(problem: Problem | Ring) -> Any:
     for k, pin in enumerate(problem.pins):
         other = pl.ground if pin.other == GROUND else bodies[pin.other]
         joints.append(pl.Revolute(f"pin{k}", other.at(*pin.other_point), bodies[pin.body].at(*pin.point)))
-    joints += [pl.Translational(f"slide{b}", pl.ground.at(), bodies[b].at()) for b in problem.sliders]
+    joints += [pl.Prismatic(f"slide{b}", pl.ground.at(), bodies[b].at()) for b in problem.sliders]
     return pl.Mechanism(bodies, joints, [pl.Gravity(GRAVITY)])
 
 

@@ -6,11 +6,12 @@ Nouns for mechanisms are in `jaxmbd.planar` and `jaxmbd.spatial`; the verbs are 
 from importlib.metadata import PackageNotFoundError, version
 
 from jaxmbd import examples as examples
+from jaxmbd import identification as identification
 from jaxmbd import planar as planar
 from jaxmbd import spatial as spatial
 from jaxmbd.analyses.assembly.assemble import assemble as assemble
-from jaxmbd.analyses.assembly.assembly_modes import Closures as Closures
-from jaxmbd.analyses.assembly.assembly_modes import closures as closures
+from jaxmbd.analyses.assembly.assembly_modes import AssemblyModes as AssemblyModes
+from jaxmbd.analyses.assembly.assembly_modes import assembly_modes as assembly_modes
 from jaxmbd.analyses.describe import Description as Description
 from jaxmbd.analyses.describe import describe as describe
 from jaxmbd.analyses.equilibrium.balance import Rotation as Rotation
@@ -23,7 +24,7 @@ from jaxmbd.analyses.events.changes import Switch as Switch
 from jaxmbd.analyses.events.event import Bounce as Bounce
 from jaxmbd.analyses.events.event import Event as Event
 from jaxmbd.analyses.events.event import Latch as Latch
-from jaxmbd.analyses.events.event import Record as Record
+from jaxmbd.analyses.events.event import LogOnly as LogOnly
 from jaxmbd.analyses.events.event import Release as Release
 from jaxmbd.analyses.events.event import Stop as Stop
 from jaxmbd.analyses.events.event_log import Events as Events
@@ -42,20 +43,16 @@ from jaxmbd.analyses.simulation.solution import Reaction as Reaction
 from jaxmbd.analyses.simulation.solution import Solution as Solution
 from jaxmbd.analyses.simulation.solution import Violation as Violation
 from jaxmbd.analyses.state import State as State
-from jaxmbd.analyses.time_scales import Stiffness as Stiffness
-from jaxmbd.analyses.time_scales import stiffness as stiffness
+from jaxmbd.analyses.time_scales import TimeScales as TimeScales
+from jaxmbd.analyses.time_scales import time_scales as time_scales
 from jaxmbd.equations.equations import Equations as Equations
 from jaxmbd.errors import AssemblyError as AssemblyError
 from jaxmbd.errors import MechanismError as MechanismError
 from jaxmbd.errors import SolveError as SolveError
-from jaxmbd.identification.experiment import Experiment as Experiment
-from jaxmbd.identification.fit import fit as fit
-from jaxmbd.identification.identifiability import FitWarning as FitWarning
-from jaxmbd.identification.parameters import Between as Between
-from jaxmbd.identification.parameters import Free as Free
-from jaxmbd.identification.parameters import Positive as Positive
-from jaxmbd.identification.parameters import Real as Real
-from jaxmbd.identification.result import Fit as Fit
+from jaxmbd.identification import Experiment as Experiment
+from jaxmbd.identification import Fit as Fit
+from jaxmbd.identification import FitWarning as FitWarning
+from jaxmbd.identification import fit as fit
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint as DiscreteAdjoint
 from jaxmbd.integrate.formulations.coordinate_partitioning import CoordinatePartitioning as CoordinatePartitioning
 from jaxmbd.integrate.formulations.formulation import Augmented as Augmented
@@ -63,7 +60,7 @@ from jaxmbd.integrate.formulations.formulation import Stabilized as Stabilized
 from jaxmbd.integrate.formulations.projection import Projection as Projection
 from jaxmbd.integrate.solvers.radau import Radau as Radau
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
-from jaxmbd.model.driver.smoothing_spline import Smoothed as Smoothed
+from jaxmbd.model.driver.smoothing_spline import SmoothingSpline as SmoothingSpline
 from jaxmbd.model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from jaxmbd.model.time_functions import Piecewise as Piecewise
 from jaxmbd.model.time_functions import Table as Table

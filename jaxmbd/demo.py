@@ -22,10 +22,10 @@ from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.data import double_pendulum as measured_swings
-from jaxmbd.identification.experiment import Experiment
-from jaxmbd.identification.fit import fit
-from jaxmbd.identification.parameters import Free, Positive
-from jaxmbd.identification.result import Fit
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._fit import fit
+from jaxmbd.identification._parameters import Parameter, Positive
+from jaxmbd.identification._result import Fit
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published, not free: kg, kg, m, m/s²
 DRAG_POINT = 0.15  # where the drag on arm 2 acts, from joint 2 [m]; it and the coefficient are one number
@@ -67,19 +67,19 @@ def _reading(index: int, t: Array, q: Array, v: Array, vdot: Array, lam: Array, 
     return jnp.pi / 2 - q[index] + zero
 
 
-def free_parameters() -> dict[str, Free]:
+def free_parameters() -> dict[str, Parameter]:
     """What is estimated, its starting value, range and unit."""
     return {
-        "a1": Free(start=0.1086, within=Positive(), unit="m"),
-        "I1": Free(start=4.4e-4, within=Positive(), unit="kg m²"),
-        "I2": Free(start=1.27e-3, within=Positive(), unit="kg m²"),
-        "L1": Free(start=0.1727, within=Positive(), unit="m"),
-        "c1": Free(start=1e-4, within=Positive(), unit="N m"),
-        "c2": Free(start=1e-4, within=Positive(), unit="N m"),
-        "d1": Free(start=5e-6, within=Positive(), unit="N m s²"),
-        "drag": Free(start=1e-3, within=Positive(), unit="N s²/m²"),
-        "zero1": Free(start=1e-3, unit="rad"),
-        "zero2": Free(start=1e-3, unit="rad"),
+        "a1": Parameter(start=0.1086, within=Positive(), unit="m"),
+        "I1": Parameter(start=4.4e-4, within=Positive(), unit="kg m²"),
+        "I2": Parameter(start=1.27e-3, within=Positive(), unit="kg m²"),
+        "L1": Parameter(start=0.1727, within=Positive(), unit="m"),
+        "c1": Parameter(start=1e-4, within=Positive(), unit="N m"),
+        "c2": Parameter(start=1e-4, within=Positive(), unit="N m"),
+        "d1": Parameter(start=5e-6, within=Positive(), unit="N m s²"),
+        "drag": Parameter(start=1e-3, within=Positive(), unit="N s²/m²"),
+        "zero1": Parameter(start=1e-3, unit="rad"),
+        "zero2": Parameter(start=1e-3, unit="rad"),
     }
 
 

@@ -22,12 +22,12 @@ from jaxmbd.model.force.user import UserForce as UserForce
 from jaxmbd.model.joint.coupling import RackAndPinion as RackAndPinion
 from jaxmbd.model.joint.planar import Gear as Gear
 from jaxmbd.model.joint.planar import PinInSlot as PinInSlot
+from jaxmbd.model.joint.planar import Prismatic as Prismatic
 from jaxmbd.model.joint.planar import RelativeAngle as RelativeAngle
 from jaxmbd.model.joint.planar import Revolute as Revolute
-from jaxmbd.model.joint.planar import Translational as Translational
-from jaxmbd.model.joint.shared import BallCut as BallCut
+from jaxmbd.model.joint.shared import FixedConstraint as FixedConstraint
+from jaxmbd.model.joint.shared import PointConstraint as PointConstraint
 from jaxmbd.model.joint.shared import Rod as Rod
-from jaxmbd.model.joint.shared import SolidCut as SolidCut
 from jaxmbd.model.joint.shared import Weld as Weld
 from jaxmbd.model.joint.user import Constraint as Constraint
 from jaxmbd.model.joint.user import GlobalConstraint as GlobalConstraint
@@ -36,7 +36,7 @@ from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds as Gener
 from jaxmbd.model.mechanism.mechanism import Mechanism as Mechanism
 from jaxmbd.model.sensor.scaled import Scaled as Scaled
 from jaxmbd.model.sensor.sensor import Accelerometer as Accelerometer
-from jaxmbd.model.sensor.sensor import Angle as Angle
+from jaxmbd.model.sensor.sensor import AngleBetween as AngleBetween
 from jaxmbd.model.sensor.sensor import AngularAcceleration as AngularAcceleration
 from jaxmbd.model.sensor.sensor import AngularVelocity as AngularVelocity
 from jaxmbd.model.sensor.sensor import Distance as Distance
@@ -54,5 +54,3 @@ from jaxmbd.space.solid import point as point
 from jaxmbd.space.solid import rod as rod
 from jaxmbd.space.solid import sphere as sphere
 from jaxmbd.space.solid import tube as tube
-
-RodCut = Rod

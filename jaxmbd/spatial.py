@@ -26,9 +26,9 @@ from jaxmbd.model.joint.primitive_constraints import PerpendicularAxes as Perpen
 from jaxmbd.model.joint.primitive_constraints import PointOnLine as PointOnLine
 from jaxmbd.model.joint.primitive_constraints import PointOnPlane as PointOnPlane
 from jaxmbd.model.joint.rolling import RollingDisc as RollingDisc
-from jaxmbd.model.joint.shared import BallCut as BallCut
+from jaxmbd.model.joint.shared import FixedConstraint as FixedConstraint
+from jaxmbd.model.joint.shared import PointConstraint as PointConstraint
 from jaxmbd.model.joint.shared import Rod as Rod
-from jaxmbd.model.joint.shared import SolidCut as SolidCut
 from jaxmbd.model.joint.shared import Weld as Weld
 from jaxmbd.model.joint.spatial import ConstantVelocity as ConstantVelocity
 from jaxmbd.model.joint.spatial import Cylindrical as Cylindrical
@@ -47,7 +47,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism as Mechanism
 from jaxmbd.model.sensor.orientation import EulerAngle as EulerAngle
 from jaxmbd.model.sensor.scaled import Scaled as Scaled
 from jaxmbd.model.sensor.sensor import Accelerometer as Accelerometer
-from jaxmbd.model.sensor.sensor import Angle as Angle
+from jaxmbd.model.sensor.sensor import AngleBetween as AngleBetween
 from jaxmbd.model.sensor.sensor import AngularAcceleration as AngularAcceleration
 from jaxmbd.model.sensor.sensor import AngularVelocity as AngularVelocity
 from jaxmbd.model.sensor.sensor import Distance as Distance
@@ -70,4 +70,3 @@ from jaxmbd.space.spatial import SpatialRate as SpatialRate
 
 Frame = SpatialFrame
 Rate = SpatialRate
-RodCut = Rod

@@ -41,13 +41,15 @@ def twist(t: Array, frame: pl.Frame, rate: pl.Frame) -> Array:
 
 JOINTS: Mapping[str, Case] = {
     "Revolute": joint(pl.Revolute, lambda n, a, b, s: pl.Revolute(n, a, b)),
-    "Translational": joint(pl.Translational, lambda n, a, b, s: pl.Translational(n, a, b)),
+    "Prismatic": joint(pl.Prismatic, lambda n, a, b, s: pl.Prismatic(n, a, b)),
     "Weld": joint(pl.Weld, lambda n, a, b, s: pl.Weld(n, a, b)),
     "PinInSlot": joint(pl.PinInSlot, lambda n, a, b, s: pl.PinInSlot(n, a, b)),
     "Rod": joint(pl.Rod, lambda n, a, b, s: pl.Rod(n, a, b, 0.8 * s)),
-    "BallCut": joint(pl.BallCut, lambda n, a, b, s: pl.BallCut(n, a, b)),
-    "BallCut, without y": joint(pl.BallCut, lambda n, a, b, s: pl.BallCut(n, a, b, without=("y",))),
-    "SolidCut": joint(pl.SolidCut, lambda n, a, b, s: pl.SolidCut(n, a, b)),
+    "PointConstraint": joint(pl.PointConstraint, lambda n, a, b, s: pl.PointConstraint(n, a, b)),
+    "PointConstraint, without y": joint(
+        pl.PointConstraint, lambda n, a, b, s: pl.PointConstraint(n, a, b, without=("y",))
+    ),
+    "FixedConstraint": joint(pl.FixedConstraint, lambda n, a, b, s: pl.FixedConstraint(n, a, b)),
     "RelativeAngle": joint(pl.RelativeAngle, lambda n, a, b, s: pl.RelativeAngle(n, a, b, 0.4 * s)),
     "Gear": joint(pl.Gear, lambda n, a, b, s: pl.Gear(n, a, b, -1.5 * s, phase=0.2)),
     "RackAndPinion": coupling(
@@ -77,7 +79,7 @@ JOINTS: Mapping[str, Case] = {
     "Driver of a displacement": on_joint(
         pl.Driver,
         "drivers",
-        pl.Translational,
+        pl.Prismatic,
         "displacement",
         lambda n, c, s: pl.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0))),
         moves=True,
@@ -90,7 +92,7 @@ JOINTS: Mapping[str, Case] = {
         "drivers",
         pl.PinInSlot,
         "displacement",
-        lambda n, c, s: pl.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0)), of="speed"),
+        lambda n, c, s: pl.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0)), prescribes="speed"),
         moves=True,
     ),
     "Driver of a body": Case(
@@ -176,7 +178,7 @@ FORCES: Mapping[str, Case] = {
     "JointFriction, sliding": on_joint(
         pl.JointFriction,
         "forces",
-        pl.Translational,
+        pl.Prismatic,
         "displacement",
         lambda n, c, s: pl.JointFriction(n, c, 0.1, 0.2, 0.5 * s, 0.07, 0.4, 1.5),
         dissipates=True,
@@ -193,7 +195,7 @@ FORCES: Mapping[str, Case] = {
     "JointSpringDamper, actuator": on_joint(
         pl.JointSpringDamper,
         "forces",
-        pl.Translational,
+        pl.Prismatic,
         "displacement",
         lambda n, c, s: pl.JointSpringDamper(n, c, 3.0 * s, 0.2, 0.1, laws.servo),
         dissipates=True,
@@ -211,7 +213,7 @@ FORCES: Mapping[str, Case] = {
     "JointStop, upper": on_joint(
         pl.JointStop,
         "forces",
-        pl.Translational,
+        pl.Prismatic,
         "displacement",
         lambda n, c, s: pl.JointStop(n, c, -9.0, -4.0, 2.0 * s, 0.05),
         conserves=True,
@@ -229,7 +231,7 @@ SENSORS: Mapping[str, Case] = {
     "Accelerometer": sensor(pl.Accelerometer, lambda n, a, b, s: pl.Accelerometer(n, b)),
     "Gyroscope": sensor(pl.Gyroscope, lambda n, a, b, s: pl.Gyroscope(n, b)),
     "Distance": sensor(pl.Distance, lambda n, a, b, s: pl.Distance(n, a, b)),
-    "Angle": sensor(pl.Angle, lambda n, a, b, s: pl.Angle(n, a, b)),
+    "Angle": sensor(pl.AngleBetween, lambda n, a, b, s: pl.AngleBetween(n, a, b)),
     "Measure": sensor(pl.Measure, lambda n, a, b, s: pl.Measure(n, laws.momentum, array(1.5 * s), "kg")),
     "Scaled": Case(
         pl.Scaled,

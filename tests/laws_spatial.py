@@ -64,9 +64,11 @@ JOINTS: Mapping[str, Case] = {
     "RollingDisc": joint(sp.RollingDisc, lambda n, a, b, s: sp.RollingDisc(n, a, b, 0.4 * s)),
     "Rod": joint(sp.Rod, lambda n, a, b, s: sp.Rod(n, a, b, 0.8 * s)),
     "Weld": joint(sp.Weld, lambda n, a, b, s: sp.Weld(n, a, b)),
-    "BallCut": joint(sp.BallCut, lambda n, a, b, s: sp.BallCut(n, a, b)),
-    "BallCut, without y": joint(sp.BallCut, lambda n, a, b, s: sp.BallCut(n, a, b, without=("y",))),
-    "SolidCut": joint(sp.SolidCut, lambda n, a, b, s: sp.SolidCut(n, a, b)),
+    "PointConstraint": joint(sp.PointConstraint, lambda n, a, b, s: sp.PointConstraint(n, a, b)),
+    "PointConstraint, without y": joint(
+        sp.PointConstraint, lambda n, a, b, s: sp.PointConstraint(n, a, b, without=("y",))
+    ),
+    "FixedConstraint": joint(sp.FixedConstraint, lambda n, a, b, s: sp.FixedConstraint(n, a, b)),
     "Gear": coupling(sp.Gear, sp.Universal, ("angle_a", "angle_b"), lambda n, c, d, s: sp.Gear(n, c, d, -1.5 * s, 0.2)),
     "RackAndPinion": coupling(
         sp.RackAndPinion,
@@ -106,7 +108,7 @@ JOINTS: Mapping[str, Case] = {
         "drivers",
         sp.Revolute,
         "angle",
-        lambda n, c, s: sp.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0)), of="speed"),
+        lambda n, c, s: sp.Driver(n, c, laws.Sine(array(0.5), array(0.2 * s), array(3.0)), prescribes="speed"),
         moves=True,
     ),
     "Driver of a body": Case(
@@ -243,7 +245,7 @@ SENSORS: Mapping[str, Case] = {
     "Accelerometer": sensor(sp.Accelerometer, lambda n, a, b, s: sp.Accelerometer(n, b)),
     "Gyroscope": sensor(sp.Gyroscope, lambda n, a, b, s: sp.Gyroscope(n, b)),
     "Distance": sensor(sp.Distance, lambda n, a, b, s: sp.Distance(n, a, b)),
-    "Angle": sensor(sp.Angle, lambda n, a, b, s: sp.Angle(n, a, b)),
+    "Angle": sensor(sp.AngleBetween, lambda n, a, b, s: sp.AngleBetween(n, a, b)),
     "Measure": sensor(sp.Measure, lambda n, a, b, s: sp.Measure(n, laws.momentum, array(1.5 * s), "kg")),
     "Scaled": Case(
         sp.Scaled,

@@ -149,7 +149,7 @@ def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(method: Any) -> Non
     numbers, rest = eqx.partition(made, eqx.is_inexact_array)
 
     def read(numbers: Any, adjoint: Any) -> Array:
-        solution = eqx.combine(numbers, rest).simulate([0.0, 0.3, 0.5], method=method, derivative=adjoint)
+        solution = eqx.combine(numbers, rest).simulate([0.0, 0.3, 0.5], method=method, adjoint=adjoint)
         return solution.q[1, 2] + jnp.sum(solution.v[2])
 
     ours, expected = (jax.grad(read)(numbers, adjoint) for adjoint in ("reverse", DIFFRAX))

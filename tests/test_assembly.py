@@ -101,7 +101,7 @@ def test_speeds_follow_a_moving_pin() -> None:
     cart, rod = pl.Body("cart", 1.0, 0.1), pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0))
     mechanism = pl.Mechanism(
         [cart, rod],
-        [pl.Translational("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))],
+        [pl.Prismatic("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))],
         drivers=[pl.Driver("pin", "rail.displacement", slide)],
     )
     t, omega, theta = 0.3, 1.7, 0.6
@@ -266,7 +266,7 @@ def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
     angle = state["crank.theta"] if coordinates == "absolute" else state["O.angle"]
     assert abs(float(angle) - 1.3) < CLOSED
     cart, rod = pl.Body("cart", 1.0, 0.1, (0.7, 0.0, 0.0)), pl.Body("rod", 1.0, 0.1, (0.9, 0.6, 0.2))
-    joints = [pl.Translational("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))]
+    joints = [pl.Prismatic("rail", pl.ground.at(), cart.at()), pl.Revolute("O", cart.at(), rod.at(-0.5))]
     mechanism = pl.Mechanism([cart, rod], joints).with_coordinates(
         coordinates, cuts=["O"] if coordinates == "joint" else ()
     )

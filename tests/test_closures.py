@@ -25,11 +25,11 @@ def rocker_angles(lengths: Sequence[float] = LENGTHS) -> list[float]:
 
 
 @pytest.fixture(scope="module")
-def two() -> mbd.Closures:
-    return mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=32)
+def two() -> mbd.AssemblyModes:
+    return mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=32)
 
 
-def test_the_two_closures_of_a_four_bar(two: mbd.Closures) -> None:
+def test_the_two_closures_of_a_four_bar(two: mbd.AssemblyModes) -> None:
     """Both meeting points of the circles, the nearer first, each found often; angles without needless turns."""
     assert len(two) == 2
     assert sum(two.counts) + two.movable == two.tries == 32
@@ -47,20 +47,20 @@ def test_the_two_closures_of_a_four_bar(two: mbd.Closures) -> None:
     assert table[2].split()[-1] == f"{float(two[0]['rocker.theta']):.5g}"
 
 
-def test_closures_do_not_depend_on_chance(two: mbd.Closures) -> None:
+def test_closures_do_not_depend_on_chance(two: mbd.AssemblyModes) -> None:
     """The same seed gives the same, another one the same closures."""
-    again = mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=32)
+    again = mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=32)
     np.testing.assert_array_equal(again[1].q, two[1].q)
     assert again.counts == two.counts
-    other = mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=32, seed=1)
+    other = mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=32, seed=1)
     assert other.counts != two.counts
     np.testing.assert_allclose(other[1].q, two[1].q, atol=1e-9)
 
 
 @pytest.mark.long
-def test_closures_in_joint_coordinates(two: mbd.Closures) -> None:
+def test_closures_in_joint_coordinates(two: mbd.AssemblyModes) -> None:
     """The same positions in the same order."""
-    joint = mbd.closures(four_bar().with_coordinates("joint"), {"crank.theta": CRANK}, tries=32)
+    joint = mbd.assembly_modes(four_bar().with_coordinates("joint"), {"crank.theta": CRANK}, tries=32)
     for state, other in zip(joint, two, strict=True):
         relative = float(other["rocker.theta"] - other["coupler.theta"])
         assert abs(math.remainder(float(state["B.angle"]) - relative, math.tau)) < 1e-9
@@ -70,7 +70,7 @@ def test_derivatives_of_closures() -> None:
     """Each closure's rocker angle by the lengths: forward and reverse, against the law of cosines."""
 
     def angles(lengths: Array) -> Array:
-        found = mbd.closures(four_bar(lengths), {"crank.theta": CRANK}, tries=32)
+        found = mbd.assembly_modes(four_bar(lengths), {"crank.theta": CRANK}, tries=32)
         return jnp.stack([state["rocker.theta"] for state in found])
 
     h, base = 1e-6, np.asarray(LENGTHS)
@@ -114,7 +114,7 @@ def test_six_closures_of_a_platform() -> None:
         pl.Rod(f"leg{i}", pl.ground.at(*BASE[i]), body.at(*PLATFORM[i]), length=LEGS[i])
         for i in range(3)
     ]  # fmt: skip
-    found = mbd.closures(pl.Mechanism([body], legs))
+    found = mbd.assembly_modes(pl.Mechanism([body], legs))
     expected = platform_angles()
     assert len(expected) == len(found) == 6
     angles = np.sort([math.remainder(float(state["platform.theta"]), math.tau) for state in found])
@@ -130,7 +130,7 @@ def test_the_two_closures_of_bricards_ring() -> None:
 
     Positions with a hinge fitted the wrong way round, or where the ring moves on, are left out.
     """
-    found = mbd.closures(bricard().mechanism, {"P1.angle": 0.5}, tries=32)
+    found = mbd.assembly_modes(bricard().mechanism, {"P1.angle": 0.5}, tries=32)
     neighbour = -math.asin(math.sin(0.5) / (1 + math.sin(0.5)))
     assert len(found) == 2
     for state, b in zip(found, (neighbour, math.pi - neighbour), strict=True):
@@ -145,14 +145,14 @@ def test_the_two_closures_of_bricards_ring() -> None:
 
 def test_closures_that_are_not_isolated() -> None:
     with pytest.raises(mbd.AssemblyError, match=r"can all be moved on, with 1 degree of freedom.*Fix or lock 1 more"):
-        mbd.closures(four_bar(), tries=32)
+        mbd.assembly_modes(four_bar(), tries=32)
 
 
 def test_closures_are_not_compiled() -> None:
     with pytest.raises(mbd.MechanismError, match=r"closures cannot be compiled.*guess=found\[1\]"):
-        jax.jit(lambda x: mbd.closures(four_bar(x), {"crank.theta": CRANK})[0].q)(jnp.asarray(LENGTHS))
+        jax.jit(lambda x: mbd.assembly_modes(four_bar(x), {"crank.theta": CRANK})[0].q)(jnp.asarray(LENGTHS))
     with pytest.raises(mbd.MechanismError, match="tries must be at least 1, got 0"):
-        mbd.closures(four_bar(), {"crank.theta": CRANK}, tries=0)
+        mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=0)
 
 
 @in_both_coordinates("absolute")
@@ -169,7 +169,7 @@ def test_a_coupler_that_is_too_short(coordinates: str) -> None:
     if coordinates == "absolute":
         assert all(f"'{joint}' misses by 0.00075" in text for joint in "OABC")
         with pytest.raises(mbd.AssemblyError, match="misses by 3 mm"):
-            mbd.closures(short, tries=32)
+            mbd.assembly_modes(short, tries=32)
 
 
 def test_a_guess_that_is_too_far_off() -> None:
@@ -194,7 +194,7 @@ def test_kept_rows_have_the_rank_and_the_motions_of_all() -> None:
     bar, slider = pl.Body("bar", 1.0, 0.1, (0.4, 0.8, 0.0)), pl.Body("slider", 1.0, 0.1, (0.4, 0.8, 0.0))
     pins = [pl.Revolute(f"A{i}", pl.ground.at(i), body.at(-0.5)) for i, body in enumerate(uprights)]
     pins += [pl.Revolute(f"B{i}", body.at(0.5), bar.at(i - 1.0)) for i, body in enumerate(uprights)]
-    rails = [pl.Translational(name, bar.at(), slider.at()) for name in ("rail", "again")]
+    rails = [pl.Prismatic(name, bar.at(), slider.at()) for name in ("rail", "again")]
     mechanism = pl.Mechanism([*uprights, bar, slider], [*pins, *rails])
     state = mbd.assemble(mechanism)
     found = mbd.redundancy(mechanism, state)

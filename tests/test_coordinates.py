@@ -160,7 +160,7 @@ def _coordinates(example: Example) -> tuple[str, ...]:
 
 def _tree_joints() -> dict[str, AbstractTreeJoint]:
     a, b = pl.ground.at(0.1, 0.2, 0.3), pl.Body("b", 1, 1).at(0.3, -0.1, 0.5)
-    planar = [pl.Revolute("Revolute", a, b), pl.Translational("Translational", a, b), pl.PinInSlot("PinInSlot", a, b)]
+    planar = [pl.Revolute("Revolute", a, b), pl.Prismatic("Prismatic", a, b), pl.PinInSlot("PinInSlot", a, b)]
     first = sp.ground.at(0.1, 0.2, 0.3, axis=(1, 2, 3))
     second = sp.Body("b", 1, (1, 1, 1)).at(0.3, -0.1, 0.2, axis=(1, -2, 0.5))
     kinds = (sp.Revolute, sp.Prismatic, sp.Cylindrical, sp.Planar, sp.Universal, sp.Spherical, sp.Weld)

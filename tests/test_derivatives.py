@@ -129,7 +129,7 @@ def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
 
     def read(p: Array) -> Array:
         mechanism, state = pendulum(p)
-        events = [mbd.Event("turn", "rod.omega", above=0.0, then=mbd.Record()), mbd.Event("end", "rod.theta", at=-2.4)]
+        events = [mbd.Event("turn", "rod.omega", above=0.0, then=mbd.LogOnly()), mbd.Event("end", "rod.theta", at=-2.4)]
         motion = mbd.simulate(mechanism, state, [0.0, 0.4, 1.6], events=events, max_events=2, accuracy="high")
         assert motion.events is not None
         return motion.events.times[0] + motion["rod.omega"][-1]
@@ -143,7 +143,7 @@ def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
 @pytest.mark.long
 def test_the_stiff_solver_has_both_modes_and_second_derivatives() -> None:
     def read(p: Array) -> Array:
-        return reading(p, solver=mbd.Radau(3), controller=dfx.ConstantStepSize(), dt0=0.05)
+        return reading(p, solver=mbd.Radau(3), stepsize_controller=dfx.ConstantStepSize(), dt0=0.05)
 
     gradient = jax.jit(jax.grad(read))
     assert_agree(gradient(P), differences(read))
@@ -162,18 +162,18 @@ def test_levenberg_marquardt_finds_parameters_through_a_motion() -> None:
 
 @pytest.mark.slow
 def test_the_forward_option_has_linearize() -> None:
-    read = lambda p: reading(p, derivative="forward")  # noqa: E731
+    read = lambda p: reading(p, adjoint="forward")  # noqa: E731
     along = jnp.array([0.3, -1.0, 0.5])
     assert_agree(jax.linearize(read, P)[1](along), jax.jvp(read, (P,), (along,))[1], 1e-12)
 
 
 @pytest.mark.slow
 def test_what_an_option_lacks_is_said() -> None:
-    with pytest.raises(mbd.MechanismError, match="derivative='forward' has no reverse derivatives"):
-        jax.grad(lambda p: reading(p, derivative="forward"))(P)
+    with pytest.raises(mbd.MechanismError, match="adjoint='forward' has no reverse derivatives"):
+        jax.grad(lambda p: reading(p, adjoint="forward"))(P)
     adjoint = dfx.RecursiveCheckpointAdjoint()
-    with pytest.raises(mbd.MechanismError, match=r"no forward derivatives .* Leave derivative out"):
-        jax.jacfwd(lambda p: reading(p, derivative=adjoint, max_steps=32))(P)
+    with pytest.raises(mbd.MechanismError, match=r"no forward derivatives .* Leave adjoint out"):
+        jax.jacfwd(lambda p: reading(p, adjoint=adjoint, max_steps=32))(P)
     jumps = dfx.ClipStepSizeController(dfx.PIDController(rtol=1e-6, atol=1e-6), jump_ts=jnp.array([0.1]))
     options = {"solver": dfx.Tsit5(), "controller": jumps, "max_steps": 64}
     with pytest.raises(mbd.MechanismError, match=r"without jumps: a diffrax\.PIDController"):
@@ -232,7 +232,7 @@ def test_second_derivatives_of_a_driven_motion() -> None:
             planar.Revolute("O", planar.ground.at(), crank.at()),
             planar.Revolute("A", crank.at(p[0], 0.0), rod.at()),
             planar.Revolute("B", rod.at(1.0, 0.0), slider.at()),
-            planar.Translational("rail", planar.ground.at(), slider.at()),
+            planar.Prismatic("rail", planar.ground.at(), slider.at()),
         ]
         motor = planar.Driver("motor", "O.angle", Turning(p[1]))
         mechanism = planar.Mechanism([crank, rod, slider], joints=joints, drivers=[motor])

@@ -240,8 +240,8 @@ def turntable(drivers: Any = (), gravity: float = 0.0) -> pl.Mechanism:
     arm, slider = pl.Body("arm", 1.0, 0.6), pl.Body("slider", 0.5, 1e-3, (0.3, 0.0, 0.0))
     return pl.Mechanism(
         [arm, slider],
-        [pl.Revolute("O", pl.ground.at(), arm.at()), pl.Translational("slot", arm.at(), slider.at())],
-        [pl.JointSpringDamper("spring", "slot.displacement", 40.0, rest=0.25), pl.Gravity(gravity)],
+        [pl.Revolute("O", pl.ground.at(), arm.at()), pl.Prismatic("slot", arm.at(), slider.at())],
+        [pl.JointSpringDamper("spring", "slot.displacement", 40.0, free_position=0.25), pl.Gravity(gravity)],
         drivers,
     )
 
@@ -417,7 +417,7 @@ def test_failure_in_a_compiled_program_raises_or_is_told() -> None:
     mechanism = rod("joint", pl.JointForce("motor", "O.angle", 0.0))
 
     def found(torque: Array, check: bool) -> mbd.Equilibrium:
-        loaded = eqx.tree_at(lambda m: m["motor"].function, mechanism, torque)
+        loaded = eqx.tree_at(lambda m: m["motor"].force, mechanism, torque)
         return mbd.equilibrium(loaded, check=check)
 
     flags = eqx.filter_jit(jax.vmap(lambda x: found(x, False).converged))(jnp.asarray([5.0, 30.0]))

@@ -22,7 +22,7 @@ def truss() -> pl.Mechanism:
     length = math.hypot(HALF, RISE)
     return pl.Mechanism(
         [apex],
-        [pl.Translational("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())],
+        [pl.Prismatic("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())],
         [
             pl.SpringDamper("left", pl.ground.at(-HALF, 0), apex.at(), STIFF, length),
             pl.SpringDamper("right", pl.ground.at(HALF, 0), apex.at(), STIFF, length),
@@ -38,7 +38,7 @@ def truss_load(y: Any) -> Any:
 
 
 def load_of(mechanism: pl.Mechanism) -> Array:
-    return mechanism["load"].function
+    return mechanism["load"].force
 
 
 @pytest.fixture(scope="module")

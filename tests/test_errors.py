@@ -82,7 +82,7 @@ DESCRIPTIONS: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     ),
     "rod of no length": (
         lambda: pl.Rod("r", GROUND, GRIP, 0.0),
-        ("Rod 'r'", "length must be positive [m]", "got 0", "joined by a BallCut"),
+        ("Rod 'r'", "length must be positive [m]", "got 0", "joined by a PointConstraint"),
     ),
     "one name twice": (
         lambda: pl.Mechanism([ROD], [pl.Revolute("rod", GROUND, GRIP)]),
@@ -291,8 +291,11 @@ def test_names_that_a_solution_does_not_know(start: mbd.State) -> None:
         (lambda: solution.reaction("O", "rdo"), ("body of joint 'O' named 'rdo'", "'rod'")),
         (lambda: solution.reaction("O", frame="wrld"), ("no frame named 'wrld'", "'world', 'body'")),
         (lambda: solution.effort("motor"), ("no driver named 'motor'", "(none)")),
-        (lambda: mbd.simulate(pendulum(), start, TS, derivative="back"), ("'reverse', 'forward'", "'back'")),  # pyright: ignore
-        (lambda: mbd.simulate(pendulum(), start, TS, integrals=["enrgy"]), ("named 'enrgy'", "Did you mean 'energy'?")),
+        (lambda: mbd.simulate(pendulum(), start, TS, adjoint="back"), ("'reverse', 'forward'", "'back'")),  # pyright: ignore
+        (
+            lambda: mbd.simulate(pendulum(), start, TS, quadratures=["enrgy"]),
+            ("named 'enrgy'", "Did you mean 'energy'?"),
+        ),
     ):
         with pytest.raises(mbd.MechanismError) as error:
             call()
@@ -333,7 +336,7 @@ def pushed_beyond_reach() -> pl.Mechanism:
             pl.Revolute("O", pl.ground.at(), crank.at(-0.5)),
             pl.Revolute("A", crank.at(0.5), rod.at(-0.5)),
             pl.Revolute("B", rod.at(0.5), slider.at()),
-            pl.Translational("rail", pl.ground.at(), slider.at()),
+            pl.Prismatic("rail", pl.ground.at(), slider.at()),
         ],
         drivers=[pl.Driver("push", "slider.x", lambda t: 1.5 + 0.4 * t)],
     )

@@ -85,7 +85,7 @@ def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
 
     def outcome(p: Array) -> Array:
         e, g, h = p
-        run = dropped(e, g, h, derivative=derivative)
+        run = dropped(e, g, h, adjoint=derivative)
         assert run.events is not None
         return jnp.stack([run.events.times[2], run.q[-1, 1]])
 
@@ -117,7 +117,7 @@ def test_what_only_passes_is_listed() -> None:
     mechanism, start = dropped_ball(9.81, 0.5)
     events = [
         mbd.Event("floor", "ball.y", below=0.0, then=mbd.Bounce(0.8)),
-        mbd.Event("rise", "ball.y", above=0.2, then=mbd.Record()),
+        mbd.Event("rise", "ball.y", above=0.2, then=mbd.LogOnly()),
     ]
     log = mbd.simulate(mechanism, start, jnp.linspace(0.0, 1.5, 31), events=events, max_events=12).events
     assert log is not None
@@ -197,7 +197,7 @@ def test_derivatives_of_a_stopped_pendulum(derivative: Any) -> None:
         angle, g = p
         m = eqx.tree_at(lambda m: m.forces[0].acceleration, mechanism, g)
         stop = mbd.Event("stop", "O.angle", below=-angle)
-        run = swung(m, [stop], derivative=derivative, accuracy="high")
+        run = swung(m, [stop], adjoint=derivative, accuracy="high")
         return jnp.stack([run.ts[-1], run.v[-1, 0], run.q[-1, 0]])
 
     def closed(p: Array) -> Array:
@@ -304,7 +304,7 @@ def test_slider_crank_stops_at_a_coordinate() -> None:
             pl.Revolute("O", pl.ground.at(), crank.at(-0.05, 0.0)),
             pl.Revolute("B", crank.at(0.05, 0.0), rod.at(-0.15, 0.0)),
             pl.Revolute("C", rod.at(0.15, 0.0), slider.at()),
-            pl.Translational("rail", pl.ground.at(), slider.at()),
+            pl.Prismatic("rail", pl.ground.at(), slider.at()),
         ],
         [pl.Torque("motor", crank.at(), 0.1)],
     )
@@ -444,7 +444,7 @@ def test_other_methods_and_latches() -> None:
 
 def test_an_event_at_a_time() -> None:
     """The time is a quantity: something is listed then, and the motion ends; it is no position to bounce along."""
-    turn = mbd.Event("turn", "t", above=0.37, then=mbd.Record())
+    turn = mbd.Event("turn", "t", above=0.37, then=mbd.LogOnly())
     found = swung(pendulum("joint"), [turn, mbd.Event("end", "t", at=0.81)])
     assert found.events is not None
     np.testing.assert_allclose(found.events.times[:2], [0.37, 0.81], atol=1e-14)

@@ -164,7 +164,9 @@ def test_a_settled_method_starts_each_step_anew() -> None:
     """A pendulum put back onto its constraints after each step, at equal steps, as with diffrax's own stages."""
     made = examples.pendulum()
     runs = [
-        made.simulate([0.0, 0.5], method=Projection(), solver=solver, controller=FIXED, dt0=STEP).integrated_speeds
+        made.simulate(
+            [0.0, 0.5], method=Projection(), solver=solver, stepsize_controller=FIXED, dt0=STEP
+        ).integrated_speeds
         for solver in (dfx.Tsit5(), unrolled(dfx.Tsit5()))
     ]
     assert worst(runs[0][-1]) > 0.1
@@ -226,7 +228,7 @@ def test_the_classical_method_needs_a_step() -> None:
     with pytest.raises(mbd.MechanismError, match="Euler has no estimate of its error"):
         made.simulate([0.0, 0.1], solver=dfx.Euler())
     with pytest.raises(mbd.MechanismError, match="got PIDController"):
-        made.simulate([0.0, 0.1], solver=mbd.RungeKutta4(), dt0=1e-2, controller=CONTROL)
+        made.simulate([0.0, 0.1], solver=mbd.RungeKutta4(), dt0=1e-2, stepsize_controller=CONTROL)
     equal = made.simulate([0.0, 0.5], solver=mbd.RungeKutta4(), dt0=1e-3)
     assert worst(equal.q[-1] - made.simulate([0.0, 0.5]).q[-1]) < 1e-9
     assert equal.stats["num_steps"] == 500
@@ -270,11 +272,11 @@ def test_times_that_are_known_late_are_checked_late() -> None:
 def test_steps_end_where_the_user_says() -> None:
     made, ends = examples.pendulum(), jnp.linspace(0.0, 0.1, 11)
     controller = dfx.StepTo(ts=ends)
-    told = made.simulate([0.0, 0.1], controller=controller)
+    told = made.simulate([0.0, 0.1], stepsize_controller=controller)
     assert told.stats["num_steps"] == 10
     assert worst(told.q[-1] - made.simulate([0.0, 0.1]).q[-1]) < 1e-9
     for dt0, words in ((-1e-3, "positive number of seconds, got -0.001"), (float("nan"), "got nan")):
         with pytest.raises(mbd.MechanismError, match=words):
             made.simulate([0.0, 0.1], dt0=dt0)
     with pytest.raises(mbd.MechanismError, match="goes without dt0"):
-        made.simulate([0.0, 0.1], dt0=1e-3, controller=controller)
+        made.simulate([0.0, 0.1], dt0=1e-3, stepsize_controller=controller)

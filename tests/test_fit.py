@@ -68,8 +68,8 @@ def where_friction(m: pl.Mechanism) -> Array:
 def fitted() -> mbd.Fit:
     """The fit that several tests look at."""
     free = {
-        "mass": mbd.Free(where_mass, within=mbd.Between(0.1, 10.0), unit="kg"),
-        "friction": mbd.Free(where_friction, within=mbd.Positive(), unit="N m s"),
+        "mass": mbd.identification.Parameter(where_mass, within=mbd.identification.Bounded(0.1, 10.0), unit="kg"),
+        "friction": mbd.identification.Parameter(where_friction, within=mbd.identification.Positive(), unit="N m s"),
     }
     return mbd.fit(pendulum(), measured(), free, progress=False)
 
@@ -197,8 +197,16 @@ def test_bad_fits_are_named() -> None:
         mbd.fit(pendulum(), experiment, progress=False)
     good = measured()[0]
     with pytest.raises(mbd.MechanismError, match=r"'mass' starts at .* outside its range"):
-        mbd.fit(pendulum(), good, {"mass": mbd.Free(where_mass, within=mbd.Between(2.0, 3.0))})
+        mbd.fit(
+            pendulum(),
+            good,
+            {"mass": mbd.identification.Parameter(where_mass, within=mbd.identification.Bounded(2.0, 3.0))},
+        )
     with pytest.raises(mbd.MechanismError, match="Nothing is free"):
         mbd.fit(pendulum(), mbd.Experiment(TS, {"O.angle": np.zeros(len(TS))}))
     with pytest.raises(mbd.MechanismError, match="'mass' needs a start value"):
-        mbd.fit(lambda p: pendulum(p["mass"]), good, {"mass": mbd.Free(within=mbd.Positive())})
+        mbd.fit(
+            lambda p: pendulum(p["mass"]),
+            good,
+            {"mass": mbd.identification.Parameter(within=mbd.identification.Positive())},
+        )

@@ -61,11 +61,11 @@ def readings(case: str, **options: Any) -> Readings:
 
 
 def adaptive(case: str, derivative: str) -> Readings:
-    return readings(case, rtol=TIGHT, atol=TIGHT, derivative=derivative)
+    return readings(case, rtol=TIGHT, atol=TIGHT, adjoint=derivative)
 
 
 def fixed_step(case: str) -> Readings:
-    return readings(case, controller=dfx.ConstantStepSize(), dt0=CASES[case][1] / FIXED_STEPS)
+    return readings(case, stepsize_controller=dfx.ConstantStepSize(), dt0=CASES[case][1] / FIXED_STEPS)
 
 
 def differences(read: Readings, at: Float[Array, " p"], step: Float[Array, " p"]) -> Float[np.ndarray, "k p"]:
@@ -149,7 +149,7 @@ def test_gradients_under_vmap_equal_a_loop(derivative: Literal["forward", "rever
     def end(point: Float[Array, " point"]) -> Array:
         mechanism = eqx.tree_at(lambda m: m["motor"].torque, example.mechanism, point[0])
         state = mbd.assemble(mechanism, {"crank.theta": point[1]}, speeds=example.speeds)
-        return mbd.simulate(mechanism, state, [0.0, 0.3], derivative=derivative, accuracy="high").q[-1, 6]
+        return mbd.simulate(mechanism, state, [0.0, 0.3], adjoint=derivative, accuracy="high").q[-1, 6]
 
     points = jnp.array([[0.1, 0.4], [0.3, 0.0], [-0.2, 1.0], [0.0, -0.7]])
     gradient = jax.jit(mode(end))

@@ -8,9 +8,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import residuals as simulations
-from jaxmbd.identification.identifiability import RANK, Unknowns, identifiability
-from jaxmbd.identification.parameters import Between, Positive, Real
+from jaxmbd.identification import _residuals as simulations
+from jaxmbd.identification._identifiability import RANK, Unknowns, identifiability
+from jaxmbd.identification._parameters import Bounded, Positive, Unbounded
 
 NOISE = 1e-3
 TS = np.linspace(0.0, 2.0, 31)
@@ -38,9 +38,9 @@ def swing() -> mbd.Experiment:
     return mbd.Experiment(TS, noisy, start={"O.angle": 1.0}, sigma=NOISE)
 
 
-MASS = mbd.Free(lambda m: m["bar"].mass, within=Positive(), unit="kg")
-INERTIA = mbd.Free(lambda m: m["bar"].inertia, within=Positive())
-ARM = mbd.Free(lambda m: m["O"].b.position)
+MASS = mbd.identification.Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg")
+INERTIA = mbd.identification.Parameter(lambda m: m["bar"].inertia, within=Positive())
+ARM = mbd.identification.Parameter(lambda m: m["O"].b.position)
 
 
 def errors_of(result: mbd.Fit) -> dict[str, np.ndarray]:
@@ -83,14 +83,18 @@ def test_mass_and_inertia_only_through_their_ratio() -> None:
 def rail(k: float, edges: Any = None) -> tuple[pl.Mechanism, dict[str, Any]]:
     """A slider between two springs side by side: their sum is seen, the slider's inertia is not."""
     slider = pl.Body("slider", 2.0, 0.3)
-    joint = pl.Translational("rail", pl.ground.at(), slider.at())
+    joint = pl.Prismatic("rail", pl.ground.at(), slider.at())
     springs = [
-        pl.SpringDamper(name, pl.ground.at(-1.0), slider.at(), stiffness=k, length=1.0) for name in ("left", "right")
+        pl.SpringDamper(name, pl.ground.at(-1.0), slider.at(), stiffness=k, free_length=1.0)
+        for name in ("left", "right")
     ]
     mechanism = pl.Mechanism([slider], [joint], springs, coordinates="joint")
     within = Positive() if edges is None else edges
-    free = {name: mbd.Free(lambda m, name=name: m[name].stiffness, within=within) for name in ("left", "right")}
-    return mechanism, free | {"inertia": mbd.Free(lambda m: m["slider"].inertia, within=Positive())}
+    free = {
+        name: mbd.identification.Parameter(lambda m, name=name: m[name].stiffness, within=within)
+        for name in ("left", "right")
+    }
+    return mechanism, free | {"inertia": mbd.identification.Parameter(lambda m: m["slider"].inertia, within=Positive())}
 
 
 @cache
@@ -118,12 +122,16 @@ def test_sums_and_parameters_without_effect() -> None:
 @pytest.mark.slow
 def test_edges_of_ranges_and_steps_used_up() -> None:
     """Springs that are too weak at their strongest lie at the end of their range; two steps are not enough."""
-    mechanism, free = rail(30.0, Between(5.0, 40.0))
+    mechanism, free = rail(30.0, Bounded(5.0, 40.0))
     free = {name: free[name] for name in ("left", "right")}
     with pytest.warns(mbd.FitWarning, match="used up its 2 steps before it converged"):
         short = mbd.fit(mechanism, oscillation(), free, steps=2, progress=False)
     assert "Warning: the search has not converged: steps used up." in str(short)
-    one = {"left": mbd.Free(lambda m: (m["left"].stiffness, m["right"].stiffness), within=Between(5.0, 40.0))}
+    one = {
+        "left": mbd.identification.Parameter(
+            lambda m: (m["left"].stiffness, m["right"].stiffness), within=Bounded(5.0, 40.0)
+        )
+    }
     result = mbd.fit(mechanism, oscillation(), one, progress=False)
     assert float(result.parameters["left"]) > 39.9
     assert any("left lies at the upper end of its range, 5 to 40" in text for text in result.warnings)
@@ -134,8 +142,8 @@ def test_what_is_said_of_estimates_at_the_ends_of_ranges() -> None:
     assert "runs to zero" in Positive().remark(1e-4, 1.0, 2e-4)
     assert "runs to infinity" in Positive().remark(1e7, 1.0, 1.0)
     assert Positive().remark(1e-4, 1.0, 1e-6) == Positive().remark(2.0, 1.0, np.inf) == ""
-    assert "lower end of its range, 1 to 3" in Between(1.0, 3.0).remark(1.0001, 2.0, 0.1)
-    assert Between(1.0, 3.0).remark(1.01, 2.0, 0.1) == Real().remark(1e-9, 1.0, 1.0) == ""
+    assert "lower end of its range, 1 to 3" in Bounded(1.0, 3.0).remark(1.0001, 2.0, 0.1)
+    assert Bounded(1.0, 3.0).remark(1.01, 2.0, 0.1) == Unbounded().remark(1e-9, 1.0, 1.0) == ""
 
 
 # --- the rank, on matrices that are known -------------------------------------------------------------------------
@@ -249,7 +257,7 @@ def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_fit_with_an_event() -> None:
     """Gravity from a body that falls and bounces: without the bounce the data could not be met."""
     ball = pl.Body("ball", 1.0, 0.1)
-    joint = pl.Translational("rail", pl.ground.at(angle=np.pi / 2), ball.at(angle=np.pi / 2))
+    joint = pl.Prismatic("rail", pl.ground.at(angle=np.pi / 2), ball.at(angle=np.pi / 2))
 
     def falling(g: float) -> pl.Mechanism:
         return pl.Mechanism([ball], [joint], [pl.Gravity(g)], coordinates="joint")
@@ -259,6 +267,6 @@ def test_a_fit_with_an_event() -> None:
     ts = np.linspace(0.0, 0.6, 25)
     solution = mbd.simulate(falling(9.0), mbd.assemble(falling(9.0), start), ts, events=[bounce])
     experiment = mbd.Experiment(ts, {"ball.y": np.asarray(solution["ball.y"])}, start=start, sigma=1e-3)
-    free = {"g": mbd.Free(lambda m: m["gravity"].acceleration, within=Positive())}
+    free = {"g": mbd.identification.Parameter(lambda m: m["gravity"].acceleration, within=Positive())}
     result = mbd.fit(falling(9.8), experiment, free, events=[bounce], max_events=4, progress=False)
     assert float(result.parameters["g"]) == pytest.approx(9.0, abs=1e-5)

@@ -30,7 +30,7 @@ def test_driven_by_the_efforts_found_a_five_bar_moves_as_it_was_told(coordinates
     """Kinematics, inverse dynamics, and forward again with the efforts as functions of time: positions to 1e-8."""
     motion = five_bar(coordinates)
     told = motion.mechanism
-    efforts = {driver: mbd.Smoothed(TIMES, motion.effort(driver.name), 0) for driver in told.drivers}
+    efforts = {driver: mbd.SmoothingSpline(TIMES, motion.effort(driver.name), 0) for driver in told.drivers}
     motors = [
         pl.JointForce(driver.name, driver.coordinate, lambda t, c, rate, effort: effort(t), effort)
         for driver, effort in efforts.items()
@@ -119,7 +119,7 @@ def test_a_measured_motion(rng: np.random.Generator) -> None:
     """Angles with noise of 1 mrad at 200 Hz: the torque to 2 %, where plain differences would miss by 40 N m."""
     ts = np.linspace(0.0, 2.0, 401)
     measured = 0.5 * np.sin(4 * ts) + 1e-3 * rng.standard_normal(401)
-    motion = mbd.inverse_dynamics(pendulum(mbd.Smoothed(ts, measured)), ts)
+    motion = mbd.inverse_dynamics(pendulum(mbd.SmoothingSpline(ts, measured)), ts)
     error = np.asarray(motion.effort("motor")) - torque(ts)
     assert np.sqrt(np.mean(error[20:-20] ** 2)) < 0.02 * np.abs(torque(ts)).max()
     assert np.abs(np.diff(measured, 2)).max() / 0.005**2 * 0.24 > 20
@@ -130,18 +130,18 @@ def test_smoothed_is_a_smoothing_spline(rng: np.random.Generator) -> None:
     squares; linear in the samples, with the right gradient."""
     ts = np.sort(np.append(rng.uniform(0.0, 1.0, 39), [0.0, 1.0]))
     even = np.linspace(0.0, 1.0, 41)
-    through = mbd.Smoothed(even, np.sin(7 * even), 0)
+    through = mbd.SmoothingSpline(even, np.sin(7 * even), 0)
     at = jnp.linspace(0.0, 1.0, 333)
     np.testing.assert_allclose(jax.vmap(through)(at), np.sin(7 * at), atol=2e-7)
     np.testing.assert_allclose(jax.vmap(jax.grad(jax.grad(through)))(at), -49 * np.sin(7 * at), atol=2e-2)
     y = np.cos(3 * ts) + 0.1 * rng.standard_normal(41)
-    np.testing.assert_allclose(jax.vmap(mbd.Smoothed(ts, y, 1e-18))(jnp.asarray(ts)), y, atol=1e-3)
+    np.testing.assert_allclose(jax.vmap(mbd.SmoothingSpline(ts, y, 1e-18))(jnp.asarray(ts)), y, atol=1e-3)
     flat = np.polyval(np.polyfit(ts, y, 2), ts)
-    np.testing.assert_allclose(jax.vmap(mbd.Smoothed(ts, y, 1e4))(jnp.asarray(ts)), flat, atol=1e-5)
+    np.testing.assert_allclose(jax.vmap(mbd.SmoothingSpline(ts, y, 1e4))(jnp.asarray(ts)), flat, atol=1e-5)
     half = jnp.asarray(0.5)
-    slope = jax.grad(lambda y: mbd.Smoothed(ts, y, 1e-6)(half))(jnp.asarray(y))
+    slope = jax.grad(lambda y: mbd.SmoothingSpline(ts, y, 1e-6)(half))(jnp.asarray(y))
     step = 1e-3 * np.eye(41)[20]
-    difference = (mbd.Smoothed(ts, y + step, 1e-6)(half) - mbd.Smoothed(ts, y - step, 1e-6)(half)) / 2e-3
+    difference = (mbd.SmoothingSpline(ts, y + step, 1e-6)(half) - mbd.SmoothingSpline(ts, y - step, 1e-6)(half)) / 2e-3
     np.testing.assert_allclose(slope[20], difference, rtol=1e-7)
 
 
@@ -178,8 +178,8 @@ def test_wrong_input_is_named() -> None:
     with pytest.raises(mbd.MechanismError, match="name of another part"):
         mbd.inverse_dynamics(mechanism, ts, {"rod": "O.angle"})
     with pytest.raises(mbd.MechanismError, match="same length, at least 6"):
-        mbd.Smoothed([0.0, 1.0], [0.0, 1.0])
+        mbd.SmoothingSpline([0.0, 1.0], [0.0, 1.0])
     with pytest.raises(mbd.MechanismError, match=r"ts must increase: ts\[3\]"):
-        mbd.Smoothed([0.0, 1.0, 2.0, 1.5, 3.0, 4.0], np.zeros(6))
+        mbd.SmoothingSpline([0.0, 1.0, 2.0, 1.5, 3.0, 4.0], np.zeros(6))
     with pytest.raises(mbd.MechanismError, match="'auto' or a number"):
-        mbd.Smoothed(np.arange(6.0), np.zeros(6), "soft")
+        mbd.SmoothingSpline(np.arange(6.0), np.zeros(6), "soft")

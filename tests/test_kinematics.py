@@ -34,7 +34,7 @@ def slider_crank(rod: Array | float = ROD, motion: Callable[[Array], Array] = tu
             pl.Revolute("O", pl.ground.at(), crank.at(-CRANK / 2)),
             pl.Revolute("A", crank.at(CRANK / 2), link.at(-half)),
             pl.Revolute("B", link.at(half), slider.at()),
-            pl.Translational("slide", pl.ground.at(), slider.at()),
+            pl.Prismatic("slide", pl.ground.at(), slider.at()),
         ],
         [pl.Gravity(9.81)],
         drivers[: 1 + extra],

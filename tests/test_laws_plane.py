@@ -54,7 +54,7 @@ class Plane:
     def six(self, x: float, y: float, turn: float) -> Any:
         return (x, y, turn)
 
-    slide = pl.Translational
+    slide = pl.Prismatic
 
     def gear(self, name: str, a: Any, b: Any, joints: tuple[str, str], ratio: float, phase: float) -> Any:
         return pl.Gear(name, a, b, ratio, phase=phase)
@@ -119,9 +119,9 @@ def machine(f: Any) -> Any:
         s.Revolute("B", f.at(coupler, 0.8), f.at(rocker, 0.7, 0.0, 0.2)),
         s.Revolute("C", f.at(ground, 1.8, 0.1), f.at(rocker, -0.6)),
         s.Weld("weld", f.at(rocker, 0.2, 0.1, 0.3), f.at(plate, 0.0, -0.2, 0.1)),
-        s.SolidCut("solid", f.at(plate, 0.2, 0.1, 0.3), f.at(lid, 0.0, -0.2, 0.5)),
+        s.FixedConstraint("solid", f.at(plate, 0.2, 0.1, 0.3), f.at(lid, 0.0, -0.2, 0.5)),
         s.Rod("rod", f.at(ground, -1, 0.5), f.at(bob, 0.1, 0.2), 0.9),
-        s.BallCut("ball", f.at(ground, -2, 0.6, 0.4), f.at(ball, 0.1, 0.2)),
+        s.PointConstraint("ball", f.at(ground, -2, 0.6, 0.4), f.at(ball, 0.1, 0.2)),
         s.Revolute("G", f.at(ground, 0, -2), f.at(drive, -0.3)),
         s.Revolute("K", f.at(drive, 0.3), f.at(link, -0.7)),
         s.Revolute("D", f.at(link, 0.7), f.at(slider)),
@@ -153,7 +153,7 @@ def machine(f: Any) -> Any:
     kinds += (s.Accelerometer, s.Gyroscope)
     sensors = [kind(name, spot) for kind, name in zip(kinds, SENSORS, strict=False)]
     sensors += [s.Distance("distance", f.at(crank, 0.1), f.at(bob, 0.2, 0.1))]
-    sensors += [s.Angle("slope", f.face(crank, 0.1, 0, 0.2), f.face(ground, 0, 0, -0.4))]
+    sensors += [s.AngleBetween("slope", f.face(crank, 0.1, 0, 0.2), f.face(ground, 0, 0, -0.4))]
     bodies = [crank, coupler, rocker, plate, lid, bob, ball, drive, link, slider, wheel, pinion, rack, hand]
     return s.Mechanism(bodies, joints, forces, drivers, sensors)
 

@@ -43,7 +43,7 @@ def oscillator(stiffness: Any = K, damping: Any = D) -> pl.Mechanism:
     body = pl.Body("m", mass=M, inertia=1.0, pose=(0.3, 0.0, 0.0))
     return pl.Mechanism(
         [body],
-        [pl.Translational("rail", pl.ground.at(), body.at())],
+        [pl.Prismatic("rail", pl.ground.at(), body.at())],
         [
             pl.SpringDamper("spring", pl.ground.at(-1.0, 0.0), body.at(), stiffness, 1.3, damping),
             pl.JointForce("motor", "rail.displacement", lambda t, x, v, p: 0.0 * x),
@@ -52,7 +52,7 @@ def oscillator(stiffness: Any = K, damping: Any = D) -> pl.Mechanism:
     )
 
 
-INPUTS = ("m.fx", "spring.tension", "rail.displacement", "motor.effort", ("rest", lambda m: m["spring"].length))
+INPUTS = ("m.fx", "spring.tension", "rail.displacement", "motor.effort", ("rest", lambda m: m["spring"].free_length))
 OUTPUTS = ("m.x", "m.ax", "spring.tension", "motor.effort", "P", "rail.fy")
 
 
@@ -340,7 +340,7 @@ def test_an_inverted_pendulum_on_a_cart() -> None:
     """`λ² = (M + m) g / (M L)` for a point mass on a rod of length L; the cart itself is free."""
     cart = pl.Body("cart", mass=3.0, inertia=1.0)
     bob = pl.Body("bob", mass=1.0, inertia=1e-12, pose=(0.0, 0.5, 0.0))
-    joints = [pl.Translational("rail", pl.ground.at(), cart.at()), pl.Revolute("pin", cart.at(), bob.at(0.0, -0.5))]
+    joints = [pl.Prismatic("rail", pl.ground.at(), cart.at()), pl.Revolute("pin", cart.at(), bob.at(0.0, -0.5))]
     mechanism = pl.Mechanism([cart, bob], joints, [pl.Gravity(G)], coordinates="joint")
     system = mbd.linearize(mechanism, at_rest(mechanism, [0.0, 0.0]), ["rail.displacement"], ["pin.angle"])
     modes, fast = system.modes(), math.sqrt(4.0 * G / (3.0 * 0.5))

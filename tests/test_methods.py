@@ -110,7 +110,7 @@ def test_only_stabilisation_keeps_a_long_run_on_the_constraints() -> None:
             [0.0, 1.0, 2.0, 4.0],
             method=method,
             solver=dfx.Tsit5(),
-            controller=dfx.ConstantStepSize(),
+            stepsize_controller=dfx.ConstantStepSize(),
             dt0=2e-3,
         )
         worst_of.append(np.linalg.norm(np.asarray(solution.violation().position), axis=1))
@@ -161,7 +161,7 @@ def test_fixed_steps_converge_at_the_order_of_the_solver(
     errors = [
         worst(
             without_losses("slider_crank").simulate(
-                [0.0, 0.5], method=method, solver=solver, controller=dfx.ConstantStepSize(), dt0=0.5 / n
+                [0.0, 0.5], method=method, solver=solver, stepsize_controller=dfx.ConstantStepSize(), dt0=0.5 / n
             ).q[-1]
             - exact_end()
         )
@@ -184,7 +184,7 @@ def test_single_precision_runs_end_to_end(name: str) -> None:
         slope = jax.jvp(
             lambda s: mbd.simulate(
                 made.mechanism, eqx.tree_at(lambda x: x.v, made.state(), s * made.state().v), [0.0, 0.3],
-                derivative="forward",
+                adjoint="forward",
             ).q[-1],
             (jnp.ones(()),), (jnp.ones(()),),
         )[1]  # fmt: skip

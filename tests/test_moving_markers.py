@@ -33,7 +33,7 @@ def heaving(space: Any, amplitude: Any, coordinates: str = "absolute") -> Any:
     body = space.Body("mass", MASS, 1.0 if dim == 2 else (1.0, 1.0, 1.0), (0.0, 0.7, 0.0) if dim == 2 else (0, 0, 0.7))
     foot = space.ground.moving(Road(jnp.asarray(amplitude), dim))
     if dim == 2:
-        slide = pl.Translational("slide", pl.ground.at(0, 0, np.pi / 2), body.at(0, 0, np.pi / 2))
+        slide = pl.Prismatic("slide", pl.ground.at(0, 0, np.pi / 2), body.at(0, 0, np.pi / 2))
     else:
         slide = sp.Prismatic("slide", sp.ground.at(), body.at())
     spring = space.SpringDamper("spring", foot, body.at(), STIFFNESS, FREE, DAMPING)

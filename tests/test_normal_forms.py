@@ -140,7 +140,7 @@ def test_the_slider_crank_stays_as_in_the_textbook() -> None:
     slider = pl.Body("slider", 1.5, 1e-3, (0.7, 0, 0))
     crank, bar = pl.Body("crank", 0.3, 0.0045, (0.1, 0, 0)), pl.Body("rod", 1.0, 0.0665, (0.45, 0, 0))
     joints = [
-        pl.Translational("rail", pl.ground.at(), slider.at()),
+        pl.Prismatic("rail", pl.ground.at(), slider.at()),
         pl.Revolute("O", pl.ground.at(), crank.at(-0.1)),
         pl.Revolute("C", slider.at(), bar.at(0.25)),
         pl.Revolute("B", bar.at(-0.25), crank.at(0.1)),

@@ -150,7 +150,7 @@ def test_a02_goes_round(method: str, coordinates: str) -> None:
     assert np.ptp(energy) < 1e-5 * energy[0]
     assert worst(solution.violation().position) < 1e-14
     assert worst(solution.violation().velocity) < 1e-12
-    assert np.asarray(solution.margin()).min() < 0.05
+    assert np.asarray(solution.singularity_margin()).min() < 0.05
 
 
 def test_the_remainder_of_the_speeds_stays_apart_in_joint_coordinates() -> None:

@@ -256,7 +256,7 @@ def yoke() -> pl.Mechanism:
         joints=[
             pl.Revolute("O", pl.ground.at(), crank.at()),
             pl.PinInSlot("slot", slide.at(0.0, 0.0, math.pi / 2), crank.at(1.0, 0.0)),
-            pl.Translational("rail", pl.ground.at(3.0, 0.0), slide.at(3.0, 0.0)),
+            pl.Prismatic("rail", pl.ground.at(3.0, 0.0), slide.at(3.0, 0.0)),
         ],
     )
 

@@ -362,7 +362,10 @@ def test_every_part_has_its_place() -> None:
     joints = [
         *(kind(kind.__name__, *pair) for kind in (sp.Spherical, sp.Universal, sp.ConstantVelocity, sp.Planar)),
         *(kind(kind.__name__, *pair) for kind in (sp.PointOnLine, sp.PointOnPlane, sp.Cylindrical, sp.Weld)),
-        *(kind(kind.__name__, *pair) for kind in (sp.ParallelAxes, sp.BallCut, sp.SolidCut, sp.Revolute)),
+        *(
+            kind(kind.__name__, *pair)
+            for kind in (sp.ParallelAxes, sp.PointConstraint, sp.FixedConstraint, sp.Revolute)
+        ),
         sp.Screw("Screw", *pair, 0.1),
         sp.RevoluteSpherical("RevoluteSpherical", fixed, on_b, 1.0),
         sp.Gear("Gear", "Revolute.angle", "Cylindrical.angle", 2.0),
@@ -380,7 +383,7 @@ def test_every_part_has_its_place() -> None:
     drivers = [
         sp.Driver("turn", "Revolute.angle", 0.0),
         sp.Driver("pull", "Cylindrical.displacement", 0.0),
-        sp.Driver("lift", "a.z", 1.0, of="speed"),
+        sp.Driver("lift", "a.z", 1.0, prescribes="speed"),
     ]
     mechanism = sp.Mechanism([a, b], joints, forces, drivers)
     scene = scene_of(mechanism)

@@ -23,7 +23,7 @@ def state() -> mbd.State:
 
 @pytest.fixture(scope="module")
 def solution(state: mbd.State) -> mbd.Solution:
-    return mbd.simulate(PENDULUM, state, TIMES, integrals=["energy"])
+    return mbd.simulate(PENDULUM, state, TIMES, quadratures=["energy"])
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_events(state: mbd.State) -> None:
         return mbd.simulate(PENDULUM, state, jnp.array([0.0, 0.6]), events=events)
 
     stop = mbd.Event("stop", "O.angle", below=-0.2, then=mbd.Bounce(0.5))
-    solution = watched(stop, mbd.Event("mark", "rod.y", below=-0.05, then=mbd.Record()))
+    solution = watched(stop, mbd.Event("mark", "rod.y", below=-0.05, then=mbd.LogOnly()))
     log = solution.events
     assert log is not None
     happened = list(log)
@@ -161,7 +161,7 @@ def test_sentences(state: mbd.State) -> None:
     assert shown(mbd.redundancy(PENDULUM, state)) == (
         "2 constraint rows of rank 2, none redundant; 1 degree of freedom."
     )
-    assert shown(mbd.stiffness(PENDULUM, state)).startswith("The fastest motion, of 'rod.omega'")
+    assert shown(mbd.time_scales(PENDULUM, state)).startswith("The fastest motion, of 'rod.omega'")
     assert shown(mbd.describe(PENDULUM, state)).startswith("The system has 1 degree of freedom.")
     a, b = pl.Body("a", 1.0, 0.1, (0.5, 0.1, 0.2)), pl.Body("b", 1.0, 0.1, (1.0, 0.1, -0.2))
     dyad = pl.Mechanism(
@@ -172,7 +172,7 @@ def test_sentences(state: mbd.State) -> None:
             pl.Revolute("C", b.at(0.5), pl.ground.at(1.5)),
         ],
     )
-    assert shown(mbd.closures(dyad, tries=8)).startswith("2 closures, found by 8 of 8 searches")
+    assert shown(mbd.assembly_modes(dyad, tries=8)).startswith("2 closures, found by 8 of 8 searches")
 
 
 def test_mechanism() -> None:

@@ -273,7 +273,7 @@ def test_measured_torques_and_motions_are_parts_of_programs(coordinates: str) ->
     arm, rod = pl.Body("arm", 1.0, 0.1, pose=(0.0, -0.5, 0.0)), pl.Body("rod", 0.5, 0.02, pose=(0.0, -1.2, 0.0))
     pins = [pl.Revolute("O", pl.ground.at(), arm.at(0, 0.5)), pl.Revolute("E", arm.at(0, -0.5), rod.at(0, 0.2))]
     torque = pl.JointForce("motor", "E.angle", lambda t, angle, rate, p: jnp.interp(t, *p), jnp.stack([ts, ts**2]))
-    turned = pl.Driver("turned", "O.angle", mbd.Smoothed(ts, np.sin(3 * ts), 0))
+    turned = pl.Driver("turned", "O.angle", mbd.SmoothingSpline(ts, np.sin(3 * ts), 0))
     mechanism = pl.Mechanism([arm, rod], pins, [pl.Gravity(), torque], [turned]).with_coordinates(coordinates)
     equations, at = (
         Equations(mechanism),

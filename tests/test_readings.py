@@ -201,7 +201,10 @@ def test_sign_and_zero_are_identified() -> None:
     found = mbd.fit(
         mechanism,
         [mbd.Experiment(ts, {"encoder": np.asarray(data)}, {"O.angle": 0.3})],
-        {"scale": mbd.Free(lambda m: m["encoder"].scale), "offset": mbd.Free(lambda m: m["encoder"].offset)},
+        {
+            "scale": mbd.identification.Parameter(lambda m: m["encoder"].scale),
+            "offset": mbd.identification.Parameter(lambda m: m["encoder"].offset),
+        },
     )
     np.testing.assert_allclose([found.parameters["scale"], found.parameters["offset"]], [-1.2, 0.07], atol=1e-8)
 

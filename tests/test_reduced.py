@@ -20,7 +20,7 @@ def sliding_pendulum(coordinates: str, mass: Any = 0.7) -> pl.Mechanism:
     bar, bead = pl.Body("bar", 1.0, 0.1), pl.Body("bead", mass, 0.02, (0.3, 0.0, 0.0))
     joints = [
         pl.Revolute("O", pl.ground.at(), bar.at(-0.5)),
-        pl.Translational("slide", bar.at(), bead.at()),
+        pl.Prismatic("slide", bar.at(), bead.at()),
     ]
     forces = [pl.Gravity(9.81), pl.SpringDamper("spring", bar.at(-0.5), bead.at(), 40.0, 0.6, 0.3)]
     return pl.Mechanism([bar, bead], joints, forces, coordinates=coordinates)
@@ -179,7 +179,7 @@ def test_gradients_of_a_motion_in_named_joint_coordinates() -> None:
 
     def end(mass: Any, derivative: Any) -> Any:
         solution = mbd.simulate(
-            sliding_pendulum("absolute", mass), start, jnp.asarray([0.0, 0.2]), derivative=derivative, rtol=1e-10,
+            sliding_pendulum("absolute", mass), start, jnp.asarray([0.0, 0.2]), adjoint=derivative, rtol=1e-10,
             atol=1e-12, method=mbd.CoordinatePartitioning(NAMES),
         )  # fmt: skip
         return solution["bead.x"][-1]

@@ -195,16 +195,16 @@ def sundials_integral(stiffness: Array, derivative: Literal["forward", "reverse"
     mechanism = eqx.tree_at(lambda m: m["spring"].stiffness, example.mechanism, stiffness)
     solution = mbd.simulate(
         mechanism, example.state(), [0.0, 10.0], rtol=TIGHT, atol=TIGHT,
-        integrals=["kinetic_energy"], derivative=derivative,
+        quadratures=["kinetic_energy"], adjoint=derivative,
     )  # fmt: skip
-    return solution.integrals["kinetic_energy"][-1]
+    return solution.quadratures["kinetic_energy"][-1]
 
 
 def test_sundials_integral_grows_as_the_curve() -> None:
     example, data = examples.sundials_slider_crank(), table("sundials_slider_crank")
-    solution = example.simulate(data["t"], rtol=TIGHT, atol=TIGHT, integrals=["kinetic_energy"])
-    assert worst(solution.integrals["kinetic_energy"] - data["G"]) < 1e-9
-    assert abs(float(solution.integrals["kinetic_energy"][-1]) - G) < 1e-9
+    solution = example.simulate(data["t"], rtol=TIGHT, atol=TIGHT, quadratures=["kinetic_energy"])
+    assert worst(solution.quadratures["kinetic_energy"] - data["G"]) < 1e-9
+    assert abs(float(solution.quadratures["kinetic_energy"][-1]) - G) < 1e-9
 
 
 def test_sundials_gradient_of_the_integral_in_forward_mode() -> None:

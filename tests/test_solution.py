@@ -44,7 +44,7 @@ def pendulum() -> mbd.Solution:
         ],
     )
     state = mbd.assemble(mechanism, {"O.angle": 0.4 - math.pi / 2}, speeds={"O.angle": 1.0})
-    return mbd.simulate(mechanism, state, jnp.linspace(0.0, 1.0, 11), integrals=["kinetic_energy"])
+    return mbd.simulate(mechanism, state, jnp.linspace(0.0, 1.0, 11), quadratures=["kinetic_energy"])
 
 
 def test_readings_by_name_are_columns_of_the_motion() -> None:
@@ -125,7 +125,7 @@ def test_measure_sees_the_whole_motion() -> None:
 def test_integral_is_that_of_the_reading() -> None:
     """`∫ T dt` against the rule of Hermite, with `T` and its rate `I_O θ' θ''` at the ends of each interval."""
     s, h = pendulum(), 0.1
-    kinetic, found = np.asarray(s["kinetic_energy"]), np.asarray(s.integrals["kinetic_energy"])
+    kinetic, found = np.asarray(s["kinetic_energy"]), np.asarray(s.quadratures["kinetic_energy"])
     rate = ABOUT_PIVOT * np.asarray(s["rod.omega"] * s["rod.alpha"])
     expected = h / 2 * (kinetic[1:] + kinetic[:-1]) + h**2 / 12 * (rate[:-1] - rate[1:])
     np.testing.assert_allclose(np.diff(found), expected, atol=3e-5)

@@ -173,7 +173,7 @@ def test_a_driver_of_speed_alone() -> None:
     """Its rate is the given one from wherever it starts; the start has to have that rate."""
     wheel = sp.Body("wheel", 1.0, (0.1, 0.1, 0.2))
     joint = sp.Revolute("axle", sp.ground.at(), wheel.at())
-    motor = sp.Driver("motor", "axle.angle", jnp.cos, of="speed")
+    motor = sp.Driver("motor", "axle.angle", jnp.cos, prescribes="speed")
     mechanism = sp.Mechanism([wheel], [joint], drivers=[motor])
     state = mbd.assemble(mechanism, {"axle.angle": 1.0})
     np.testing.assert_allclose(state["wheel.omega_z"], 1.0, atol=1e-12)
@@ -249,7 +249,7 @@ def test_gradients_with_redundant_constraints(mode: str) -> None:
         )
         state = mbd.assemble(mechanism)
         derivative = "forward" if mode == "forward" else "reverse"
-        solution = mbd.simulate(mechanism, state, jnp.asarray([0.0, 0.7]), accuracy="high", derivative=derivative)
+        solution = mbd.simulate(mechanism, state, jnp.asarray([0.0, 0.7]), accuracy="high", adjoint=derivative)
         return jnp.stack([solution["hinge0.angle"][-1], solution.v[-1, 5], solution.lam[-1, 2]])
 
     p = jnp.ones(3)

@@ -62,21 +62,24 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
         ("Gravity 'gravity'", "acceleration must have shape (3,)", "(2,)"),
     ),
     "rod cut of no length": (
-        lambda: sp.RodCut("r", HERE, THERE, 0.0),
-        ("Rod 'r'", "length must be positive", "BallCut"),
+        lambda: sp.Rod("r", HERE, THERE, 0.0),
+        ("Rod 'r'", "length must be positive", "PointConstraint"),
     ),
     "ball cut without direction": (
-        lambda: sp.BallCut("c", HERE, THERE, ("w",)),
-        ("BallCut 'c'", "'x', 'y', 'z'", "'w'"),
+        lambda: sp.PointConstraint("c", HERE, THERE, ("w",)),
+        ("PointConstraint 'c'", "'x', 'y', 'z'", "'w'"),
     ),
-    "ball cut of nothing": (lambda: sp.BallCut("c", HERE, THERE, "xyz"), ("BallCut 'c'", "nothing is left")),
+    "ball cut of nothing": (
+        lambda: sp.PointConstraint("c", HERE, THERE, "xyz"),
+        ("PointConstraint 'c'", "nothing is left"),
+    ),
     "screw without lead": (lambda: sp.Screw("s", HERE, THERE, 0.0), ("Screw 's'", "lead", "Revolute")),
     "driver of an Euler parameter": (
         lambda: mechanism(drivers=[sp.Driver("d", "rod.e0", 1.0)]),
         ("Driver 'd'", "coordinate of body 'rod' named 'e0'", "'x', 'y', 'z'"),
     ),
     "driver of what": (
-        lambda: sp.Driver("d", "O.angle", 1.0, of="force"),
+        lambda: sp.Driver("d", "O.angle", 1.0, prescribes="force"),
         ("Driver 'd'", "'position' or 'speed'", "'force'"),
     ),
     "gear of no joint": (lambda: mechanism(sp.Gear("g", "O.angle", "P.angle", 2.0)), ("Gear 'g'", "named 'P'", "'O'")),

@@ -101,7 +101,7 @@ def on_rail(stiffness: Any = 1e5, coordinates: str = "absolute") -> Example:
     body = pl.Body("body", MASS, 0.1, (START, 0.0, 0.0))
     mechanism = pl.Mechanism(
         [body],
-        [pl.Translational("rail", pl.ground.at(), body.at())],
+        [pl.Prismatic("rail", pl.ground.at(), body.at())],
         [pl.SpringDamper("spring", pl.ground.at(), body.at(), stiffness, 1.0, DAMPING)],
         coordinates=coordinates,
     )
@@ -120,9 +120,7 @@ def slid(stiffness: Array, t: Any) -> Array:
 def slide(derivative: Any) -> Any:
     def run(stiffness: Array) -> Array:
         made = on_rail(stiffness)
-        return mbd.simulate(made.mechanism, on_rail().state(), TIMES, solver=mbd.Radau(3), derivative=derivative)[
-            "body.x"
-        ]
+        return mbd.simulate(made.mechanism, on_rail().state(), TIMES, solver=mbd.Radau(3), adjoint=derivative)["body.x"]
 
     return run
 
@@ -154,7 +152,7 @@ def test_a_batch_equals_a_loop() -> None:
 @in_both_coordinates("absolute")
 def test_the_report_names_the_spring(coordinates: str) -> None:
     made = on_rail(coordinates=coordinates)
-    found = mbd.stiffness(made.mechanism, made.state())
+    found = mbd.time_scales(made.mechanism, made.state())
     exact = np.sort(np.roots([MASS, DAMPING, 1e5]))
     np.testing.assert_allclose(np.sort(np.real(found.eigenvalues)), exact, rtol=1e-8)
     assert found.cause == "spring"
@@ -195,7 +193,7 @@ def test_far_fewer_steps_than_an_explicit_solver(explicit: mbd.Solution) -> None
 
 def test_the_message_names_the_bushing() -> None:
     mechanism, state = stiff_slider_crank()
-    text = str(mbd.stiffness(mechanism, state))
+    text = str(mbd.time_scales(mechanism, state))
     assert "vibrates" in text
     assert "by the force 'bushing'" in text
 

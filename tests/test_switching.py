@@ -107,7 +107,7 @@ def test_forward_derivatives_by_switching_times_are_those_of_reverse_mode() -> N
 
     def angles(p: dict[str, Array]) -> Array:
         mechanism = many_torques(p, "joint")
-        return mbd.simulate(mechanism, state, SAVED, accuracy="high", derivative="forward", throw=False)["O.angle"]
+        return mbd.simulate(mechanism, state, SAVED, accuracy="high", adjoint="forward", throw=False)["O.angle"]
 
     slopes = jax.jit(jax.jacfwd(angles))(PARAMETERS)
     truth = lambda p: jax.vmap(lambda t: exact(p, t))(SAVED)  # noqa: E731
@@ -129,7 +129,7 @@ def test_lanes_switch_at_their_own_times_also_outside_of_the_motion() -> None:
     state = at_rest(mechanism, t=start)
 
     def angle(at: Array) -> Array:
-        mine = eqx.tree_at(lambda m: m["motor"].function.times, mechanism, at[None])
+        mine = eqx.tree_at(lambda m: m["motor"].force.times, mechanism, at[None])
         return mbd.simulate(mine, state, jnp.array([start, end]), accuracy="high")["O.angle"][-1]
 
     inside = jnp.array([0.9, 1.3, 2.99])
@@ -173,7 +173,7 @@ def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
 
     def angle(at: float) -> Array:
-        mine = eqx.tree_at(lambda m: m["motor"].function.times, mechanism, jnp.asarray([at]))
+        mine = eqx.tree_at(lambda m: m["motor"].force.times, mechanism, jnp.asarray([at]))
         return mbd.simulate(mine, at_rest(mechanism), jnp.array([0.0, 3.0]), **options)["O.angle"][-1]
 
     value, slope = jax.value_and_grad(angle)(1.2)
@@ -189,7 +189,7 @@ def driven(motion: Any, of: str) -> pl.Mechanism:
     foot, body = pl.Body("foot", 1.0, 1.0), pl.Body("r", 1.0, 1.0)
     pins = [pl.Revolute("F", pl.ground.at(0, 0), foot.at(0, 0)), pl.Revolute("O", foot.at(0, 0), body.at(0, 0))]
     spring = pl.JointSpringDamper("spring", "O.angle", 1.0)
-    return pl.Mechanism([foot, body], pins, [spring], [pl.Driver("motor", "F.angle", motion, of=of)])
+    return pl.Mechanism([foot, body], pins, [spring], [pl.Driver("motor", "F.angle", motion, prescribes=of)])
 
 
 @pytest.mark.slow
@@ -248,9 +248,9 @@ def test_wrong_times_are_refused() -> None:
         with pytest.raises(mbd.MechanismError, match=r"switching_times must be a sequence of finite times \[s\]"):
             mbd.simulate(mechanism, state, ts, switching_times=wrong)
     with pytest.raises(mbd.MechanismError, match="a force or driver switches at 2 s: add this time"):
-        mbd.simulate(mechanism, state, ts, controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 8)))
+        mbd.simulate(mechanism, state, ts, stepsize_controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 8)))
     # Where the steps are given, they are taken as they are.
-    mbd.simulate(mechanism, state, ts, controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 7)))
+    mbd.simulate(mechanism, state, ts, stepsize_controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 7)))
 
 
 # --- events that change forces -----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None
             clock("off", at[0], mbd.Switch("motor", on=False)),
             clock("on", at[1], mbd.Switch("motor", on=True)),
             clock("start", at[2], mbd.Switch("other", on=True, initially=False)),
-            clock("less", at[3], mbd.Change(lambda m: m["other"].function, value)),
+            clock("less", at[3], mbd.Change(lambda m: m["other"].force, value)),
         ]
         return mbd.simulate(mechanism, state, ts, accuracy="high", events=events, max_events=5, throw=False)
 
@@ -322,7 +322,7 @@ def test_changes_of_forces_that_there_are_not_are_refused() -> None:
     for then, text in (
         (mbd.Switch("moter", on=False), "force for the event 'e' to switch.*Did you mean 'motor'"),
         (inertia, "Change acts on one array of a force"),
-        (mbd.Change(lambda m: m["motor"].function, [1.0, 2.0]), r"must have the shape \(\)"),
+        (mbd.Change(lambda m: m["motor"].force, [1.0, 2.0]), r"must have the shape \(\)"),
         (mbd.Change(lambda m: m["nothing"], 1.0), "where must pick one number"),
     ):
         with pytest.raises(mbd.MechanismError, match=text):

@@ -44,7 +44,7 @@ def slider_crank() -> pl.Mechanism:
     return pl.Mechanism(
         bodies=[slider, crank, bar],
         joints=[
-            pl.Translational("rail", pl.ground.at(), slider.at()),
+            pl.Prismatic("rail", pl.ground.at(), slider.at()),
             pl.Revolute("O", pl.ground.at(), crank.at(-0.1)),
             pl.Revolute("C", slider.at(), bar.at(0.25)),
             pl.Revolute("B", bar.at(-0.25), crank.at(0.1)),

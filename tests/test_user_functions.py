@@ -86,7 +86,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
         "Driver 'p'", "motion", "t", NUMBER,
     ),
     "driver of a speed": (
-        lambda f: pendulum(drivers=[pl.Driver("p", "O.angle", f, of="speed")]),
+        lambda f: pendulum(drivers=[pl.Driver("p", "O.angle", f, prescribes="speed")]),
         "Driver 'p'", "motion", "t", NUMBER,
     ),
     "constraint": (
@@ -189,7 +189,7 @@ SELECTED = {
     "input": (lambda f: mbd.linearize(pendulum(), STATE, [("p", f)]), "The input 'p'", "the function"),
     "path": (lambda f: mbd.equilibrium_path(pendulum(), f, [1.0, 2.0]), "equilibrium_path", "the function along"),
     "free": (lambda f: fitted(pendulum(), {"p": f}), "Free parameter 'p'", "the function where"),
-    "built": (lambda f: fitted(f, {"p": mbd.Free(start=1.0)}), "fit", "the function mechanism"),
+    "built": (lambda f: fitted(f, {"p": mbd.identification.Parameter(start=1.0)}), "fit", "the function mechanism"),
     "exported": (
         lambda f: mbd.export(pendulum()).with_parameters([f], [1.0]),
         "with_parameters", "the function where",

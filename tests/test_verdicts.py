@@ -90,7 +90,7 @@ def test_derivatives_of_what_failed_are_nan(derivative: Any) -> None:
     def end(lengths: Array, mass: Array) -> Array:
         mechanism, state = state_of(lengths)
         mechanism = eqx.tree_at(lambda m: m["coupler"].mass, mechanism, mass)
-        return mbd.simulate(mechanism, state, TS, derivative=derivative, rtol=1e-11, throw=False).q[-1, 8]
+        return mbd.simulate(mechanism, state, TS, adjoint=derivative, rtol=1e-11, throw=False).q[-1, 8]
 
     by = jax.grad if derivative == "reverse" else jax.jacfwd
     lengths, mass, h = jnp.asarray([CLOSES, OPEN]), jnp.asarray(0.8), 1e-5
@@ -172,7 +172,7 @@ def stretched(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
         pl.Revolute("O", pl.ground.at(), crank.at(-0.5)),
         pl.Revolute("A", crank.at(0.5), rod.at(-0.5)),
         pl.Revolute("B", rod.at(0.5), slider.at()),
-        pl.Translational("rail", pl.ground.at(), slider.at()),
+        pl.Prismatic("rail", pl.ground.at(), slider.at()),
     ]
     push = pl.Driver("push", "slider.x", lambda t: 1.5 + reach * jnp.sin(jnp.pi * t) ** 2)
     mechanism = pl.Mechanism([crank, rod, slider], joints, drivers=[push])

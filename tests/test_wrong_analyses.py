@@ -77,25 +77,25 @@ CASES: Cases = {
         "fit: optimiser must be an optax optimiser, optax.adam(1e-2), got 'adam'.",
     ),
     "fit within": (
-        lambda: mbd.Free(lambda m: m["rod"].mass, within="positive"),
+        lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within="positive"),
         "Free: within must be a range, Real(), Positive() or Between(lower, upper), got 'positive'.",
     ),
     "fit within class": (
-        lambda: mbd.Free(lambda m: m["rod"].mass, within=mbd.Positive),
+        lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within=mbd.identification.Positive),
         "Free: within must be a range, Real(), Positive() or Between(lower, upper); got the class "
         "Positive itself: write Positive(...).",
     ),
     "fit Free where number": (
-        lambda: mbd.Free(1.0),
+        lambda: mbd.identification.Parameter(1.0),
         "Free: where must be a function such as lambda m: m['spring'].stiffness, got 1.0; a value to "
         "begin with is start=...",
     ),
     "fit Between": (
-        lambda: mbd.Between(2.0, 1.0),
+        lambda: mbd.identification.Bounded(2.0, 1.0),
         "Between: lower must be below upper, got 2.0 and 1.0.",
     ),
     "fit Between nan": (
-        lambda: mbd.Between(NAN, 1.0),
+        lambda: mbd.identification.Bounded(NAN, 1.0),
         "Between: lower must be finite, got nan.",
     ),
     "exp data list": (
@@ -201,7 +201,7 @@ CASES: Cases = {
         "independent must be a sequence of names, such as ['O.angle'], got 3.",
     ),
     "stiffness None": (
-        lambda: mbd.stiffness(M, None),
+        lambda: mbd.time_scales(M, None),
         "state must be a State from jaxmbd.assemble(mechanism, ...), got NoneType.",
     ),
     "redundancy None": (
@@ -217,11 +217,11 @@ CASES: Cases = {
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
     ),
     "closures tries x": (
-        lambda: mbd.closures(M, tries="x"),
+        lambda: mbd.assembly_modes(M, tries="x"),
         "tries must be a whole number, got 'x'.",
     ),
     "closures fixed": (
-        lambda: mbd.closures(M, ["x"]),
+        lambda: mbd.assembly_modes(M, ["x"]),
         "fixed must be a dictionary of values by name, such as {'crank.theta': 0.3}, got ['x'].",
     ),
     "example int": (
@@ -315,7 +315,12 @@ CASES: Cases = {
         "computed, or taken out of an array.",
     ),
     "fit out of range": (
-        lambda: mbd.fit(M, EX, {"k": mbd.Free(lambda m: m["rod"].mass, within=mbd.Between(2.0, 3.0))}, progress=False),
+        lambda: mbd.fit(
+            M,
+            EX,
+            {"k": mbd.identification.Parameter(lambda m: m["rod"].mass, within=mbd.identification.Bounded(2.0, 3.0))},
+            progress=False,
+        ),
         "Free parameter 'k' starts at 1.0, outside its range Between(2, 3).",
     ),
     "fit method": (
@@ -324,7 +329,7 @@ CASES: Cases = {
         "CoordinatePartitioning(), got 'x'.",
     ),
     "stiffness M": (
-        lambda: mbd.stiffness(S, M),
+        lambda: mbd.time_scales(S, M),
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got a State.",
     ),
     "eq rotation num": (

@@ -119,13 +119,13 @@ CASES: Cases = {
         lambda: pend(coordinates="joint", cuts=3),
         "cuts must be a sequence of names, such as ['O'], got 3.",
     ),
-    "Smoothed text": (
-        lambda: mbd.Smoothed("x", "y"),
-        "Smoothed: ts and values must be sequences of real numbers (could not convert string to float: 'x').",
+    "SmoothingSpline text": (
+        lambda: mbd.SmoothingSpline("x", "y"),
+        "SmoothingSpline: ts and values must be sequences of real numbers (could not convert string to float: 'x').",
     ),
-    "Smoothed None": (
-        lambda: mbd.Smoothed(np.arange(8.0), np.arange(8.0), None),
-        "Smoothed: smoothing must be 'auto' or a number of at least zero, got None.",
+    "SmoothingSpline None": (
+        lambda: mbd.SmoothingSpline(np.arange(8.0), np.arange(8.0), None),
+        "SmoothingSpline: smoothing must be 'auto' or a number of at least zero, got None.",
     ),
     "box complex": (
         lambda: sp.box(1j, 1, 1, 1),
@@ -142,8 +142,8 @@ CASES: Cases = {
         "take three right-handed axes.",
     ),
     "ballcut without int": (
-        lambda: pl.BallCut("b", G, GRIP, 3),
-        "BallCut: without must be a sequence of names, such as ['z'], got 3.",
+        lambda: pl.PointConstraint("b", G, GRIP, 3),
+        "PointConstraint: without must be a sequence of names, such as ['z'], got 3.",
     ),
     "drag neg": (
         lambda: pl.PointDrag("d", GRIP, -1.0),

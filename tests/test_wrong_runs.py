@@ -174,12 +174,12 @@ CASES: Cases = {
         "CoordinatePartitioning(), got 'projection'.",
     ),
     "sim controller text": (
-        lambda: mbd.simulate(M, S, TS, controller="pid"),
+        lambda: mbd.simulate(M, S, TS, stepsize_controller="pid"),
         "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
         "atol=1e-10), got 'pid'.",
     ),
     "sim controller class": (
-        lambda: mbd.simulate(M, S, TS, controller=dfx.PIDController),
+        lambda: mbd.simulate(M, S, TS, stepsize_controller=dfx.PIDController),
         "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
         "atol=1e-10); got the class PIDController itself: write PIDController(...).",
     ),
@@ -201,11 +201,13 @@ CASES: Cases = {
         "max_events must be a whole number, got 1.5.",
     ),
     "sim accuracy+controller": (
-        lambda: mbd.simulate(M, S, TS, accuracy="low", controller=dfx.PIDController(1e-6, 1e-6)),
+        lambda: mbd.simulate(M, S, TS, accuracy="low", stepsize_controller=dfx.PIDController(1e-6, 1e-6)),
         "accuracy must be 'standard' or 'high', got 'low'.",
     ),
     "sim integrals vector": (
-        lambda: (lambda m: mbd.simulate(m, mbd.assemble(m), TS, integrals=["P"]))(pend(sensors=[pl.Point("P", GRIP)])),
+        lambda: (lambda m: mbd.simulate(m, mbd.assemble(m), TS, quadratures=["P"]))(
+            pend(sensors=[pl.Point("P", GRIP)])
+        ),
         "integrals takes scalar quantities, and 'P' has shape (2,).",
     ),
     "sim dt0 text": (
@@ -265,7 +267,7 @@ CASES: Cases = {
         "A coordinate or speed is named by a string, got 0. ",
     ),
     "sim integrals str": (
-        lambda: mbd.simulate(M, S, TS, integrals="energy"),
+        lambda: mbd.simulate(M, S, TS, quadratures="energy"),
         "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
     ),
     "sol read str": (
@@ -277,7 +279,7 @@ CASES: Cases = {
         "max_events must be at least 1, got 0.",
     ),
     "sim rtol+controller": (
-        lambda: mbd.simulate(M, S, TS, controller=dfx.PIDController(1e-6, 1e-6), rtol=1e-3),
+        lambda: mbd.simulate(M, S, TS, stepsize_controller=dfx.PIDController(1e-6, 1e-6), rtol=1e-3),
         "simulate: rtol has no effect beside a controller of your own: give the tolerances and the norm to that.",
     ),
     "partition [int]": (

@@ -61,7 +61,7 @@ def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable
         else:
             q = mbd.simulate(
                 changed, state, jnp.array([0.0, end]), method=METHOD(), solver=mbd.RungeKutta4(),
-                controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False,
+                stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False,
             ).q[-1]  # fmt: skip
         return mbd.Equations(changed).at(state.t, q).poses()[0, 2]
 

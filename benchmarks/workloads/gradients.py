@@ -54,7 +54,7 @@ def derivatives(n: int, coordinates: str) -> tuple[int, dict[str, Compiled]]:
         def solve(parameters: Any) -> jax.Array:
             whole = eqx.combine(parameters, rest)
             ts = jnp.array([0.0, DURATION])
-            return mbd.simulate(whole, state, ts, derivative=derivative, throw=False).q[-1].sum()
+            return mbd.simulate(whole, state, ts, adjoint=derivative, throw=False).q[-1].sum()
 
         return solve
 

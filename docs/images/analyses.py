@@ -28,7 +28,7 @@ def suspension() -> mbd.LinearSystem:
     """The car's corner about its equilibrium, with a raised road as its input."""
     mechanism = mbd.examples.get("suspension").mechanism
     rest = mbd.equilibrium(mechanism, stable=True)
-    road = ("road", lambda m: m["tyre"].length)  # a longer tyre pushes as a raised road does
+    road = ("road", lambda m: m["tyre"].free_length)  # a longer tyre pushes as a raised road does
     return mbd.linearize(mechanism, rest, [road], ["chassis.y", "wheel.y"])
 
 
@@ -51,11 +51,11 @@ def draw_bode(system: mbd.LinearSystem) -> None:
 def draw_path() -> None:
     """A shallow truss of two springs under a load that grows downwards."""
     apex = pl.Body("apex", 1.0, 1.0, (0.0, 0.4, math.pi / 2))
-    slide = pl.Translational("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())
+    slide = pl.Prismatic("slide", pl.ground.at(0, 0, math.pi / 2), apex.at())
     length = math.hypot(1.0, 0.4)
     springs = [pl.SpringDamper(f"spring{x:+}", pl.ground.at(x, 0), apex.at(), 100.0, length) for x in (-1, 1)]
     truss = pl.Mechanism([apex], [slide], [*springs, pl.JointForce("load", "slide.displacement", 0.0)])
-    path = mbd.equilibrium_path(truss, lambda m: m["load"].function, (0.0, -12.0), points=60)
+    path = mbd.equilibrium_path(truss, lambda m: m["load"].force, (0.0, -12.0), points=60)
     load, height = -np.asarray(path.values), np.asarray(path["slide.displacement"])
     stable = np.asarray(path.stable)
     figure, axes = plt.subplots(figsize=(7.0, 3.8), layout="constrained")

@@ -10,7 +10,7 @@ from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.joint.shared import BallCut
+from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -144,7 +144,7 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
             loads = ("-effort",)
         elif isinstance(part, AbstractJoint):
             loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
-            without = part.without if isinstance(part, BallCut) else ()
+            without = part.without if isinstance(part, PointConstraint) else ()
             loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
         found += loads if len(loads) == size else ("",) * size
     return tuple(found)

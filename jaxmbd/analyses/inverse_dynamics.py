@@ -43,7 +43,7 @@ def inverse_dynamics(
 
     - `motion`: times `[s]` at which the mechanism's drivers prescribe all of the motion (as in `kinematics`), or a
       `Solution` of `kinematics` or `simulate`, of a mechanism with the same coordinates. Measured motions: drivers
-      that follow `Smoothed(ts, values)`;
+      that follow `SmoothingSpline(ts, values)`;
     - `actuators`: what exerts the efforts, by names of your choice: `{"left": "A.angle", "right": "E.angle"}`,
       coordinates of joints or bodies. The drivers themselves unless given; if given, the drivers tell the motion and
       exert nothing;

@@ -13,7 +13,7 @@ from jaxmbd.analyses.checks import check_state, check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, redundancy
 from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, number_of, text_of
 from jaxmbd.analyses.runtime import raise_where
-from jaxmbd.analyses.simulation.failure_diagnosis import margin
+from jaxmbd.analyses.simulation.failure_diagnosis import singularity_margin
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import times_are_valid
 from jaxmbd.analyses.state import State
@@ -52,7 +52,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     chooses the closure (one near the bodies' own poses unless given); `throw=False` gives positions that cannot be
     reached as NaN (`solution.result` says so), and loads at singular positions as they come.
 
-    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `margin()` (how near singular).
+    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (how near singular).
 
     **Raises:** `MechanismError` if drivers are too few or repeat one another; `SolveError` where the motion cannot go
     on, or where the position is singular.
@@ -160,17 +160,17 @@ def _check_motion(solution: Solution) -> None:
                 f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the "
                 "state given. Get one from jaxmbd.assemble(mechanism, t=...)."
             )
-        near, names = margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
+        near, names = singularity_margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
         raise SolveError(
             f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position "
             f"lies near what the one before predicts. The rows of {', '.join(map(repr, names))} are nearest to a "
             f"dependence there (smallest singular value {near:.1g} of the largest): a limit position, which the "
             "drivers push beyond. Prescribe a smaller range, or another coordinate."
         )
-    margins = np.asarray(solution.margin())
+    margins = np.asarray(solution.singularity_margin())
     if (margins < _SINGULAR).any():
         k = int(np.argmin(margins))
-        _, names = margin(mechanism, solution.ts[k], solution.q[k])
+        _, names = singularity_margin(mechanism, solution.ts[k], solution.q[k])
         raise SolveError(
             f"The position at t = {ts[k]:.6g} s is singular: the rows of {', '.join(map(repr, names))} become "
             "dependent there, so that speeds and loads are not determined. Ask for other times (the motion passes "

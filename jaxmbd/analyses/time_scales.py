@@ -21,7 +21,7 @@ _MOVES = 0.3  # of the largest component of a mode
 
 
 @dataclass(frozen=True)
-class Stiffness:
+class TimeScales:
     """The eigenvalues of small motions about a state, `repr` as a sentence.
 
     `eigenvalues` `[1/s]`, fastest first, of the motions that the constraints leave free; `cause`, the force that has
@@ -55,7 +55,7 @@ class Stiffness:
         )
 
 
-def stiffness(mechanism: Mechanism, state: State) -> Stiffness:
+def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
     """Find what limits the steps of an explicit solver at a state.
 
     On the motions `u` with `C u = 0` that the constraints leave free, `(s² M + s D + K) u = 0`, where `K` and `D` are
@@ -68,16 +68,16 @@ def stiffness(mechanism: Mechanism, state: State) -> Stiffness:
     **Returns:** a `Stiffness`.
     """
     check_state(mechanism, state)
-    return stiffness_at(mechanism, state.t, state.q, state.v)
+    return time_scales_at(mechanism, state.t, state.q, state.v)
 
 
-def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffness:
+def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeScales:
     """`stiffness` at a time, coordinates and speeds."""
     M, C, K, D = (np.asarray(x) for x in _linear(mechanism, t, q, v))
     _, values, basis = np.linalg.svd(C)
     free = basis[int(np.sum(nonzero_singular_values(values))) :].T
     if not free.shape[1]:
-        return Stiffness(np.zeros(0, dtype=complex), "", ())
+        return TimeScales(np.zeros(0, dtype=complex), "", ())
     reduced = np.linalg.inv(free.T @ M @ free)
     k, d = reduced @ (free.T @ K @ free), reduced @ (free.T @ D @ free)
     matrix = np.block([[np.zeros_like(k), np.eye(len(k))], [-k, -d]])
@@ -86,7 +86,7 @@ def stiffness_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> Stiffnes
     s, mode = eigenvalues[order[0]], free @ vectors[len(k) :, order[0]]
     share = np.abs(mode) / max(np.abs(mode).max(), np.finfo(float).tiny)
     names = [mechanism.speed_names[i] for i in np.argsort(-share) if share[i] > _MOVES]
-    return Stiffness(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
+    return TimeScales(eigenvalues[order], _cause(mechanism, t, q, v, s, mode), tuple(names[:3]))
 
 
 @cached_on_disk

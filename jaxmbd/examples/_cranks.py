@@ -25,7 +25,7 @@ def slider_crank(crank_angle: float = 0.0, crank_speed: float = 0.0) -> Example:
             pl.Revolute("O", pl.ground.at(), crank.at(-0.05, 0.0)),
             pl.Revolute("B", crank.at(0.05, 0.0), bar.at(-0.15, 0.0)),
             pl.Revolute("C", bar.at(0.15, 0.0), slider.at()),
-            pl.Translational("rail", pl.ground.at(), slider.at()),
+            pl.Prismatic("rail", pl.ground.at(), slider.at()),
         ],
         forces=[pl.Torque("motor", crank.at(), 0.1)],
     )
@@ -116,7 +116,7 @@ def four_bar_with_springs() -> Example:
             pl.Gravity(9.81),
             pl.SpringDamper("spring", pl.ground.at(0.1, 0.3), coupler.at(0.02, 0.01), 60.0, 0.15, damping=0.8),
             pl.SpringDamper("strut", crank.at(0.03, 0.0), rocker.at(0.05, 0.0), 25.0, 0.2, 0.5, actuator=1.5),
-            pl.TorsionalSpringDamper("hinge", pl.ground.at(), rocker.at(), 2.0, angle=1.2, damping=0.02),
+            pl.TorsionalSpringDamper("hinge", pl.ground.at(), rocker.at(), 2.0, free_angle=1.2, damping=0.02),
             pl.PointDrag("drag", coupler.at(0.05, 0.03), quadratic=0.1, linear=0.05),
             pl.Force("load", rocker.at(0.1, 0.02), (0.5, -1.0), torque=0.03, frame="body"),
             pl.Torque("motor", crank.at(), 0.15),

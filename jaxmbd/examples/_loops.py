@@ -93,10 +93,10 @@ def pendulum_with_four_bar() -> Example:
         bodies=[pendulum, slider, crank, bar],
         joints=[
             pl.Revolute("q1", pl.ground.at(0, 0, -math.pi / 2), pendulum.at(-0.5, 0.0)),
-            pl.Translational("q2", pendulum.at(-0.5, 0.0), slider.at()),
+            pl.Prismatic("q2", pendulum.at(-0.5, 0.0), slider.at()),
             pl.Revolute("crank pin", pl.ground.at(0.6, 0.0), crank.at(-0.25, 0.0)),
             pl.Revolute("rod pin", crank.at(0.25, 0.0), bar.at(-0.25, 0.0)),
-            pl.BallCut("cut", bar.at(0.25, 0.0), pendulum.at(-0.1, 0.0)),
+            pl.PointConstraint("cut", bar.at(0.25, 0.0), pendulum.at(-0.1, 0.0)),
         ],
         forces=[
             pl.Gravity(9.81),

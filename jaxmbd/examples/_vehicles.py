@@ -43,8 +43,8 @@ def car_axis() -> Example:
         ],
         forces=[
             pl.Gravity(1.0),
-            pl.SpringDamper("left spring", axle.at(-length / 2), left, stiffness=1.0, length=height),
-            pl.SpringDamper("right spring", axle.at(length / 2), right, stiffness=1.0, length=height),
+            pl.SpringDamper("left spring", axle.at(-length / 2), left, stiffness=1.0, free_length=height),
+            pl.SpringDamper("right spring", axle.at(length / 2), right, stiffness=1.0, free_length=height),
         ],
         drivers=[pl.Driver("road", "wheel.angle", Bumps(height=0.1, rate=10.0, length=length))],
         sensors=[pl.Point("left", left), pl.Point("right", right)],
@@ -70,7 +70,7 @@ def suspension() -> Example:
     mechanism = pl.Mechanism(
         bodies=[chassis, lower, upper, upright, wheel],
         joints=[
-            pl.Translational("heave", pl.ground.at(0, 0, math.pi / 2), chassis.at(0, 0, math.pi / 2)),
+            pl.Prismatic("heave", pl.ground.at(0, 0, math.pi / 2), chassis.at(0, 0, math.pi / 2)),
             pl.Revolute("L", chassis.at(0.0, 0.0), lower.at(-0.2, 0.0)),
             pl.Revolute("U", chassis.at(0.0, 0.3), upper.at(-0.175, 0.0)),
             pl.Revolute("A", lower.at(0.2, 0.0), upright.at(0.0, -0.14)),

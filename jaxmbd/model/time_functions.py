@@ -44,7 +44,7 @@ class Piecewise(AbstractTimeFunction):
     which get the arguments that the part gives: `(t, coordinate, rate, parameters)` for a `JointForce`. All of them
     are evaluated at all times, so each must be finite everywhere; `order`: the lowest derivative by time that jumps,
     0 unless given. The motion of a `Driver` has to be continuous with its rate: it takes `order=2` (or 1, for
-    `of="speed"`).
+    `prescribes="speed"`).
 
     **Raises:** `MechanismError` if the times do not increase, or there is not one piece more than times.
     """
@@ -75,7 +75,7 @@ class Table(AbstractTimeFunction):
     For measured or planned forces: `JointForce("motor", "O.angle", Table(ts, torques))`. Before the first sample it
     has the first value, beyond the last one the last value. `simulate` ends a step at each sample, where a function
     made with `jnp.interp` costs many rejected steps and accuracy. Differentiable by `times` and `values`. A motion
-    given by samples needs `Smoothed`, which has accelerations and needs no such steps.
+    given by samples needs `SmoothingSpline`, which has accelerations and needs no such steps.
 
     **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`;
     `order`: 1, linear between the samples (the slope jumps), or 0, held (the value jumps).

@@ -11,7 +11,7 @@ from matplotlib.patheffects import withStroke
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.planar import Translational
+from jaxmbd.planar import Prismatic
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force
 from jaxmbd.plot._parts import as_coordinates, describe
@@ -114,7 +114,7 @@ def _write_labels(scene: Scene, axes: Axes) -> None:
     poses, mechanism = scene.motion[0], scene.mechanism
     halo = [withStroke(linewidth=2.0, foreground="white")]
     style: dict[str, Any] = {"fontsize": SMALL, "zorder": PIN_LAYER + 2, "path_effects": halo}
-    blocks = {joint.b.body for joint in mechanism.joints if isinstance(joint, Translational)}
+    blocks = {joint.b.body for joint in mechanism.joints if isinstance(joint, Prismatic)}
     for i, body in enumerate(mechanism.bodies):
         below = 2.2 if body.name in blocks else 1.0
         x, y = poses[i, :2] + scene.size * np.array([0.9, -below])

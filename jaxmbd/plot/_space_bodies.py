@@ -12,12 +12,12 @@ from jaxmbd.plot._space_scene import SpacePlace, SpaceScene
 from jaxmbd.plot._space_solids import ball, box, facing, hull_faces, joined, pyramid
 from jaxmbd.plot._style import INK
 from jaxmbd.spatial import (
-    BallCut,
     ConstantVelocity,
+    FixedConstraint,
+    PointConstraint,
     Revolute,
     RevoluteSpherical,
     Rod,
-    SolidCut,
     Spherical,
     SpringDamper,
     Universal,
@@ -30,8 +30,8 @@ HULL_ALPHA = 0.28
 STEP = 1.0  # length of the pieces of a bar
 _STRUT = 0.10  # radius of the lines from the centre of mass to the markers
 _HANGS = 0.5  # mean height of the bodies below a joint, as a share of their distance, from which it hangs
-_STANDING = Revolute | Spherical | Universal | ConstantVelocity | RevoluteSpherical | Rod | BallCut
-_COVERING = _STANDING | Weld | SolidCut
+_STANDING = Revolute | Spherical | Universal | ConstantVelocity | RevoluteSpherical | Rod | PointConstraint
+_COVERING = _STANDING | Weld | FixedConstraint
 
 
 def body_pieces(scene: SpaceScene, body: int) -> Iterable[Piece]:
@@ -86,7 +86,7 @@ def ground_pieces(scene: SpaceScene) -> Iterable[Piece]:
     seen: list[np.ndarray] = []
     parts = [*scene.mechanism.joints, *scene.mechanism.forces]
     standing = [part for part in parts if isinstance(part, _STANDING)]
-    fixed = [part for part in parts if isinstance(part, SpringDamper | Weld | SolidCut)]
+    fixed = [part for part in parts if isinstance(part, SpringDamper | Weld | FixedConstraint)]
     for part in (*standing, *fixed):
         for place, other in _on_ground(scene, part):
             if any(scene.same(place.offset, point) for point in seen):

@@ -14,13 +14,14 @@ from jaxmbd.plot._space_scene import SpacePlace, SpaceScene
 from jaxmbd.plot._space_solids import Faces, ball, box, circle, cylinder, helix, joined, rectangle, rounded_bar, tube
 from jaxmbd.plot._style import DRIVEN, INK
 from jaxmbd.spatial import (
-    BallCut,
     Bushing,
     ConstantVelocity,
     Cylindrical,
+    FixedConstraint,
     JointSpringDamper,
     Planar,
     PlaneContact,
+    PointConstraint,
     PointOnLine,
     PointOnPlane,
     Prismatic,
@@ -29,7 +30,6 @@ from jaxmbd.spatial import (
     Rod,
     RollingDisc,
     Screw,
-    SolidCut,
     Spherical,
     SpringDamper,
     Torque,
@@ -50,7 +50,7 @@ def symbol(scene: SpaceScene, part: Any) -> Iterable[Piece]:
     match part:
         case Revolute():
             return _hinge(scene, part.name, scene.place(part.b))
-        case Spherical() | BallCut():
+        case Spherical() | PointConstraint():
             return [_ball(scene, part.name, scene.place(part.b))]
         case Universal():
             return _cross(scene, part)
@@ -62,7 +62,7 @@ def symbol(scene: SpaceScene, part: Any) -> Iterable[Piece]:
             return _glide(scene, part)
         case Rod() | RevoluteSpherical():
             return _rod(scene, part)
-        case Weld() | SolidCut():
+        case Weld() | FixedConstraint():
             side = 1.3 * scene.size
             return [on(part.name, scene.place(part.b), box(side, side, side), INK)]
         case RollingDisc():

@@ -12,12 +12,12 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import (
     Gear,
     PinInSlot,
+    Prismatic,
     Revolute,
     Rod,
     SpringDamper,
     Torque,
     TorsionalSpringDamper,
-    Translational,
     Weld,
 )
 from jaxmbd.plot._scene import Place, Scene
@@ -64,7 +64,7 @@ def symbol(scene: Scene, part: Any) -> Iterable[Stroke]:
             return [pin(scene, scene.place(part.b))]
         case Rod():
             return _rod(scene, part)
-        case Translational():
+        case Prismatic():
             return _slider(scene, part)
         case PinInSlot():
             return _slot(scene, part)
@@ -94,7 +94,7 @@ def _rod(scene: Scene, joint: Rod) -> list[Stroke]:
     return [between(a, b, LINK_LAYER, color=INK, linewidth=1.3), pin(scene, a), pin(scene, b)]
 
 
-def _slider(scene: Scene, joint: Translational) -> list[Stroke]:
+def _slider(scene: Scene, joint: Prismatic) -> list[Stroke]:
     a, b, size = scene.place(joint.a), scene.place(joint.b), scene.size
     length, height = _BLOCK[0] * size, _BLOCK[1] * size
     low, high = scene.travel(a, b)

@@ -42,7 +42,7 @@ def closure_text(
         return (
             f"The mechanism cannot be assembled from this guess: {open_rows(mechanism, miss, names, tolerance)} (m or "
             f"rad; m² for a Rod). It can be closed: the guess is too far off; {good} of {_TRIES} searches from "
-            "there and from random starts did close. Take a better guess, or one of closures(...)."
+            "there and from random starts did close. Take a better guess, or one of assembly_modes(...)."
         )
     misses = np.nan_to_num(np.linalg.norm(np.asarray(ends.miss), axis=1), nan=np.inf)
     q = ends.q[int(np.argmin(np.where(np.asarray(ends.wrong), np.inf, misses)))]

@@ -20,11 +20,11 @@ from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
-_COLUMNS = 6  # of a table of closures
+_COLUMNS = 6  # of a table of assembly modes
 
 
 @dataclass(frozen=True)
-class Closures:
+class AssemblyModes:
     """The positions in which a mechanism closes, `repr` as a table; a sequence of states.
 
     `states`, nearest to the bodies' own poses first, with least speeds; `counts`, how often each was found, of `tries`
@@ -49,7 +49,9 @@ class Closures:
         return iter(self.states)
 
     def __repr__(self) -> str:
-        found = f"{len(self)} closure{'s' * (len(self) != 1)}, found by {sum(self.counts)} of {self.tries} searches"
+        found = (
+            f"{len(self)} assembly mode{'s' * (len(self) != 1)}, found by {sum(self.counts)} of {self.tries} searches"
+        )
         found += f" ({self.movable} ended in positions that can be moved on)" * (self.movable > 0)
         more = f"; the {_COLUMNS} coordinates that differ most:" * (len(self.states[0].q) > _COLUMNS)
         q = np.stack([np.asarray(state.q) for state in self.states])
@@ -63,7 +65,7 @@ class Closures:
         return "\n".join([found + more, *lines])
 
 
-def closures(
+def assembly_modes(
     mechanism: Mechanism,
     fixed: Mapping[str, Number | Sequence[Number]] | None = None,
     *,
@@ -72,33 +74,33 @@ def closures(
     tries: int = 64,
     seed: int = 0,
     tolerance: float = 1e-4,
-) -> Closures:
+) -> AssemblyModes:
     """Find all positions in which a mechanism closes, by searches from random starts.
 
     Two positions are one where all bodies lie alike: whole turns, and the sign of a quaternion, make no difference.
     Each state is that of `assemble(mechanism, fixed, guess=state)`, with its derivatives. How many there are depends on
-    values, so this cannot be compiled: inside `jit` and `vmap` assemble from a closure that was found outside.
+    values, so this cannot be compiled: inside `jit` and `vmap` assemble from an assembly mode that was found outside.
 
     **Arguments:** `fixed`, `t` and `locked` as for `assemble`; `tries` and `seed`: one search from the bodies' own
     poses, the others from random ones within the mechanism's size; `tolerance`, the difference up to which two closures
     are one: of positions as shares of the mechanism's size, and of the components of unit vectors.
 
-    **Returns:** `Closures`, ordered by their distance from the bodies' own poses.
+    **Returns:** `AssemblyModes`, ordered by their distance from the bodies' own poses.
 
     **Raises:** `AssemblyError` if none is found, or if they are not isolated: it says how many coordinates to fix.
 
-        >>> print(closures(four_bar, {"crank.theta": 1.1}))
-        2 closures, found by 64 of 64 searches; the 6 coordinates that differ most: ...
+        >>> print(assembly_modes(four_bar, {"crank.theta": 1.1}))
+        2 assembly modes, found by 64 of 64 searches; the 6 coordinates that differ most: ...
     """
     check_mechanism(mechanism)
     check_count("tries", tries, 1)
-    check_finite("closures", "tolerance", as_float(tolerance))
+    check_finite("assembly_modes", "tolerance", as_float(tolerance))
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
-    t = check_time("closures", t)
+    t = check_time("assembly_modes", t)
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))
     if not is_concrete(values):
         raise MechanismError(
-            "closures cannot be compiled (jit, vmap): how many there are depends on values. Find them outside, and "
+            "assembly_modes cannot be compiled (jit, vmap): how many there are depends on values. Find them outside, and "
             "assemble inside from the one you want: assemble(mechanism, fixed, guess=found[1])."
         )
     known, known_fixed, known_t = eqx.combine(values, (mechanism, dict(fixed or {}), t))
@@ -114,13 +116,13 @@ def closures(
     first, counts, distances = _distinct(ends, isolated, own, tolerance)
     guesses = [state_of(known, time, ends.q[k], jnp.zeros(known.nv, origin.dtype)) for k in first]
     states = (assemble(mechanism, fixed, guess=each, t=t, locked=locked, check=False) for each in guesses)
-    return Closures(tuple(states), counts, distances, len(closed) - len(isolated), tries)
+    return AssemblyModes(tuple(states), counts, distances, len(closed) - len(isolated), tries)
 
 
 def _distinct(
     ends: MultistartResults, closed: Int[np.ndarray, " k"], own: Float[np.ndarray, " numbers"], tolerance: float
 ) -> tuple[list[int], tuple[int, ...], tuple[float, ...]]:
-    """One search for each closure that was found, in order; how many found it; and how far it is from `own`."""
+    """One search for each assembly mode that was found, in order; how many found it; and how far it is from `own`."""
     placed = np.asarray(ends.placed)
     found: dict[int, list[int]] = {}
     for k in map(int, closed):
@@ -137,8 +139,8 @@ def _isolated(freedom: Int[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
     left = int(freedom.min())
     if left:
         raise AssemblyError(
-            f"The closures are not isolated: the {len(freedom)} closed positions that were found can all be moved on, "
+            f"The assembly modes are not isolated: the {len(freedom)} closed positions that were found can all be moved on, "
             f"with {left} degree{'s' * (left != 1)} of freedom or more. Fix or lock {left} more "
-            f"coordinate{'s' * (left != 1)}, as in closures(mechanism, {{'crank.theta': 0.3}})."
+            f"coordinate{'s' * (left != 1)}, as in assembly_modes(mechanism, {{'crank.theta': 0.3}})."
         )
     return freedom == 0

@@ -98,7 +98,7 @@ class Changed(AbstractMethod):
 def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
     """The method, with forces that change."""
     if isinstance(method, Projection):
-        return Projection(changed(method.of, changes))
+        return Projection(changed(method.base, changes))
     if isinstance(method, AbstractProjectedMethod):
         raise MechanismError(
             f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or "

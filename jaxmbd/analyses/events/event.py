@@ -62,7 +62,7 @@ class Stop(AbstractAction):
     clear: ClassVar[bool] = True
 
 
-class Record(AbstractAction):
+class LogOnly(AbstractAction):
     """Nothing follows: the event is listed, the motion goes on."""
 
 
@@ -128,13 +128,13 @@ class Event(eqx.Module):
     closed), or a function of a `Snapshot` (an equinox module with numbers of its own is differentiated in them); one of
     `below` (happens when it falls through that value), `above` (when it rises through it) and `at` (either way), in the
     quantity's unit; `then`, what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")`,
-    `Switch("motor", on=False)`, `Change(where, value)` or `Record()`.
+    `Switch("motor", on=False)`, `Change(where, value)` or `LogOnly()`.
 
         >>> Event("floor", "ball.y", below=0.0, then=Bounce(0.8))
     """
 
     name: str = eqx.field(static=True)
-    of: Quantity
+    quantity: Quantity
     level: Scalar
     side: int = eqx.field(static=True)  # on which the quantity is before the event; 0 for either
     then: AbstractAction
@@ -142,7 +142,7 @@ class Event(eqx.Module):
     def __init__(
         self,
         name: str,
-        of: str | Function,
+        quantity: str | Function,
         *,
         below: Number | None = None,
         above: Number | None = None,
@@ -156,10 +156,10 @@ class Event(eqx.Module):
         if not isinstance(then, AbstractAction):
             raise MechanismError(
                 f"Event {name!r}: then must be Stop(), Bounce(restitution), Latch(), Release(name), Switch(force, on), "
-                f"Change(where, value) or Record(), got {then!r}."
+                f"Change(where, value) or LogOnly(), got {then!r}."
             )
         ((self.side, level),) = given.items()
-        self.name, self.of, self.level, self.then = name, as_quantity(of), as_float(level), then
+        self.name, self.quantity, self.level, self.then = name, as_quantity(quantity), as_float(level), then
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 
 
@@ -181,8 +181,8 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
         check_count("max_events", room, 1)
     latches = [event.name for event in found if isinstance(event.then, Latch)]
     for event in found:
-        _check_quantity(mechanism, event, event.of, latches)
-        along = event.then.along(event.of)
+        _check_quantity(mechanism, event, event.quantity, latches)
+        along = event.then.along(event.quantity)
         if along is not None:
             _check_quantity(mechanism, event, along, ())
             _check_position(mechanism, event, along)

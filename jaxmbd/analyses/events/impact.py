@@ -116,7 +116,7 @@ class Latched(AbstractMethod):
 def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
     """The method, with coordinates held."""
     if isinstance(method, Projection):
-        return Projection(latched(method.of, latches))
+        return Projection(latched(method.base, latches))
     if isinstance(method, AbstractProjectedMethod):
         raise MechanismError(
             f"Latch cannot be used with {type(method).__name__}, which knows the mechanism's own constraints only; use "

@@ -78,12 +78,12 @@ class Timeline:
         self, solve: Solve, equations: Equations, method: AbstractMethod, events: tuple[Event, ...], ts: Array
     ) -> None:
         self.solve, self.equations, self.method, self.events, self.ts = solve, equations, method, events, ts
-        rows = [(j, event.then.along(event.of)) for j, event in enumerate(events)]
+        rows = [(j, event.then.along(event.quantity)) for j, event in enumerate(events)]
         self.rows = tuple(j for j, along in rows if along is not None)
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
         # Where positions alone are watched, no forces are computed to do so.
-        self.positions = all(is_position(equations.mechanism, event.of) for event in events)
+        self.positions = all(is_position(equations.mechanism, event.quantity) for event in events)
         self.levels = jnp.stack([event.level for event in events]).astype(ts.dtype)
         self.sides = jnp.asarray([event.side for event in events])
         self.near = _NEAR * jnp.finfo(ts.dtype).eps
@@ -104,11 +104,11 @@ class Timeline:
         return jnp.stack([self._quantity(method, event, at) for event in self.events]) - self.levels
 
     def _quantity(self, method: AbstractMethod, event: Event, at: Snapshot) -> Array:
-        owner, _, component = event.of.name.partition(".") if isinstance(event.of, Named) else ("", "", "")
+        owner, _, component = event.quantity.name.partition(".") if isinstance(event.quantity, Named) else ("", "", "")
         names = [self.events[j].name for j in self.rows]
         if component != "effort" or owner not in names:
-            return read_one(equations_at(method, self.equations, at.t), event.of, at)
-        inner = method.of if isinstance(method, Projection) else method
+            return read_one(equations_at(method, self.equations, at.t), event.quantity, at)
+        inner = method.base if isinstance(method, Projection) else method
         assert isinstance(inner, Latched)
         return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
 
@@ -302,7 +302,7 @@ def _listed(equations: Equations, events: tuple[Event, ...], records: _Record, e
     """What happened, without the segments that ended otherwise."""
     happened = records.which >= 0
     names, count = tuple(event.name for event in events), jnp.minimum(jnp.sum(happened), room)
-    along = {event.name: event.then.along(event.of) for event in events}
+    along = {event.name: event.then.along(event.quantity) for event in events}
     there = jnp.arange(room) < count
     place = jnp.where(there, jnp.argsort(~happened, stable=True)[:room], room)
     t, q, before, after = (x[place] for x in (records.t, records.q, records.before, records.after))

@@ -131,7 +131,7 @@ def _number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
     if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
         what = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
         raise MechanismError(
-            f"The input {name!r} must be a single number of the mechanism, as m['spring'].length is; its function "
+            f"The input {name!r} must be a single number of the mechanism, as m['spring'].free_length is; its function "
             f"finds {what}{', computed or taken out of an array' if what == 'shape ()' else ''}."
         )
     return value

@@ -51,7 +51,7 @@ def linearize(
     - `inputs`: a force along a coordinate, `"O.angle"`, `"slider.x"` `[N m, N]`; on a body at its centre of mass, world
       axes, `"slider.fx"`; added to a force along a coordinate, `"motor.effort"`, or to a spring's tension,
       `"spring.tension"`; or any other number of the mechanism that its constraints do not depend on, a name and a
-      function, `("rest", lambda m: m["spring"].length)`. What a driver prescribes cannot be an input;
+      function, `("rest", lambda m: m["spring"].free_length)`. What a driver prescribes cannot be an input;
     - `outputs`: any name that `solution[name]` knows, accelerations and reactions included;
     - `independent`: names of speeds, or of the coordinates whose rates they are, as many as there are degrees of
       freedom; chosen by elimination with pivoting unless given, angular velocities about axes that turn (of a spinning

@@ -10,7 +10,7 @@ from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, End
-from jaxmbd.analyses.time_scales import stiffness_at
+from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import motion_of
@@ -22,7 +22,7 @@ _GRINDS = 0.1  # of the step that an explicit solver can take: steps beyond it a
 _INSTANT, _LATE = 1e-9, 1e-6
 
 
-def margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
+def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
     """How far from singular a position is: the smallest of the singular values of `C` that do not count as zero, as a
     share of the largest; and the joints whose rows are nearest to a dependence."""
     left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
@@ -40,7 +40,10 @@ def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
     if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
         return solution.result
     mechanism = solution.mechanism
-    near, begin = margin(mechanism, end.t, end.q)[0], margin(mechanism, solution.ts[0], solution.q[0])[0]
+    near, begin = (
+        singularity_margin(mechanism, end.t, end.q)[0],
+        singularity_margin(mechanism, solution.ts[0], solution.q[0])[0],
+    )
     return RESULTS.singular if near < NEARLY_SINGULAR * begin else solution.result
 
 
@@ -57,9 +60,9 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if bad:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
-    near, names = margin(mechanism, t, q)
+    near, names = singularity_margin(mechanism, t, q)
     first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q  # not saved where no step succeeded
-    if near < NEARLY_SINGULAR * margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
+    if near < NEARLY_SINGULAR * singularity_margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
             f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
@@ -76,7 +79,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if solution.result == RESULTS.max_steps_reached:
         average = (float(t) - start) / max(steps, 1)
         head = f"{head} (max_steps reached), on average {average:.3g} s each."
-        stiff = stiffness_at(mechanism, t, q, v)
+        stiff = time_scales_at(mechanism, t, q, v)
         if _GRINDS * stiff.step < average:
             return f"{head} The motion is too stiff for this solver. {stiff} Or raise max_steps."
         return (

@@ -40,7 +40,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import Switches, switches_of
 
 _FORWARD_ONLY = (
-    "derivative='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave derivative out: by default "
+    "adjoint='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave adjoint out: by default "
     "simulate has derivatives of both modes and of any order."
 )
 _REVERSE_ONLY = (

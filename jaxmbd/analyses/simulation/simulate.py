@@ -27,7 +27,7 @@ from jaxmbd.analyses.results import RESULTS, is_successful
 from jaxmbd.analyses.simulation.failure_diagnosis import failure_text, torn_text, verdict_where_stopped
 from jaxmbd.analyses.simulation.integration import Integrator, integrate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Derivative, chosen_adjoint, stepping
+from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import is_concrete
@@ -54,10 +54,10 @@ def simulate(
     accuracy: Accuracy = "standard",
     rtol: float | int | Array | None = None,
     atol: float | int | Array | None = None,
-    controller: dfx.AbstractStepSizeController | None = None,
+    stepsize_controller: dfx.AbstractStepSizeController | None = None,
     control_speeds: bool = False,
-    derivative: Derivative = "any",
-    integrals: Iterable[str] = (),
+    adjoint: Adjoint = "any",
+    quadratures: Iterable[str] = (),
     events: Iterable[Event] = (),
     max_events: int = 32,
     switching_times: Any = (),
@@ -84,7 +84,7 @@ def simulate(
     - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
       speeds are large, but the steps may shrink without end near singular positions;
     - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
-    - `derivative`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
+    - `adjoint`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
       where forward ones alone are wanted (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
       docs/derivatives.md;
     - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
@@ -108,18 +108,18 @@ def simulate(
     check_state(mechanism, state)
     ts = check_times(ts, state)
     check_method(method)
-    check_controller(controller, rtol, atol, control_speeds)
+    check_controller(stepsize_controller, rtol, atol, control_speeds)
     check_tolerances(rtol, atol)
     check_count("max_steps", max_steps, 1)
-    integrals = _integrands(mechanism, integrals)
+    quadratures = _integrands(mechanism, quadratures)
     method = Stabilized() if method is None else method
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
-    solver, controller = stepping(
-        solver, controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
+    solver, stepsize_controller = stepping(
+        solver, stepsize_controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
     )
     switching = _as_times(switching_times, ts)
-    check_grid(controller, switches_of(mechanism, switching), ts[0], ts[-1])
+    check_grid(stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_concrete(mechanism, state, ts, method, events, switching_times)
     if known and isinstance(method, AbstractProjectedMethod):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
@@ -127,7 +127,7 @@ def simulate(
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     by = Integrator(
-        solver, controller, chosen_adjoint(derivative), integrals, events, max_events, switching, dt0, max_steps,
+        solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0, max_steps,
         _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
         throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
     )  # fmt: skip

@@ -90,7 +90,7 @@ class Solution(eqx.Module):
     ts: Float[Array, " times"]
     q: Float[Array, "times nq"]
     integrated_speeds: Float[Array, "times nv"]
-    integrals: dict[str, Float[Array, " times"]]
+    quadratures: dict[str, Float[Array, " times"]]
     redundant: Bool[Array, ""]
     stats: dict[str, Any]
     result: RESULTS
@@ -121,8 +121,8 @@ class Solution(eqx.Module):
             parts.append(count_of(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
         if self.events is not None:
             parts.append(count_of(int(self.events.count), "event"))
-        if self.integrals:
-            parts.append(f"integrals of {', '.join(self.integrals)}")
+        if self.quadratures:
+            parts.append(f"integrals of {', '.join(self.quadratures)}")
         return ", ".join(parts)
 
     @property
@@ -213,11 +213,11 @@ class Solution(eqx.Module):
     def rank(self) -> Array:
         """The rank of the constraint rows at each time: singular values above 1e-10 of the largest count.
 
-        Where it falls below `state.rank` the position is singular; `margin` tells how near one is.
+        Where it falls below `state.rank` the position is singular; `singularity_margin` tells how near one is.
         """
         return _ranks(self.mechanism, self.ts, self.q)[0]
 
-    def margin(self) -> Array:
+    def singularity_margin(self) -> Array:
         """How far from a singular position the mechanism is at each time.
 
         The smallest singular value of the constraint rows, as a share of the largest; those that repeat one another at

@@ -23,7 +23,7 @@ _TOLERANCES = {
 }
 
 Accuracy = Literal["standard", "high"]
-Derivative = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
+Adjoint = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
 
 
 def stepping(
@@ -121,7 +121,7 @@ def state_norm(y: tuple[Array, Array, Array]) -> Array:
     return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
 
 
-def chosen_adjoint(derivative: Derivative) -> dfx.AbstractAdjoint:
+def chosen_adjoint(derivative: Adjoint) -> dfx.AbstractAdjoint:
     """The adjoint that goes with the derivatives asked for."""
     if isinstance(derivative, dfx.AbstractAdjoint):
         return derivative

@@ -30,7 +30,7 @@ _SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the sta
 _REVERSE_ONLY = (
     "Forward derivatives (jax.jvp, jax.jacfwd) and second derivatives of a motion need steps that follow one another "
     "without jumps: a diffrax.PIDController, ConstantStepSize or StepTo. With any other controller there are reverse "
-    "derivatives of first order (jax.grad, jax.vjp, jax.jacrev); for forward ones give derivative='forward'."
+    "derivatives of first order (jax.grad, jax.vjp, jax.jacrev); for forward ones give adjoint='forward'."
 )
 
 

@@ -28,10 +28,10 @@ class Projection(AbstractProjectedMethod):
     Source: Eich, SIAM J. Numer. Anal. 30 (1993); Hairer, Wanner, *Solving ODEs II* (1996), §VII.2.
     """
 
-    of: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
+    base: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
 
     def __check_init__(self) -> None:
-        check_instance("Projection: of", self.of, AbstractMethod, "a method such as Augmented(0, 0)")
+        check_instance("Projection: of", self.base, AbstractMethod, "a method such as Augmented(0, 0)")
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
         pass
@@ -40,7 +40,7 @@ class Projection(AbstractProjectedMethod):
         return self
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        return self.of.motion(equations, t, q, v)
+        return self.base.motion(equations, t, q, v)
 
     def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
         q = close_loops(equations, t, q, MassWeightedCorrection())

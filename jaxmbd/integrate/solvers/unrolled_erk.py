@@ -115,7 +115,7 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
     `y₁ = y₀ + h/6 (f₁ + 2 f₂ + 2 f₃ + f₄)`, four evaluations a step; between the ends of a step the cubic Hermite
     polynomial.
 
-        simulate(mechanism, state, ts, solver=RungeKutta4(), controller=diffrax.ConstantStepSize(), dt0=1e-3)
+        simulate(mechanism, state, ts, solver=RungeKutta4(), stepsize_controller=diffrax.ConstantStepSize(), dt0=1e-3)
 
     Source: Kutta, Z. Math. Phys. 46 (1901); Hairer, Nørsett, Wanner, *Solving ODEs I* (1993), §II.1, §II.6.
     """

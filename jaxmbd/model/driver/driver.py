@@ -20,7 +20,7 @@ class Driver(eqx.Module):
     body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
     module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves
     the position to the start. A motion with kinks in its acceleration is a `Piecewise` with `order=2` (`order=1` for a
-    speed, or a `Table`), so that `simulate` steps onto its times; samples are smoothed by `Smoothed`.
+    speed, or a `Table`), so that `simulate` steps onto its times; samples are smoothed by `SmoothingSpline`.
 
     The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`.
@@ -29,23 +29,23 @@ class Driver(eqx.Module):
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
     motion: Function | Scalar
-    of: str = eqx.field(static=True)
+    prescribes: str = eqx.field(static=True)
 
-    def __init__(self, name: str, coordinate: str, motion: Function | Number, of: str = "position") -> None:
+    def __init__(self, name: str, coordinate: str, motion: Function | Number, prescribes: str = "position") -> None:
         check_name("Driver", name)
         if not isinstance(coordinate, str) or coordinate.count(".") != 1:
             raise MechanismError(
                 f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
             )
-        if of not in ("position", "speed"):
-            raise MechanismError(f"Driver {name!r}: of must be 'position' or 'speed', got {of!r}.")
-        self.of = of
+        if prescribes not in ("position", "speed"):
+            raise MechanismError(f"Driver {name!r}: of must be 'position' or 'speed', got {prescribes!r}.")
+        self.prescribes = prescribes
         self.name = name
         self.coordinate = coordinate
         self.motion = motion if callable(motion) else as_float(motion)
         check_finite(f"Driver {name!r}", "motion", self.motion)
         if isinstance(motion, AbstractTimeFunction):
-            _check_continuous(name, motion, of)
+            _check_continuous(name, motion, prescribes)
 
     def value(self, t: Scalar) -> Scalar:
         """The prescribed value at time `t`."""
@@ -57,7 +57,7 @@ def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
     """Raise if a prescribed position or speed jumps: no finite force makes a mechanism follow it."""
     least, smooth = (2, "a position and its rate") if of == "position" else (1, "a speed")
     if motion.order < least:
-        mend = "Smooth samples with Smoothed(times, values)" if of == "position" else "Use a Table with order=1"
+        mend = "Smooth samples with SmoothingSpline(times, values)" if of == "position" else "Use a Table with order=1"
         raise MechanismError(
             f"Driver {name!r}: {smooth} cannot jump, but derivative {motion.order} of its motion (a "
             f"{type(motion).__name__}) does. {mend}, or say order={least} of a Piecewise that is continuous."

@@ -27,10 +27,10 @@ _RANGE = (
 )  # of log10 of the smoothing that cross-validation looks through, as a ratio of roughness to misfit
 
 
-class Smoothed(eqx.Module):
+class SmoothingSpline(eqx.Module):
     """A function of time near samples: `Σ (y_k − f(t_k))² + p ∫ f⃛² dt` is least, f a quintic spline.
 
-    For the motion of a `Driver`: `Driver("elbow", "E.angle", Smoothed(ts, angles))`. Beyond the samples its last pieces
+    For the motion of a `Driver`: `Driver("elbow", "E.angle", SmoothingSpline(ts, angles))`. Beyond the samples its last pieces
     go on. Differentiable with respect to time and, for a given smoothing, to the samples.
 
     **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`:
@@ -46,9 +46,13 @@ class Smoothed(eqx.Module):
         ts = _checked(ts, values)
         is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
         if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and smoothing >= 0):
-            raise MechanismError(f"Smoothed: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}.")
+            raise MechanismError(
+                f"SmoothingSpline: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}."
+            )
         if smoothing == "auto" and not is_concrete(values):
-            raise MechanismError("Smoothed: where the values are traced (jit, grad, vmap), give smoothing as a number.")
+            raise MechanismError(
+                "SmoothingSpline: where the values are traced (jit, grad, vmap), give smoothing as a number."
+            )
         values = jnp.asarray(values, dtype=float)
         knots, matrix, self.smoothing = _fit(ts, values, smoothing)
         self.breaks, pieces = _pieces(knots, matrix)
@@ -68,10 +72,10 @@ def _checked(ts: Any, values: Any) -> np.ndarray:
         if is_concrete(values):
             np.asarray(values, dtype=float)
     except (TypeError, ValueError) as error:
-        raise MechanismError(f"Smoothed: ts and values must be sequences of real numbers ({error}).") from error
+        raise MechanismError(f"SmoothingSpline: ts and values must be sequences of real numbers ({error}).") from error
     if times.ndim != 1 or shape != times.shape or len(times) < _DEGREE + 1:
         raise MechanismError(
-            f"Smoothed: ts and values must be sequences of the same length, at least {_DEGREE + 1}, got shapes "
+            f"SmoothingSpline: ts and values must be sequences of the same length, at least {_DEGREE + 1}, got shapes "
             f"{times.shape} and {shape}."
         )
     bad = ~np.isfinite(times)
@@ -79,10 +83,12 @@ def _checked(ts: Any, values: Any) -> np.ndarray:
         bad |= ~np.isfinite(np.asarray(values))
     if bad.any():
         k = int(np.argmax(bad))
-        raise MechanismError(f"Smoothed: ts and values must be finite numbers; sample {k} is not.")
+        raise MechanismError(f"SmoothingSpline: ts and values must be finite numbers; sample {k} is not.")
     if (np.diff(times) <= 0).any():
         k = int(np.argmax(np.diff(times) <= 0))
-        raise MechanismError(f"Smoothed: ts must increase: ts[{k + 1}] = {times[k + 1]:g} s, after {times[k]:g} s.")
+        raise MechanismError(
+            f"SmoothingSpline: ts must increase: ts[{k + 1}] = {times[k + 1]:g} s, after {times[k]:g} s."
+        )
     return times
 
 

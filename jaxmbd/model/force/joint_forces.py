@@ -17,26 +17,26 @@ from jaxmbd.user_functions import user_array
 class JointForce(AbstractJointForce):
     """A force or torque along a joint's coordinate: a motor of given force.
 
-    **Arguments:** `coordinate`, such as `"O.angle"`; `function`, a number `[N]` or `[N m]`, or a function
+    **Arguments:** `coordinate`, such as `"O.angle"`; `force`, a number `[N]` or `[N m]`, or a function
     `(t, coordinate, rate, parameters)` that returns what drives the coordinate up; `parameters` any tree of arrays, or
     an equinox module (a neural network, say).
     """
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
-    function: Any = eqx.field(converter=as_float)
+    force: Any = eqx.field(converter=as_float)
     parameters: Any = None
 
     def __check_init__(self) -> None:
         check_coordinate("JointForce", self.name, self.coordinate)
-        if not callable(self.function):
-            check_finite(f"JointForce {self.name!r}", "function (a number, or something to call)", self.function)
+        if not callable(self.force):
+            check_finite(f"JointForce {self.name!r}", "force (a number, or something to call)", self.force)
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        if not callable(self.function):
-            return self.function
+        if not callable(self.force):
+            return self.force
         part, given = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
-        return user_array(part, "function", self.function, *given, takes="t, coordinate, rate, parameters", shape=())
+        return user_array(part, "force", self.force, *given, takes="t, coordinate, rate, parameters", shape=())
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return jnp.zeros(())
@@ -90,29 +90,29 @@ class JointSpringDamper(AbstractJointForce):
 
     `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; whole turns of an angle count.
 
-    **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `rest` x0 `[rad]` or `[m]`;
+    **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `free_position` x0 `[rad]` or `[m]`;
     `damping` c `[N m s/rad]` or `[N s/m]`; `actuator` τ_a, a constant or a function `(t, x, ẋ)` `[N m]` or `[N]`.
     """
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
     stiffness: Scalar = eqx.field(converter=as_float, default=0.0)
-    rest: Scalar = eqx.field(converter=as_float, default=0.0)
+    free_position: Scalar = eqx.field(converter=as_float, default=0.0)
     damping: Scalar = eqx.field(converter=as_float, default=0.0)
     actuator: Any = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
         check_coordinate("JointSpringDamper", self.name, self.coordinate)
-        for field in ("stiffness", "rest", "damping", "actuator"):
+        for field in ("stiffness", "free_position", "damping", "actuator"):
             check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         part, given = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
         actuator = user_array(part, "actuator", self.actuator, *given, takes="t, x, rate", shape=())
-        return -self.stiffness * (coordinate - self.rest) - self.damping * rate + actuator
+        return -self.stiffness * (coordinate - self.free_position) - self.damping * rate + actuator
 
     def potential(self, coordinate: Scalar) -> Scalar:
-        return 0.5 * self.stiffness * (coordinate - self.rest) ** 2
+        return 0.5 * self.stiffness * (coordinate - self.free_position) ** 2
 
 
 class JointStop(AbstractJointForce):

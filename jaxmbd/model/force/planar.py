@@ -57,7 +57,7 @@ class TorsionalSpringDamper(AbstractForce):
 
     Torque on the second body `τ = −k (φ − φ0) − c φ̇ + τ_a(t, φ, φ̇)`, with `φ = θ_B − θ_A` of the markers.
 
-    **Arguments:** `stiffness` k `[N m/rad]`; `angle` φ0 `[rad]`; `damping` c `[N m s/rad]`; `actuator` τ_a
+    **Arguments:** `stiffness` k `[N m/rad]`; `free_angle` φ0 `[rad]`; `damping` c `[N m s/rad]`; `actuator` τ_a
     `[N m]`, a constant or a function `(t, φ, φ̇)`.
     """
 
@@ -65,13 +65,13 @@ class TorsionalSpringDamper(AbstractForce):
     a: Marker
     b: Marker
     stiffness: Scalar = eqx.field(converter=as_float, default=0.0)
-    angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    free_angle: Scalar = eqx.field(converter=as_float, default=0.0)
     damping: Scalar = eqx.field(converter=as_float, default=0.0)
     actuator: Any = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
         check_markers("TorsionalSpringDamper", self.name, self.a, self.b, space=PLANAR)
-        for field in ("stiffness", "angle", "damping", "actuator"):
+        for field in ("stiffness", "free_angle", "damping", "actuator"):
             check_finite(f"TorsionalSpringDamper {self.name!r}", field, getattr(self, field))
 
     @property
@@ -83,9 +83,9 @@ class TorsionalSpringDamper(AbstractForce):
         angle, rate = b.angle - a.angle, db.angle - da.angle
         part, given = f"TorsionalSpringDamper {self.name!r}", (t, angle, rate)
         actuator = user_array(part, "actuator", self.actuator, *given, takes="t, angle, rate", shape=())
-        torque = -self.stiffness * (angle - self.angle) - self.damping * rate + actuator
+        torque = -self.stiffness * (angle - self.free_angle) - self.damping * rate + actuator
         return pair(jnp.zeros_like(a.position), torque)
 
     def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
         a, b = frames
-        return 0.5 * self.stiffness * (b.angle - a.angle - self.angle) ** 2
+        return 0.5 * self.stiffness * (b.angle - a.angle - self.free_angle) ** 2

@@ -102,7 +102,7 @@ class SpringDamper(AbstractForce):
 
     Tension `f = k (l − l0) + c l̇ + f_a(t, l, l̇)` pulls the points together.
 
-    **Arguments:** `stiffness` k `[N/m]`; `length` l0 `[m]`; `damping` c `[N s/m]`; `actuator` f_a `[N]`, a
+    **Arguments:** `stiffness` k `[N/m]`; `free_length` l0 `[m]`; `damping` c `[N s/m]`; `actuator` f_a `[N]`, a
     constant or a function `(t, l, l̇)`.
     """
 
@@ -110,15 +110,15 @@ class SpringDamper(AbstractForce):
     a: AbstractMarker
     b: AbstractMarker
     stiffness: Scalar = eqx.field(converter=as_float)
-    length: Scalar = eqx.field(converter=as_float, default=0.0)
+    free_length: Scalar = eqx.field(converter=as_float, default=0.0)
     damping: Scalar = eqx.field(converter=as_float, default=0.0)
     actuator: Any = eqx.field(converter=as_float, default=0.0)
 
     def __check_init__(self) -> None:
         check_markers("SpringDamper", self.name, self.a, self.b)
-        for field in ("stiffness", "length", "damping", "actuator"):
+        for field in ("stiffness", "free_length", "damping", "actuator"):
             check_finite(f"SpringDamper {self.name!r}", field, getattr(self, field))
-        check_number(f"SpringDamper {self.name!r}", "length", self.length, "m", zero=True)
+        check_number(f"SpringDamper {self.name!r}", "free_length", self.free_length, "m", zero=True)
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
@@ -133,7 +133,7 @@ class SpringDamper(AbstractForce):
         """The tension [N] at a length [m] and its rate [m/s]."""
         part, given = f"SpringDamper {self.name!r}", (t, length, rate)
         actuator = user_array(part, "actuator", self.actuator, *given, takes="t, length, rate", shape=())
-        return self.stiffness * (length - self.length) + self.damping * rate + actuator
+        return self.stiffness * (length - self.free_length) + self.damping * rate + actuator
 
     def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:
         """The length [m] and its rate [m/s]."""
@@ -147,7 +147,7 @@ class SpringDamper(AbstractForce):
         return pair(-pull * direction(b.position - a.position))
 
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
-        return 0.5 * self.stiffness * (self.span(frames) - self.length) ** 2
+        return 0.5 * self.stiffness * (self.span(frames) - self.free_length) ** 2
 
 
 class PointDrag(AbstractForce):

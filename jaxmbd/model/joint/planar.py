@@ -55,7 +55,7 @@ class Revolute(AbstractPlanarTreeJoint):
         return jnp.append(jnp.zeros(2, w.dtype), w)
 
 
-class Translational(AbstractPlanarTreeJoint):
+class Prismatic(AbstractPlanarTreeJoint):
     """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
 
     `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is

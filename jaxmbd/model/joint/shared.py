@@ -43,7 +43,7 @@ class Rod(AbstractPair):
         try:
             check_number(f"Rod {self.name!r}", "length", self.length, "m")
         except MechanismError as error:
-            raise MechanismError(f"{error} Points that coincide are joined by a BallCut.") from None
+            raise MechanismError(f"{error} Points that coincide are joined by a PointConstraint.") from None
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
         a, b = frames
@@ -52,10 +52,10 @@ class Rod(AbstractPair):
 
 
 def _directions(given: Any) -> tuple[str, ...]:
-    return checked_names("BallCut: without", tuple(given) if isinstance(given, str) else given, "z")
+    return checked_names("PointConstraint: without", tuple(given) if isinstance(given, str) else given, "z")
 
 
-class BallCut(AbstractPair):
+class PointConstraint(AbstractPair):
     """The markers' origins coincide: `R_Aᵀ (p_B − p_A) = 0`, along the first marker's axes (3 rows; 2 in the plane).
 
     **Arguments:** `without`, directions that stay free, of `"x"`, `"y"`, `"z"` (the first marker's axes).
@@ -69,15 +69,19 @@ class BallCut(AbstractPair):
     plane_loads: ClassVar[tuple[str, ...]] = ("-Fx", "-Fy")
 
     def __check_init__(self) -> None:
-        check_markers("BallCut", self.name, self.a, self.b)  # the check of pairs comes later, and space is asked here
+        check_markers(
+            "PointConstraint", self.name, self.a, self.b
+        )  # the check of pairs comes later, and space is asked here
         axes = "xyz"[: self.a.space.dim]
         for direction in self.without:
             if direction not in axes:
                 raise MechanismError(
-                    f"BallCut {self.name!r}: without must name some of {tuple(axes)}, got {direction!r}."
+                    f"PointConstraint {self.name!r}: without must name some of {tuple(axes)}, got {direction!r}."
                 )
         if len(set(self.without)) == len(axes):
-            raise MechanismError(f"BallCut {self.name!r}: without names every direction; nothing is left to hold.")
+            raise MechanismError(
+                f"PointConstraint {self.name!r}: without names every direction; nothing is left to hold."
+            )
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
@@ -86,7 +90,7 @@ class BallCut(AbstractPair):
         return rows if len(kept) == rows.shape[0] else jnp.stack([rows[i] for i in kept])
 
 
-class SolidCut(AbstractPair):
+class FixedConstraint(AbstractPair):
     """The markers' frames coincide, along the first marker's axes (6 rows; 3 in the plane).
 
     `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).

@@ -239,7 +239,7 @@ class Mechanism(eqx.Module):
         return CouplingConstraint(law.name, (self.coordinate(law.a), self.coordinate(law.b)), law)
 
     def _driven(self, driver: Driver) -> PositionDriverConstraint | SpeedDriverConstraint:
-        kind = PositionDriverConstraint if driver.of == "position" else SpeedDriverConstraint
+        kind = PositionDriverConstraint if driver.prescribes == "position" else SpeedDriverConstraint
         return kind(driver.name, self.coordinate(driver.coordinate), driver)
 
     def with_reactions(self) -> dict[str, AbstractJoint]:

@@ -31,7 +31,7 @@ def _is_timed(x: Any) -> bool:
 def _need(part: Any) -> int:
     """The derivative by time of a part's functions that makes accelerations jump."""
     if isinstance(part, Driver):
-        return 2 if part.of == "position" else 1
+        return 2 if part.prescribes == "position" else 1
     return 2 if isinstance(part, AbstractJoint | GlobalConstraint) else 0
 
 

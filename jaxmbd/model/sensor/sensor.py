@@ -160,8 +160,8 @@ class Distance(AbstractSensor):
         return safe_norm(b.position - a.position)
 
 
-class Angle(AbstractSensor):
-    """Angle [rad], from 0 to π, between the last axes of two markers (y in the plane, z in space)."""
+class AngleBetween(AbstractSensor):
+    """The unsigned angle [rad], from 0 to π, between the last axes of two markers (y in the plane, z in space)."""
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
@@ -170,7 +170,7 @@ class Angle(AbstractSensor):
     of_position: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
-        check_markers("Angle", self.name, self.a, self.b)
+        check_markers("AngleBetween", self.name, self.a, self.b)
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:

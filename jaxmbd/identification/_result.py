@@ -8,12 +8,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from jaxmbd.analyses.state import State
-from jaxmbd.identification.experiment import Experiment
-from jaxmbd.identification.identifiability import Undetermined
-from jaxmbd.identification.minimise import MinimiserResult
-from jaxmbd.identification.parameters import Parameters, flat, labels
-from jaxmbd.identification.residuals import Problem, initial_state
-from jaxmbd.identification.uncertainty import uncertainty
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._identifiability import Undetermined
+from jaxmbd.identification._minimise import MinimiserResult
+from jaxmbd.identification._parameters import Parameters, flat, labels
+from jaxmbd.identification._residuals import Problem, initial_state
+from jaxmbd.identification._uncertainty import uncertainty
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 

@@ -52,7 +52,7 @@ class AbstractRange(eqx.Module):
         """What is to be said of an estimate, with its standard error, at the edge of the range; "" elsewhere."""
 
 
-class Real(AbstractRange):
+class Unbounded(AbstractRange):
     """Any value; scaled by the starting one, so that the optimiser sees numbers near one."""
 
     def physical(self, u: Array, start: Array) -> Array:
@@ -93,7 +93,7 @@ class Positive(AbstractRange):
         return f"runs to infinity (from {start:.3g} to {value:.3g})" if value * _VANISHED > start else ""
 
 
-class Between(AbstractRange):
+class Bounded(AbstractRange):
     """Values between two bounds, `p = lower + (upper − lower) / (1 + exp(−u))`."""
 
     lower: Array = eqx.field(converter=as_float)
@@ -102,12 +102,12 @@ class Between(AbstractRange):
     def __check_init__(self) -> None:
         for field in ("lower", "upper"):
             value = getattr(self, field)
-            check_finite("Between", field, value, value.shape if isinstance(value, Array) else ())
+            check_finite("Bounded", field, value, value.shape if isinstance(value, Array) else ())
         if is_concrete(self.lower, self.upper) and not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
-            raise MechanismError(f"Between: lower must be below upper, got {self.lower} and {self.upper}.")
+            raise MechanismError(f"Bounded: lower must be below upper, got {self.lower} and {self.upper}.")
 
     def __repr__(self) -> str:
-        return readable(self, lambda: f"Between({self.lower:g}, {self.upper:g})", lower=0, upper=0)
+        return readable(self, lambda: f"Bounded({self.lower:g}, {self.upper:g})", lower=0, upper=0)
 
     def physical(self, u: Array, start: Array) -> Array:
         return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(u)
@@ -135,18 +135,18 @@ def _scale(value: Array) -> Array:
     return jnp.where(size > 0, size, 1.0)
 
 
-class Free(eqx.Module):
+class Parameter(eqx.Module):
     """A free parameter.
 
     **Arguments:** either `where`, a function from the mechanism to the leaf that is free (or to several leaves,
     which then share one value; or to a whole module, a neural network say), or, if `fit` is given a function that
-    builds the mechanism, `start`, the value to begin with. `within` is its range: `Real()`, `Positive()` or
-    `Between(lower, upper)`; `unit` is for the table.
+    builds the mechanism, `start`, the value to begin with. `within` is its range: `Unbounded()`, `Positive()` or
+    `Bounded(lower, upper)`; `unit` is for the table.
     """
 
     where: Callable[[Mechanism], Any] | None = None
     start: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
-    within: AbstractRange = Real()
+    within: AbstractRange = Unbounded()
     unit: str = eqx.field(default="", static=True)
 
     def __check_init__(self) -> None:
@@ -156,7 +156,7 @@ class Free(eqx.Module):
                 "to begin with is start=..."
             )
         check_instance(
-            "Free: within", self.within, AbstractRange, "a range, Real(), Positive() or Between(lower, upper)"
+            "Parameter: within", self.within, AbstractRange, "a range, Unbounded(), Positive() or Bounded(lower, upper)"
         )
 
 
@@ -165,7 +165,7 @@ class Parameters(eqx.Module):
 
     mechanism: Mechanism | None
     build: Build | None = eqx.field(static=True)
-    free: dict[str, Free]
+    free: dict[str, Parameter]
     start: dict[str, Any]
 
     def mechanism_at(self, u: dict[str, Any]) -> Mechanism:
@@ -199,11 +199,11 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
             f"fit: mechanism must be a Mechanism, or a function from parameters to one, got {type(mechanism).__name__}."
         )
     check_mapping("free", free, "{'k': lambda m: m['spring'].stiffness}")
-    found = {name: f if isinstance(f, Free) else _free(name, f) for name, f in free.items()}
+    found = {name: f if isinstance(f, Parameter) else _free(name, f) for name, f in free.items()}
     start = {}
     for name, one in found.items():
         if is_built and one.start is None:
-            raise MechanismError(f"Free parameter {name!r} needs a start value: Free(start=..., within=...).")
+            raise MechanismError(f"Free parameter {name!r} needs a start value: Parameter(start=..., within=...).")
         start[name] = one.start if is_built else _look_up(mechanism, name, one)
         for leaf in jax.tree.leaves(start[name]):
             if not one.within.contains(np.asarray(leaf)):
@@ -213,22 +213,22 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
     return Parameters(None if is_built else mechanism, mechanism if is_built else None, found, start)  # pyright: ignore[reportArgumentType]
 
 
-def _free(name: str, where: Any) -> Free:
+def _free(name: str, where: Any) -> Parameter:
     if not callable(where):
         raise MechanismError(
-            f"Free parameter {name!r} must be a function such as lambda m: m['spring'].stiffness, or Free(...), got "
+            f"Free parameter {name!r} must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got "
             f"{where!r}."
         )
-    return Free(where=where)
+    return Parameter(where=where)
 
 
-def _nodes(mechanism: Mechanism, free: Free) -> tuple[Any, ...]:
+def _nodes(mechanism: Mechanism, free: Parameter) -> tuple[Any, ...]:
     assert free.where is not None
     node = free.where(mechanism)
     return node if isinstance(node, tuple) else (node,)
 
 
-def _look_up(mechanism: Mechanism, name: str, free: Free) -> Any:
+def _look_up(mechanism: Mechanism, name: str, free: Parameter) -> Any:
     if free.where is None:
         raise MechanismError(f"Free parameter {name!r} needs where=lambda m: m['part'].number.")
     found = call_user(f"Free parameter {name!r}", "where", free.where, mechanism, takes="mechanism")
@@ -247,7 +247,7 @@ def _look_up(mechanism: Mechanism, name: str, free: Free) -> Any:
     return value
 
 
-def _put(mechanism: Mechanism, free: Free, value: Any) -> Mechanism:
+def _put(mechanism: Mechanism, free: Parameter, value: Any) -> Mechanism:
     for k, node in enumerate(_nodes(mechanism, free)):
         replaced = eqx.combine(value, node)
         mechanism = eqx.tree_at(lambda m, k=k: _nodes(m, free)[k], mechanism, replaced)

@@ -13,12 +13,12 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.step_control import Accuracy
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.identification.experiment import Experiment, stack
-from jaxmbd.identification.identifiability import FitWarning
-from jaxmbd.identification.minimise import USED_UP, gradient_descent, levenberg_marquardt, reporting
-from jaxmbd.identification.parameters import Build, Parameters, collect
-from jaxmbd.identification.residuals import Problem, Settings
-from jaxmbd.identification.result import Fit, summarise
+from jaxmbd.identification._experiment import Experiment, stack
+from jaxmbd.identification._identifiability import FitWarning
+from jaxmbd.identification._minimise import USED_UP, gradient_descent, levenberg_marquardt, reporting
+from jaxmbd.identification._parameters import Build, Parameters, collect
+from jaxmbd.identification._residuals import Problem, Settings
+from jaxmbd.identification._result import Fit, summarise
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -52,9 +52,9 @@ def fit(
     **Arguments:**
 
     - `mechanism`: a mechanism whose leaves are freed by `free={"k": lambda m: m["spring"].stiffness}`, or a
-      function from a dictionary of parameters to a mechanism, with `free={"k": Free(start=100.0)}`;
+      function from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
     - `experiments`: one or several `Experiment`s; those of one shape are simulated side by side;
-    - `free`: by name, a function to a leaf or a `Free` with a range; empty to estimate initial states only;
+    - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
     - `optimiser`: an optax optimiser (reverse mode); Levenberg-Marquardt (forward mode) unless given;
     - `steps`: at most this many; `tolerance`: relative, on the change of loss and unknowns;
     - `method`, `solver`, `accuracy`, `controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`, `max_events`,

@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from jaxmbd.identification.identifiability import RANK, Identifiability, Undetermined, Unknowns, identifiability
-from jaxmbd.identification.minimise import MinimiserResult
-from jaxmbd.identification.parameters import Parameters, flat, labels
-from jaxmbd.identification.residuals import Problem, experiment_of_rows, residuals, weigh
+from jaxmbd.identification._identifiability import RANK, Identifiability, Undetermined, Unknowns, identifiability
+from jaxmbd.identification._minimise import MinimiserResult
+from jaxmbd.identification._parameters import Parameters, flat, labels
+from jaxmbd.identification._residuals import Problem, experiment_of_rows, residuals, weigh
 
 _ENOUGH = 5  # experiments from which on their scatter is used for the standard errors
 

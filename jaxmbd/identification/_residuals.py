@@ -18,10 +18,10 @@ from jaxtyping import Array
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.simulation.simulate import simulate
-from jaxmbd.analyses.simulation.step_control import Accuracy, Derivative
+from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
 from jaxmbd.analyses.state import State
-from jaxmbd.identification.experiment import Experiment
-from jaxmbd.identification.parameters import Parameters
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._parameters import Parameters
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -57,18 +57,18 @@ class Problem(eqx.Module):
 
 
 def predict(
-    problem: Problem, u: dict[str, Any], unknowns: dict[str, Array], experiment: Experiment, derivative: Derivative
+    problem: Problem, u: dict[str, Any], unknowns: dict[str, Array], experiment: Experiment, derivative: Adjoint
 ) -> dict[str, Array]:
     """The measured channels of one experiment as the model gives them."""
     mechanism = problem.parameters.mechanism_at(u)
     settings = problem.settings
     solution = simulate(
         mechanism, initial_state(mechanism, experiment, unknowns), experiment.ts,
-        method=settings.method, solver=settings.solver, controller=settings.controller,
+        method=settings.method, solver=settings.solver, stepsize_controller=settings.controller,
         rtol=settings.rtol, atol=settings.atol, dt0=settings.dt0,
         accuracy=settings.accuracy, control_speeds=settings.control_speeds,
         events=settings.events, max_events=settings.max_events,
-        derivative=derivative, max_steps=settings.max_steps, throw=False,
+        adjoint=derivative, max_steps=settings.max_steps, throw=False,
     )  # fmt: skip
     return solution.read(experiment.data)
 
@@ -106,7 +106,7 @@ def weigh(values: Array, stack: Experiment, name: str) -> Array:
     return jnp.where(present, values.reshape(*present.shape[:2], -1), 0.0) / stack.sigma[name][:, None, None]
 
 
-def plain_values(y: Unknowns, problem: Problem, derivative: Derivative) -> tuple[dict[str, Array], ...]:
+def plain_values(y: Unknowns, problem: Problem, derivative: Adjoint) -> tuple[dict[str, Array], ...]:
     """The channels of all experiments (stacks on the first axis), differentiated through the simulations."""
     u, unknowns = y
     return tuple(
