@@ -1,7 +1,7 @@
 """Functions that users supply are called here, so that an error raised inside one names the part it belongs to.
 
-A part is checked once, on shapes alone, when its mechanism is built (`model/mechanism/validation.py`): parts of one kind are
-stacked without their names afterwards, and what is raised then could not say whose function it was.
+A part is checked once, on shapes alone, when its mechanism is built (`model/mechanism/validation.py`): parts of one
+kind are stacked without their names afterwards, and what is raised then could not say whose function it was.
 """
 
 import inspect

@@ -91,7 +91,7 @@ def test_solution(solution: mbd.Solution) -> None:
     steps = int(solution.stats["num_steps"])
     assert lines[0] == "Solution at 2 times, 0 to 0.2 s: successful"
     assert lines[1].startswith(f"by Stabilized, {steps} steps")
-    assert lines[1].endswith("integrals of energy")
+    assert lines[1].endswith("quadratures of energy")
     assert lines[2].split() == ["start", "end", "least", "largest"]
     assert lines[3].split()[:2] == ["rod.x", "[m]"]
     theta = np.asarray(solution.q[:, 2])
@@ -172,7 +172,7 @@ def test_sentences(state: mbd.State) -> None:
             pl.Revolute("C", b.at(0.5), pl.ground.at(1.5)),
         ],
     )
-    assert shown(mbd.assembly_modes(dyad, tries=8)).startswith("2 closures, found by 8 of 8 searches")
+    assert shown(mbd.assembly_modes(dyad, tries=8)).startswith("2 assembly modes, found by 8 of 8 searches")
 
 
 def test_mechanism() -> None:

@@ -71,7 +71,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
     ),
     "joint's force": (
         lambda f: pendulum(forces=[pl.JointForce("p", "O.angle", f)]),
-        "JointForce 'p'", "function", "t, coordinate, rate, parameters", NUMBER,
+        "JointForce 'p'", "force", "t, coordinate, rate, parameters", NUMBER,
     ),
     "user's force": (
         lambda f: pendulum(forces=[pl.UserForce("p", f, (GRIP,))]),

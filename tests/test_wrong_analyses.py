@@ -50,11 +50,11 @@ CASES: Cases = {
     ),
     "fit free number": (
         lambda: mbd.fit(M, EX, {"k": 1.0}, progress=False),
-        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Free(...), got 1.0.",
+        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got 1.0.",
     ),
     "fit free str": (
         lambda: mbd.fit(M, EX, {"k": "rod.mass"}, progress=False),
-        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Free(...), got 'rod.mass'.",
+        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got 'rod.mass'.",
     ),
     "fit steps 0": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=0, progress=False),
@@ -78,25 +78,25 @@ CASES: Cases = {
     ),
     "fit within": (
         lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within="positive"),
-        "Free: within must be a range, Real(), Positive() or Between(lower, upper), got 'positive'.",
+        "Parameter: within must be a range, Unbounded(), Positive() or Bounded(lower, upper), got 'positive'.",
     ),
     "fit within class": (
         lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within=mbd.identification.Positive),
-        "Free: within must be a range, Real(), Positive() or Between(lower, upper); got the class "
+        "Parameter: within must be a range, Unbounded(), Positive() or Bounded(lower, upper); got the class "
         "Positive itself: write Positive(...).",
     ),
-    "fit Free where number": (
+    "fit Parameter where number": (
         lambda: mbd.identification.Parameter(1.0),
-        "Free: where must be a function such as lambda m: m['spring'].stiffness, got 1.0; a value to "
+        "Parameter: where must be a function such as lambda m: m['spring'].stiffness, got 1.0; a value to "
         "begin with is start=...",
     ),
-    "fit Between": (
+    "fit Bounded": (
         lambda: mbd.identification.Bounded(2.0, 1.0),
-        "Between: lower must be below upper, got 2.0 and 1.0.",
+        "Bounded: lower must be below upper, got 2.0 and 1.0.",
     ),
-    "fit Between nan": (
+    "fit Bounded nan": (
         lambda: mbd.identification.Bounded(NAN, 1.0),
-        "Between: lower must be finite, got nan.",
+        "Bounded: lower must be finite, got nan.",
     ),
     "exp data list": (
         lambda: mbd.Experiment(TS, [1, 2, 3]),
@@ -321,7 +321,7 @@ CASES: Cases = {
             {"k": mbd.identification.Parameter(lambda m: m["rod"].mass, within=mbd.identification.Bounded(2.0, 3.0))},
             progress=False,
         ),
-        "Free parameter 'k' starts at 1.0, outside its range Between(2, 3).",
+        "Free parameter 'k' starts at 1.0, outside its range Bounded(2, 3).",
     ),
     "fit method": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, method="x", progress=False),

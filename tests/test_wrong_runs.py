@@ -204,11 +204,11 @@ CASES: Cases = {
         lambda: mbd.simulate(M, S, TS, accuracy="low", stepsize_controller=dfx.PIDController(1e-6, 1e-6)),
         "accuracy must be 'standard' or 'high', got 'low'.",
     ),
-    "sim integrals vector": (
+    "sim quadratures vector": (
         lambda: (lambda m: mbd.simulate(m, mbd.assemble(m), TS, quadratures=["P"]))(
             pend(sensors=[pl.Point("P", GRIP)])
         ),
-        "integrals takes scalar quantities, and 'P' has shape (2,).",
+        "quadratures takes scalar quantities, and 'P' has shape (2,).",
     ),
     "sim dt0 text": (
         lambda: mbd.simulate(M, S, TS, dt0="x"),
@@ -266,9 +266,9 @@ CASES: Cases = {
         lambda: S[0],
         "A coordinate or speed is named by a string, got 0. ",
     ),
-    "sim integrals str": (
+    "sim quadratures str": (
         lambda: mbd.simulate(M, S, TS, quadratures="energy"),
-        "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
+        "quadratures must be a sequence of names, such as ['energy'], got 'energy'.",
     ),
     "sol read str": (
         lambda: motion().read("rod.theta"),

@@ -52,7 +52,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     chooses the closure (one near the bodies' own poses unless given); `throw=False` gives positions that cannot be
     reached as NaN (`solution.result` says so), and loads at singular positions as they come.
 
-    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (how near singular).
+    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (how near
+    singular).
 
     **Raises:** `MechanismError` if drivers are too few or repeat one another; `SolveError` where the motion cannot go
     on, or where the position is singular.

@@ -22,10 +22,11 @@ _NO_MESH = jax.sharding.AbstractMesh((), ())
 class TracedFunction:
     """A traced function of arrays, of which results may be linear in its last `linear` arguments.
 
-    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `dependencies`: the arguments on
-    which each result may depend, all of them unless given. `pushes`: whether results and tangents are one function
-    where it is differentiated, which saves making values again for the tangents; but those of reverse derivatives must
-    be two. `derived`: of a function of results and tangents, the function and the arguments it is the derivative by.
+    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `dependencies`: the
+    arguments on which each result may depend, all of them unless given. `returns_primal`: whether results and
+    tangents are one function where it is differentiated, which saves making values again for the tangents; but
+    those of reverse derivatives must be two. `derived`: of a function of results and tangents, the function and the
+    arguments it is the derivative by.
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class TracedFunction:
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The tangents of the results, from the arguments and the tangents of those that move.
 
-        If it `pushes`, first the results themselves.
+        If it `returns_primal`, first the results themselves.
         """
         found = self._derivative(moving, self.returns_primal)
         found.derived = (self, moving) if self.returns_primal else None

@@ -216,8 +216,8 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
 def _free(name: str, where: Any) -> Parameter:
     if not callable(where):
         raise MechanismError(
-            f"Free parameter {name!r} must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got "
-            f"{where!r}."
+            f"Free parameter {name!r} must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), "
+            f"got {where!r}."
         )
     return Parameter(where=where)
 

@@ -48,9 +48,9 @@ class VectorChart(AbstractChart):
 class QuaternionChart(AbstractChart):
     """Euler parameters and an angular velocity in the turned axes: `ė = ½ e ∘ (0, ω)`.
 
-    Only the direction of the quaternion matters. `rate` draws its norm to one, `normalize` sets it. `retract` goes along
-    `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential to second order, which is all that `C`, `Φ̇` and `γ`
-    ask for, and needs no root.
+    Only the direction of the quaternion matters. `rate` draws its norm to one, `normalize` sets it. `retract` goes
+    along `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential to second order, which is all that `C`, `Φ̇` and
+    `γ` ask for, and needs no root.
     """
 
     def retract(self, q: Float[Array, "4"], step: Float[Array, "3"]) -> Float[Array, "4"]:

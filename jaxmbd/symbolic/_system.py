@@ -300,9 +300,10 @@ def export(
 ) -> System:
     """The equations of a mechanism, piece by piece.
 
-    **Arguments:** `mechanism`, in the coordinates that its equations are to have (`mechanism.with_coordinates("joint")`);
-    `alpha`, `beta` `[1/s]`, Baumgarte's; `independent`, for the reduced equations `M̂ u̇ = Q̂`, names of speeds or of
-    coordinates of bodies and joints, as many as there are degrees of freedom: in joint and in absolute coordinates.
+    **Arguments:** `mechanism`, in the coordinates that its equations are to have
+    (`mechanism.with_coordinates("joint")`); `alpha`, `beta` `[1/s]`, Baumgarte's; `independent`, for the reduced
+    equations `M̂ u̇ = Q̂`, names of speeds or of coordinates of bodies and joints, as many as there are degrees of
+    freedom: in joint and in absolute coordinates.
 
     **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces;
     `SymbolicSystem(system)` has formulas and source text.

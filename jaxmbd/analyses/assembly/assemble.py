@@ -65,8 +65,8 @@ def assemble(
 
     **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`, of
     orientation angles of a body in space, `{"frame.roll": 0.1}`, or of sensors of position: a `Point`, `Distance`,
-    `AngleBetween` or `EulerAngle`, `Scaled` or not; `guess`, starting values of coordinates of bodies and joints, or a `State`
-    (joint coordinates place the bodies along a tree of joints, coordinates of bodies go before them); `speeds`,
+    `AngleBetween` or `EulerAngle`, `Scaled` or not; `guess`, starting values of coordinates of bodies and joints, or a
+    `State` (joint coordinates place the bodies along a tree of joints, coordinates of bodies go before them); `speeds`,
     values of named speeds, `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}`
     `[m/s, rad/s]`; `t`, the time `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a
     body or joint, `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all

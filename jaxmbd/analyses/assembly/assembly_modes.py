@@ -100,8 +100,8 @@ def assembly_modes(
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))
     if not is_concrete(values):
         raise MechanismError(
-            "assembly_modes cannot be compiled (jit, vmap): how many there are depends on values. Find them outside, and "
-            "assemble inside from the one you want: assemble(mechanism, fixed, guess=found[1])."
+            "assembly_modes cannot be compiled (jit, vmap): how many there are depends on values. Find them outside, "
+            "and assemble inside from the one you want: assemble(mechanism, fixed, guess=found[1])."
         )
     known, known_fixed, known_t = eqx.combine(values, (mechanism, dict(fixed or {}), t))
     locked = tuple(locked)
@@ -139,8 +139,8 @@ def _isolated(freedom: Int[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
     left = int(freedom.min())
     if left:
         raise AssemblyError(
-            f"The assembly modes are not isolated: the {len(freedom)} closed positions that were found can all be moved on, "
-            f"with {left} degree{'s' * (left != 1)} of freedom or more. Fix or lock {left} more "
+            f"The assembly modes are not isolated: the {len(freedom)} closed positions that were found can all be "
+            f"moved on, with {left} degree{'s' * (left != 1)} of freedom or more. Fix or lock {left} more "
             f"coordinate{'s' * (left != 1)}, as in assembly_modes(mechanism, {{'crank.theta': 0.3}})."
         )
     return freedom == 0

@@ -43,7 +43,8 @@ class EquilibriumPath(eqx.Module):
         values, verdicts = np.asarray(self.values), self.verdicts
         starts = [k for k in range(len(values)) if k == 0 or verdicts[k] != verdicts[k - 1]]
         lines = [
-            f"EquilibriumPath of {count_of(len(values), 'point')}, {format_number(values[0])} to {format_number(values[-1])}"
+            f"EquilibriumPath of {count_of(len(values), 'point')}, "
+            f"{format_number(values[0])} to {format_number(values[-1])}"
         ]
         for first, after in zip(starts, [*starts[1:], len(values)], strict=True):
             lines.append(f"{format_number(values[first])} to {format_number(values[after - 1])}: {verdicts[first]}")

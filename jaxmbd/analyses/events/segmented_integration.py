@@ -35,8 +35,8 @@ Solve = Callable[..., dfx.Solution]
 
 
 class Run(NamedTuple):
-    """The part of diffrax's solution that is needed of a motion: times and `(q, v, integrals)`, twice: those asked for,
-    and at the end."""
+    """The part of diffrax's solution that is needed of a motion: times and `(q, v, quadratures)`, twice: those asked
+    for, and at the end."""
 
     ts: tuple[Array, Array]
     ys: tuple[Any, Any]
@@ -250,7 +250,7 @@ class Timeline:
 def run_with_events(
     solve: Solve, equations: Equations, method: AbstractMethod, y: Any, ts: Array, events: tuple[Event, ...], room: int
 ) -> tuple[Run, AbstractMethod, Events]:
-    """The motion from `y = (q, v, integrals)` over the times `ts`, cut at its events; the method, with what latches
+    """The motion from `y = (q, v, quadratures)` over the times `ts`, cut at its events; the method, with what latches
     hold at each time; what happened."""
     ts = jnp.asarray(ts)
     line, n, segments = Timeline(solve, equations, method, events, ts), len(events), room + 1

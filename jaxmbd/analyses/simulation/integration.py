@@ -59,7 +59,7 @@ class Integrator(eqx.Module):
     solver: dfx.AbstractSolver
     controller: dfx.AbstractStepSizeController
     adjoint: dfx.AbstractAdjoint
-    integrals: tuple[str, ...]
+    quadratures: tuple[str, ...]
     events: tuple[Event, ...]
     max_events: int
     switching: Array | None
@@ -89,7 +89,7 @@ def integrate(
     rows = rows if known else row_selection_for_motion(equations, ts[0], q)
     equations = equations.solved_in(rows.redundant, rows.rows)
     solve = _Solve(by, equations, switches_of(equations.mechanism, by.switching), first_step(by.controller, ts, by.dt0))
-    y, log = (q, v, jnp.zeros(len(by.integrals), q.dtype)), None
+    y, log = (q, v, jnp.zeros(len(by.quadratures), q.dtype)), None
     if by.events:
         run, method, log = run_with_events(solve, equations, method, y, ts, by.events, by.max_events)
         ts = run.ts[0]
@@ -104,7 +104,7 @@ def integrate(
         motion = _raising(motion, result, equations, start, end, by.tolerance)
     found = {
         "method": method, "ts": jnp.where(start.may_begin, ts, asked), "q": motion.q, "integrated_speeds": motion.v,
-        "integrals": dict(zip(by.integrals, motion.integrals.T, strict=True)), "events": motion.events,
+        "quadratures": dict(zip(by.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
     return found, *jax.lax.stop_gradient((start, end))
@@ -128,7 +128,7 @@ class _Solve:
         method = method.begin(equations, t, y[0]) if settling else method
         forward = isinstance(by.adjoint, dfx.ForwardMode)
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
+        is_call = is_program(_rates, equations, method, by.quadratures, t, y[0], y[1], forward=forward)
         solver = unrolled(by.solver) if is_call else by.solver
         solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
@@ -136,11 +136,11 @@ class _Solve:
         solver, controller, args = stepping_onto(self.switches, solver, by.controller, (equations, method), t0, t1)
         rates = as_program(_rates, forward)
         run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.integrals, jnp.asarray(t), y[0], y[1])),
+            dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.quadratures, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=UncheckedTimesAdjoint(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,
-            throw=False, event=event,
+            adjoint=UncheckedTimesAdjoint(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps,
+            progress_meter=by.meter, throw=False, event=event,
         )  # fmt: skip
         return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
@@ -161,7 +161,7 @@ class _Motion(NamedTuple):
 
     q: Float[Array, "times nq"]
     v: Float[Array, "times nv"]
-    integrals: Float[Array, "times integrals"]
+    quadratures: Float[Array, "times quadratures"]
     events: Events | None
 
 
@@ -176,15 +176,15 @@ def _beginning(start: Start, ts: Array, state: State) -> tuple[Array, Array, Arr
 
 def _valid(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
     """The same motion, NaN where it failed; of one that did not begin nothing happened, at no time."""
-    q, v, integrals = (invalidated(ok, x, inputs) for x in motion[:3])
+    q, v, quadratures = (invalidated(ok, x, inputs) for x in motion[:3])
     log, begun = motion.events, start.may_begin
     if log is None:
-        return _Motion(q, v, integrals, None)
+        return _Motion(q, v, quadratures, None)
     values = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(values, log, tuple(invalidated(begun, x, inputs) for x in values(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
     old = zip(counts(log), (0, -1, 0), strict=True)
-    return _Motion(q, v, integrals, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old)))
+    return _Motion(q, v, quadratures, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old)))
 
 
 def _raising(
@@ -194,17 +194,17 @@ def _raising(
     times = None if motion.events is None else motion.events.times
     numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
     given = (*motion[:3], times)
-    q, v, integrals, times = raise_where(given, ~is_successful(result), Describe(equations), *numbers)
+    q, v, quadratures, times = raise_where(given, ~is_successful(result), Describe(equations), *numbers)
     events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
-    return _Motion(q, v, integrals, events)
+    return _Motion(q, v, quadratures, events)
 
 
 def _rates(
-    equations: Equations, method: AbstractMethod, integrals: tuple[str, ...], t: Array, q: Array, v: Array
+    equations: Equations, method: AbstractMethod, quadratures: tuple[str, ...], t: Array, q: Array, v: Array
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `(q̇, v̇)` and the integrands."""
     motion = method.motion(equations, t, q, v)
-    equations = equations_at(method, equations, t) if integrals else equations
-    readings = read(equations, integrals, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
-    integrands = jnp.stack(list(readings.values())) if integrals else jnp.zeros(0, q.dtype)
+    equations = equations_at(method, equations, t) if quadratures else equations
+    readings = read(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    integrands = jnp.stack(list(readings.values())) if quadratures else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands

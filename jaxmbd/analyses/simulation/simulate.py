@@ -87,8 +87,8 @@ def simulate(
     - `adjoint`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
       where forward ones alone are wanted (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
       docs/derivatives.md;
-    - `integrals`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
-      motion: `solution.integrals["kinetic_energy"]`;
+    - `quadratures`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
+      motion: `solution.quadratures["kinetic_energy"]`;
     - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
       `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
       longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
@@ -127,8 +127,8 @@ def simulate(
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     by = Integrator(
-        solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0, max_steps,
-        _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
+        solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
+        max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
         throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
     )  # fmt: skip
     # To the compiler many numbers are more work than many times the motion: they are put together before.
@@ -145,8 +145,8 @@ def simulate(
 
 
 def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
-    """The names of the integrals that are asked for; raise for those that do not exist, and for vectors."""
-    names = checked_names("integrals", names, "energy")
+    """The names of the quadratures that are asked for; raise for those that do not exist, and for vectors."""
+    names = checked_names("quadratures", names, "energy")
     if not names:
         return names
     known = channel_units(mechanism)
@@ -154,7 +154,7 @@ def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
         if name not in known:
             raise unknown("quantity", name, known)
     for name, shape in vector_channels(mechanism, names).items():
-        raise MechanismError(f"integrals takes scalar quantities, and {name!r} has shape {shape}.")
+        raise MechanismError(f"quadratures takes scalar quantities, and {name!r} has shape {shape}.")
     return names
 
 

@@ -79,7 +79,7 @@ class Solution(eqx.Module):
 
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
-    names of `solution.names`; `integrals` over time that were asked for; `redundant`, whether constraints repeat one
+    names of `solution.names`; `quadratures` over time that were asked for; `redundant`, whether constraints repeat one
     another at the start; `stats` counts steps; `result`, how it went, one of `RESULTS` (values are NaN from where it
     failed on); `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
     that computes them in a way of its own. `print(solution)` shows how the run went, and the coordinates' ranges.
@@ -106,7 +106,8 @@ class Solution(eqx.Module):
         columns = list(zip(names, units, np.asarray(self.q).T, strict=True))
         went = RESULTS[self.result] or "successful"
         lines = [
-            f"Solution at {count_of(len(self.ts), 'time')}, {format_number(self.ts[0])} to {format_number(self.ts[-1])} s: {went}",
+            f"Solution at {count_of(len(self.ts), 'time')}, "
+            f"{format_number(self.ts[0])} to {format_number(self.ts[-1])} s: {went}",
             f"by {self._how()}",
             over_time(columns),
             f"solution[name] reads any of {len(self.names)} quantities, which solution.names lists.",
@@ -122,7 +123,7 @@ class Solution(eqx.Module):
         if self.events is not None:
             parts.append(count_of(int(self.events.count), "event"))
         if self.quadratures:
-            parts.append(f"integrals of {', '.join(self.quadratures)}")
+            parts.append(f"quadratures of {', '.join(self.quadratures)}")
         return ", ".join(parts)
 
     @property

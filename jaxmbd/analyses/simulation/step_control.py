@@ -106,18 +106,18 @@ def check_accuracy(accuracy: Any) -> None:
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of the coordinates and integrals in `(q, v, integrals)`; infinite where a speed is.
+    """Root mean square of the coordinates and quadratures in `(q, v, quadratures)`; infinite where a speed is.
 
     Else speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
     the next evaluation removes, and that no step size can.
     """
-    q, v, integrals = y
-    norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, integrals]) ** 2))
+    q, v, quadratures = y
+    norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, quadratures]) ** 2))
     return jnp.where(jnp.all(jnp.isfinite(v)), norm, jnp.inf)
 
 
 def state_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of coordinates, speeds and integrals."""
+    """Root mean square of coordinates, speeds and quadratures."""
     return jnp.sqrt(jnp.mean(jnp.concatenate(y) ** 2))
 
 

@@ -30,8 +30,8 @@ _RANGE = (
 class SmoothingSpline(eqx.Module):
     """A function of time near samples: `Σ (y_k − f(t_k))² + p ∫ f⃛² dt` is least, f a quintic spline.
 
-    For the motion of a `Driver`: `Driver("elbow", "E.angle", SmoothingSpline(ts, angles))`. Beyond the samples its last pieces
-    go on. Differentiable with respect to time and, for a given smoothing, to the samples.
+    For the motion of a `Driver`: `Driver("elbow", "E.angle", SmoothingSpline(ts, angles))`. Beyond the samples its last
+    pieces go on. Differentiable with respect to time and, for a given smoothing, to the samples.
 
     **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`:
     `"auto"`, p by generalized cross-validation (for noise that is independent from sample to sample); a number, p

@@ -90,8 +90,9 @@ class JointSpringDamper(AbstractJointForce):
 
     `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; whole turns of an angle count.
 
-    **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `free_position` x0 `[rad]` or `[m]`;
-    `damping` c `[N m s/rad]` or `[N s/m]`; `actuator` τ_a, a constant or a function `(t, x, ẋ)` `[N m]` or `[N]`.
+    **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `free_position` x0 `[rad]`
+    or `[m]`; `damping` c `[N m s/rad]` or `[N s/m]`; `actuator` τ_a, a constant or a function `(t, x, ẋ)` `[N m]` or
+    `[N]`.
     """
 
     name: str = eqx.field(static=True)

@@ -22,8 +22,8 @@ class EulerAngle(AbstractSensor):
     `"zxz"`; `which`, the number of the angle, 1, 2 or 3; `from_`, the marker whose axes the turns start from, the
     world's unless given.
 
-    `a1` and `a3` are in `[−π, π]`; `jaxmbd.space.rotation.angles` says where `a2` is, and what happens where the first and
-    the third axis are parallel. As a fixed value of `assemble` whole turns make no difference.
+    `a1` and `a3` are in `[−π, π]`; `jaxmbd.space.rotation.angles` says where `a2` is, and what happens where the first
+    and the third axis are parallel. As a fixed value of `assemble` whole turns make no difference.
 
         >>> EulerAngle("lean", frame.at(), "zxy", 2)
     """

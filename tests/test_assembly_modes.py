@@ -1,4 +1,4 @@
-"""All closures of a mechanism, mechanisms that have none, and constraints that repeat one another."""
+"""All assembly modes of a mechanism, mechanisms that have none, and constraints that repeat one another."""
 
 import math
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def two() -> mbd.AssemblyModes:
     return mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=32)
 
 
-def test_the_two_closures_of_a_four_bar(two: mbd.AssemblyModes) -> None:
+def test_the_two_assembly_modes_of_a_four_bar(two: mbd.AssemblyModes) -> None:
     """Both meeting points of the circles, the nearer first, each found often; angles without needless turns."""
     assert len(two) == 2
     assert sum(two.counts) + two.movable == two.tries == 32
@@ -41,14 +41,14 @@ def test_the_two_closures_of_a_four_bar(two: mbd.AssemblyModes) -> None:
         assert abs(float(state["crank.theta"]) - CRANK) < 1e-10
         np.testing.assert_array_equal(state.v, 0.0)
     table = str(two).splitlines()
-    assert table[0].startswith("2 closures, found by 32 of 32 searches")
+    assert table[0].startswith("2 assembly modes, found by 32 of 32 searches")
     columns = [f"{body}.{name}" for body in ("coupler", "rocker") for name in ("x", "y", "theta")]
     assert table[1].split() == ["found", "distance", *columns]
     assert table[2].split()[-1] == f"{float(two[0]['rocker.theta']):.5g}"
 
 
-def test_closures_do_not_depend_on_chance(two: mbd.AssemblyModes) -> None:
-    """The same seed gives the same, another one the same closures."""
+def test_assembly_modes_do_not_depend_on_chance(two: mbd.AssemblyModes) -> None:
+    """The same seed gives the same, another one the same modes."""
     again = mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=32)
     np.testing.assert_array_equal(again[1].q, two[1].q)
     assert again.counts == two.counts
@@ -58,7 +58,7 @@ def test_closures_do_not_depend_on_chance(two: mbd.AssemblyModes) -> None:
 
 
 @pytest.mark.long
-def test_closures_in_joint_coordinates(two: mbd.AssemblyModes) -> None:
+def test_assembly_modes_in_joint_coordinates(two: mbd.AssemblyModes) -> None:
     """The same positions in the same order."""
     joint = mbd.assembly_modes(four_bar().with_coordinates("joint"), {"crank.theta": CRANK}, tries=32)
     for state, other in zip(joint, two, strict=True):
@@ -66,8 +66,8 @@ def test_closures_in_joint_coordinates(two: mbd.AssemblyModes) -> None:
         assert abs(math.remainder(float(state["B.angle"]) - relative, math.tau)) < 1e-9
 
 
-def test_derivatives_of_closures() -> None:
-    """Each closure's rocker angle by the lengths: forward and reverse, against the law of cosines."""
+def test_derivatives_of_assembly_modes() -> None:
+    """Each mode's rocker angle by the lengths: forward and reverse, against the law of cosines."""
 
     def angles(lengths: Array) -> Array:
         found = mbd.assembly_modes(four_bar(lengths), {"crank.theta": CRANK}, tries=32)
@@ -80,7 +80,7 @@ def test_derivatives_of_closures() -> None:
     np.testing.assert_allclose(jax.jacrev(angles)(jnp.asarray(LENGTHS)), expected, atol=1e-8)
 
 
-# --- a platform with six closures ----------------------------------------------------------------------------------
+# --- a platform with six assembly modes ----------------------------------------------------------------------------------
 
 BASE = np.array([(0.0, 0.0), (15.91, 0.0), (0.0, 10.0)])
 PLATFORM = np.array([(0.0, 0.0), (17.04, 0.0), (20.84 * math.cos(0.8822603), 20.84 * math.sin(0.8822603))])
@@ -107,7 +107,7 @@ def platform_angles() -> np.ndarray:
     return np.sort(np.angle(z[np.abs(np.abs(z) - 1) < 1e-6]))
 
 
-def test_six_closures_of_a_platform() -> None:
+def test_six_assembly_modes_of_a_platform() -> None:
     """The 3-RPR platform of Gosselin and Merlet (1994), its legs held: six positions, those of the polynomial."""
     body = pl.Body("platform", 1.0, 1.0, (5.0, 5.0, 0.3))
     legs = [
@@ -124,7 +124,7 @@ def test_six_closures_of_a_platform() -> None:
 
 
 @pytest.mark.long
-def test_the_two_closures_of_bricards_ring() -> None:
+def test_the_two_assembly_modes_of_bricards_ring() -> None:
     """With one hinge held at a: `sin a sin b + sin a + sin b = 0` for its neighbours, a and b alternately (threefold
     symmetric Bricard linkage; Chen, You, Tarnai, Int. J. Solids Struct. 42 (2005)).
 
@@ -143,13 +143,13 @@ def test_the_two_closures_of_bricards_ring() -> None:
 # --- none ----------------------------------------------------------------------------------------------------------
 
 
-def test_closures_that_are_not_isolated() -> None:
+def test_assembly_modes_that_are_not_isolated() -> None:
     with pytest.raises(mbd.AssemblyError, match=r"can all be moved on, with 1 degree of freedom.*Fix or lock 1 more"):
         mbd.assembly_modes(four_bar(), tries=32)
 
 
-def test_closures_are_not_compiled() -> None:
-    with pytest.raises(mbd.MechanismError, match=r"closures cannot be compiled.*guess=found\[1\]"):
+def test_assembly_modes_are_not_compiled() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"assembly_modes cannot be compiled.*guess=found\[1\]"):
         jax.jit(lambda x: mbd.assembly_modes(four_bar(x), {"crank.theta": CRANK})[0].q)(jnp.asarray(LENGTHS))
     with pytest.raises(mbd.MechanismError, match="tries must be at least 1, got 0"):
         mbd.assembly_modes(four_bar(), {"crank.theta": CRANK}, tries=0)
