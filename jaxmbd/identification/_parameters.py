@@ -152,7 +152,7 @@ class Parameter(eqx.Module):
     def __check_init__(self) -> None:
         if self.where is not None and not callable(self.where):
             raise MechanismError(
-                f"Free: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a value "
+                f"Parameter: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a value "
                 "to begin with is start=..."
             )
         check_instance(
