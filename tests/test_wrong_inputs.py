@@ -204,6 +204,49 @@ CASES: Cases = {
     ),
 }
 
+CASES |= {
+    "with_parts, one force": (
+        lambda: M.with_parts(pl.Gravity()),
+        "forces must be a sequence of parts, such as [part], got a Gravity.",
+    ),
+    "with_parts, class": (
+        lambda: M.with_parts([pl.Gravity]),
+        "Among forces there is the class Gravity; make one: Gravity(...).",
+    ),
+    "with_parts, no force": (
+        lambda: M.with_parts([GRIP]),
+        "Among forces there is a Marker; expected one of: Force, Along, Gravity, GeneralizedForce.",
+    ),
+    "with_parts, no driver": (
+        lambda: M.with_parts(drivers=[pl.Gravity()]),
+        "Among drivers there is a Gravity; expected one of: Driver.",
+    ),
+    "with_parts, names": (
+        lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),
+        "Two parts are named 'O': a Revolute and a Force. Give each a name of its own.",
+    ),
+    "with_parts, coordinate": (
+        lambda: M.with_parts(drivers=[pl.Driver("d", "P.angle", 0.0)]),
+        "Driver 'd': There is no joint or body named 'P'. ",
+    ),
+    "with_parts, space": (
+        lambda: M.with_parts([sp.Force("f", BALL.at(), (1.0, 0.0, 0.0))]),
+        "Force 'f' lives in 3 dimensions, body 'rod' in 2. Take all parts from jaxmbd.planar, or all from "
+        "jaxmbd.spatial.",
+    ),
+    "with_parts, function": (
+        lambda: M.with_parts([pl.JointForce("f", "O.angle", lambda t: 0.0)]),
+        "JointForce 'f': function is called as function(t, coordinate, rate, parameters), and <lambda>(t) cannot be: "
+        "too many positional arguments.",
+    ),
+    "with_parts, what a sensor reads": (
+        lambda: pend([pl.JointForce("f", "O.angle", lambda *_: 0.0)], sensors=[pl.Scaled("s", "f.effort")]).with_parts(
+            []
+        ),
+        "Scaled 's': There is no part named 'f.effort'. ",
+    ),
+}
+
 
 @pytest.mark.parametrize("case", CASES)
 def test_text(case: str) -> None:

@@ -71,7 +71,7 @@ class Changes(eqx.Module):
         for k, name in enumerate(self.names):
             i = [force.name for force in forces].index(name)
             forces[i] = scaled(forces[i], factors[k])
-        mechanism = mechanism.with_parts(forces=forces)
+        mechanism = mechanism.replaced(forces=forces)
         new = Parts(mechanism)
         names = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
         old = [equations.mechanism, *(getattr(equations.parts, name) for name in names)]
