@@ -306,6 +306,6 @@ def _raising(
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
-def _worst(miss: Array | np.ndarray) -> Array | np.floating:
+def _worst(miss: Array | np.ndarray | np.generic) -> Array | np.floating:
     lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
     return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore
