@@ -178,6 +178,34 @@ def test_steps_of_a_given_size_may_end_where_nothing_is_finite() -> None:
     assert np.isnan(found.q[-1]).all()
 
 
+@pytest.mark.long
+def test_a_solver_that_gives_up() -> None:
+    """Equal steps of an implicit solver, whose iteration does not converge where a torque changes a thousand times
+    within one."""
+
+    def run(scale: Array, throw: bool) -> mbd.Solution:
+        motor = pl.JointForce("motor", "O.angle", lambda t, x, w, scale: -scale * jnp.sin(40 * x), scale)
+        mechanism, state = swing()
+        mechanism = mechanism.with_parts([*mechanism.forces, motor])
+        solver = dfx.Kvaerno3(root_finder=dfx.VeryChord(rtol=1e-3, atol=1e-3))
+        options: dict[str, Any] = {"solver": solver, "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+        return mbd.simulate(mechanism, state, [0.0, 0.1, 0.2], throw=throw, **options)
+
+    def both(scale: Array) -> tuple[mbd.RESULTS, Array]:
+        found = run(scale, throw=False)
+        return found.result, found.q[:, 0]
+
+    scales = jnp.asarray([0.0, 1e6])
+    result, angle = jax.jit(jax.vmap(both))(scales)
+    np.testing.assert_array_equal(result == R.successful, [True, False])
+    np.testing.assert_array_equal(result == R.solver_failed, [False, True])
+    np.testing.assert_allclose(angle[0], mbd.simulate(*swing(), [0.0, 0.1, 0.2])["O.angle"], atol=1e-4)
+    assert np.isnan(angle[1]).tolist() == [False, True, True]
+    text = r"Instance 1: The solver gave up\. The motion stopped at t = 0\.01 s\."
+    with pytest.raises(jax.errors.JaxRuntimeError, match=text):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda scale: run(scale, throw=True).q))(scales))
+
+
 # --- closed at all times ----------------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import rotation
 from jaxmbd import spatial as sp
-from tests.wrong_inputs import BALL, GRIP, ROD, Cases, G, M, S, check_text, pend
+from tests.wrong_inputs import BALL, GRIP, ROD, SG, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
@@ -205,6 +205,14 @@ CASES: Cases = {
 }
 
 CASES |= {
+    "thin rod, absolute": (
+        lambda: sp.Mechanism(
+            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG, sp.Marker("bar", (0, 0, 0)))]
+        ),
+        "Body 'bar' has no inertia about an axis of its own (a point mass, or a thin rod), and absolute coordinates "
+        "divide by it. Take coordinates='joint', where the joints can give it some, or give it a moment of inertia "
+        "about that axis: where it can spin freely about it and does not, any one will do.",
+    ),
     "with_parts, one force": (
         lambda: M.with_parts(pl.Gravity()),
         "forces must be a sequence of parts, such as [part], got a Gravity.",

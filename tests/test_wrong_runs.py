@@ -264,6 +264,12 @@ CASES: Cases = {
         lambda: S[0],
         "A coordinate or speed is named by a string, got 0. ",
     ),
+    "state, a joint's rate in absolute coordinates": (
+        lambda: S["O.angle_rate"],
+        "There is no coordinate or speed named 'O.angle_rate'. Known names: 'rod.x', 'rod.y', 'rod.theta', 'rod.vx', "
+        "'rod.vy', 'rod.omega'. A state holds these alone; all else is read with the mechanism, which has the lengths: "
+        "jaxmbd.read(mechanism, state, 'O.angle_rate').",
+    ),
     "sim integrals str": (
         lambda: mbd.simulate(M, S, TS, integrals="energy"),
         "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
