@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 """Parts, mechanisms and rotations that cannot be right: what is given, and the exact text of the error."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -207,11 +208,35 @@ CASES: Cases = {
 CASES |= {
     "thin rod, absolute": (
         lambda: sp.Mechanism(
-            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG, sp.Marker("bar", (0, 0, 0)))]
+            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG.at(), sp.Marker("bar", (0, 0, 0)))]
         ),
         "Body 'bar' has no inertia about an axis of its own (a point mass, or a thin rod), and absolute coordinates "
         "divide by it. Take coordinates='joint', where the joints can give it some, or give it a moment of inertia "
         "about that axis: where it can spin freely about it and does not, any one will do.",
+    ),
+    "floating text": (
+        lambda: pend(floating="no"),
+        "Mechanism: floating must be True or False, got 'no'.",
+    ),
+    "floating traced": (
+        lambda: jax.jit(lambda floating: pend(floating=floating).nq)(True),
+        "Mechanism: floating must be True or False, got a traced value; name it in static_argnames of jax.jit.",
+    ),
+    "force of nothing": (
+        lambda: pl.Force("f", GRIP),
+        "Force 'f': give a force [N], a torque [N m], or both.",
+    ),
+    "Piecewise text": (
+        lambda: mbd.Piecewise("x", [1.0]),
+        "Piecewise: times must be real numbers, got 'x'.",
+    ),
+    "Table None": (
+        lambda: mbd.Table(None, None),
+        "Table: times must be real numbers, got None.",
+    ),
+    "Table complex": (
+        lambda: mbd.Table([0.0, 1.0], [0.0, 1j]),
+        "Table: values must be real numbers, got [0.0, 1j].",
     ),
     "with_parts, one force": (
         lambda: M.with_parts(pl.Gravity()),

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 
-from jaxmbd._body import AbstractBody, check_instance, checked_names
+from jaxmbd._body import AbstractBody, check_flags, check_instance, checked_names
 from jaxmbd._driver import Driver
 from jaxmbd._errors import MechanismError, unknown
 from jaxmbd._force import AbstractAlong, AbstractForce, GeneralizedForce, Gravity
@@ -91,6 +91,7 @@ class Mechanism(eqx.Module):
         if not self.bodies:
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
+        check_flags("Mechanism", floating=floating)
         self.floating = floating
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
         self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
