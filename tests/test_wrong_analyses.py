@@ -216,6 +216,26 @@ CASES: Cases = {
         lambda: mbd.describe(None),
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
     ),
+    "closures seed": (
+        lambda: mbd.closures(M, seed="x"),
+        "seed must be a whole number, got 'x'.",
+    ),
+    "closures locked": (
+        lambda: mbd.closures(M, locked=3),
+        "locked must be a sequence of names, such as ['crank.theta'], got 3.",
+    ),
+    "Free start text": (
+        lambda: mbd.Free(start="x"),
+        "Free: start must be a number, got 'x'.",
+    ),
+    "Free start nan": (
+        lambda: mbd.Free(start=NAN),
+        "Free: start must be finite, got nan.",
+    ),
+    "plot draw None": (
+        lambda: plot.draw(None, None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
     "closures tries x": (
         lambda: mbd.closures(M, tries="x"),
         "tries must be a whole number, got 'x'.",

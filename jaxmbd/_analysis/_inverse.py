@@ -96,7 +96,7 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
         mechanism.coordinate(coordinate)
         if name in taken:
             raise MechanismError(f"The actuator {name!r} has the name of another part; give it a name of its own.")
-    return mechanism.with_parts(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
+    return mechanism.replaced(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
 
 
 @kept

@@ -17,6 +17,7 @@ from jaxmbd._analysis._runtime import raise_where
 from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._analysis._verdict import times_are_valid
+from jaxmbd._body import check_flags
 from jaxmbd._equations import Equations, eliminated, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, SolveError
 from jaxmbd._mechanism import Mechanism, check_mechanism
@@ -53,6 +54,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
     """
     check_mechanism(mechanism)
+    check_flags("kinematics", throw=throw)
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state)
     ts = check_times(ts, state)

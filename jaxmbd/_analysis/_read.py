@@ -9,8 +9,9 @@ from jaxmbd._analysis._checks import check_state
 from jaxmbd._analysis._readings import TIME, Snapshot, channel_units
 from jaxmbd._analysis._readings import read as readings
 from jaxmbd._analysis._state import State
+from jaxmbd._body import checked_names
 from jaxmbd._equations import Equations
-from jaxmbd._errors import MechanismError, unknown
+from jaxmbd._errors import unknown
 from jaxmbd._mechanism import Mechanism
 from jaxmbd._method import Stabilized, motion_of
 from jaxmbd._program import kept
@@ -33,11 +34,9 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
         >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
     """
     check_state(mechanism, state)
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    wanted = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
     known = channel_units(mechanism)
     for name in wanted:
-        if not isinstance(name, str):
-            raise MechanismError(f"read takes names of quantities, such as 'rod.position', got {name!r}.")
         if name not in known and name != TIME:
             raise unknown("quantity", name, known)
     found = _read(mechanism, state, wanted)

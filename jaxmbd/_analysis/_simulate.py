@@ -16,7 +16,6 @@ from jaxmbd._analysis._checks import (
     check_method,
     check_state,
     check_times,
-    check_tolerances,
 )
 from jaxmbd._analysis._diagnose import failure_text, torn_text, verdict_where_stopped
 from jaxmbd._analysis._events._changes import check_changes
@@ -30,12 +29,12 @@ from jaxmbd._analysis._solution import Solution
 from jaxmbd._analysis._state import State
 from jaxmbd._analysis._step_control import Accuracy, Derivative, chosen_adjoint, stepping
 from jaxmbd._analysis._verdict import CLOSURE_TOLERANCE, End, Start
-from jaxmbd._body import check_count, checked_names
+from jaxmbd._body import check_count, check_flags, check_shape, checked_names
 from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism, switches_of, with_jumps_apart
 from jaxmbd._method import AbstractMethod, AbstractSettling, Stabilized, check_grid, known_rows
-from jaxmbd._types import is_concrete
+from jaxmbd._types import as_float, is_concrete
 
 _MANY = 64  # bodies
 
@@ -105,8 +104,8 @@ def simulate(
     ts = check_times(ts, state)
     check_method(method)
     check_controller(controller, rtol, atol, control_speeds)
-    check_tolerances(rtol, atol)
     check_count("max_steps", max_steps, 1)
+    check_flags("simulate", control_speeds=control_speeds, progress=progress, throw=throw)
     integrals = _integrands(mechanism, integrals)
     method = Stabilized() if method is None else method
     events = check_events(mechanism, events, max_events)
@@ -166,6 +165,7 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
 
 
 def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
+    check_shape("simulate", "closure_tolerance", as_float(given), ())
     if is_concrete(given) and not 0 < given < np.inf:
         raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
     return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)

@@ -8,6 +8,7 @@ from jaxmbd._body._checks import check_callable as check_callable
 from jaxmbd._body._checks import check_coordinate as check_coordinate
 from jaxmbd._body._checks import check_count as check_count
 from jaxmbd._body._checks import check_finite as check_finite
+from jaxmbd._body._checks import check_flags as check_flags
 from jaxmbd._body._checks import check_index as check_index
 from jaxmbd._body._checks import check_instance as check_instance
 from jaxmbd._body._checks import check_line as check_line

@@ -155,6 +155,10 @@ class Free(eqx.Module):
                 f"Free: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a value "
                 "to begin with is start=..."
             )
+        if isinstance(self.start, str):
+            raise MechanismError(f"Free: start must be a number, got {self.start!r}.")
+        if isinstance(self.start, Array) and is_concrete(self.start):
+            check_finite("Free", "start", self.start, self.start.shape)
         check_instance(
             "Free: within", self.within, AbstractRange, "a range, Real(), Positive() or Between(lower, upper)"
         )

@@ -14,3 +14,4 @@ from jaxmbd._joint._coupling import AbstractCoupling as AbstractCoupling
 from jaxmbd._joint._shared import BallCut as BallCut
 from jaxmbd._joint._shared import Free as Free
 from jaxmbd._joint._user import GlobalConstraint as GlobalConstraint
+from jaxmbd._joint._user import NonholonomicConstraint as NonholonomicConstraint

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.patheffects import withStroke
 
 from jaxmbd._errors import MechanismError
-from jaxmbd._mechanism import Mechanism
+from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._types import Number
 from jaxmbd.planar import Translational
 from jaxmbd.plot import _arrows as arrows
@@ -61,6 +61,7 @@ def draw(
 
         >>> axes = draw(mechanism, state.q, labels=True)
     """
+    check_mechanism(mechanism)
     if mechanism.space.dim == 3:
         return draw_space(mechanism, q, axes, t, reactions or {}, labels, (elev, azim))
     check_no_view(elev, azim)

@@ -31,7 +31,7 @@ from jaxmbd._analysis._redundancy import singular
 from jaxmbd._analysis._results import RESULTS, first_failure, invalidated, is_successful
 from jaxmbd._analysis._runtime import raise_where
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_finite, check_mapping, check_number, checked_names
+from jaxmbd._body import check_finite, check_flags, check_mapping, check_number, checked_names
 from jaxmbd._equations import Equations, Position, rank_of
 from jaxmbd._errors import AssemblyError, MechanismError, unknown
 from jaxmbd._mechanism import Mechanism, check_mechanism
@@ -78,6 +78,7 @@ def assemble(
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
     check_mechanism(mechanism)
+    check_flags("assemble", check=check)
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
     positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
     start, time = turned(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
@@ -306,6 +307,6 @@ def _raising(
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
-def _worst(miss: Array | np.ndarray) -> Array | np.floating:
+def _worst(miss: Array | np.ndarray | np.generic) -> Array | np.floating:
     lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
     return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore

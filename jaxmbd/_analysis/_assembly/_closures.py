@@ -15,7 +15,7 @@ from jaxmbd._analysis._assembly._search import Ends, search
 from jaxmbd._analysis._assembly._starts import guessed
 from jaxmbd._analysis._checks import check_time
 from jaxmbd._analysis._state import State, state_of
-from jaxmbd._body import check_count, check_finite, check_mapping
+from jaxmbd._body import check_count, check_finite, check_mapping, checked_names
 from jaxmbd._errors import AssemblyError, MechanismError
 from jaxmbd._mechanism import Mechanism, check_mechanism
 from jaxmbd._types import Number, as_float, is_concrete
@@ -92,6 +92,7 @@ def closures(
     """
     check_mechanism(mechanism)
     check_count("tries", tries, 1)
+    check_count("seed", seed, 0)
     check_finite("closures", "tolerance", as_float(tolerance))
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
     t = check_time("closures", t)
@@ -102,7 +103,7 @@ def closures(
             "assemble inside from the one you want: assemble(mechanism, fixed, guess=found[1])."
         )
     known, known_fixed, known_t = eqx.combine(values, (mechanism, dict(fixed or {}), t))
-    locked = tuple(locked)
+    locked = checked_names("locked", locked, "crank.theta")
     origin = guessed(known, {})
     time = jnp.asarray(known_t, origin.dtype)
     prescribed = prescribed_at(known, origin, known_fixed, locked, time)

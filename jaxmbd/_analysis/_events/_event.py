@@ -35,6 +35,13 @@ def as_quantity(of: Any) -> Any:
     return Named(of) if isinstance(of, str) else of
 
 
+def _check_kind(what: str, of: Any) -> None:
+    if not isinstance(of, Named) and not callable(of):
+        raise MechanismError(
+            f"{what} must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got {of!r}."
+        )
+
+
 _POSITIONS = ("m", "rad")
 
 
@@ -89,6 +96,8 @@ class Bounce(AbstractImpact):
     returns: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
+        if self.coordinate is not None:
+            _check_kind("Bounce: coordinate", self.coordinate)
         check_finite("Bounce", "restitution", self.restitution)
         if is_concrete(self.restitution) and not 0 <= float(self.restitution) <= 1:
             raise MechanismError(
@@ -104,6 +113,10 @@ class Latch(AbstractImpact):
     """
 
     coordinate: Quantity | None = eqx.field(converter=as_quantity, default=None)
+
+    def __check_init__(self) -> None:
+        if self.coordinate is not None:
+            _check_kind("Latch: coordinate", self.coordinate)
 
 
 class Release(AbstractAction):
@@ -159,6 +172,7 @@ class Event(eqx.Module):
             )
         ((self.side, level),) = given.items()
         self.name, self.of, self.level, self.then = name, as_quantity(of), as_float(level), then
+        _check_kind(f"Event {name!r}: of", self.of)
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 
 
