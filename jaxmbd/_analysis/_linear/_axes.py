@@ -1,5 +1,6 @@
 """Axes in which the small motions of a turning body have equations with constant coefficients."""
 
+import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd._analysis._linear._independent import Choice, choose, own_angular, turning_rates
@@ -33,7 +34,7 @@ def in_steady_axes(mechanism: Mechanism, state: State, choice: Choice) -> Choice
 def _change(mechanism: Mechanism, state: State, choice: Choice, time: float) -> float:
     """By how much the matrix of the small motions changes in a time, as a share of its largest entry."""
     here = linearized(mechanism, state.t, state.q, state.v, choice, (), ())
-    q = here.q + time * Equations(mechanism).rate(state.t, here.q, here.v)
+    q = Equations(mechanism).at(state.t, here.q).advanced(here.v + 0.5 * time * here.vdot, jnp.asarray(time))
     later = linearized(mechanism, state.t + time, q, here.v + time * here.vdot, choice, (), ())
     size = sizes_of(here.A, here.mass, choice)
     before, after = (np.asarray(x.A * size[None, :] / size[:, None]) for x in (here, later))
