@@ -10,6 +10,9 @@ from jaxmbd._method._close import change as change
 from jaxmbd._method._close import close as close
 from jaxmbd._method._close import closed_where_redundant as closed_where_redundant
 from jaxmbd._method._close import consistent as consistent
+from jaxmbd._method._close import in_world_axes as in_world_axes
+from jaxmbd._method._close import index_of as index_of
+from jaxmbd._method._close import is_about_world as is_about_world
 from jaxmbd._method._explicit import RungeKutta4 as RungeKutta4
 from jaxmbd._method._explicit import WrittenOut as WrittenOut
 from jaxmbd._method._explicit import written_out as written_out
@@ -26,7 +29,6 @@ from jaxmbd._method._partition import CoordinatePartitioning as CoordinatePartit
 from jaxmbd._method._partition import Partition as Partition
 from jaxmbd._method._partition import automatic_choice as automatic_choice
 from jaxmbd._method._partition import check_independent as check_independent
-from jaxmbd._method._partition import named_speeds as named_speeds
 from jaxmbd._method._project import Projection as Projection
 from jaxmbd._method._radau import Radau as Radau
 from jaxmbd._method._rows import KeptRows as KeptRows
