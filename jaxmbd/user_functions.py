@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.interpreters import partial_eval as pe
 from jaxtyping import Array
 
 from jaxmbd.errors import MechanismError
@@ -53,6 +54,30 @@ def user_array(
         need = "be a number" if shape == () else f"have shape {shape}"
         raise MechanismError(f"{part}: what {_called(field)} returns must {need}, got shape {array.shape}.")
     return array
+
+
+def check_affine(part: str, function: Callable[..., Array], given: Any, x: Any, names: tuple[str, str]) -> None:
+    """Raise unless `function(*given, x)` is affine in `x`; traced on shapes alone.
+
+    It is where its derivative by `x` does not use `x`. (Where the derivative of that vanishes at some point would not
+    do: it does for `abs(x)`.) `names`: those of the arguments `given` and of `x`, for the message.
+    """
+
+    def slope(given: Any, x: Any, change: Any) -> Array:
+        return jax.jvp(lambda x: function(*given, x), (x,), (change,))[1]
+
+    jaxpr = jax.make_jaxpr(slope)(given, x, x).jaxpr
+    _, is_used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    count = len(jax.tree.leaves(x))
+    others, its = names
+    if not any(is_used[-count:]):
+        raise MechanismError(f"{part}: what the function returns does not depend on {its}.")
+    if any(is_used[-2 * count : -count]):
+        raise MechanismError(
+            f"{part}: the function must be affine in {its}, a({others}) · {its} + b({others}), and its derivative by "
+            f"{its} depends on {its}. It must hold no products, squares, norms or other functions of {its}, and no "
+            "conditions on them."
+        )
 
 
 def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, error: Exception) -> str:

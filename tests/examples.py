@@ -1,10 +1,12 @@
 """The planar examples that the tests share, under the tests' names: those of `jaxmbd.examples`."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmbd import State
 from jaxmbd.examples import Example as Example
 from jaxmbd.examples import andrews as andrews
 from jaxmbd.examples import double_pendulum as double_pendulum_with_friction
@@ -16,6 +18,7 @@ from jaxmbd.examples import planar_four_bar as modelica_four_bar
 from jaxmbd.examples import rod as rod
 from jaxmbd.examples import slider_crank as slider_crank
 from jaxmbd.examples import sundials_slider_crank as sundials_slider_crank
+from jaxmbd.planar import Mechanism
 
 
 def andrews_coordinates(values: Sequence[Array]) -> Array:
@@ -35,3 +38,9 @@ ALL = {
     "modelica_four_bar": modelica_four_bar,
     "four_bar_with_springs": four_bar_with_springs,
 }
+
+
+def at_rest(mechanism: Mechanism, q: Any, **speeds: float) -> State:
+    """A state by its numbers, which needs no assembling."""
+    v = jnp.stack([jnp.asarray(speeds.get(name.replace(".", "_"), 0.0)) for name in mechanism.speed_names])
+    return State(jnp.zeros(()), jnp.asarray(q), v, mechanism.coordinate_names, mechanism.speed_names)

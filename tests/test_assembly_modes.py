@@ -80,7 +80,7 @@ def test_derivatives_of_assembly_modes() -> None:
     np.testing.assert_allclose(jax.jacrev(angles)(jnp.asarray(LENGTHS)), expected, atol=1e-8)
 
 
-# --- a platform with six assembly modes ----------------------------------------------------------------------------------
+# --- a platform with six assembly modes ----------------------------------------------------------------------------
 
 BASE = np.array([(0.0, 0.0), (15.91, 0.0), (0.0, 10.0)])
 PLATFORM = np.array([(0.0, 0.0), (17.04, 0.0), (20.84 * math.cos(0.8822603), 20.84 * math.sin(0.8822603))])

@@ -243,3 +243,53 @@ def test_second_derivatives_of_a_driven_motion() -> None:
     exact = lambda p: p[0] * jnp.cos(0.3 + 0.4 * p[1]) + jnp.sqrt(1 - (p[0] * jnp.sin(0.3 + 0.4 * p[1])) ** 2)  # noqa: E731
     assert_agree(place(at), exact(at), 1e-10)
     assert_agree(jax.jit(jax.jacfwd(jax.jacfwd(place)))(at), jax.hessian(exact)(at), 1e-8)
+
+
+ORDERS = (
+    lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.grad(f)),
+    lambda f: jax.grad(jax.jacfwd(f)), lambda f: jax.jacfwd(jax.jacfwd(f)),
+)  # fmt: skip
+
+
+@pytest.mark.slow
+@in_both_coordinates("absolute")
+def test_second_derivatives_of_inverse_dynamics(coordinates: str) -> None:
+    """The torque `(I + m l²) θ̈ + m g l cos θ` of a driven pendulum: `2 m θ̈` by its length."""
+    ts = np.array([0.0, 0.3, 0.7])
+
+    def torque(l: Array) -> Array:
+        rod = planar.Body("rod", 2.0, 0.1, jnp.stack([l, 0.0 * l, 0.0 * l]))
+        pin = planar.Revolute("A", planar.ground.at(), rod.at(-l, 0.0))
+        driver = planar.Driver("motor", "A.angle", lambda t: 1.5 * t**2)
+        mechanism = planar.Mechanism([rod], [pin], [planar.Gravity(9.81)], [driver], coordinates=coordinates)
+        return mbd.inverse_dynamics(mechanism, ts).effort("motor")[-1]
+
+    length = jnp.asarray(0.6)
+    expected = (0.1 + 2.0 * 0.36) * 3.0 + 2.0 * 9.81 * 0.6 * np.cos(1.5 * 0.49)
+    np.testing.assert_allclose(torque(length), expected, rtol=1e-10)
+    for twice in ORDERS:
+        np.testing.assert_allclose(twice(torque)(length), 12.0, rtol=1e-9)
+
+
+@pytest.mark.slow
+@in_both_coordinates("absolute")
+def test_second_derivatives_of_eigenvalues_of_a_linearised_mechanism(coordinates: str) -> None:
+    """`λ = −c/2I + i √(k/I − c²/4I²)` with `I = J + m l²`, of a pendulum without weight, by its length."""
+    J, m, k, c = 0.1, 2.0, 30.0, 1.2
+
+    def value(l: Array) -> Array:
+        rod = planar.Body("rod", m, J, jnp.stack([l, 0.0 * l, 0.0 * l]))
+        pin = planar.Revolute("A", planar.ground.at(), rod.at(-l, 0.0))
+        spring = planar.JointSpringDamper("spring", "A.angle", k, 0.0, c)
+        mechanism = planar.Mechanism([rod], [pin], [spring], coordinates=coordinates)
+        system = mbd.linearize(mechanism, mbd.assemble(mechanism, {"A.angle": 0.0}), independent=["A.angle"])
+        return system.eigenvalues[0].real + 2.0 * system.eigenvalues[0].imag
+
+    def exact(l: Array) -> Array:
+        inertia = J + m * l**2
+        return -c / (2 * inertia) + 2.0 * jnp.sqrt(k / inertia - (c / (2 * inertia)) ** 2)
+
+    length = jnp.asarray(0.6)
+    np.testing.assert_allclose(value(length), exact(length), rtol=1e-10)
+    for twice in ORDERS:
+        np.testing.assert_allclose(twice(value)(length), jax.grad(jax.grad(exact))(length), rtol=1e-8)

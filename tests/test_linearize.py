@@ -15,23 +15,15 @@ import scipy.special
 from jax import Array
 
 import jaxmbd as mbd
-from jaxmbd import examples, plot
 from jaxmbd import planar as pl
+from jaxmbd import plot
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.linearization import eigen
-from jaxmbd.analyses.linearization.eigen import general, symmetric
-from tests.examples import four_bar_with_springs, four_bars, pendulum
+from tests.examples import at_rest, four_bar_with_springs, four_bars, pendulum
 from tests.marks import in_both_coordinates
 
 G = 9.81  # [m/s²]
 EXACT = 1e-12
 BOTH = in_both_coordinates("joint")
-
-
-def at_rest(mechanism: pl.Mechanism, q: Any, **speeds: float) -> mbd.State:
-    """A state by its numbers, which needs no assembling."""
-    v = jnp.stack([jnp.asarray(speeds.get(name.replace(".", "_"), 0.0)) for name in mechanism.speed_names])
-    return mbd.State(jnp.zeros(()), jnp.asarray(q), v, mechanism.coordinate_names, mechanism.speed_names)
 
 
 # --- a mass, a spring and a damper ----------------------------------------------------------------
@@ -139,36 +131,6 @@ def test_eigenvalues_inside_jit_and_their_derivatives() -> None:
     np.testing.assert_allclose(value, values, rtol=1e-10)
     for found in (forward, reverse):
         np.testing.assert_allclose(found, np.stack([by_k, by_c], axis=2), atol=1e-10)
-
-
-# --- eigenvalues ----------------------------------------------------------------------------------
-
-
-def test_eigenvalues_change_as_they_should(rng: np.random.Generator) -> None:
-    (A, dA), h = (jnp.asarray(rng.normal(size=(5, 5))) for _ in range(2)), 1e-6
-
-    def projector(A: Array) -> Array:
-        x, w = general(A)[1][:, 0], general(A.T)[1][:, 0]
-        return jnp.outer(x, w) / jnp.sum(w * x)
-
-    for f in (lambda A: general(A)[0], projector):
-        _, found = jax.jvp(f, (A,), (dA,))
-        np.testing.assert_allclose(found, (f(A + h * dA) - f(A - h * dA)) / (2 * h), atol=1e-7)
-    real = lambda A: jnp.sum(general(A)[0].real ** 3)  # noqa: E731
-    np.testing.assert_allclose(jnp.sum(jax.grad(real)(A) * dA), jax.jvp(real, (A,), (dA,))[1], rtol=1e-10)
-
-
-def test_repeated_eigenvalues_have_finite_derivatives() -> None:
-    """Two equal ones, two that share one eigenvector, and a simple one; only the last has a derivative of its own."""
-    A = jnp.zeros((5, 5)).at[np.diag_indices(5)].set(jnp.array([1.0, 1.0, 0.0, 0.0, 3.0])).at[2, 3].set(1.0)
-    values, change = jax.jvp(lambda A: general(A)[0], (A,), (jnp.eye(5),))
-    np.testing.assert_allclose(values, [0, 0, 1, 1, 3], atol=EXACT)
-    np.testing.assert_allclose(change[2:], [1, 1, 1], atol=EXACT)
-    np.testing.assert_allclose(change[:2], [0, 0], atol=EXACT)
-    slope = jax.grad(lambda A: general(A)[0].real[-1])(A)
-    np.testing.assert_allclose(slope, np.diag([0, 0, 0, 0, 1.0]), atol=EXACT)
-    S = jnp.diag(jnp.array([2.0, 2.0, 5.0]))
-    np.testing.assert_allclose(jax.grad(lambda S: symmetric(S)[0][2])(S), np.diag([0, 0, 1.0]), atol=EXACT)
 
 
 # --- a hanging chain ------------------------------------------------------------------------------
@@ -331,159 +293,6 @@ def test_a_loop_with_redundant_rows() -> None:
     slope, value = jax.grad(omega, has_aux=True)(jnp.asarray(0.8))
     np.testing.assert_allclose(value, math.sqrt(G / 0.8), rtol=1e-8)
     np.testing.assert_allclose(slope, -math.sqrt(G / 0.8) / 1.6, rtol=1e-7)
-
-
-# --- unstable, gyroscopic, rolling ----------------------------------------------------------------
-
-
-def test_an_inverted_pendulum_on_a_cart() -> None:
-    """`λ² = (M + m) g / (M L)` for a point mass on a rod of length L; the cart itself is free."""
-    cart = pl.Body("cart", mass=3.0, inertia=1.0)
-    bob = pl.Body("bob", mass=1.0, inertia=1e-12, pose=(0.0, 0.5, 0.0))
-    joints = [pl.Prismatic("rail", pl.ground.at(), cart.at()), pl.Revolute("pin", cart.at(), bob.at(0.0, -0.5))]
-    mechanism = pl.Mechanism([cart, bob], joints, [pl.Gravity(G)], coordinates="joint")
-    system = mbd.linearize(mechanism, at_rest(mechanism, [0.0, 0.0]), ["rail.displacement"], ["pin.angle"])
-    modes, fast = system.modes(), math.sqrt(4.0 * G / (3.0 * 0.5))
-    np.testing.assert_allclose(modes.eigenvalues, [0.0, fast], atol=1e-7)
-    np.testing.assert_allclose(modes.damping, [0.0, -1.0], atol=1e-12)
-    np.testing.assert_allclose(system.B[2:, 0], [1 / 3, 1 / (3 * 0.5)], rtol=1e-9)
-    assert "grows" in str(system)
-    assert "rigid body" in str(system)
-
-
-@pytest.mark.parametrize(
-    ("coordinates", "independent"),
-    [
-        ("absolute", ("top.x", "top.y", "∫top.omega_z")),
-        pytest.param("absolute", ("∫top.omega_x", "∫top.omega_y", "∫top.omega_z"), marks=pytest.mark.long),
-        ("joint", ("∫O.omega_x", "∫O.omega_y", "∫O.omega_z")),
-    ],
-)
-def test_a_sleeping_top(coordinates: str, independent: tuple[str, ...]) -> None:
-    """About its spin s: `A ν² − C s ν + m g l = 0`, and `λ = ± i ν` where its tilt is counted in space, by the place of
-    its centre, but `± i (ν − s)` where it is counted along its own axes, which turn. Twice zero for the spin.
-    """
-    m, l, across, along, spin = 0.7, 0.12, 2e-3, 9e-4, 400.0
-    top = sp.Body("top", m, (across, across, along), (0.0, 0.0, l))
-    joint = sp.Spherical("O", sp.ground.at(), top.at(0, 0, -l))
-    mechanism = sp.Mechanism([top], [joint], [sp.Gravity(G)], coordinates=coordinates)
-    q = jnp.array([0.0, 0.0, l, 1.0, 0.0, 0.0, 0.0]) if coordinates == "absolute" else jnp.array([1.0, 0.0, 0.0, 0.0])
-    names = {"top.x": "top.vx", "top.y": "top.vy"}
-    speeds = [names.get(name, name.removeprefix("∫")) for name in independent]
-    state = at_rest(mechanism, q, top_omega_z=spin, O_omega_z=spin)
-    system = mbd.linearize(mechanism, state, independent=speeds)
-    assert system.coordinates == independent
-    about = across + m * l**2
-    nu = np.roots([about, -along * spin, m * G * l])
-    expected = np.sort(np.abs(nu if "top.x" in independent else nu - spin))
-    np.testing.assert_allclose(np.sort(np.abs(system.eigenvalues.imag))[2::2], expected, rtol=1e-9)
-    np.testing.assert_allclose(system.eigenvalues.real, np.zeros(6), atol=1e-6 * spin)
-
-
-def test_a_skate() -> None:
-    """Three states of position, two of speed. A skate that runs along x at speed s drifts as it turns, ẏ = s θ."""
-    blade = pl.Body("skate", mass=2.0, inertia=0.1)
-
-    def across(t: Array, frames: Any, rates: Any, parameters: Any) -> Array:
-        (_, frame), (_, rate) = frames, rates
-        return -jnp.sin(frame.angle) * rate.position[0] + jnp.cos(frame.angle) * rate.position[1]
-
-    edge = pl.NonholonomicConstraint("edge", across, pl.ground.at(), blade.at())
-    mechanism = pl.Mechanism([blade], [edge], floating=True)
-    state = at_rest(mechanism, [0.0, 0.0, 0.0], skate_vx=3.0)
-    system = mbd.linearize(mechanism, state, ["skate.fx", "skate.moment"])
-    assert system.states == ("skate.x", "skate.y", "skate.theta", "skate.vx", "skate.omega")
-    expected = np.zeros((5, 5))
-    expected[0, 3] = expected[2, 4] = 1.0
-    expected[1, 2] = 3.0
-    np.testing.assert_allclose(system.A, expected, atol=1e-10)
-    np.testing.assert_allclose(system.B[3:], [[0.5, 0], [0, 10]], atol=1e-10)
-    np.testing.assert_allclose(system.eigenvalues, np.zeros(5), atol=1e-6)
-    with pytest.raises(mbd.MechanismError, match="With rolling"):
-        _ = system.stiffness
-
-
-def test_a_disc_has_five_places() -> None:
-    """Its contact is a row of positions, unlike its rolling; one row more would let it sink."""
-    example = examples.get("rolling-disc")
-    system = mbd.linearize(example.mechanism, example.state())
-    assert len(system.coordinates) == 5
-    assert len(system.speeds) == 3
-    assert "Along axes that turn, which the eigenvalues depend on: ∫disc.omega_" in str(system)
-
-
-def test_axes_that_spin_with_a_wheel_are_not_taken() -> None:
-    """A frame on a spring, with a wheel that spins across its axis: `ω² = k / (I + A)`, wherever the wheel is."""
-    across, along, spin, turned, stiffness = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0), 20.0, 0.5, 30.0
-    pose = jnp.array([0.0, 0.0, 0.0, math.cos(turned / 2), 0.0, math.sin(turned / 2), 0.0])
-    frame, wheel = (
-        sp.Body("frame", 1.0, (0.05, 0.05, 0.05), (0.0, 0.0, 0.0)),
-        sp.Body("wheel", 2.0, (0.4, 0.7, 0.4), pose),
-    )
-    joints = [
-        sp.Revolute("O", sp.ground.at(axis=across), frame.at(axis=across)),
-        sp.Revolute("hub", frame.at(axis=along), wheel.at(axis=along)),
-    ]
-    spring = sp.JointSpringDamper("spring", "O.angle", stiffness)
-    mechanism = sp.Mechanism([frame, wheel], joints, [spring], coordinates="absolute")
-    q = jnp.concatenate([frame.pose, pose, jnp.zeros(len(mechanism.turns))])
-    system = mbd.linearize(mechanism, at_rest(mechanism, q, wheel_omega_y=spin))
-    assert system.coordinates == ("∫frame.omega_x", "∫wheel.omega_y")
-    expected = math.sqrt(stiffness / (0.05 + 0.4))
-    np.testing.assert_allclose(system.eigenvalues, [0, 0, 1j * expected, -1j * expected], atol=1e-9)
-    assert "turn" not in str(system)
-
-
-# --- entries of rounding size ---------------------------------------------------------------------
-
-
-def flying(stiffness: Any) -> mbd.LinearSystem:
-    """Two bodies with a pin and a torsional spring, that fly at (3, 1) m/s."""
-    a, b = pl.Body("a", 1.0, 0.1, (0.0, 0.0, 0.0)), pl.Body("b", 1.5, 0.2, (1.0, 0.0, 0.0))
-    spring = pl.TorsionalSpringDamper("spring", a.at(0.5, 0.0), b.at(-0.5, 0.0), stiffness)
-    pin = pl.Revolute("A", a.at(0.5, 0.0), b.at(-0.5, 0.0))
-    mechanism = pl.Mechanism([a, b], [pin], [spring], coordinates="joint", floating=True)
-    return mbd.linearize(mechanism, at_rest(mechanism, [0.1, 0.2, 0.3, 0.0], a_vx=3.0, a_vy=1.0))
-
-
-def test_entries_of_rounding_size_do_not_take_part() -> None:
-    """The vibration is that of the pin, with the reduced mass matrix of a floating pair, and `dω/dk = ω/2k`."""
-    system = flying(20.0)
-    modes = system.modes(undamped=False)
-    assert bool(modes.accurate.all())
-    np.testing.assert_allclose(modes.shares[:, -1], [0, 0, 0, 1], atol=1e-9)
-    assert modes.names[3] == "A.angle"
-    vectors, size = np.concatenate([modes.reduced, modes.reduced * modes.eigenvalues[None]]), float(modes.omega[-1])
-    np.testing.assert_allclose(np.asarray(system.A) @ vectors[:, -1], modes.eigenvalues[-1] * vectors[:, -1], atol=1e-9)
-    fastest = lambda k: flying(k).eigenvalues[-2].imag  # noqa: E731
-    np.testing.assert_allclose(jax.jacfwd(fastest)(jnp.asarray(20.0)), size / 40, rtol=1e-9)
-    np.testing.assert_allclose(jax.grad(fastest)(jnp.asarray(20.0)), size / 40, rtol=1e-9)
-
-
-def test_eigenvectors_are_right_whatever_rounding_leaves() -> None:
-    """Tiny entries close cycles between states that are else apart, and balancing would blow them up."""
-    A = np.diag([-14.0, -3.0, 5.0, -0.3]) + np.diag([2.0, 7.0, 1.0], 1)
-    tiny = np.tril(10.0 ** -np.array([[0, 0, 0, 0], [17, 0, 0, 0], [82, 33, 0, 0], [60, 47, 19, 0]]), -1)
-    found = general(jnp.asarray(A + tiny))
-    assert bool(found.accurate.all())
-    np.testing.assert_allclose(A @ np.asarray(found.right), found.right * found.values[None], atol=1e-12)
-    np.testing.assert_allclose(found.values, [-0.3, -3, 5, -14], atol=1e-12)
-    slopes = jax.jacrev(lambda A: general(A).values.real)(jnp.asarray(A + tiny))
-    np.testing.assert_allclose(np.diagonal(slopes, axis1=1, axis2=2), np.eye(4)[[3, 1, 2, 0]], atol=1e-10)
-    sizes = jnp.array([1.0, 1e-3, 1e4, 10.0])  # other units of x
-    scaled = general(jnp.asarray((A + tiny) * sizes[None] / sizes[:, None]), 1 / sizes)
-    np.testing.assert_allclose(scaled.values, found.values, atol=1e-12)
-    assert bool(scaled.accurate.all())
-
-
-def test_eigenvectors_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In print, and by derivatives that are not numbers."""
-    monkeypatch.setattr(eigen, "_ACCURATE", 0.0)
-    A = jnp.asarray(np.random.default_rng(1).normal(size=(5, 5)))
-    assert not general(A).accurate.any()
-    assert np.isnan(jax.jacfwd(lambda A: general(A).values.real)(A)).all()
-    text = str(flying(20.0).modes(undamped=False))
-    assert text.count("inaccurate") > 0
 
 
 # --- what cannot be linearised --------------------------------------------------------------------

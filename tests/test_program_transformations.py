@@ -131,8 +131,8 @@ MESHES = """
 import json, jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 from jax.sharding import Mesh, PartitionSpec as P
-from jaxmbd._program import compiled
-from jaxmbd.compile.tracing import traced_once
+from jaxmbd.compile.jax_binding import as_program as compiled
+from jaxmbd.compile.tracing import trace_once as traced_once
 
 inner = traced_once(lambda x, y: jnp.sin(x) * y)
 product = lambda x, y: inner(x, y) + x
@@ -186,7 +186,7 @@ static void *scarce(size_t size) { return size > 65536 ? NULL : malloc(size); }
 STARVED = """
 import jax, jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)
-from jaxmbd._program import compiled
+from jaxmbd.compile.jax_binding import as_program as compiled
 
 def function(x):
     return jnp.sin(x) * jnp.cumsum(x)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -242,3 +243,55 @@ def test_an_object_with_a_call_of_its_own() -> None:
 
     said, _ = error_of(lambda: pendulum(drivers=[pl.Driver("d", "O.angle", Law())]))
     assert "Driver 'd': the function motion decides by a traced value" in said
+
+
+# --- what must be affine ----------------------------------------------------------------------------------------------
+
+NOT_AFFINE = (
+    "{part}: the function must be affine in {its}, a({others}) · {its} + b({others}), and its derivative by {its} "
+    "depends on {its}. It must hold no products, squares, norms or other functions of {its}, and no conditions on them."
+)
+UNUSED = "{part}: what the function returns does not depend on {its}."
+IN_RATES = {"part": "NonholonomicConstraint 'p'", "its": "rates", "others": "t, frames, parameters"}
+IN_SPEEDS = {"part": "GeneralizedSpeeds", "its": "p", "others": "q, t, parameters"}
+
+OF_VELOCITY: dict[str, tuple[Callable[..., Any], str | None]] = {
+    "square": (lambda v, frame, t: jnp.dot(v, v) - 1.0, NOT_AFFINE),
+    "sine": (lambda v, frame, t: jnp.sin(v[0]), NOT_AFFINE),
+    "product in one row of two": (lambda v, frame, t: jnp.stack([v[0], v[0] * v[1]]), NOT_AFFINE),
+    "its derivative is piecewise constant": (lambda v, frame, t: jnp.abs(v[0]) - 1.0, NOT_AFFINE),
+    "condition": (lambda v, frame, t: jnp.where(v[0] > 0, v[0], v[1]), NOT_AFFINE),
+    "none": (lambda v, frame, t: frame.position[1] - t, UNUSED),
+    "coefficients of q and t": (lambda v, frame, t: jnp.dot(frame.position, v) * jnp.exp(t) - jnp.sin(t) ** 2, None),
+    "condition on t": (lambda v, frame, t: jnp.where(t > 1, v[0], v[1]), None),
+    "table": (lambda v, frame, t: v[0] - jnp.interp(t, jnp.arange(3.0), jnp.arange(3.0) ** 2), None),
+    "linear solve": (
+        lambda v, frame, t: jnp.linalg.solve(jnp.eye(2) + jnp.outer(frame.position, frame.position), v),
+        None,
+    ),
+    "branches": (lambda v, frame, t: jax.lax.cond(t > 1, lambda v: v[0], lambda v: 2 * v[1] - 1.0, v), None),
+}
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("case", OF_VELOCITY)
+def test_a_constraint_of_velocities_is_affine(case: str, traced: bool) -> None:
+    """Whether its parameters are known or not; coefficients may depend on everything else."""
+    function, text = OF_VELOCITY[case]
+    law = lambda t, frames, rates, scale: scale * function(rates[1].position, frames[1], t)  # noqa: E731
+
+    def make(scale: Any) -> Any:
+        mechanism = pendulum(joints=[pl.NonholonomicConstraint("p", law, GROUND, GRIP, scale)])
+        return jnp.asarray(sum(mechanism.constraint_sizes()), jnp.int32)
+
+    call = lambda: (jax.jit(make) if traced else make)(jnp.asarray(2.0))  # noqa: E731
+    if text is None:
+        assert int(call()) == 2 + (2 if case == "linear solve" else 1)
+    else:
+        assert error_of(call)[0] == text.format(**IN_RATES)
+
+
+def test_chosen_speeds_are_affine() -> None:
+    for function, text in ((lambda p, q, t, _: p**2, NOT_AFFINE), (lambda p, q, t, _: jnp.cos(q), UNUSED)):
+        assert error_of(lambda function=function: speeds(function))[0] == text.format(**IN_SPEEDS)
+    speeds(lambda p, q, t, _: p * jnp.exp(q) - t**2)

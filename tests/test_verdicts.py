@@ -1,6 +1,7 @@
 """Verdicts in batches: which instances fail and why, what their values and derivatives are, and what they cost."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -138,6 +139,22 @@ def test_a_run_out_of_steps_is_nan_from_there_on() -> None:
     np.testing.assert_allclose(slopes[:k], whole[:k], rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_derivatives_by_what_a_failed_motion_was_assembled_with() -> None:
+    """They are NaN, and no solve in the derivative of the assembly fails because of that; beside it the differences."""
+
+    def end(angle: Array, g: Array) -> Array:
+        mechanism, _ = swing(g)
+        state = mbd.assemble(mechanism, {"rod.theta": angle}, speeds={"rod.omega": angle}, check=False)
+        return mbd.simulate(mechanism, state, [0.0, 0.5, 1.0], max_steps=100, rtol=1e-11, throw=False).q[-1, 0]
+
+    angles, g, h = jnp.asarray([0.7, 0.7]), jnp.asarray([9.81, 1e6]), 1e-5
+    slopes = jax.jit(jax.vmap(jax.grad(end)))(angles, g)
+    assert np.isnan(slopes).tolist() == [False, True]
+    values = jax.jit(jax.vmap(end))(angles + jnp.asarray([h, -h]), jnp.full(2, 9.81))
+    np.testing.assert_allclose(slopes[0], (values[0] - values[1]) / (2 * h), rtol=1e-6)
+
+
 def test_reasons_side_by_side() -> None:
     """A force that is not finite from 0.2 s on, one that needs more steps, and a good one."""
 
@@ -159,6 +176,34 @@ def test_steps_of_a_given_size_may_end_where_nothing_is_finite() -> None:
     assert bool(found.result == R.not_finite)
     assert np.isfinite(found.q[0]).all()
     assert np.isnan(found.q[-1]).all()
+
+
+@pytest.mark.long
+def test_a_solver_that_gives_up() -> None:
+    """Equal steps of an implicit solver, whose iteration does not converge where a torque changes a thousand times
+    within one."""
+
+    def run(scale: Array, throw: bool) -> mbd.Solution:
+        motor = pl.JointForce("motor", "O.angle", lambda t, x, w, scale: -scale * jnp.sin(40 * x), scale)
+        mechanism, state = swing()
+        mechanism = mechanism.with_parts([*mechanism.forces, motor])
+        solver = dfx.Kvaerno3(root_finder=dfx.VeryChord(rtol=1e-3, atol=1e-3))
+        options: dict[str, Any] = {"solver": solver, "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+        return mbd.simulate(mechanism, state, [0.0, 0.1, 0.2], throw=throw, **options)
+
+    def both(scale: Array) -> tuple[mbd.RESULTS, Array]:
+        found = run(scale, throw=False)
+        return found.result, found.q[:, 0]
+
+    scales = jnp.asarray([0.0, 1e6])
+    result, angle = jax.jit(jax.vmap(both))(scales)
+    np.testing.assert_array_equal(result == R.successful, [True, False])
+    np.testing.assert_array_equal(result == R.solver_failed, [False, True])
+    np.testing.assert_allclose(angle[0], mbd.simulate(*swing(), [0.0, 0.1, 0.2])["O.angle"], atol=1e-4)
+    assert np.isnan(angle[1]).tolist() == [False, True, True]
+    text = r"Instance 1: The solver gave up\. The motion stopped at t = 0\.01 s\."
+    with pytest.raises(jax.errors.JaxRuntimeError, match=text):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda scale: run(scale, throw=True).q))(scales))
 
 
 # --- closed at all times ----------------------------------------------------------------------------------------------
@@ -197,6 +242,157 @@ def test_joints_are_closed_at_all_saved_times() -> None:
     np.testing.assert_array_equal(np.isnan(x).sum(axis=1), [0, 3, 4])
     prescribed = 1.5 + reach[:, None] * np.sin(np.pi * ts) ** 2
     np.testing.assert_allclose(np.where(np.isnan(x), prescribed, x), prescribed, atol=5e-3)
+
+
+# --- at a singular position -------------------------------------------------------------------------------------------
+
+
+def pulled(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
+    """A bob on a rod of 1 m, drawn aside by `reach` within half a second: no farther than 1 m, where the rod lies flat
+    and its row and the driver's become dependent."""
+    bob = pl.Body("bob", 1.0, 0.1, (0.0, -1.0, 0.0))
+    drivers = [
+        pl.Driver("pull", "bob.x", lambda t: reach * jnp.sin(jnp.pi * t)),
+        pl.Driver("turn", "bob.theta", lambda t: 0.0 * t),
+    ]
+    joints = [pl.Rod("rod", pl.ground.at(), bob.at(), 1.0)]
+    mechanism = pl.Mechanism([bob], joints, [pl.Gravity(9.81)], drivers=drivers)
+    return mechanism, mbd.assemble(mechanism, check=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("analysis", ["simulate", "kinematics"])
+def test_what_stops_at_a_singular_position(analysis: str) -> None:
+    """The first instance passes; the second one comes to an end on the way, and says so."""
+    ts = np.linspace(0.0, 0.5, 3)
+
+    def run(reach: Array, throw: bool) -> mbd.Solution:
+        mechanism, state = pulled(reach)
+        if analysis == "kinematics":
+            return mbd.kinematics(mechanism, ts, state, throw=throw)
+        return mbd.simulate(mechanism, state, ts, max_steps=1000, throw=throw)
+
+    def both(reach: Array) -> tuple[mbd.RESULTS, Array]:
+        found = run(reach, throw=False)
+        return found.result, found.q
+
+    item, text = {
+        "simulate": (R.singular, rf"{re.escape(R[R.singular])} The motion stopped at t = 0\.313\d* s\."),
+        "kinematics": (R.position_not_reached, re.escape(R[R.position_not_reached])),
+    }[analysis]
+    reaches = jnp.asarray([0.6, 1.2])
+    result, q = jax.jit(jax.vmap(both))(reaches)
+    np.testing.assert_array_equal(result == R.successful, [True, False])
+    np.testing.assert_array_equal(result == item, [False, True])
+    x = np.asarray(reaches)[:, None] * np.sin(np.pi * ts)
+    np.testing.assert_allclose(q[0, :, :2], np.stack([x[0], -np.sqrt(1 - x[0] ** 2)], axis=1), atol=1e-7)
+    np.testing.assert_array_equal(np.isnan(q[1]).all(axis=1), [False, False, True])
+    np.testing.assert_allclose(q[1, :2, 0], x[1, :2], atol=1e-7)
+    with pytest.raises(
+        jax.errors.JaxRuntimeError, match=rf"1 of 2 instances of the batch failed\.\nInstance 1: {text}"
+    ):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda reach: run(reach, throw=True).q))(reaches))
+
+
+# --- assembly ---------------------------------------------------------------------------------------------------------
+
+
+def assembly_fails(call: Callable[..., mbd.State], item: mbd.RESULTS, text: str, *values: Any) -> mbd.State:
+    """States of a batch whose last instance fails alone, with such a text; `call(..., check)`."""
+
+    def both(*values: Array) -> tuple[mbd.State, mbd.RESULTS]:
+        state = call(*values, False)
+        return state, state.result
+
+    state, result = jax.jit(jax.vmap(both))(*values)
+    np.testing.assert_array_equal(result == R.successful, [True, False])
+    np.testing.assert_array_equal(result == item, [False, True])
+    assert np.isnan(state.v).any(axis=1).tolist() == [False, True]
+    with pytest.raises(jax.errors.JaxRuntimeError, match=rf"Instance 1: Assembly failed: {text}"):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda *values: call(*values, True).v))(*values))
+    return state
+
+
+def test_speeds_that_contradict_the_constraints() -> None:
+    """The rocker of a four-bar at a speed that goes with the crank's, and at another one; positions stay."""
+    mechanism, right = state_of(jnp.asarray(CLOSES), check=True)
+    omega = float(right["rocker.omega"])
+
+    def turning(omega: Array, check: bool) -> mbd.State:
+        speeds = {"crank.omega": 3.0, "rocker.omega": omega}
+        return mbd.assemble(mechanism, {"crank.theta": ANGLE}, speeds=speeds, check=check)
+
+    text = r"the speeds contradict the constraints: .*'rocker\.omega' misses by 0\.\d"
+    state = assembly_fails(turning, R.speeds_contradict, text, jnp.asarray([omega, omega + 2.0]))
+    np.testing.assert_allclose(state.v[0], right.v, atol=1e-9)
+    np.testing.assert_allclose(state.q, [right.q] * 2, atol=1e-12)
+
+
+def test_a_nearest_position_that_is_not_found() -> None:
+    """A guess so far away that, at its size, the condition of least change is lost in rounding."""
+
+    def placed(x: Array, check: bool) -> mbd.State:
+        rod = pl.Body("rod", 1.0, 1 / 12, jnp.stack([x, jnp.asarray(0.3), jnp.asarray(0.4)]))
+        mechanism = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5))])
+        return mbd.assemble(mechanism, weights={"rod.theta": 0.2, "rod.x": 1.0, "rod.y": 4.0}, check=check)
+
+    text = r"the closed position nearest to the guess was not found\. Start from a better guess"
+    state = assembly_fails(placed, R.not_nearest, text, jnp.asarray([0.45, 1e6]))
+    x, y, angle = np.asarray(state.q[0])
+    np.testing.assert_allclose([x, y], [0.5 * math.cos(angle), 0.5 * math.sin(angle)], atol=1e-12)
+    least = 0.45 * y - 4 * 0.3 * x + 0.2 * (angle - 0.4) + 3 * x * y  # (derivative of the weighted change by the angle)
+    np.testing.assert_allclose(least, 0.0, atol=1e-8)
+
+
+# --- events -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_what_brings_a_motion_with_events_to_a_halt() -> None:
+    """A ball on a track that bounces at its end, where its height is zero: in the first instance three times; in the
+    others it begins beyond the end, the track forbids the motion along which it should bounce, and it bounces without
+    end. From the halt on values are NaN, and so are their derivatives."""
+    ts, g = np.linspace(0.0, 1.5, 4), 9.81
+
+    def run(angle: Array, start: Array, speed: Array, restitution: Array, throw: bool) -> mbd.Solution:
+        ball, ends = pl.Body("ball", 1.0, 0.1), (pl.Marker(name, (0.0, 0.0), angle) for name in ("ground", "ball"))
+        mechanism = pl.Mechanism([ball], [pl.Prismatic("s", *ends)], [pl.Gravity(g)], coordinates="joint")
+        state = mbd.assemble(mechanism, {"s.displacement": start}, speeds={"s.displacement": speed}, check=False)
+        end = mbd.Event("end", "s.displacement", below=0.0, then=mbd.Bounce(restitution, "ball.y"))
+        return mbd.simulate(mechanism, state, ts, events=[end], max_events=4, throw=throw)
+
+    def both(*values: Array) -> tuple[mbd.RESULTS, Array, Array, mbd.Events | None]:
+        found = run(*values, throw=False)
+        at_end = lambda start: run(values[0], start, *values[2:], throw=False).q[-1, 0]  # noqa: E731
+        return found.result, found.q[:, 0], jax.grad(at_end)(values[1]), found.events
+
+    up = math.pi / 2
+    values = jnp.asarray([(up, 0.5, 0.0, 0.9), (up, -0.1, 0.0, 0.9), (0.0, 0.5, -0.8, 0.9), (up, 0.5, 0.0, 0.3)]).T
+    result, s, slope, events = jax.jit(jax.vmap(both))(*values)
+    items = R.successful, R.event_at_start, R.event_blocked, R.max_events_reached
+    for k, item in enumerate(items):
+        np.testing.assert_array_equal(result == item, np.arange(4) == k)
+    np.testing.assert_array_equal(np.isnan(s).sum(axis=1), [0, 3, 2, 2])
+    np.testing.assert_array_equal(np.isnan(s[:, -1]), [False, True, True, True])
+    np.testing.assert_array_equal(np.isnan(slope), [False, True, True, True])
+
+    def height(start: Array) -> Array:
+        first = jnp.sqrt(2 * start / g)
+        e, t = 0.9, ts[-1] - first * (1 + 2 * 0.9 + 2 * 0.9**2)
+        return e**3 * g * first * t - g * t**2 / 2
+
+    np.testing.assert_allclose(s[0, -1], height(jnp.asarray(0.5)), atol=1e-8)
+    np.testing.assert_allclose(slope[0], jax.grad(height)(0.5), rtol=1e-6)
+    np.testing.assert_allclose(s[2, :2], [0.5, 0.1], atol=1e-12)
+    assert events is not None
+    np.testing.assert_array_equal(events.count, [3, 0, 1, 4])
+    text = "3 of 4 instances of the batch failed." + "".join(
+        f"\nInstance {k}: {R[item]} The motion stopped at t = {t} s."
+        for k, (item, t) in enumerate(zip(items, ("", "0", "0.625", "0.590723"), strict=True))
+        if k
+    )
+    with pytest.raises(jax.errors.JaxRuntimeError, match=re.escape(text)):
+        jax.block_until_ready(jax.jit(jax.vmap(lambda *values: run(*values, throw=True).q))(*values))
 
 
 # --- times ------------------------------------------------------------------------------------------------------------

@@ -54,7 +54,8 @@ CASES: Cases = {
     ),
     "fit free str": (
         lambda: mbd.fit(M, EX, {"k": "rod.mass"}, progress=False),
-        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), got 'rod.mass'.",
+        "Free parameter 'k' must be a function such as lambda m: m['spring'].stiffness, or Parameter(...), "
+        "got 'rod.mass'.",
     ),
     "fit steps 0": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, steps=0, progress=False),
@@ -214,6 +215,26 @@ CASES: Cases = {
     ),
     "describe None": (
         lambda: mbd.describe(None),
+        "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
+    ),
+    "closures seed": (
+        lambda: mbd.assembly_modes(M, seed="x"),
+        "seed must be a whole number, got 'x'.",
+    ),
+    "closures locked": (
+        lambda: mbd.assembly_modes(M, locked=3),
+        "locked must be a sequence of names, such as ['crank.theta'], got 3.",
+    ),
+    "Free start text": (
+        lambda: mbd.identification.Parameter(start="x"),
+        "Free: start must be a number, got 'x'.",
+    ),
+    "Free start nan": (
+        lambda: mbd.identification.Parameter(start=NAN),
+        "Free: start must be finite, got nan.",
+    ),
+    "plot draw None": (
+        lambda: plot.draw(None, None),
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
     ),
     "closures tries x": (

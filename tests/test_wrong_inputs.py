@@ -1,6 +1,7 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 """Parts, mechanisms and rotations that cannot be right: what is given, and the exact text of the error."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -8,7 +9,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation
-from tests.wrong_inputs import BALL, GRIP, ROD, Cases, G, M, S, check_text, pend
+from tests.wrong_inputs import BALL, GRIP, ROD, SG, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
@@ -201,6 +202,81 @@ CASES: Cases = {
     "complex inertia s": (
         lambda: sp.Body("b", 1, (1, 1, 1j)),
         "Body 'b': inertia must be real [kg m²], got complex128.",
+    ),
+}
+
+CASES |= {
+    "thin rod, absolute": (
+        lambda: sp.Mechanism(
+            [sp.Body("bar", 1.0, (0.0, 1.0, 1.0))], [sp.Spherical("S", SG.at(), sp.Marker("bar", (0, 0, 0)))]
+        ),
+        "Body 'bar' has no inertia about an axis of its own (a point mass, or a thin rod), and absolute coordinates "
+        "divide by it. Take coordinates='joint', where the joints can give it some, or give it a moment of inertia "
+        "about that axis: where it can spin freely about it and does not, any one will do.",
+    ),
+    "floating text": (
+        lambda: pend(floating="no"),
+        "Mechanism: floating must be True or False, got 'no'.",
+    ),
+    "floating traced": (
+        lambda: jax.jit(lambda floating: pend(floating=floating).nq)(True),
+        "Mechanism: floating must be True or False, got a traced value; name it in static_argnames of jax.jit.",
+    ),
+    "force of nothing": (
+        lambda: pl.Force("f", GRIP),
+        "Force 'f': give a force [N], a torque [N m], or both.",
+    ),
+    "Piecewise text": (
+        lambda: mbd.Piecewise("x", [1.0]),
+        "Piecewise: times must be real numbers, got 'x'.",
+    ),
+    "Table None": (
+        lambda: mbd.Table(None, None),
+        "Table: times must be real numbers, got None.",
+    ),
+    "Table complex": (
+        lambda: mbd.Table([0.0, 1.0], [0.0, 1j]),
+        "Table: values must be real numbers, got [0.0, 1j].",
+    ),
+    "with_parts, one force": (
+        lambda: M.with_parts(pl.Gravity()),
+        "forces must be a sequence of parts, such as [part], got a Gravity.",
+    ),
+    "with_parts, class": (
+        lambda: M.with_parts([pl.Gravity]),
+        "Among forces there is the class Gravity; make one: Gravity(...).",
+    ),
+    "with_parts, no force": (
+        lambda: M.with_parts([GRIP]),
+        "Among forces there is a Marker; expected one of: Force, Along, Gravity, GeneralizedForce.",
+    ),
+    "with_parts, no driver": (
+        lambda: M.with_parts(drivers=[pl.Gravity()]),
+        "Among drivers there is a Gravity; expected one of: Driver.",
+    ),
+    "with_parts, names": (
+        lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),
+        "Two parts are named 'O': a Revolute and a Force. Give each a name of its own.",
+    ),
+    "with_parts, coordinate": (
+        lambda: M.with_parts(drivers=[pl.Driver("d", "P.angle", 0.0)]),
+        "Driver 'd': There is no joint or body named 'P'. ",
+    ),
+    "with_parts, space": (
+        lambda: M.with_parts([sp.Force("f", BALL.at(), (1.0, 0.0, 0.0))]),
+        "Force 'f' lives in 3 dimensions, body 'rod' in 2. Take all parts from jaxmbd.planar, or all from "
+        "jaxmbd.spatial.",
+    ),
+    "with_parts, function": (
+        lambda: M.with_parts([pl.JointForce("f", "O.angle", lambda t: 0.0)]),
+        "JointForce 'f': function is called as function(t, coordinate, rate, parameters), and <lambda>(t) cannot be: "
+        "too many positional arguments.",
+    ),
+    "with_parts, what a sensor reads": (
+        lambda: pend([pl.JointForce("f", "O.angle", lambda *_: 0.0)], sensors=[pl.Scaled("s", "f.effort")]).with_parts(
+            []
+        ),
+        "Scaled 's': There is no part named 'f.effort'. ",
     ),
 }
 

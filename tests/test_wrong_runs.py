@@ -2,6 +2,7 @@
 """Assembly, simulation and events with inputs that cannot be right: what is given, and the exact text of the error."""
 
 import diffrax as dfx
+import jax
 import pytest
 
 import jaxmbd as mbd
@@ -266,9 +267,87 @@ CASES: Cases = {
         lambda: S[0],
         "A coordinate or speed is named by a string, got 0. ",
     ),
-    "sim quadratures str": (
-        lambda: mbd.simulate(M, S, TS, quadratures="energy"),
-        "quadratures must be a sequence of names, such as ['energy'], got 'energy'.",
+    "state, a joint's rate in absolute coordinates": (
+        lambda: S["O.angle_rate"],
+        "There is no coordinate or speed named 'O.angle_rate'. Known names: 'rod.x', 'rod.y', 'rod.theta', 'rod.vx', "
+        "'rod.vy', 'rod.omega'. A state holds these alone; all else is read with the mechanism, which has the lengths: "
+        "jaxmbd.read(mechanism, state, 'O.angle_rate').",
+    ),
+    "assemble check": (
+        lambda: mbd.assemble(M, check="no"),
+        "assemble: check must be True or False, got 'no'.",
+    ),
+    "kin throw": (
+        lambda: mbd.kinematics(M, TS, throw="no"),
+        "kinematics: throw must be True or False, got 'no'.",
+    ),
+    "sim throw": (
+        lambda: mbd.simulate(M, S, TS, throw="no"),
+        "simulate: throw must be True or False, got 'no'.",
+    ),
+    "sim throw traced": (
+        lambda: jax.jit(lambda throw: mbd.simulate(M, S, TS, throw=throw).q)(True),
+        "simulate: throw must be True or False, got a traced value; name it in static_argnames of jax.jit.",
+    ),
+    "sim progress": (
+        lambda: mbd.simulate(M, S, TS, progress="no"),
+        "simulate: progress must be True or False, got 'no'.",
+    ),
+    "sim control_speeds": (
+        lambda: mbd.simulate(M, S, TS, control_speeds=1e-6),
+        "simulate: control_speeds must be True or False, got 1e-06.",
+    ),
+    "sim closure text": (
+        lambda: mbd.simulate(M, S, TS, closure_tolerance="x"),
+        "simulate: closure_tolerance must be a number, got 'x'.",
+    ),
+    "sim closure vec": (
+        lambda: mbd.simulate(M, S, TS, closure_tolerance=[1.0, 2.0]),
+        "simulate: closure_tolerance must be a number, got shape (2,).",
+    ),
+    "event of a number": (
+        lambda: mbd.Event("e", 3, below=0.0),
+        "Event 'e': of must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got 3.",
+    ),
+    "event of nothing": (
+        lambda: mbd.Event("e", None, below=0.0),
+        "Event 'e': of must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got None.",
+    ),
+    "bounce along a number": (
+        lambda: mbd.Bounce(0.5, 3),
+        "Bounce: coordinate must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got 3.",
+    ),
+    "latch of a number": (
+        lambda: mbd.Latch(3),
+        "Latch: coordinate must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got 3.",
+    ),
+    "switch of a number": (
+        lambda: mbd.Switch(3, on=False),
+        "Switch: force must be the name of a force, such as 'motor', got 3.",
+    ),
+    "switch on": (
+        lambda: mbd.Switch("motor", on="no"),
+        "Switch: on must be True or False, got 'no'.",
+    ),
+    "change where": (
+        lambda: mbd.Change(1.0, 2.0),
+        "Change: where must be a function that picks a number, such as lambda m: m['spring'].stiffness, got 1.0.",
+    ),
+    "change value": (
+        lambda: mbd.Change(lambda m: m["spring"].stiffness, None),
+        "Change: value must be real numbers, got None.",
+    ),
+    "read None": (
+        lambda: mbd.read(M, S, None),
+        "read: names must be a sequence of names, such as ['rod.position'], got None.",
+    ),
+    "read int": (
+        lambda: mbd.read(M, S, [3]),
+        "read: names must be a sequence of names, such as ['rod.position']; 3 is no string.",
+    ),
+    "sim integrals str": (
+        lambda: mbd.simulate(M, S, TS, integrals="energy"),
+        "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
     ),
     "sol read str": (
         lambda: motion().read("rod.theta"),

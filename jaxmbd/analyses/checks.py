@@ -90,7 +90,9 @@ def check_method(method: Any) -> None:
 
 
 def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool) -> None:
-    """Raise unless `controller` is a step-size controller, or None; tolerances beside one would have no effect."""
+    """Raise unless `controller` is a step-size controller, or None, and tolerances are numbers; beside a controller
+    they would have no effect."""
+    check_tolerances(rtol, atol)
     if controller is None:
         return
     need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"

@@ -97,7 +97,7 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
         mechanism.coordinate(coordinate)
         if name in taken:
             raise MechanismError(f"The actuator {name!r} has the name of another part; give it a name of its own.")
-    return mechanism.with_parts(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
+    return mechanism.replaced(drivers=(Driver(name, coordinate, 0.0) for name, coordinate in actuators.items()))
 
 
 @cached_on_disk
@@ -110,7 +110,8 @@ def _efforts(mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"]
         wanted = at.force(s.v) - at.inertia.times(s.vdot)
         C, G = at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]
         rank = tolerance_of_rank(C.dtype)
-        inverse = jnp.linalg.pinv(C, rtol=rank)
+        # Without rows there is nothing to invert, and JAX's second derivative of `pinv` fails.
+        inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
         moves = jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C  # onto speeds that joints allow
         scale = 1 / jnp.sqrt(weights)
         of_actuators = scale * (jnp.linalg.pinv((scale[:, None] * G) @ moves, rtol=rank).T @ (moves @ wanted))

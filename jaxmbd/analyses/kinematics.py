@@ -29,6 +29,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
+from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
@@ -61,6 +62,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
     """
     check_mechanism(mechanism)
+    check_flags("kinematics", throw=throw)
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state)
     ts = check_times(ts, state)

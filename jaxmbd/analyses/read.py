@@ -11,8 +11,9 @@ from jaxmbd.analyses.output_channels import read as readings
 from jaxmbd.analyses.state import State
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
+from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -33,11 +34,9 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
         >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
     """
     check_state(mechanism, state)
-    wanted = (names,) if isinstance(names, str) else tuple(names)
+    wanted = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
     known = channel_units(mechanism)
     for name in wanted:
-        if not isinstance(name, str):
-            raise MechanismError(f"read takes names of quantities, such as 'rod.position', got {name!r}.")
         if name not in known and name != TIME:
             raise unknown("quantity", name, known)
     found = _read(mechanism, state, wanted)

@@ -98,8 +98,9 @@ def _invalidated_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
         return jnp.where(flags, changes, jnp.nan)
 
     def backward(_: Any, cotangents: Array) -> Array:
-        is_used = jnp.any(~flags & (cotangents != 0))
-        valid = jnp.where(flags, cotangents, 0.0)
+        # Those that are NaN reach the inputs by the sum alone: linear solves on the way (lineax) would raise errors.
+        is_used = jnp.any(~flags & (cotangents != 0) | ~jnp.isfinite(cotangents))
+        valid = jnp.where(flags & jnp.isfinite(cotangents), cotangents, 0.0)
         return valid.at[-1].add(jnp.where(is_used, jnp.nan, 0.0))
 
     # JAX's one way to give a linear function a transpose of our own, under all transformations. (One vector, since

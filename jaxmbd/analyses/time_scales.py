@@ -127,7 +127,7 @@ def _stiff_part(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:
     """`(K + s D) u` of some of the forces."""
-    equations = Equations(mechanism.with_parts(forces=forces))
+    equations = Equations(mechanism.replaced(forces=forces))
 
     def force(x: Array, v: Array) -> Array:
         at = equations.at(t, q)

@@ -5,6 +5,7 @@ A body's frame has its origin at the centre of mass; a rod's x axis points along
 
 from jaxmbd.examples._andrews import ANDREWS_STARTS as ANDREWS_STARTS
 from jaxmbd.examples._andrews import andrews as andrews
+from jaxmbd.examples._bicycle import bicycle as bicycle
 from jaxmbd.examples._cranks import four_bar_with_springs as four_bar_with_springs
 from jaxmbd.examples._cranks import planar_four_bar as planar_four_bar
 from jaxmbd.examples._cranks import slider_crank as slider_crank

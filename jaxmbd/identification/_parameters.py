@@ -152,9 +152,13 @@ class Parameter(eqx.Module):
     def __check_init__(self) -> None:
         if self.where is not None and not callable(self.where):
             raise MechanismError(
-                f"Parameter: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a value "
-                "to begin with is start=..."
+                f"Parameter: where must be a function such as lambda m: m['spring'].stiffness, got {self.where!r}; a "
+                "value to begin with is start=..."
             )
+        if isinstance(self.start, str):
+            raise MechanismError(f"Free: start must be a number, got {self.start!r}.")
+        if isinstance(self.start, Array) and is_concrete(self.start):
+            check_finite("Free", "start", self.start, self.start.shape)
         check_instance(
             "Parameter: within", self.within, AbstractRange, "a range, Unbounded(), Positive() or Bounded(lower, upper)"
         )

@@ -91,7 +91,7 @@ class Table(AbstractTimeFunction):
         if order not in (0, 1):
             raise MechanismError(f"Table: order must be 1 (linear between samples) or 0 (held), got {order!r}.")
         self.times, self.order = _times("Table", times, strict=order == 1), order
-        self.values = as_float(jnp.asarray(values))
+        self.values = _numbers("Table", "values", values)
         if self.values.ndim not in (1, 2) or len(self.values) != len(self.times):
             raise MechanismError(
                 f"Table: values must have a row for each of the {len(self.times)} times, got shape {self.values.shape}."
@@ -111,7 +111,7 @@ class Table(AbstractTimeFunction):
 
 
 def _times(kind: str, times: Any, strict: bool) -> Array:
-    found = as_float(jnp.asarray(times))
+    found = _numbers(kind, "times", times)
     if found.ndim != 1 or not len(found):
         raise MechanismError(f"{kind}: times must be a sequence of at least one time [s], got shape {found.shape}.")
     if is_concrete(found):
@@ -135,3 +135,10 @@ def _order(kind: str, order: int) -> int:
             f"{kind}: order is the lowest derivative by time that jumps, a whole number from 0 on, got {order!r}."
         )
     return order
+
+
+def _numbers(kind: str, field: str, values: Any) -> Array:
+    found = as_float(values)
+    if not isinstance(found, Array | np.ndarray) or np.issubdtype(found.dtype, np.complexfloating):
+        raise MechanismError(f"{kind}: {field} must be real numbers, got {values!r}.")
+    return jnp.asarray(found)

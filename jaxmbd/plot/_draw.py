@@ -10,7 +10,7 @@ from matplotlib.patheffects import withStroke
 
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.planar import Prismatic
 from jaxmbd.plot import _arrows as arrows
 from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force
@@ -61,6 +61,7 @@ def draw(
 
         >>> axes = draw(mechanism, state.q, labels=True)
     """
+    check_mechanism(mechanism)
     if mechanism.space.dim == 3:
         return draw_space(mechanism, q, axes, t, reactions or {}, labels, (elev, azim))
     check_no_view(elev, azim)

@@ -9,17 +9,7 @@ from matplotlib.colors import to_rgba
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.planar import (
-    Gear,
-    PinInSlot,
-    Prismatic,
-    Revolute,
-    Rod,
-    SpringDamper,
-    Torque,
-    TorsionalSpringDamper,
-    Weld,
-)
+from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
 from jaxmbd.plot._scene import Place, Scene
 from jaxmbd.plot._shapes import (
     Points,

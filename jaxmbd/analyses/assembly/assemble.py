@@ -37,7 +37,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
-from jaxmbd.model.body.checks import check_finite, check_mapping, check_number, checked_names
+from jaxmbd.model.body.checks import check_finite, check_flags, check_mapping, check_number, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 
@@ -80,6 +80,7 @@ def assemble(
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
     check_mechanism(mechanism)
+    check_flags("assemble", check=check)
     start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
     positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
     start, time = with_turn_counts(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
@@ -226,14 +227,14 @@ def _costs(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq
 
 def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterable[str]) -> tuple[str, ...]:
     """The names of locked coordinates and bodies; raise unless these, and those of fixed coordinates, exist."""
-    kept, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
+    cached_on_disk, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
     coordinates = (name for name in fixed if not is_reading(mechanism, name))
-    for name in (*coordinates, *(name for name in kept if name not in bodies)):
+    for name in (*coordinates, *(name for name in cached_on_disk if name not in bodies)):
         mechanism.coordinate(name)
-    for name in kept:
+    for name in cached_on_disk:
         if name in fixed:
             raise MechanismError(f"{name!r} is fixed and locked: fix it at a value, or lock it where it is guessed.")
-    return kept
+    return cached_on_disk
 
 
 def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
@@ -308,6 +309,6 @@ def _raising(
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
-def _worst(miss: Array | np.ndarray) -> Array | np.floating:
+def _worst(miss: Array | np.ndarray | np.generic) -> Array | np.floating:
     lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
     return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore

@@ -17,7 +17,7 @@ from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
-from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
+from jaxmbd.model.body.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _COLUMNS = 6  # of a table of assembly modes
@@ -94,7 +94,8 @@ def assembly_modes(
     """
     check_mechanism(mechanism)
     check_count("tries", tries, 1)
-    check_finite("assembly_modes", "tolerance", as_float(tolerance))
+    check_count("seed", seed, 0)
+    check_finite("closures", "tolerance", as_float(tolerance))
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
     t = check_time("assembly_modes", t)
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))
@@ -104,7 +105,7 @@ def assembly_modes(
             "and assemble inside from the one you want: assemble(mechanism, fixed, guess=found[1])."
         )
     known, known_fixed, known_t = eqx.combine(values, (mechanism, dict(fixed or {}), t))
-    locked = tuple(locked)
+    locked = checked_names("locked", locked, "crank.theta")
     origin = guessed(known, {})
     time = jnp.asarray(known_t, origin.dtype)
     prescribed = prescribed_at(known, origin, known_fixed, locked, time)

@@ -12,7 +12,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.equations.equations import Configuration
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor.scaled import Scaled
 from jaxmbd.model.sensor.sensor import AbstractSensor, Point
 from jaxmbd.space.vectors import nearest_turn
@@ -20,13 +20,16 @@ from jaxmbd.space.vectors import nearest_turn
 
 def is_reading(mechanism: Mechanism, name: str) -> bool:
     """Whether a name is that of such a quantity."""
-    sensors = {sensor.name: sensor for sensor in mechanism.sensors}
-    if name in sensors:
-        sensor = sensors[name]
-        if isinstance(sensor, Scaled):
-            return is_reading(mechanism, sensor.of) or _is_coordinate(mechanism, sensor.of)
-        return isinstance(sensor, AbstractSensor) and sensor.of_position
-    return _is_angle(mechanism, name)
+    sensor = _sensor(mechanism, name)
+    if isinstance(sensor, Scaled):
+        return is_reading(mechanism, sensor.of) or _is_coordinate(mechanism, sensor.of)
+    if sensor is None:
+        return _is_angle(mechanism, name)
+    return isinstance(sensor, AbstractSensor) and sensor.of_position
+
+
+def _sensor(mechanism: Mechanism, name: str) -> Sensor | None:
+    return next((sensor for sensor in mechanism.sensors if sensor.name == name), None)
 
 
 def _is_angle(mechanism: Mechanism, name: str) -> bool:
@@ -44,10 +47,10 @@ def _is_coordinate(mechanism: Mechanism, name: str) -> bool:
 
 def shape_of(mechanism: Mechanism, name: str) -> tuple[int, ...]:
     """The shape of a prescribed quantity."""
-    part = {sensor.name: sensor for sensor in mechanism.sensors}.get(name)
-    if isinstance(part, Scaled):
-        return shape_of(mechanism, part.of)
-    return (mechanism.space.dim,) if isinstance(part, Point) else ()
+    sensor = _sensor(mechanism, name)
+    if isinstance(sensor, Scaled):
+        return shape_of(mechanism, sensor.of)
+    return (mechanism.space.dim,) if isinstance(sensor, Point) else ()
 
 
 def rows_of(mechanism: Mechanism, name: str) -> int:
@@ -64,7 +67,7 @@ def missed_reading(at: Configuration, name: str, value: Array) -> Array:
     """How far a reading is from a value; an angle that is not scaled, from the nearest of its whole turns."""
     still, nothing = jnp.zeros(at.mechanism.nv, at.q.dtype), jnp.zeros(at.equations.m, at.q.dtype)
     reading = Reader(at.equations, Snapshot(at.t, at.q, still, still, nothing)).read(name)
-    scaled = any(sensor.name == name and isinstance(sensor, Scaled) for sensor in at.mechanism.sensors)
-    if not scaled and unit_of(at.mechanism, name) == "rad":
+    is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)
+    if not is_scaled and unit_of(at.mechanism, name) == "rad":
         reading = nearest_turn(reading, value)
     return jnp.atleast_1d(reading - value)

@@ -212,7 +212,7 @@ def holding(mechanism: Mechanism, fixed: Mapping[str, Array]) -> Mechanism:
     if not fixed:
         return mechanism
     own = (eqx.tree_at(lambda d: d.motion, Driver(holder(name), name, 0.0), value) for name, value in fixed.items())
-    return mechanism.with_parts(drivers=(*mechanism.drivers, *own))
+    return mechanism.replaced(drivers=(*mechanism.drivers, *own))
 
 
 def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Number, check: bool) -> Array:

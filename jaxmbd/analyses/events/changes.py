@@ -19,6 +19,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
 from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.force.scaled import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -36,6 +37,10 @@ class Switch(AbstractAction):
     on: bool = eqx.field(static=True)
     initially: bool = eqx.field(static=True, default=True)
 
+    def __check_init__(self) -> None:
+        check_instance("Switch: force", self.force, str, "the name of a force, such as 'motor'")
+        check_flags("Switch", on=self.on, initially=self.initially)
+
 
 class Change(AbstractAction):
     """A number of a force has another value from the event on, until another event changes it again.
@@ -46,6 +51,15 @@ class Change(AbstractAction):
 
     where: Function
     value: Array = eqx.field(converter=as_float)
+
+    def __check_init__(self) -> None:
+        if not callable(self.where):
+            raise MechanismError(
+                "Change: where must be a function that picks a number, such as lambda m: m['spring'].stiffness, got "
+                f"{self.where!r}."
+            )
+        if self.value is None or isinstance(self.value, str):
+            raise MechanismError(f"Change: value must be real numbers, got {self.value!r}.")
 
 
 class Changes(eqx.Module):
@@ -73,7 +87,7 @@ class Changes(eqx.Module):
         for k, name in enumerate(self.names):
             i = [force.name for force in forces].index(name)
             forces[i] = scaled(forces[i], factors[k])
-        mechanism = mechanism.with_parts(forces=forces)
+        mechanism = mechanism.replaced(forces=forces)
         new = Parts(mechanism)
         names = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
         old = [equations.mechanism, *(getattr(equations.parts, name) for name in names)]

@@ -36,6 +36,13 @@ def as_quantity(of: Any) -> Any:
     return Named(of) if isinstance(of, str) else of
 
 
+def _check_kind(what: str, of: Any) -> None:
+    if not isinstance(of, Named) and not callable(of):
+        raise MechanismError(
+            f"{what} must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got {of!r}."
+        )
+
+
 _POSITIONS = ("m", "rad")
 
 
@@ -90,6 +97,8 @@ class Bounce(AbstractImpact):
     returns: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
+        if self.coordinate is not None:
+            _check_kind("Bounce: coordinate", self.coordinate)
         check_finite("Bounce", "restitution", self.restitution)
         if is_concrete(self.restitution) and not 0 <= float(self.restitution) <= 1:
             raise MechanismError(
@@ -105,6 +114,10 @@ class Latch(AbstractImpact):
     """
 
     coordinate: Quantity | None = eqx.field(converter=as_quantity, default=None)
+
+    def __check_init__(self) -> None:
+        if self.coordinate is not None:
+            _check_kind("Latch: coordinate", self.coordinate)
 
 
 class Release(AbstractAction):
@@ -160,6 +173,7 @@ class Event(eqx.Module):
             )
         ((self.side, level),) = given.items()
         self.name, self.quantity, self.level, self.then = name, as_quantity(quantity), as_float(level), then
+        _check_kind(f"Event {name!r}: quantity", self.quantity)
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 
 

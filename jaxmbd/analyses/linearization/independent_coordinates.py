@@ -1,6 +1,7 @@
 """The choice of independent coordinates at a state: as many as there are degrees of freedom, by name or by pivoting."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax
@@ -15,7 +16,9 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.formulations.coordinate_partitioning import CoordinatePartitioning, named_speeds
+from jaxmbd.integrate.formulations.coordinate_partitioning import check_independent
+from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
+from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 
@@ -26,53 +29,75 @@ _TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
 
 
 class Choice(eqx.Module):
-    """Indices into the speeds: of the independent ones, `speeds`, and of those along which positions are changed,
-    `places`. Without rolling, which constrains speeds alone, they are the same. `rows`: those that constrain positions.
+    """Names of speeds or coordinates: of the independent speeds, `speeds`, and of those along which positions are
+    changed, `places`. Without rolling, which constrains speeds alone, they are the same. `rows`: those that constrain
+    positions.
     """
 
-    speeds: tuple[int, ...] = eqx.field(static=True)
-    places: tuple[int, ...] = eqx.field(static=True)
+    speeds: tuple[str, ...] = eqx.field(static=True)
+    places: tuple[str, ...] = eqx.field(static=True)
     rows: tuple[int, ...] = eqx.field(static=True)
 
 
 class _ConstraintsAtState(eqx.Module):
-    """The constraints at a state: rows by speeds scaled with inertia, `Φ` and `Φ̇`."""
+    """The constraints at a state: rows by candidates scaled with inertia, `Φ` and `Φ̇`; rates of named variables by the
+    candidates, each row of length one."""
 
     rows: Float[Array, "m nv"]
+    named: Float[Array, "k nv"]
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
 
 
 @cached_on_disk
-def _look(mechanism: Mechanism, t: Scalar, q: Array, v: Array) -> _ConstraintsAtState:
+def _look(
+    mechanism: Mechanism, t: Scalar, q: Array, v: Array, candidates: tuple[str, ...], names: tuple[str, ...]
+) -> _ConstraintsAtState:
     at = Equations(mechanism).at(t, q)
-    scale = jnp.sqrt(jnp.diag(at.inertia.matrix()))
-    return _ConstraintsAtState(at.jacobian / scale[None], at.position(), at.velocity(v))
+    turned = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, with rotation matrices
+    scale = jnp.sqrt(jnp.diag(turned.T @ at.inertia.matrix() @ turned))
+    rows, named = (x @ turned / scale[None] for x in (at.jacobian, NamedCoordinateCorrection(names).rows(at)))
+    return _ConstraintsAtState(rows, named / jnp.linalg.norm(named, axis=1)[:, None], at.position(), at.velocity(v))
 
 
-def choose(mechanism: Mechanism, state: State, independent: Sequence[str] | None) -> tuple[Choice, Array]:
+def choose(
+    mechanism: Mechanism, state: State, independent: Sequence[str] | None, other_axes: Sequence[str] = ()
+) -> tuple[Choice, Array]:
     """The choice, and the coordinates of the state, checked.
+
+    `other_axes`: angular velocities that are counted about world axes in the place of their own.
 
     **Raises:** see `linearize`; inside `jit` or `vmap` when the compiled program runs.
     """
     fixed = frozen((mechanism, state.t, state.q, state.v))  # what is known stays known inside grad, where it is wrapped
-    look, rolling = _look(*fixed), _rolling(mechanism)
-    marks = None if independent is None else _marked(mechanism, independent)
+    names = None if independent is None else _named(mechanism, independent)
+    candidates = tuple(_counted_about(name, other_axes) for name in mechanism.variables)
+    look, rolling = _look(*fixed, candidates, names or ()), _rolling(mechanism)
     if not is_concrete(look):
-        return _unseen(mechanism, look, marks, state.q, rolling)
+        return _unseen(mechanism, look, names, state.q, rolling)
     check_assembled(mechanism, "state", look.position, look.velocity)
-    _check_regular(fixed, look)
-    usual = look.rows * _weights(mechanism, fixed[-1])[None]
-    marks = ~np.asarray(pivot_columns(usual)) if marks is None else marks
-    _check_marks(mechanism, np.asarray(look.rows), marks)
-    rows, places = np.flatnonzero(~rolling), marks
+    if not other_axes:
+        _check_regular(fixed, look)
+    weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(look.named)
+    if names is None:
+        marks = ~np.asarray(pivot_columns(look.rows * weights))
+        names, named = tuple(itertools.compress(candidates, marks)), np.eye(mechanism.nv)[marks]
+    _check_names(mechanism, np.asarray(look.rows), named, names)
+    rows, places = np.flatnonzero(~rolling), names
     if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
-        places = ~np.asarray(pivot_columns(jnp.where(marks, 0.0, usual[rows])))
-    return Choice(_indices(marks), _indices(places), tuple(rows.tolist())), state.q
+        places = _with_others(names, named, np.asarray(look.rows)[rows] * weights, candidates)
+    return Choice(names, places, tuple(rows.tolist())), state.q
 
 
-def _indices(marks: np.ndarray) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(marks).tolist())
+def _with_others(
+    names: tuple[str, ...], named: np.ndarray, rows: np.ndarray, candidates: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names, and the candidates that elimination of the rows leaves over beside them."""
+    taken = np.asarray(pivot_columns(jnp.asarray(named)))
+    rest = rows - rows[:, taken] @ np.linalg.solve(named[:, taken], named)
+    others = ~np.asarray(pivot_columns(jnp.asarray(np.where(taken, 0.0, rest)))) & ~taken
+    order = [*candidates, *names]
+    return tuple(sorted((*names, *itertools.compress(candidates, others)), key=order.index))
 
 
 def _rolling(mechanism: Mechanism) -> np.ndarray:
@@ -82,86 +107,101 @@ def _rolling(mechanism: Mechanism) -> np.ndarray:
     return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 
-def turning_rates(mechanism: Mechanism, v: Array) -> np.ndarray:
-    """How fast `[rad/s]` the axis turns along which each speed is counted: zero but for `omega_x`, `_y`, `_z`.
+def turning_rates(mechanism: Mechanism, v: Array) -> dict[str, float]:
+    """How fast `[rad/s]` the axes turn along which speeds are counted: of `omega_x`, `_y`, `_z`, where they turn.
 
     Those are angular velocities along axes that turn with them: with `ω`, the axis `e` turns at `|ω × e|`.
     """
-    names, variables, values = mechanism.speed_names, mechanism.variables, np.asarray(v)
-    turns = mechanism.space.speeds[mechanism.space.dim :]
-    split = [name.rpartition(".") for name in names]
-    along = [
-        part in turns and name == variable for (_, _, part), name, variable in zip(split, names, variables, strict=True)
-    ]
-    rates = np.zeros(len(names), values.dtype)
-    for i in np.flatnonzero(along):
-        others = [j for j in np.flatnonzero(along) if j != i and split[j][0] == split[i][0]]
-        rates[i] = np.linalg.norm(values[others])
-    return np.where(rates > _TURNING, rates, 0.0)
+    rates, values = {}, dict(zip(mechanism.variables, np.asarray(v), strict=True))
+    for name in own_angular(mechanism):
+        owner = name.rpartition(".")[0]
+        others = [values[n] for n in own_angular(mechanism) if n != name and n.rpartition(".")[0] == owner]
+        rates[name] = float(np.linalg.norm(others))
+    return {name: rate for name, rate in rates.items() if rate > _TURNING}
 
 
-def _weights(mechanism: Mechanism, v: Array) -> np.ndarray:
+def own_angular(mechanism: Mechanism) -> list[str]:
+    """The speeds that are angular velocities along axes that turn with them."""
+    turns = mechanism.space.speeds[mechanism.space.dim :] if mechanism.space.dim == 3 else ()
+    pairs = zip(mechanism.variables, mechanism.speed_names, strict=True)
+    return [name for name, speed in pairs if name == speed and name.rpartition(".")[2] in turns]
+
+
+def _weights(mechanism: Mechanism, v: Array, candidates: tuple[str, ...]) -> np.ndarray:
     """Factors of the columns for elimination: it then leaves over, where it can, speeds along axes that do not turn.
 
     About a steady motion the equations in such speeds have constant coefficients where those along the axes of a
     spinning wheel have periodic ones, whose values at one instant tell nothing.
     """
-    rates = turning_rates(mechanism, v)
+    turning = turning_rates(mechanism, v)
+    rates = np.asarray([turning.get(name, 0.0) for name in candidates])
     return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
 
 
-def _marked(mechanism: Mechanism, names: Sequence[str]) -> np.ndarray:
-    wanted = CoordinatePartitioning(names).independent or ()
-    with jax.ensure_compile_time_eval():
-        return np.asarray(named_speeds(mechanism, wanted))
+def _counted_about(name: str, other_axes: Sequence[str]) -> str:
+    """The name of a speed, or that of its like about a world axis."""
+    return in_world_axes(name) if name in other_axes else name
+
+
+def _named(mechanism: Mechanism, given: Sequence[str]) -> tuple[str, ...]:
+    """The names that are given, those of variables by these and in their order, then the others."""
+    in_space = [f"{body.name}.omega_{axis}" for body in mechanism.bodies for axis in "xyz" if mechanism.space.dim == 3]
+    about_world = [in_world_axes(name) for name in dict.fromkeys((*in_space, *own_angular(mechanism)))]
+    found, others = set(), []
+    for name in checked_names("independent", given, "O.angle"):
+        k = index_of(mechanism, name)
+        if k is None and name not in about_world:
+            check_independent(mechanism, [name])
+        if k is None:
+            others.append(name)
+        else:
+            found.add(mechanism.variables[k])
+    return tuple(name for name in mechanism.variables if name in found) + tuple(dict.fromkeys(others))
 
 
 def _unseen(
-    mechanism: Mechanism, look: _ConstraintsAtState, marks: np.ndarray | None, q: Array, rolling: np.ndarray
+    mechanism: Mechanism, look: _ConstraintsAtState, names: tuple[str, ...] | None, q: Array, rolling: np.ndarray
 ) -> tuple[Choice, Array]:
     """The choice where values are not known; what is wrong with them raises when the compiled program runs."""
-    if marks is None or rolling.any():
+    if names is None or rolling.any():
         why = "which coordinates are independent depends on values that are not known inside jit or vmap"
         raise MechanismError(
             f"linearize: {why}. Name them: independent=[{mechanism.variables[0]!r}, ...]."
-            if marks is None
+            if names is None
             else f"linearize: with rolling, {why}. Linearise outside of it (grad and jacfwd alone are no obstacle)."
         )
-    chosen = jnp.diag(jnp.asarray(marks, look.rows.dtype))
-    fits = rank_of(look.rows) + marks.sum() == mechanism.nv
-    fits = fits & (rank_of(jnp.concatenate([look.rows, chosen])) == mechanism.nv)
+    fits = rank_of(look.rows) + len(names) == mechanism.nv
+    fits = fits & (rank_of(jnp.concatenate([look.rows, look.named])) == mechanism.nv)
     missed = jnp.concatenate([look.position, look.velocity])
     closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
-    q = eqx.error_if(q, ~fits, f"linearize: {_names(mechanism, marks)} cannot be the independent coordinates here.")
-    return Choice(_indices(marks), _indices(marks), tuple(range(len(rolling)))), q
+    q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
+    return Choice(names, names, tuple(range(len(rolling)))), q
 
 
-def _check_marks(mechanism: Mechanism, rows: np.ndarray, marks: np.ndarray) -> None:
-    """Raise unless the marked speeds can be the independent ones."""
-    count, rank = int(marks.sum()), int(rank_of(jnp.asarray(rows)))
-    freedom = mechanism.nv - rank
+def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, names: tuple[str, ...]) -> None:
+    """Raise unless the named speeds, whose rows are `named`, can be the independent ones."""
+    freedom = mechanism.nv - int(rank_of(jnp.asarray(rows)))
     if not freedom:
         raise MechanismError(
             "There is nothing to linearise: the constraints and drivers leave no degree of freedom. Replace a driver "
             "by a force, or free a joint."
         )
-    if count != freedom:
+    if len(names) != freedom:
         raise MechanismError(
-            f"independent must name as many variables as there are degrees of freedom here, {freedom}; got {count} "
-            f"({_names(mechanism, marks)})."
+            f"independent must name as many variables as there are degrees of freedom here, {freedom}; got "
+            f"{len(names)} ({_quoted(names)})."
         )
-    stacked = jnp.concatenate([jnp.asarray(rows), jnp.diag(jnp.asarray(marks, rows.dtype))])
-    if int(rank_of(stacked)) < mechanism.nv:
-        usual = ~np.asarray(pivot_columns(jnp.asarray(rows)))
+    if int(rank_of(jnp.asarray(np.concatenate([rows, named])))) < mechanism.nv:
+        usual = itertools.compress(mechanism.variables, ~np.asarray(pivot_columns(jnp.asarray(rows))))
         raise MechanismError(
-            f"{_names(mechanism, marks)} cannot be the independent variables here: the constraints tie them to one "
-            f"another, or hold one of them, and others stay undetermined. {_names(mechanism, usual)} would do."
+            f"{_quoted(names)} cannot be the independent variables here: the constraints tie them to one "
+            f"another, or hold one of them, and others stay undetermined. {_quoted(usual)} would do."
         )
 
 
-def _names(mechanism: Mechanism, marks: np.ndarray) -> str:
-    return ", ".join(repr(mechanism.variables[i]) for i in _indices(marks))
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
 
 
 def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _ConstraintsAtState) -> None:

@@ -123,7 +123,7 @@ def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechani
     """The mechanism with a force more, or with another one in a place. Nothing is checked: names may repeat."""
     forces = list(mechanism.forces)
     forces[slice(len(forces), None) if place is None else slice(place, place + 1)] = [force]
-    return mechanism.with_parts(forces=forces)
+    return mechanism.replaced(forces=forces)
 
 
 def _number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:

@@ -11,7 +11,7 @@ from jaxtyping import Array, Complex, Float
 
 from jaxmbd.analyses.linearization.eigen import Eigen, general
 from jaxmbd.analyses.linearization.independent_coordinates import Choice, turning_rates
-from jaxmbd.analyses.linearization.linearized_dynamics import reached
+from jaxmbd.analyses.linearization.linearized_dynamics import reached, sizes_of
 from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
@@ -85,13 +85,7 @@ class LinearSystem(eqx.Module):
 
     def _eigen(self) -> Eigen:
         """Of `A`, in states scaled to one size: by the inertia, and speeds by the rate of the fastest motions."""
-        A, inertia = (jax.lax.stop_gradient(x) for x in (self.A, jnp.diag(self.mass)))
-        k, places = len(self.choice.places), [self.choice.places.index(i) for i in self.choice.speeds]
-        size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
-        scaled = jnp.abs(A * size[None, :] / size[:, None])
-        rates = jnp.sqrt(jnp.max(scaled[k:, :k], initial=0.0)), jnp.max(scaled[:k, :k]), jnp.max(scaled[k:, k:])
-        fastest = jnp.max(jnp.stack(rates))
-        return general(self.A, size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0)))
+        return general(self.A, sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice))
 
     def modes(self, undamped: bool | None = None) -> Modes:
         """The natural motions, slowest first: of conjugate eigenvalues the one with positive imaginary part.
@@ -178,7 +172,7 @@ class LinearSystem(eqx.Module):
             )
         rates = turning_rates(self.mechanism, self.v)
         pairs = zip(self.coordinates, self.choice.places, strict=True)
-        turning = [f"{name} ({rates[i]:.3g} rad/s)" for name, i in pairs if rates[i]]
+        turning = [f"{name} ({rates[own]:.3g} rad/s)" for name, own in pairs if own in rates]
         if turning:
             about += f"\nAlong axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
         parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.checks import check_state
+from jaxmbd.analyses.linearization.axes import in_steady_axes
 from jaxmbd.analyses.linearization.independent_coordinates import choose
 from jaxmbd.analyses.linearization.inputs import Input, checked_inputs, input_units, named
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
@@ -22,6 +23,7 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -53,10 +55,12 @@ def linearize(
       `"spring.tension"`; or any other number of the mechanism that its constraints do not depend on, a name and a
       function, `("rest", lambda m: m["spring"].free_length)`. What a driver prescribes cannot be an input;
     - `outputs`: any name that `solution[name]` knows, accelerations and reactions included;
-    - `independent`: names of speeds, or of the coordinates whose rates they are, as many as there are degrees of
-      freedom; chosen by elimination with pivoting unless given, angular velocities about axes that turn (of a spinning
-      wheel) last, since eigenvalues seen from those are others; `print` names the ones that are taken. Where values
-      are not known (inside `jit`, `vmap`) they have to be given.
+    - `independent`: names of speeds, or of coordinates of bodies and joints, `"O.angle"`, in absolute coordinates too,
+      or of angular velocities about world axes, `"disc.omega_world.x"`; as many as there are degrees of freedom. Chosen
+      by elimination with pivoting unless given, angular velocities about axes that turn (of a spinning wheel) last,
+      since eigenvalues seen from those are others. Where they cannot be avoided, angular velocities about world axes
+      take their place if the matrices then change less along the motion; `print` names the ones that are taken. Where
+      values are not known (inside `jit`, `vmap`) they have to be given.
 
     **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; `print` it.
 
@@ -74,14 +78,16 @@ def linearize(
     check_state(mechanism, state)
     changes, shown = checked_inputs(mechanism, inputs), _checked_outputs(mechanism, outputs)
     choice, q = choose(mechanism, state, independent)
+    if independent is None:
+        choice = in_steady_axes(mechanism, state, choice)
     found = linearized(mechanism, state.t, q, state.v, choice, changes, shown)
     sizes, forces, units = found.sizes, input_units(mechanism), channel_units(mechanism)
     return LinearSystem(
         A=_check_strain(mechanism, found, tuple(map(named, changes))),
         B=found.B, C=found.C, D=found.D, mass=found.mass, directions=found.directions,
         mechanism=mechanism, choice=choice, t=state.t, q=found.q, v=found.v, vdot=found.vdot,
-        coordinates=tuple(_increment(mechanism, i) for i in choice.places),
-        speeds=tuple(mechanism.speed_names[i] for i in choice.speeds),
+        coordinates=tuple(_increment(mechanism, name) for name in choice.places),
+        speeds=tuple(_speed(mechanism, name) for name in choice.speeds),
         inputs=tuple(map(named, changes)),
         outputs=tuple(part for name, size in zip(shown, sizes, strict=True) for part in _components(name, size)),
         input_units=tuple(forces.get(named(change), "") for change in changes),
@@ -89,14 +95,22 @@ def linearize(
     )  # fmt: skip
 
 
-def _increment(mechanism: Mechanism, i: int) -> str:
+def _speed(mechanism: Mechanism, name: str) -> str:
+    """The name of an independent speed: one of the mechanism's, the rate of a coordinate, or the name itself."""
+    k = index_of(mechanism, name)
+    if k is not None:
+        return mechanism.speed_names[k]
+    return name if is_about_world(name) else f"{name}_rate"
+
+
+def _increment(mechanism: Mechanism, name: str) -> str:
     """The name of a small change of position along a speed: the coordinate's, or the integral of one that has none."""
-    variable, speed, space = mechanism.variables[i], mechanism.speed_names[i], mechanism.space
+    speed, space = _speed(mechanism, name), mechanism.space
     owner, _, component = speed.partition(".")
     places = dict(zip(space.speeds, space.prescribable, strict=False))  # vx and x, ...; of turns in space none
     if component in places and any(body.name == owner for body in mechanism.bodies):
         return f"{owner}.{places[component]}"
-    return f"∫{speed}" if variable == speed else variable
+    return f"∫{speed}" if name == speed else name
 
 
 def _checked_outputs(mechanism: Mechanism, outputs: Iterable[str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
-from jaxmbd.integrate.formulations.newton_closure import DependentCoordinateCorrection, close_loops
+from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -50,13 +50,13 @@ def linearized(
     q = close_loops(small.equations(none), t, q, small.correction)
     at = small.equations(none).at(t, q)
     partition = Partition(at, small.correction)
-    v = _consistent(at, v, partition)
+    v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
+    independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
     k, n = len(choice.places), len(choice.speeds)
 
     def flow(x: Array) -> tuple[Array, Array, list[Array]]:
-        faster = v.at[small.speeds].add(x[k : k + n])
-        return small.flow(t, q + frame @ x[:k], faster, x[k + n :])
+        return small.flow(t, q + frame @ x[:k], v, independent + x[k : k + n], x[k + n :])
 
     qdot, vdot, shown = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
     zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
@@ -85,6 +85,16 @@ def reached(
     return jax.vmap(one)(step)
 
 
+def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: Choice) -> Float[Array, " x"]:
+    """Sizes of the states that are comparable: by the inertia, and speeds by the rate of the fastest motions."""
+    k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)
+    size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
+    scaled = jnp.abs(A * size[None, :] / size[:, None])
+    rates = jnp.sqrt(jnp.max(scaled[k:, :k], initial=0.0)), jnp.max(scaled[:k, :k]), jnp.max(scaled[k:, k:])
+    fastest = jnp.max(jnp.stack(rates))
+    return size.at[k:].multiply(jnp.where(fastest > 0, fastest, 1.0))
+
+
 class _LinearizedDynamics:
     """The equations about a state, as functions of what may change."""
 
@@ -92,8 +102,7 @@ class _LinearizedDynamics:
         self, mechanism: Mechanism, choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...]
     ) -> None:
         self.mechanism, self.choice, self.inputs, self.outputs = mechanism, choice, inputs, outputs
-        self.speeds = np.asarray(choice.speeds, dtype=int)
-        self.correction = DependentCoordinateCorrection(jnp.asarray(np.isin(np.arange(mechanism.nv), self.speeds)))
+        self.correction = NamedCoordinateCorrection(choice.speeds)
         self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
 
     def equations(self, u: Float[Array, " inputs"]) -> Equations:
@@ -105,10 +114,9 @@ class _LinearizedDynamics:
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
         """The speeds that keep the positions closed, one of them one and the other independent ones zero."""
-        places, rows = np.asarray(self.choice.places, dtype=int), np.asarray(self.choice.rows, dtype=int)
-        unit = jnp.eye(self.mechanism.nv, dtype=at.q.dtype)[places]
-        solve = LeastSquaresQR(jnp.concatenate([at.jacobian[rows], unit])).least_squares
-        return solve(jnp.eye(len(rows) + len(places), dtype=at.q.dtype)[:, len(rows) :])
+        rows = np.asarray(self.choice.rows, dtype=int)
+        stacked = jnp.concatenate([at.jacobian[rows], NamedCoordinateCorrection(self.choice.places).rows(at)])
+        return LeastSquaresQR(stacked).least_squares(jnp.eye(len(stacked), dtype=at.q.dtype)[:, len(rows) :])
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """How the coordinates change with the independent ones."""
@@ -116,16 +124,16 @@ class _LinearizedDynamics:
         directions = self.directions(at)
         return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
-    def flow(self, t: Scalar, q: Array, v: Array, u: Array) -> tuple[Array, Array, list[Array]]:
-        """`q̇`, the accelerations of the independent speeds, and the outputs, each as a vector."""
+    def flow(self, t: Scalar, q: Array, v: Array, w: Array, u: Array) -> tuple[Array, Array, list[Array]]:
+        """`q̇`, the accelerations of the independent speeds `w`, and the outputs, each as a vector; `v` is near."""
         equations = self.equations(u)
         at = equations.at(t, q)
         partition = Partition(at, self.correction)
-        v = _consistent(at, v, partition)
+        v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         found = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
-        return at.rate(v), vdot[self.speeds], [found[name].reshape(-1) for name in self.outputs]
+        return at.rate(v), partition.reduced_accelerations(v), [found[name].reshape(-1) for name in self.outputs]
 
     def violation(self, t: Scalar, q: Array, v: Array, u: Array) -> Float[Array, " rows"]:
         """`Φ` and `Φ̇` with the inputs changed."""
@@ -133,6 +141,6 @@ class _LinearizedDynamics:
         return jnp.concatenate([at.position(), at.velocity(v)])
 
 
-def _consistent(at: Configuration, v: Array, partition: Partition) -> Array:
-    """Speeds with `C v = −Φ_t` and the same independent ones."""
-    return v - partition.solve(jnp.concatenate([at.velocity(v), jnp.zeros_like(v)]))
+def _consistent(at: Configuration, v: Array, partition: Partition, change: Array) -> Array:
+    """Speeds near `v` with `C v = −Φ_t`, the independent ones changed by `change`."""
+    return v + partition.solve(jnp.concatenate([-at.velocity(v), change]))

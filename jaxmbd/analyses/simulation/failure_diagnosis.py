@@ -114,7 +114,7 @@ def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array,
 
 
 def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
-    alone = Equations(mechanism.with_parts(forces=(force,)))
+    alone = Equations(mechanism.replaced(forces=(force,)))
     return bool(np.isfinite(np.asarray(alone.force(t, q, v))).all())
 
 

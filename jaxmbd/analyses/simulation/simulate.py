@@ -10,14 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
-from jaxmbd.analyses.checks import (
-    check_assembled,
-    check_controller,
-    check_method,
-    check_state,
-    check_times,
-    check_tolerances,
-)
+from jaxmbd.analyses.checks import check_assembled, check_controller, check_method, check_state, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
@@ -30,14 +23,14 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import is_concrete
+from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import MechanismError, SolveError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_grid
-from jaxmbd.model.body.checks import check_count, checked_names
+from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
 
@@ -109,8 +102,8 @@ def simulate(
     ts = check_times(ts, state)
     check_method(method)
     check_controller(stepsize_controller, rtol, atol, control_speeds)
-    check_tolerances(rtol, atol)
     check_count("max_steps", max_steps, 1)
+    check_flags("simulate", control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     method = Stabilized() if method is None else method
     events = check_events(mechanism, events, max_events)
@@ -170,6 +163,7 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
 
 
 def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
+    check_shape("simulate", "closure_tolerance", as_float(given), ())
     if is_concrete(given) and not 0 < given < np.inf:
         raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
     return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)

@@ -106,7 +106,9 @@ def verdict(
         (~jnp.all(is_finite), RESULTS.not_finite),
         (~jnp.all(is_closed), RESULTS.constraints_violated),
     )
-    ok = jnp.cumprod(start.may_begin & is_finite & is_closed).astype(bool)
+    # Where an event brings a motion to a halt, the saved times after it are its own.
+    is_after_halt = (trouble > 0) & (ts >= end[0]) & (jnp.arange(len(ts)) > 0)
+    ok = jnp.cumprod(start.may_begin & is_finite & is_closed & ~is_after_halt).astype(bool)
     k = jnp.where(jnp.all(is_closed | ~is_finite), len(ts) - 1, jnp.argmin(is_closed))
     return result, ok, End(*end, ts[k], miss[k])
 

@@ -64,7 +64,11 @@ class Partition:
 
     def accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """`v̇`, of all speeds."""
-        return self.R @ spd_solver(self.mass())(self.force(v)) + self.bias_acceleration(v)
+        return self.R @ self.reduced_accelerations(v) + self.bias_acceleration(v)
+
+    def reduced_accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
+        """`v̇_i`."""
+        return spd_solver(self.mass())(self.force(v))
 
     def degenerate(self) -> Bool[Array, ""]:
         """Whether some dependent speed runs away from the independent ones: time for another choice."""
@@ -110,7 +114,7 @@ class CoordinatePartitioning(AbstractProjectedMethod):
         if self.independent is None:
             chosen = automatic_choice(equations.at(t, q))
         elif _is_among_speeds(equations.mechanism, self.independent):
-            chosen = named_speeds(equations.mechanism, self.independent)
+            chosen = _named_speeds(equations.mechanism, self.independent)
         else:
             chosen = jnp.zeros(equations.mechanism.nv, bool)  # the names say it
         return CoordinatePartitioning(self.independent, chosen=chosen)
@@ -167,16 +171,7 @@ def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
                 raise unknown("independent variable", name, known) from None
 
 
-def named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
+def _named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
     """Which speeds are named, by their own names or those of the coordinates whose rates they are."""
-    variables = mechanism.variables
-    for name in names:
-        if name not in variables and name not in mechanism.speed_names:
-            check_independent(mechanism, [name])
-            raise MechanismError(
-                f"{name!r} cannot be named here, since it is none of the variables in {mechanism.coordinates} "
-                f"coordinates ({', '.join(variables)}). Describe the mechanism in coordinates that have it: "
-                'mechanism.with_coordinates("joint").'
-            )
-    pairs = zip(variables, mechanism.speed_names, strict=True)
+    pairs = zip(mechanism.variables, mechanism.speed_names, strict=True)
     return jnp.asarray([variable in names or speed in names for variable, speed in pairs])

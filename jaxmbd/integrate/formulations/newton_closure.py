@@ -22,6 +22,7 @@ from jaxmbd.equations.spd_solve import Solve
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _DAMPING = 1e-5  # μ, as a share of the largest number in C
+_IN_WORLD = "omega_world."
 _STEPS = 20  # Newton converges in 2 to 4 from the end of an integration step
 
 
@@ -71,7 +72,8 @@ class DependentCoordinateCorrection(AbstractCorrection):
 
 class NamedCoordinateCorrection(AbstractCorrection):
     """The change that leaves named speeds, or the rates of named coordinates, alone: also those of joints that are no
-    variables of the system. As many as there are degrees of freedom.
+    variables of the system, and angular velocities about world axes, `"disc.omega_world.x"`. As many as there are
+    degrees of freedom.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
@@ -82,10 +84,10 @@ class NamedCoordinateCorrection(AbstractCorrection):
         return NamedCoordinateCorrection(self.names, self._values(at, None))
 
     def _values(self, at: Configuration, near: Float[Array, " k"] | None) -> Float[Array, " k"]:
-        """The coordinates' values; zero where their rates are speeds: a change of others leaves these alone."""
+        """The coordinates' values; zero for speeds, of which a change of others leaves the integrals alone."""
 
         def one(k: int, name: str) -> Scalar:
-            if index_of(at.mechanism, name) is not None:
+            if index_of(at.mechanism, name) is not None or is_about_world(name):
                 return jnp.zeros((), at.q.dtype)
             coordinate = at.mechanism.coordinate(name)
             coordinate = coordinate if near is None else coordinate.by(near[k])
@@ -104,14 +106,22 @@ class NamedCoordinateCorrection(AbstractCorrection):
         return _least_squares(self.stacked(at))
 
     def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """`[C; D]`, where `D v` are the rates of the coordinates, but for what time adds to them."""
-        mechanism, still = at.mechanism, jnp.zeros(at.mechanism.nv, at.q.dtype)
-        rows = [at.jacobian]
-        for name in self.names:
-            k = index_of(mechanism, name)
-            rate = lambda v, name=name: at.coordinate(name, v)[1]  # noqa: E731
-            rows.append((jax.grad(rate)(still) if k is None else still.at[k].set(1.0))[None])
-        return jnp.concatenate(rows)
+        """`[C; D]`."""
+        return jnp.concatenate([at.jacobian, self.rows(at)])
+
+    def rows(self, at: Configuration) -> Float[Array, "k nv"]:
+        """`D`, where `D v` are the rates of the coordinates, but for what time adds to them."""
+        still = jnp.zeros(at.mechanism.nv, at.q.dtype)
+
+        def one(name: str) -> Array:
+            k = index_of(at.mechanism, name)
+            return jax.grad(lambda v: _rate(at, name, v))(still) if k is None else still.at[k].set(1.0)
+
+        return jnp.stack([one(name) for name in self.names]) if self.names else still[None][:0]
+
+    def rates(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
+        """`D v`, with what time adds."""
+        return jnp.stack([_rate(at, name, v) for name in self.names]) if self.names else v[:0]
 
     def bias(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
         """`−c̈` of the coordinates at constant `v`: the accelerations `a` with `D a` equal to it have `c̈ = 0`."""
@@ -120,9 +130,37 @@ class NamedCoordinateCorrection(AbstractCorrection):
         def one(name: str) -> Scalar:
             if index_of(at.mechanism, name) is not None:
                 return jnp.zeros((), at.q.dtype)
-            return -jax.jvp(lambda t, q: at.equations.at(t, q).coordinate(name, v)[1], *motion)[1]
+            return -jax.jvp(lambda t, q: _rate(at.equations.at(t, q), name, v), *motion)[1]
 
         return jnp.stack([one(name) for name in self.names]) if self.names else jnp.zeros(0, at.q.dtype)
+
+
+def _rate(at: Configuration, name: str, v: Float[Array, " nv"]) -> Scalar:
+    """A speed, the rate of a coordinate, or an angular velocity in world axes."""
+    k = index_of(at.mechanism, name)
+    if k is not None:
+        return v[k]
+    if not is_about_world(name):
+        return at.coordinate(name, v)[1]
+    owner, axis = name.partition(".")[0], "xyz".index(name[-1])
+    part: Any = at.mechanism[owner]
+    bodies = any(body.name == owner for body in at.mechanism.bodies)
+    markers = (part.at(),) if bodies else part.markers
+    angular = at.near(markers).rates(at.on_markers(markers, at.twists(v)))[:, at.space.dim :]
+    return angular[0, axis] if bodies else angular[1, axis] - angular[0, axis]
+
+
+def in_world_axes(name: str) -> str:
+    """The name of the angular velocity about a world axis beside that about an axis that turns: `"disc.omega_x"` is
+    `"disc.omega_world.x"`. Of a joint it is the relative one."""
+    owner, _, component = name.rpartition(".")
+    return f"{owner}.{_IN_WORLD}{component[-1]}"
+
+
+def is_about_world(name: str) -> bool:
+    """Whether a name is that of an angular velocity about a world axis."""
+    component = name.partition(".")[2]
+    return component[:-1] == _IN_WORLD and component[-1] in "xyz"
 
 
 def index_of(mechanism: Mechanism, name: str) -> int | None:

@@ -128,6 +128,14 @@ def check_instance(what: str, value: Any, kind: type | tuple[type, ...], need: s
     raise MechanismError(f"{what} must be {need}, got {_short(value)}.")
 
 
+def check_flags(what: str, **flags: Any) -> None:
+    """Raise unless each value is True or False, known while a program is traced."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            given = _short(value) if is_concrete(value) else "a traced value; name it in static_argnames of jax.jit"
+            raise MechanismError(f"{what}: {name} must be True or False, got {given}.")
+
+
 def check_count(what: str, value: Any, least: int) -> None:
     """Raise unless a value is a whole number of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):

@@ -62,6 +62,8 @@ class Force(AbstractForce):
         check_markers("Force", name, at)
         if frame not in ("world", "body"):
             raise MechanismError(f"Force {name!r}: frame must be 'world' or 'body', got {frame!r}.")
+        if force is None and torque is None:
+            raise MechanismError(f"Force {name!r}: give a force [N], a torque [N m], or both.")
         self.name, self.at, self.frame = name, at, frame
         force = jnp.zeros(at.space.dim) if force is None else force
         torque = jnp.zeros(self._turns) if torque is None else torque

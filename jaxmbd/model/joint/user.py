@@ -50,6 +50,9 @@ class NonholonomicConstraint(AbstractNonholonomic):
     **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
     (any tree of arrays, or an equinox module), and returns a scalar or a vector that is affine in the rates: no row
     of `Φ` stands behind it. `C` and `γ` follow by differentiation.
+
+    **Raises:** `MechanismError`, when the mechanism is built, if the function is not affine in the rates, or does not
+    depend on them.
     """
 
     name: str = eqx.field(static=True)

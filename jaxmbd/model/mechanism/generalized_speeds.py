@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Function, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_line, checked_names
-from jaxmbd.user_functions import user_array
+from jaxmbd.user_functions import check_affine, user_array
 
 
 class GeneralizedSpeeds(eqx.Module):
@@ -50,7 +50,9 @@ class GeneralizedSpeeds(eqx.Module):
                 f"GeneralizedSpeeds: {nv} speeds are needed, got {len(self.names)} names {self.names}."
             )
         dtype = jnp.result_type(float)
-        sizes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((nv,), (nq,), ())]
-        shape = eqx.filter_eval_shape(self.given, *sizes).shape
+        p, q, t = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((nv,), (nq,), ()))
+        shape = eqx.filter_eval_shape(self.given, p, q, t).shape
         if shape != (nv,):
             raise MechanismError(f"GeneralizedSpeeds: the function must return shape {(nv,)}, got {shape}.")
+        names = "q, t, parameters", "p"
+        check_affine("GeneralizedSpeeds", lambda q, t, p: self.given(p, q, t), (q, t), p, names)

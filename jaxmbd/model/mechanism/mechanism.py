@@ -11,7 +11,7 @@ import equinox as eqx
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import AbstractBody
-from jaxmbd.model.body.checks import check_instance, checked_names
+from jaxmbd.model.body.checks import check_flags, check_instance, checked_names
 from jaxmbd.model.driver.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.force.shared import Gravity
@@ -29,15 +29,11 @@ from jaxmbd.model.mechanism.joint_coordinates import (
 )
 from jaxmbd.model.mechanism.spanning_tree import Tree, absolute, check_cuts, spanning
 from jaxmbd.model.mechanism.validation import (
-    check_functions,
     check_ground,
     check_inertias,
-    check_measures,
+    check_laws,
     check_moving,
-    check_names,
-    check_references,
-    check_scaled,
-    check_space,
+    check_parts,
     count_rows,
     hashable_kind,
     named_joints,
@@ -95,28 +91,23 @@ class Mechanism(eqx.Module):
     ) -> None:
         self.bodies = _parts("bodies", bodies, AbstractBody)
         self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
-        self.forces = _parts("forces", forces, AbstractForce, AbstractJointForce, Gravity, GeneralizedForce)
-        self.drivers = _parts("drivers", drivers, Driver)
+        self.forces, self.drivers = _forces(forces), _parts("drivers", drivers, Driver)
         self.sensors = _parts("sensors", sensors, AbstractSensor, Measure, Scaled)
         if not self.bodies:
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
+        check_flags("Mechanism", floating=floating)
         self.floating = floating
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
-        check_names(self)
-        check_space(self)
         self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
-        check_references(self)
+        check_parts(self)
         self.tree = self._tree()
         if speeds is not None:
             check_instance("speeds", speeds, GeneralizedSpeeds, "GeneralizedSpeeds(names, function)")
             speeds.check(len(self.tree.coordinates), len(self.tree.speeds))
 
     def __check_init__(self) -> None:
-        check_functions(self)
-        check_scaled(self)
-        sizes = self.constraint_sizes()  # tries each joint's function on shapes
-        check_measures(self, sum(sizes))
+        check_laws(self)
         check_inertias(self)
         check_moving(self)
         if not self.floating:
@@ -154,14 +145,27 @@ class Mechanism(eqx.Module):
     def with_parts(
         self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
     ) -> "Mechanism":
-        """The same mechanism, in the same coordinates, with other forces or drivers, which are not checked.
+        """The same mechanism, in the same coordinates, with other forces or drivers.
 
-        (Made anew of them it may choose another tree of joints: what forces and drivers name has a say in that.)
+        (`Mechanism(...)` of them may choose another tree of joints: what forces and drivers name has a say in that.)
+
+        **Raises:** `MechanismError` where `Mechanism(...)` of the same parts would.
         """
-        kept = self.forces, self.drivers
-        given = (old if new is None else tuple(new) for old, new in zip(kept, (forces, drivers), strict=True))
-        is_kept = lambda x: any(x is old for old in kept)  # noqa: E731
-        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(given), is_leaf=is_kept)
+        made = self.replaced(
+            None if forces is None else _forces(forces), None if drivers is None else _parts("drivers", drivers, Driver)
+        )
+        check_parts(made)
+        made.__check_init__()
+        return made
+
+    def replaced(
+        self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
+    ) -> "Mechanism":
+        """`with_parts` without its checks, for analyses: they put parts of their own in, and leave others out."""
+        old = self.forces, self.drivers
+        new = (kept if given is None else tuple(given) for kept, given in zip(old, (forces, drivers), strict=True))
+        is_old = lambda x: any(x is kept for kept in old)  # noqa: E731
+        return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(new), is_leaf=is_old)
 
     def _tree(self) -> Tree:
         if self.coordinates == "absolute":
@@ -284,6 +288,10 @@ def _listed(parts: tuple[Any, ...]) -> str:
     """The names of parts with their types, the first of them where they are many."""
     names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
     return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+
+
+def _forces(forces: Iterable[AnyForce]) -> tuple[AnyForce, ...]:
+    return _parts("forces", forces, AbstractForce, AbstractJointForce, Gravity, GeneralizedForce)
 
 
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:

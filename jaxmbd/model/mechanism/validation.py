@@ -14,13 +14,31 @@ from jaxmbd.model.force.shared import Gravity
 from jaxmbd.model.force.user import GeneralizedForce
 from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
-from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.grouping_key import kind_of, unnamed
 from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.sensor.scaled import Scaled
 from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
+from jaxmbd.user_functions import check_affine
 
 _ENERGIES = ("kinetic_energy", "potential_energy", "energy")
+
+
+def check_parts(mechanism: Any) -> None:
+    """Raise unless all parts have names of their own, live in one space and refer to bodies and coordinates there
+    are."""
+    check_names(mechanism)
+    check_space(mechanism)
+    check_references(mechanism)
+
+
+def check_laws(mechanism: Any) -> None:
+    """Try what the parts say, users' functions among it, on shapes alone."""
+    check_functions(mechanism)
+    check_scaled(mechanism)
+    rows = sum(mechanism.constraint_sizes())
+    check_slips(mechanism)
+    check_measures(mechanism, rows)
 
 
 def check_names(mechanism: Any) -> None:
@@ -143,6 +161,18 @@ def check_functions(mechanism: Any) -> None:
             eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
         elif isinstance(force, AbstractJointForce):
             eqx.filter_eval_shape(force.effort, t, t, t)
+
+
+def check_slips(mechanism: Any) -> None:
+    """Raise unless users' constraints of velocities are affine in the rates."""
+    t = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    checked: set[Any] = set()
+    for joint in mechanism.joints:
+        if isinstance(joint, NonholonomicConstraint) and (kind := hashable_kind(joint)) not in checked:
+            checked.add(kind)
+            frames, rates = _example(mechanism, joint)
+            part, names = f"NonholonomicConstraint {joint.name!r}", ("t, frames, parameters", "rates")
+            check_affine(part, joint.slip, (t, frames), rates, names)
 
 
 def hashable_kind(part: Any) -> Any:
