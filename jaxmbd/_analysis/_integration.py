@@ -32,6 +32,7 @@ from jaxmbd._method import (
     equations_of,
     forward_only,
     onto,
+    prepared,
     reverse_only,
     rows_anew,
     rows_for_motion,
@@ -130,7 +131,7 @@ class _Solve:
         forward = isinstance(by.adjoint, dfx.ForwardMode)
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
         is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
-        solver = written_out(by.solver) if is_call else by.solver
+        solver = prepared(written_out(by.solver) if is_call else by.solver, by.controller, by.adjoint)
         solver = Settled(solver) if settling or equations.kept is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)

@@ -220,11 +220,19 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last)
 
 
-def check_grid(controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
-    """Raise if steps are given that run across a time at which accelerations are not smooth."""
-    if switches is None or not isinstance(controller, dfx.StepTo):
+def check_steps(solver: Any, controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
+    """Raise for a solver, or steps given, that cannot keep to one side of a time at which accelerations are not
+    smooth."""
+    if switches is None:
         return
-    if not is_concrete(controller.ts, switches, t0, t1):
+    tableau = getattr(solver, "tableau", None)
+    last = max(tableau.c, default=0.0) if isinstance(tableau, dfx.ButcherTableau) else 0.0
+    if last > 1:
+        raise MechanismError(
+            f"{type(solver).__name__} evaluates forces beyond the end of a step, at {last:.3g} of it, and a force or "
+            "driver switches, where steps have to end: use solver='stiff', or diffrax.Kvaerno3()."
+        )
+    if not isinstance(controller, dfx.StepTo) or not is_concrete(controller.ts, switches, t0, t1):
         return
     times = np.concatenate([switches.jumps, switches.kinks])
     missing = np.setdiff1d(times, np.asarray(controller.ts))
