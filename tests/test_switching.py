@@ -168,7 +168,11 @@ def test_equal_steps_keep_their_order_across_a_jump() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"method": mbd.Projection()}], ids=["stiff", "projection"])
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "stiff"}, {"method": mbd.Projection()}, {"solver": dfx.Kvaerno3()}],
+    ids=["stiff", "projection", "kvaerno3"],
+)
 def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
 
@@ -179,6 +183,35 @@ def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     value, slope = jax.value_and_grad(angle)(1.2)
     np.testing.assert_allclose(value, 2 * of_jump(1.8), atol=MOTION)
     np.testing.assert_allclose(slope, -2 * np.sin(1.8), atol=3 * MOTION)
+    if "solver" in options:
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(angle))(1.2), slope, rtol=1e-9)
+
+
+@pytest.mark.long
+def test_implicit_solvers_inside_two_others_keep_their_tolerances() -> None:
+    """Of a method that settles, and of steps onto a jump; with either choice of derivatives."""
+    mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
+
+    def angle(at: Array, derivative: Any) -> Array:
+        mine = eqx.tree_at(lambda m: m["motor"].function.times, mechanism, at[None])
+        options = {"solver": dfx.Kvaerno3(), "method": mbd.Projection(), "derivative": derivative}
+        return mbd.simulate(mine, at_rest(mechanism), jnp.array([0.0, 3.0]), **options)["O.angle"][-1]
+
+    for derivative in ("any", "forward"):
+        value, slope = jax.jvp(lambda at: angle(at, derivative), (jnp.array(1.2),), (jnp.array(1.0),))  # noqa: B023
+        np.testing.assert_allclose(value, 2 * of_jump(1.8), atol=MOTION)
+        np.testing.assert_allclose(slope, -2 * np.sin(1.8), atol=3 * MOTION)
+
+
+def test_solvers_that_look_beyond_a_step_are_refused_where_something_switches() -> None:
+    mechanism = rotor(motor(mbd.Table([0.0, 1.2], [0.0, 2.0])))
+    state, ts = at_rest(mechanism), jnp.array([0.0, 3.0])
+    for solver, where in ((dfx.Kvaerno4(), "1.15"), (dfx.Kvaerno5(), "1.23")):
+        text = f"{type(solver).__name__} evaluates forces beyond the end of a step, at {where} of it.* diffrax.Kvaerno3"
+        with pytest.raises(mbd.MechanismError, match=text):
+            mbd.simulate(mechanism, state, ts, solver=solver)
+    with pytest.raises(mbd.MechanismError, match=r"tolerances of the step-size control, and StepTo has none: give them"):
+        mbd.simulate(mechanism, state, ts, solver=dfx.Kvaerno3(), controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 6)))
 
 
 # --- drivers -----------------------------------------------------------------------------------------------
