@@ -210,7 +210,9 @@ def test_solvers_that_look_beyond_a_step_are_refused_where_something_switches() 
         text = f"{type(solver).__name__} evaluates forces beyond the end of a step, at {where} of it.* diffrax.Kvaerno3"
         with pytest.raises(mbd.MechanismError, match=text):
             mbd.simulate(mechanism, state, ts, solver=solver)
-    with pytest.raises(mbd.MechanismError, match=r"tolerances of the step-size control, and StepTo has none: give them"):
+    with pytest.raises(
+        mbd.MechanismError, match=r"tolerances of the step-size control, and StepTo has none: give them"
+    ):
         mbd.simulate(mechanism, state, ts, solver=dfx.Kvaerno3(), controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 6)))
 
 

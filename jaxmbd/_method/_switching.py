@@ -116,12 +116,13 @@ def _index(times: Array, t: Any, side: str) -> Array:
 
 
 class Stops(eqx.Module):
-    """Where steps end: `times`, sorted, which those of jumps move; and a jump beside the `start` or the `end` of the
-    motion, of which the steps there have to keep clear. [s]"""
+    """Where steps end: `times`, sorted, which those of jumps move; a jump beside the `start` or the `end` of the
+    motion, of which the steps there have to keep clear; and the `lead` of the first step. [s]"""
 
     times: Float[Array, " n"]
     start: Scalar
     end: Scalar
+    lead: Scalar
 
     def moving(self, t: Any) -> tuple[Array, Array]:
         """A time, moving with the one of `times` that it is; and whether it is one."""
@@ -185,26 +186,30 @@ def onto(
     args: tuple[Any, Any],
     t0: Scalar,
     t1: Scalar,
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...]]:
-    """Solver, controller and `args` for a motion from `t0` to `t1`: those given where nothing switches."""
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...], Scalar]:
+    """Solver, controller, `args` and the start of a motion from `t0` to `t1`: those given where nothing switches."""
     if switches is None:
-        return solver, controller, args
+        return solver, controller, args, t0
     t0, t1 = jnp.asarray(t0), jnp.asarray(t1)
     forward = jnp.where(t0 < t1, 1, -1).astype(t0.dtype)  # as in diffrax, times of a motion backward are negative
     stops = _stops(forward * switches.jumps, forward * switches.kinks, forward * t0, forward * t1)
+    if not isinstance(controller, dfx.StepTo):
+        t0 = t0 - forward * stops.lead
     times = jax.lax.stop_gradient(stops.times)
     if isinstance(controller, dfx.ConstantStepSize):
         controller = EqualStepsOnto(controller, times)
     elif isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
         controller = StepsOnto(controller, times)  # pyright: ignore
-    return Switched(solver), controller, (*args, stops)
+    return Switched(solver), controller, (*args, stops), t0
 
 
 def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     """The times that steps end on; those that are none of the motion's are so large that no step reaches them.
 
     Only jumps move the ends of steps: at a kink the accelerations on both sides are the same. A jump at the start or
-    the end has no derivative, since moving it changes nothing on one of its sides.
+    the end of a motion has no derivative, since moving it changes nothing on one of its sides: `with_jumps_apart` has
+    taken it out. One just after an event is a jump of the motion that follows, which begins so much earlier that there
+    is a step between the event and the jump.
     """
     kinks, never = jax.lax.stop_gradient(kinks), jnp.finfo(t0.dtype).max
     gap, (start, end) = jax.lax.stop_gradient((4 * smallest_gap(t0, t1), (t0, t1)))
@@ -214,10 +219,12 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
         kinks = jnp.where(following <= kinks + gap, never, kinks)
     times = jnp.concatenate([jumps, kinks])
     still = jax.lax.stop_gradient(times)
-    first = jnp.max(jnp.where(abs(still - start) <= gap, still, -never))
+    first = jnp.max(jnp.where((still >= start - gap) & (still <= start), still, -never))
     last = jnp.min(jnp.where(abs(still - end) <= gap, still, never))
-    times = jnp.append(jnp.where((still > start + gap) & (still < end - gap), times, never), never)
-    return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last)
+    inside = jnp.concatenate([still[: len(jumps)] > start, still[len(jumps) :] > start + gap]) & (still < end - gap)
+    lead = jnp.where(jnp.any(inside & (still <= start + gap)), gap / 16, 0.0)
+    times = jnp.append(jnp.where(inside, times, never), never)
+    return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
 
 
 def check_steps(solver: Any, controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
