@@ -140,7 +140,8 @@ class _Solve:
         rates = compiled(_rates, forward)
         acting = without_changes if radau else lambda method: method
         run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.integrals, jnp.asarray(t), y[0], y[1])), solver, t0, t1, first, y, args=args,
+            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.integrals, jnp.asarray(t), y[0], y[1])),
+            solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=Trusting(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,
             throw=False, event=event,

@@ -25,32 +25,21 @@ _NUDGE = 2.0  # in units of rounding: from a time to where the side of it is cer
 _FEW = 64  # times that are looked through one by one
 
 
-class StepsOnto(dfx.AbstractAdaptiveStepSizeController[Any, Any]):
+class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     """A step-size controller whose steps end at given times.
 
-    After a step that was cut short the next one has the length that was wanted before.
+    After a step that was cut short the next one has the length that was wanted before; of equal steps, those that run
+    across a time are cut in two there, and the grid stays as it is.
 
-    **Arguments:** `controller`, a `diffrax.PIDController` or the like; `times` [s], sorted, the last of them never
-    reached.
+    **Arguments:** `controller`, a `diffrax.PIDController`, a `diffrax.ConstantStepSize` or the like; `times` [s],
+    sorted, the last of them never reached.
     """
 
-    controller: dfx.AbstractAdaptiveStepSizeController
+    controller: dfx.AbstractStepSizeController
     times: Float[Array, " n"]
 
-    @property
-    def rtol(self) -> Any:  # pyright: ignore
-        return self.controller.rtol
-
-    @property
-    def atol(self) -> Any:  # pyright: ignore
-        return self.controller.atol
-
-    @property
-    def norm(self) -> Any:  # pyright: ignore
-        return self.controller.norm
-
     def wrap(self, direction: Any) -> "StepsOnto":
-        return StepsOnto(self.controller.wrap(direction), self.times)  # pyright: ignore
+        return StepsOnto(self.controller.wrap(direction), self.times)
 
     def init(
         self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
@@ -67,40 +56,12 @@ class StepsOnto(dfx.AbstractAdaptiveStepSizeController[Any, Any]):
             t0, t1, y0, y1_candidate, args, y_error, error_order, old
         )
         cut = keep & (wanted > t1)
-        end = jnp.where(cut, jnp.maximum(end, start + (wanted - t0)), end)
-        result = dfx.RESULTS.where(cut, dfx.RESULTS.successful, result)  # a step cut short is no vanishing one
-        return keep, start, _end(self.times, start, end), jump, (new, end), result
-
-
-class EqualStepsOnto(dfx.AbstractStepSizeController[Any, Any]):
-    """Equal steps, of which those that run across given times are cut in two there: the grid stays as it is.
-
-    **Arguments:** `controller`, a `diffrax.ConstantStepSize`; `times` [s], sorted, the last of them never reached.
-    """
-
-    controller: dfx.ConstantStepSize
-    times: Float[Array, " n"]
-
-    def wrap(self, direction: Any) -> "EqualStepsOnto":
-        return self
-
-    def init(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
-    ) -> tuple[Any, Any]:
-        wanted, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return _end(self.times, t0, wanted), (state, jnp.asarray(wanted))
-
-    def adapt_step_size(
-        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any,
-        controller_state: Any,
-    ) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
-        old, wanted = controller_state
-        keep, start, end, jump, new, result = self.controller.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, old
-        )
-        cut = wanted > t1
-        new = jax.tree.map(lambda a, b: jnp.where(cut, a, b), old, new)
-        end = jnp.where(cut, wanted, end)
+        if isinstance(self.controller, dfx.ConstantStepSize):
+            new = jax.tree.map(lambda a, b: jnp.where(cut, a, b), old, new)
+            end = jnp.where(cut, wanted, end)
+        else:
+            end = jnp.where(cut, jnp.maximum(end, start + (wanted - t0)), end)
+            result = dfx.RESULTS.where(cut, dfx.RESULTS.successful, result)  # a step cut short is no vanishing one
         return keep, start, _end(self.times, start, end), jump, (new, end), result
 
 
@@ -196,10 +157,8 @@ def onto(
     if not isinstance(controller, dfx.StepTo):
         t0 = t0 - forward * stops.lead
     times = jax.lax.stop_gradient(stops.times)
-    if isinstance(controller, dfx.ConstantStepSize):
-        controller = EqualStepsOnto(controller, times)
-    elif isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
-        controller = StepsOnto(controller, times)  # pyright: ignore
+    if isinstance(controller, dfx.ConstantStepSize | dfx.AbstractAdaptiveStepSizeController):
+        controller = StepsOnto(controller, times)
     return Switched(solver), controller, (*args, stops), t0
 
 
