@@ -130,15 +130,15 @@ class _Solve:
         settling = isinstance(method, AbstractSettling)
         method = method.begin(equations, t, y[0]) if settling else method
         forward = isinstance(by.adjoint, dfx.ForwardMode)
+        acting = without_changes if radau else lambda method: method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
+        is_call = is_program(_rates, equations, acting(method), by.integrals, t, y[0], y[1], forward=forward)
         solver = prepared(written_out(by.solver) if is_call else by.solver, by.controller, by.adjoint)
         solver = Settled(solver) if settling or equations.kept is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
         solver, controller, args, t0 = onto(self.switches, solver, by.controller, (equations, method), t0, t1)
         rates = compiled(_rates, forward)
-        acting = without_changes if radau else lambda method: method
         run = dfx.diffeqsolve(
             dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.integrals, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
