@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd._analysis._events._changes import equations_at
+from jaxmbd._analysis._events._changes import equations_at, without_changes
 from jaxmbd._analysis._events._event import Event
 from jaxmbd._analysis._events._happened import Events
 from jaxmbd._analysis._events._segments import run_with_events
@@ -32,6 +32,7 @@ from jaxmbd._method import (
     equations_of,
     forward_only,
     onto,
+    prepared,
     reverse_only,
     rows_anew,
     rows_for_motion,
@@ -123,21 +124,23 @@ class _Solve:
         by, equations, t, first = self.by, self.equations, jnp.asarray(t0), self.first
         if by.events:  # a segment after an event starts elsewhere than the motion did
             equations = equations.solved_in(equations.redundant, rows_anew(equations, t, y[0]))
-        if isinstance(by.solver, Radau):  # it asks no method
+        radau = isinstance(by.solver, Radau)
+        if radau:  # it asks no method
             equations = equations_at(method, equations, t0)
         settling = isinstance(method, AbstractSettling)
         method = method.begin(equations, t, y[0]) if settling else method
         forward = isinstance(by.adjoint, dfx.ForwardMode)
+        acting = without_changes if radau else lambda method: method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, method, by.integrals, t, y[0], y[1], forward=forward)
-        solver = written_out(by.solver) if is_call else by.solver
+        is_call = is_program(_rates, equations, acting(method), by.integrals, t, y[0], y[1], forward=forward)
+        solver = prepared(written_out(by.solver) if is_call else by.solver, by.controller, by.adjoint)
         solver = Settled(solver) if settling or equations.kept is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
-        solver, controller, args = onto(self.switches, solver, by.controller, (equations, method), t0, t1)
+        solver, controller, args, t0 = onto(self.switches, solver, by.controller, (equations, method), t0, t1)
         rates = compiled(_rates, forward)
         run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.integrals, jnp.asarray(t), y[0], y[1])),
+            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.integrals, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=Trusting(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps, progress_meter=by.meter,

@@ -33,7 +33,7 @@ from jaxmbd._body import check_count, check_flags, check_shape, checked_names
 from jaxmbd._equations import Equations, rank_of
 from jaxmbd._errors import MechanismError, SolveError, unknown
 from jaxmbd._mechanism import Mechanism, switches_of, with_jumps_apart
-from jaxmbd._method import AbstractMethod, AbstractSettling, Stabilized, check_grid, known_rows
+from jaxmbd._method import AbstractMethod, AbstractSettling, Stabilized, check_steps, known_rows
 from jaxmbd._types import as_float, is_concrete
 
 _MANY = 64  # bodies
@@ -114,7 +114,7 @@ def simulate(
         solver, controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
     )
     switching = _as_times(switching_times, ts)
-    check_grid(controller, switches_of(mechanism, switching), ts[0], ts[-1])
+    check_steps(solver, controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_concrete(mechanism, state, ts, method, events, switching_times)
     if known and isinstance(method, AbstractSettling):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))

@@ -1,6 +1,8 @@
 """Methods: how the constraints are kept."""
 
 from jaxmbd._method._adjoint import DiscreteAdjoint as DiscreteAdjoint
+from jaxmbd._method._around import missing_tolerances as missing_tolerances
+from jaxmbd._method._around import prepared as prepared
 from jaxmbd._method._close import AbstractCorrection as AbstractCorrection
 from jaxmbd._method._close import DependentChange as DependentChange
 from jaxmbd._method._close import LeastChange as LeastChange
@@ -38,6 +40,6 @@ from jaxmbd._method._rows import rows_anew as rows_anew
 from jaxmbd._method._rows import rows_for_motion as rows_for_motion
 from jaxmbd._method._settled import Settled as Settled
 from jaxmbd._method._solve import SaddlePoint as SaddlePoint
-from jaxmbd._method._switching import check_grid as check_grid
+from jaxmbd._method._switching import check_steps as check_steps
 from jaxmbd._method._switching import onto as onto
 from jaxmbd._method._trusting import Trusting as Trusting
