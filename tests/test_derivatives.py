@@ -176,8 +176,23 @@ def test_what_an_option_lacks_is_said() -> None:
         jax.jacfwd(lambda p: reading(p, adjoint=adjoint, max_steps=32))(P)
     jumps = dfx.ClipStepSizeController(dfx.PIDController(rtol=1e-6, atol=1e-6), jump_ts=jnp.array([0.1]))
     options = {"solver": dfx.Tsit5(), "controller": jumps, "max_steps": 64}
-    with pytest.raises(mbd.MechanismError, match=r"without jumps: a diffrax\.PIDController"):
+    with pytest.raises(
+        mbd.MechanismError, match=r"without jumps: a diffrax\.PIDController.* jump_ts give simulate switc"
+    ):
         jax.jacfwd(lambda p: reading(p, **options))(P)
+
+
+@pytest.mark.long
+def test_a_controller_with_times_to_step_to_has_derivatives_of_both_modes_and_second_ones() -> None:
+    steps = dfx.ClipStepSizeController(dfx.PIDController(rtol=1e-10, atol=1e-12), step_ts=jnp.array([0.1, 0.33]))
+
+    def read(p: Array) -> Array:
+        return reading(p, solver=dfx.Dopri8(), stepsize_controller=steps, dt0=None)
+
+    gradient = jax.jit(jax.grad(read))
+    assert_agree(gradient(P), differences(read))
+    assert_agree(jax.jit(jax.jacfwd(read))(P), gradient(P), 1e-11)
+    assert_agree(jax.jit(jax.hessian(read))(P), differences(gradient), 1e-6)
 
 
 @pytest.mark.slow

@@ -168,7 +168,11 @@ def test_equal_steps_keep_their_order_across_a_jump() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"method": mbd.Projection()}], ids=["stiff", "projection"])
+@pytest.mark.parametrize(
+    "options",
+    [{"solver": "stiff"}, {"method": mbd.Projection()}, {"solver": dfx.Kvaerno3()}],
+    ids=["stiff", "projection", "kvaerno3"],
+)
 def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
 
@@ -179,6 +183,39 @@ def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
     value, slope = jax.value_and_grad(angle)(1.2)
     np.testing.assert_allclose(value, 2 * of_jump(1.8), atol=MOTION)
     np.testing.assert_allclose(slope, -2 * np.sin(1.8), atol=3 * MOTION)
+    if "solver" in options:
+        np.testing.assert_allclose(jax.jit(jax.jacfwd(angle))(1.2), slope, rtol=1e-9)
+
+
+@pytest.mark.long
+def test_implicit_solvers_inside_two_others_keep_their_tolerances() -> None:
+    """Of a method that settles, and of steps onto a jump; with either choice of derivatives."""
+    mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
+
+    def angle(at: Array, derivative: Any) -> Array:
+        mine = eqx.tree_at(lambda m: m["motor"].force.times, mechanism, at[None])
+        options = {"solver": dfx.Kvaerno3(), "method": mbd.Projection(), "derivative": derivative}
+        return mbd.simulate(mine, at_rest(mechanism), jnp.array([0.0, 3.0]), **options)["O.angle"][-1]
+
+    for derivative in ("any", "forward"):
+        value, slope = jax.jvp(lambda at: angle(at, derivative), (jnp.array(1.2),), (jnp.array(1.0),))  # noqa: B023
+        np.testing.assert_allclose(value, 2 * of_jump(1.8), atol=MOTION)
+        np.testing.assert_allclose(slope, -2 * np.sin(1.8), atol=3 * MOTION)
+
+
+def test_solvers_that_look_beyond_a_step_are_refused_where_something_switches() -> None:
+    mechanism = rotor(motor(mbd.Table([0.0, 1.2], [0.0, 2.0])))
+    state, ts = at_rest(mechanism), jnp.array([0.0, 3.0])
+    for solver, where in ((dfx.Kvaerno4(), "1.15"), (dfx.Kvaerno5(), "1.23")):
+        text = f"{type(solver).__name__} evaluates forces beyond the end of a step, at {where} of it.*diffrax.Kvaerno3"
+        with pytest.raises(mbd.MechanismError, match=text):
+            mbd.simulate(mechanism, state, ts, solver=solver)
+    with pytest.raises(
+        mbd.MechanismError, match=r"tolerances of the step-size control, and StepTo has none: give them"
+    ):
+        mbd.simulate(
+            mechanism, state, ts, solver=dfx.Kvaerno3(), stepsize_controller=dfx.StepTo(jnp.linspace(0.0, 3.0, 6))
+        )
 
 
 # --- drivers -----------------------------------------------------------------------------------------------
@@ -293,6 +330,56 @@ def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None
     np.testing.assert_allclose(solution["r.alpha"], acceleration, atol=1e-12)
     for slope, expected in zip(slopes, jax.grad(truth, (0, 1))(at, value, 3.0), strict=True):
         np.testing.assert_allclose(slope, expected, atol=HIGH)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"method": mbd.CoordinatePartitioning()}])
+def test_events_change_forces_with_other_solvers_and_methods(options: Any, coordinates: str) -> None:
+    """A force switched off, one switched on and then changed."""
+    mechanism = rotor(motor(2.0), motor(5.0, "other"), coordinates=coordinates)
+    state, ts = at_rest(mechanism), jnp.linspace(0.0, 3.0, 13)
+
+    def truth(at: Array, value: Array, t: Any) -> Array:
+        return 2 * (of_jump(t) - of_jump(t - at[0])) + 5 * of_jump(t - at[1]) + (value - 5) * of_jump(t - at[2])
+
+    def last(at: Array, value: Array) -> tuple[Array, mbd.Solution]:
+        events = [
+            clock("off", at[0], mbd.Switch("motor", on=False)),
+            clock("start", at[1], mbd.Switch("other", on=True, initially=False)),
+            clock("less", at[2], mbd.Change(lambda m: m["other"].force, value)),
+        ]
+        given = {"events": events, "max_events": 4, "throw": False, **options}
+        solution = mbd.simulate(mechanism, state, ts, accuracy="high", **given)
+        return solution["O.angle"][-1], solution
+
+    at, value = jnp.array([0.8, 0.4, 2.2]), jnp.array(-1.0)
+    (_, solution), slopes = eqx.filter_jit(jax.value_and_grad(last, (0, 1), has_aux=True))(at, value)
+    np.testing.assert_allclose(solution["O.angle"], jax.vmap(lambda t: truth(at, value, t))(ts), atol=MOTION)
+    np.testing.assert_array_equal(solution["other.effort"], np.where(ts > at[1], np.where(ts > at[2], -1.0, 5.0), 0.0))
+    assert int(solution.stats["num_steps"]) < 100
+    for slope, expected in zip(slopes, jax.grad(truth, (0, 1))(at, value, 3.0), strict=True):
+        np.testing.assert_allclose(slope, expected, atol=3 * MOTION)
+
+
+@pytest.mark.slow
+def test_forces_that_switch_together_with_events_have_the_derivatives_of_either_side() -> None:
+    """Two torques jump, an event switches off the second of them, another one a third torque, all nearly at once."""
+    jumps = [motor(mbd.Piecewise([1.2], [0.5, 2.0]), "one"), motor(mbd.Piecewise([1.2], [1.0, -1.0]), "two")]
+    mechanism = rotor(*jumps, motor(3.0, "three"))
+    state = at_rest(mechanism)
+
+    def last(of_one: Array, of_two: Array, tau: Array) -> Array:
+        where = lambda m: (m["one"].force.times, m["two"].force.times)  # noqa: E731
+        mine = eqx.tree_at(where, mechanism, (of_one[None], of_two[None]))
+        events = [clock(name, tau, mbd.Switch(name, on=False)) for name in ("three", "two")]
+        return mbd.simulate(mine, state, jnp.array([0.0, 3.0]), events=events, max_events=3, throw=False)["O.angle"][-1]
+
+    s, slopes = np.sin(3.0 - 1.2), jax.jit(jax.grad(last, (0, 1, 2)))
+    for by in (0.0, 1e-16, 1e-10, -1e-10):  # at one time a switch counts as just after the event
+        found = slopes(jnp.array(1.2 + by), jnp.array(1.2 + by), jnp.array(1.2))
+        expected = [-1.5 * s, 2 * s, 2 * s] if by < 0 else [-1.5 * s, 0.0, 4 * s]
+        np.testing.assert_allclose(found, expected, atol=3 * MOTION, err_msg=str(by))
 
 
 def test_springs_gravity_and_users_forces_are_switched_too() -> None:

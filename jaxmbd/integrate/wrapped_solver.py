@@ -1,12 +1,21 @@
-"""What diffrax asks of a solver that another one is inside of."""
+"""What diffrax asks of a solver that another one is inside of, and what the one inside has to know before."""
 
 from typing import Any
 
 import diffrax as dfx
+import equinox as eqx
+
+_FROM_CONTROLLER = dfx.with_stepsize_controller_tols(dfx.VeryChord)().rtol  # diffrax's mark for a missing tolerance
 
 
-class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedSolver[Any]):
-    """A diffrax solver that changes the steps of the solver inside, and is otherwise like it."""
+class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
+    """A diffrax solver that changes the steps of the solver inside.
+
+    It is no `diffrax.AbstractWrappedSolver`: diffrax completes the settings of a solver that it finds in one of those,
+    and does not find it in one inside another. `prepared` completes them before the solver is wrapped.
+    """
+
+    solver: eqx.AbstractVar[dfx.AbstractSolver[Any]]
 
     @property
     def term_structure(self) -> Any:  # pyright: ignore
@@ -16,18 +25,34 @@ class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any], dfx.AbstractWrappedS
     def term_compatible_contr_kwargs(self) -> Any:  # pyright: ignore
         return self.solver.term_compatible_contr_kwargs
 
-    @property
-    def root_finder(self) -> Any:
-        """That of an implicit solver: diffrax hands it the tolerances of the step-size control."""
-        return self.solver.root_finder  # pyright: ignore
-
-    @property
-    def scan_kind(self) -> Any:
-        """That of a Runge-Kutta method: diffrax chooses it to suit the adjoint."""
-        return self.solver.scan_kind  # pyright: ignore
-
     def order(self, terms: Any) -> int | None:
         return self.solver.order(terms)
 
     def error_order(self, terms: Any) -> Any:
         return self.solver.error_order(terms)
+
+
+def prepared(solver: dfx.AbstractSolver[Any], controller: Any, adjoint: dfx.AbstractAdjoint) -> dfx.AbstractSolver[Any]:
+    """The solver with the settings that diffrax otherwise takes from the step-size control and the adjoint: the
+    tolerances of an implicit method's iteration, and the kind of the loop over the stages."""
+    if isinstance(solver, dfx.AbstractImplicitSolver):
+        missing = missing_tolerances(solver)
+        found = [getattr(controller, name) for name in missing]
+        solver = eqx.tree_at(lambda s: [getattr(s.root_finder, name) for name in missing], solver, found)
+    kinds = ((dfx.ForwardMode, "lax"), (dfx.DirectAdjoint, "bounded"))
+    return with_stage_loop(solver, next((kind for of, kind in kinds if isinstance(adjoint, of)), None))
+
+
+def missing_tolerances(solver: dfx.AbstractImplicitSolver[Any]) -> list[str]:
+    """What the iteration of an implicit method is to be given by the step-size control."""
+    return [name for name in ("rtol", "atol", "norm") if getattr(solver.root_finder, name) is _FROM_CONTROLLER]
+
+
+def with_stage_loop(solver: Any, kind: str | None) -> Any:
+    """The same Runge–Kutta method, also inside other solvers, with another loop over its stages unless it has chosen
+    one: `"lax"` has forward derivatives, `"bounded"` those of both modes and of any order."""
+    if isinstance(solver, AbstractSolverAround):
+        return eqx.tree_at(lambda s: s.solver, solver, with_stage_loop(solver.solver, kind))
+    if not issubclass(type(solver), dfx.AbstractRungeKutta) or solver.scan_kind is not None:
+        return solver
+    return eqx.tree_at(lambda s: s.scan_kind, solver, kind, is_leaf=lambda x: x is None)

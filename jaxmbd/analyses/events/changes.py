@@ -109,16 +109,33 @@ class Changed(AbstractMethod):
         return self.of.motion(self.changes.applied(equations, t), t, q, v)
 
 
+class ChangedProjectedMethod(AbstractProjectedMethod):
+    """A method that settles, on a mechanism whose forces change at events: how it settles depends on no force."""
+
+    of: AbstractProjectedMethod
+    changes: Changes
+
+    def check(self, mechanism: Mechanism, freedom: int) -> None:
+        self.of.check(mechanism, freedom)
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+        return self.of.motion(self.changes.applied(equations, t), t, q, v)
+
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "ChangedProjectedMethod":
+        return ChangedProjectedMethod(self.of.begin(equations, t, q), self.changes)
+
+    def settle(
+        self, equations: Equations, t: Scalar, q: Array, v: Array
+    ) -> tuple["ChangedProjectedMethod", Array, Array]:
+        of, q, v = self.of.settle(equations, t, q, v)
+        return ChangedProjectedMethod(of, self.changes), q, v
+
+
 def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
     """The method, with forces that change."""
     if isinstance(method, Projection):
         return Projection(changed(method.base, changes))
-    if isinstance(method, AbstractProjectedMethod):
-        raise MechanismError(
-            f"Switch and Change cannot be used with {type(method).__name__}; use Stabilized(), Augmented() or "
-            "Projection()."
-        )
-    return Changed(method, changes)
+    return (ChangedProjectedMethod if isinstance(method, AbstractProjectedMethod) else Changed)(method, changes)  # pyright: ignore
 
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
@@ -207,6 +224,12 @@ def equations_at(method: AbstractMethod, equations: Equations, t: Scalar) -> Equ
     """The equations with the forces that act at a time, where events change them."""
     changes = [x for x in jax.tree.leaves(method, is_leaf=_is_changes) if _is_changes(x)]
     return changes[0].applied(equations, t) if changes else equations
+
+
+def without_changes(method: AbstractMethod) -> AbstractMethod:
+    """The method for equations in which forces are already those that act."""
+    is_changed = lambda x: isinstance(x, Changed | ChangedProjectedMethod)  # noqa: E731
+    return jax.tree.map(lambda x: x.of if is_changed(x) else x, method, is_leaf=is_changed)
 
 
 def _is_changes(x: Any) -> bool:

@@ -28,6 +28,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
 from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.model.mechanism.switching_times import smallest_gap
 
 _NEAR = 2.0**10  # in units of rounding: nearer to a value, or a rate nearer to zero, counts as on it
 
@@ -87,6 +88,8 @@ class Timeline:
         self.levels = jnp.stack([event.level for event in events]).astype(ts.dtype)
         self.sides = jnp.asarray([event.side for event in events])
         self.near = _NEAR * jnp.finfo(ts.dtype).eps
+        # Where accelerations jump within `4 gap` after an event, the next segment begins up to `gap / 4` earlier.
+        self.gap = jax.lax.stop_gradient(smallest_gap(ts[0], ts[-1]))
 
     # --- what is watched --------------------------------------------------------------------------------
 
@@ -184,9 +187,10 @@ class Timeline:
     def _height(self, side: Array, enabled: Array, touching: Array, t0: Array) -> Callable[..., Array]:
         def height(method: AbstractMethod, t: Array, y: Any) -> Array:
             t = jnp.asarray(t)
-            since = jnp.where(touching & (t > t0), t - t0, 1.0)
+            after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)  # before, a quantity on its value has no sign
+            since = jnp.where(touching & after, t - t0, 1.0)
             heights = side * self.distances(method, t, y[0], y[1]) / since
-            return jnp.where(enabled, jnp.where(t > t0, heights, 1.0), jnp.inf)
+            return jnp.where(enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
 
@@ -225,7 +229,7 @@ class Timeline:
             closing = fires & jnp.asarray(self.latching) & (jnp.asarray(self.rows) == j)
             values = jnp.where(closing, positions(self.equations, self.along, t, q), values)
             held = (held | closing) & ~(fires & self._opens()[j])
-        start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
+        start = jnp.where(happens, jax.lax.stop_gradient(t) - self.gap, jnp.inf)
         return Latches(
             latches.along,
             latches.starts.at[k + 1].set(start, mode="drop"),
@@ -239,7 +243,7 @@ class Timeline:
         """The forces of the next segment."""
         if changes is None:
             return None
-        return after_event(changes, self.events, self.equations.mechanism, k, t, j, happens, fires)
+        return after_event(changes, self.events, self.equations.mechanism, k, t - self.gap, j, happens, fires)
 
     def _opens(self) -> Bool[Array, "n k"]:
         """For each event, the latches that it opens."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.events.changes import equations_at
+from jaxmbd.analyses.events.changes import equations_at, without_changes
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
@@ -36,6 +36,7 @@ from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.switching import stepping_onto
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
+from jaxmbd.integrate.wrapped_solver import prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import Switches, switches_of
 
@@ -122,21 +123,23 @@ class _Solve:
         by, equations, t, first = self.by, self.equations, jnp.asarray(t0), self.first
         if by.events:  # a segment after an event starts elsewhere than the motion did
             equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
-        if isinstance(by.solver, Radau):  # it asks no method
+        radau = isinstance(by.solver, Radau)
+        if radau:  # it asks no method
             equations = equations_at(method, equations, t0)
         settling = isinstance(method, AbstractProjectedMethod)
         method = method.begin(equations, t, y[0]) if settling else method
         forward = isinstance(by.adjoint, dfx.ForwardMode)
+        acting = without_changes if radau else lambda method: method
         # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, method, by.quadratures, t, y[0], y[1], forward=forward)
-        solver = unrolled(by.solver) if is_call else by.solver
+        is_call = is_program(_rates, equations, acting(method), by.quadratures, t, y[0], y[1], forward=forward)
+        solver = prepared(unrolled(by.solver) if is_call else by.solver, by.controller, by.adjoint)
         solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
         if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
-        solver, controller, args = stepping_onto(self.switches, solver, by.controller, (equations, method), t0, t1)
+        solver, controller, args, t0 = stepping_onto(self.switches, solver, by.controller, (equations, method), t0, t1)
         rates = as_program(_rates, forward)
         run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, args: rates(*args[:2], by.quadratures, jnp.asarray(t), y[0], y[1])),
+            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.quadratures, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
             adjoint=UncheckedTimesAdjoint(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps,

@@ -29,7 +29,7 @@ from jaxmbd.equations.rank import rank_of
 from jaxmbd.errors import MechanismError, SolveError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.switching import check_grid
+from jaxmbd.integrate.solvers.switching import check_steps
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
@@ -112,7 +112,7 @@ def simulate(
         solver, stepsize_controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
     )
     switching = _as_times(switching_times, ts)
-    check_grid(stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
+    check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     known = is_concrete(mechanism, state, ts, method, events, switching_times)
     if known and isinstance(method, AbstractProjectedMethod):
         method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))

@@ -12,6 +12,7 @@ from jaxmbd.arrays import Scalar, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
+from jaxmbd.integrate.wrapped_solver import missing_tolerances
 
 _FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
 
@@ -37,6 +38,7 @@ def stepping(
     check_accuracy(accuracy)
     solver = _solver(solver)
     controller = _given_steps(solver, controller, dt0)
+    _check_iteration(solver, controller)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
         if at_least_as_often:
@@ -72,6 +74,18 @@ def _given_steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.A
         given, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
         raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
     return dfx.ConstantStepSize() if controller is None else controller
+
+
+def _check_iteration(solver: dfx.AbstractSolver, controller: dfx.AbstractStepSizeController | None) -> None:
+    """Raise for an implicit solver whose iteration has no tolerances."""
+    fixed = isinstance(controller, dfx.ConstantStepSize | dfx.StepTo)
+    if fixed and isinstance(solver, dfx.AbstractImplicitSolver) and missing_tolerances(solver):
+        name = type(solver).__name__
+        raise MechanismError(
+            f"{name} solves for its stages to the tolerances of the step-size control, and {type(controller).__name__} "
+            f"has none: give them to the solver, diffrax.{name}(root_finder=diffrax.VeryChord(rtol=1e-8, atol=1e-10)), "
+            "or leave the controller out."
+        )
 
 
 def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | Array | None) -> Scalar | None:

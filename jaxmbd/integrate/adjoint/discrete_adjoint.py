@@ -23,14 +23,15 @@ from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import Schedule
-from jaxmbd.integrate.solvers.switching import EqualStepsOnto, StepsOnto
+from jaxmbd.integrate.solvers.switching import StepsOnto
 
 _SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the state as it is
 
 _REVERSE_ONLY = (
     "Forward derivatives (jax.jvp, jax.jacfwd) and second derivatives of a motion need steps that follow one another "
-    "without jumps: a diffrax.PIDController, ConstantStepSize or StepTo. With any other controller there are reverse "
-    "derivatives of first order (jax.grad, jax.vjp, jax.jacrev); for forward ones give adjoint='forward'."
+    "without jumps: a diffrax.PIDController, ConstantStepSize or StepTo. In place of a controller with jump_ts give "
+    "simulate switching_times=..., which have all derivatives. With any other controller there are reverse derivatives "
+    "of first order (jax.grad, jax.vjp, jax.jacrev); for forward ones give adjoint='forward'."
 )
 
 
@@ -102,8 +103,10 @@ class _Condition(eqx.Module):
 
 def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
     """Whether steps follow each other without jumps, and only states are saved, each set at times or at the end."""
-    onto = isinstance(stepsize_controller, StepsOnto | EqualStepsOnto)
-    control = stepsize_controller.controller if onto else stepsize_controller
+    control = stepsize_controller
+    control = control.controller if isinstance(control, StepsOnto) else control
+    if isinstance(control, dfx.ClipStepSizeController) and control.jump_ts is None:
+        control = control.controller
     plain = isinstance(control, dfx.PIDController | dfx.ConstantStepSize | dfx.StepTo)
     saved = all(
         not sub.t0 and not sub.steps and sub.fn is _SAVE_STATE and (sub.ts is None) == sub.t1 for sub in subs_of(saveat)

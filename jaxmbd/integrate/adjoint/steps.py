@@ -7,12 +7,15 @@ derivative of the step. The second one is a chain again, so derivatives of any o
 
 import abc
 from collections.abc import Sequence
+from copy import copy
 from typing import Any, NamedTuple
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+
+from jaxmbd.integrate.wrapped_solver import with_stage_loop
 
 VALUE: str
 KNOWN: str
@@ -66,6 +69,10 @@ class AbstractSteps(abc.ABC):
     @abc.abstractmethod
     def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
         """The state at a time within a step; `t` has one number for each component."""
+
+    @abc.abstractmethod
+    def in_both_modes(self) -> "AbstractSteps":
+        """The same chain with steps that have forward derivatives too, and reverse ones of those."""
 
     @abc.abstractmethod
     def flat(self, outputs: Outputs) -> list[Any]:
@@ -146,6 +153,12 @@ class MotionSteps(AbstractSteps):
         solver = self._fixed[2]
         return jax.tree.leaves(solver.interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0]))
 
+    def in_both_modes(self) -> "MotionSteps":
+        # The loop over a method's stages that diffrax chooses has reverse derivatives alone, and the fastest ones.
+        chain, (args, terms, solver) = copy(self), self._fixed
+        chain._fixed = args, terms, with_stage_loop(solver, "bounded")
+        return chain
+
     def flat(self, outputs: Outputs) -> list[Any]:
         found = [*(x for row in outputs.rows for x in row), *outputs.end]
         if outputs.last is None:
@@ -176,7 +189,7 @@ class TangentSteps(AbstractSteps):
     def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
         self._tangents = {}
         kinds = [of.kinds[k] for k in moving]
-        self.of, self.rows, self.sets = of, of.rows, of.sets
+        self.of, self.rows, self.sets = of.in_both_modes(), of.rows, of.sets
         self._values = tuple(i for i, like in enumerate(of.parts.value) if is_inexact(like))
         self._knowns = tuple(place for name, place in kinds if name == KNOWN)
         self.timed = any(name == TIME for name, _ in kinds)
@@ -222,6 +235,9 @@ class TangentSteps(AbstractSteps):
         else:
             y, dy = jax.jvp(lambda some: state(some, e, t), (moving,), (change,))
         return [*y, *dy]
+
+    def in_both_modes(self) -> "TangentSteps":
+        return self
 
     def flat(self, outputs: Outputs) -> list[Any]:
         rows, ends = [_cut(x, len(x) // 2) for x in outputs.rows], _cut(outputs.end, len(outputs.end) // 2)

@@ -25,32 +25,21 @@ _NUDGE = 2.0  # in units of rounding: from a time to where the side of it is cer
 _FEW = 64  # times that are looked through one by one
 
 
-class StepsOnto(dfx.AbstractAdaptiveStepSizeController[Any, Any]):
+class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     """A step-size controller whose steps end at given times.
 
-    After a step that was cut short the next one has the length that was wanted before.
+    After a step that was cut short the next one has the length that was wanted before; of equal steps, those that run
+    across a time are cut in two there, and the grid stays as it is.
 
-    **Arguments:** `controller`, a `diffrax.PIDController` or the like; `times` [s], sorted, the last of them never
-    reached.
+    **Arguments:** `controller`, a `diffrax.PIDController`, a `diffrax.ConstantStepSize` or the like; `times` [s],
+    sorted, the last of them never reached.
     """
 
-    controller: dfx.AbstractAdaptiveStepSizeController
+    controller: dfx.AbstractStepSizeController
     times: Float[Array, " n"]
 
-    @property
-    def rtol(self) -> Any:  # pyright: ignore
-        return self.controller.rtol
-
-    @property
-    def atol(self) -> Any:  # pyright: ignore
-        return self.controller.atol
-
-    @property
-    def norm(self) -> Any:  # pyright: ignore
-        return self.controller.norm
-
     def wrap(self, direction: Any) -> "StepsOnto":
-        return StepsOnto(self.controller.wrap(direction), self.times)  # pyright: ignore
+        return StepsOnto(self.controller.wrap(direction), self.times)
 
     def init(
         self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
@@ -67,40 +56,12 @@ class StepsOnto(dfx.AbstractAdaptiveStepSizeController[Any, Any]):
             t0, t1, y0, y1_candidate, args, y_error, error_order, old
         )
         cut = keep & (wanted > t1)
-        end = jnp.where(cut, jnp.maximum(end, start + (wanted - t0)), end)
-        result = dfx.RESULTS.where(cut, dfx.RESULTS.successful, result)  # a step cut short is no vanishing one
-        return keep, start, _end(self.times, start, end), jump, (new, end), result
-
-
-class EqualStepsOnto(dfx.AbstractStepSizeController[Any, Any]):
-    """Equal steps, of which those that run across given times are cut in two there: the grid stays as it is.
-
-    **Arguments:** `controller`, a `diffrax.ConstantStepSize`; `times` [s], sorted, the last of them never reached.
-    """
-
-    controller: dfx.ConstantStepSize
-    times: Float[Array, " n"]
-
-    def wrap(self, direction: Any) -> "EqualStepsOnto":
-        return self
-
-    def init(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
-    ) -> tuple[Any, Any]:
-        wanted, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return _end(self.times, t0, wanted), (state, jnp.asarray(wanted))
-
-    def adapt_step_size(
-        self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any,
-        controller_state: Any,
-    ) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
-        old, wanted = controller_state
-        keep, start, end, jump, new, result = self.controller.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, y_error, error_order, old
-        )
-        cut = wanted > t1
-        new = jax.tree.map(lambda a, b: jnp.where(cut, a, b), old, new)
-        end = jnp.where(cut, wanted, end)
+        if isinstance(self.controller, dfx.ConstantStepSize):
+            new = jax.tree.map(lambda a, b: jnp.where(cut, a, b), old, new)
+            end = jnp.where(cut, wanted, end)
+        else:
+            end = jnp.where(cut, jnp.maximum(end, start + (wanted - t0)), end)
+            result = dfx.RESULTS.where(cut, dfx.RESULTS.successful, result)  # a step cut short is no vanishing one
         return keep, start, _end(self.times, start, end), jump, (new, end), result
 
 
@@ -116,12 +77,13 @@ def _index(times: Array, t: Any, side: str) -> Array:
 
 
 class Stops(eqx.Module):
-    """Where steps end: `times`, sorted, which those of jumps move; and a jump beside the `start` or the `end` of the
-    motion, of which the steps there have to keep clear. [s]"""
+    """Where steps end: `times`, sorted, which those of jumps move; a jump beside the `start` or the `end` of the
+    motion, of which the steps there have to keep clear; and the `lead` of the first step. [s]"""
 
     times: Float[Array, " n"]
     start: Scalar
     end: Scalar
+    lead: Scalar
 
     def moving(self, t: Any) -> tuple[Array, Array]:
         """A time, moving with the one of `times` that it is; and whether it is one."""
@@ -185,26 +147,28 @@ def stepping_onto(
     args: tuple[Any, Any],
     t0: Scalar,
     t1: Scalar,
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...]]:
-    """Solver, controller and `args` for a motion from `t0` to `t1`: those given where nothing switches."""
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...], Scalar]:
+    """Solver, controller, `args` and the start of a motion from `t0` to `t1`: those given where nothing switches."""
     if switches is None:
-        return solver, controller, args
+        return solver, controller, args, t0
     t0, t1 = jnp.asarray(t0), jnp.asarray(t1)
     forward = jnp.where(t0 < t1, 1, -1).astype(t0.dtype)  # as in diffrax, times of a motion backward are negative
     stops = _stops(forward * switches.jumps, forward * switches.kinks, forward * t0, forward * t1)
+    if not isinstance(controller, dfx.StepTo):
+        t0 = t0 - forward * stops.lead
     times = jax.lax.stop_gradient(stops.times)
-    if isinstance(controller, dfx.ConstantStepSize):
-        controller = EqualStepsOnto(controller, times)
-    elif isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
-        controller = StepsOnto(controller, times)  # pyright: ignore
-    return Switched(solver), controller, (*args, stops)
+    if isinstance(controller, dfx.ConstantStepSize | dfx.AbstractAdaptiveStepSizeController):
+        controller = StepsOnto(controller, times)
+    return Switched(solver), controller, (*args, stops), t0
 
 
 def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     """The times that steps end on; those that are none of the motion's are so large that no step reaches them.
 
     Only jumps move the ends of steps: at a kink the accelerations on both sides are the same. A jump at the start or
-    the end has no derivative, since moving it changes nothing on one of its sides.
+    the end of a motion has no derivative, since moving it changes nothing on one of its sides: `with_jumps_apart` has
+    taken it out. One just after an event is a jump of the motion that follows, which begins so much earlier that there
+    is a step between the event and the jump.
     """
     kinks, never = jax.lax.stop_gradient(kinks), jnp.finfo(t0.dtype).max
     gap, (start, end) = jax.lax.stop_gradient((4 * smallest_gap(t0, t1), (t0, t1)))
@@ -214,17 +178,27 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
         kinks = jnp.where(following <= kinks + gap, never, kinks)
     times = jnp.concatenate([jumps, kinks])
     still = jax.lax.stop_gradient(times)
-    first = jnp.max(jnp.where(abs(still - start) <= gap, still, -never))
+    first = jnp.max(jnp.where((still >= start - gap) & (still <= start), still, -never))
     last = jnp.min(jnp.where(abs(still - end) <= gap, still, never))
-    times = jnp.append(jnp.where((still > start + gap) & (still < end - gap), times, never), never)
-    return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last)
+    inside = jnp.concatenate([still[: len(jumps)] > start, still[len(jumps) :] > start + gap]) & (still < end - gap)
+    lead = jnp.where(jnp.any(inside & (still <= start + gap)), gap / 16, 0.0)
+    times = jnp.append(jnp.where(inside, times, never), never)
+    return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
 
 
-def check_grid(controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
-    """Raise if steps are given that run across a time at which accelerations are not smooth."""
-    if switches is None or not isinstance(controller, dfx.StepTo):
+def check_steps(solver: Any, controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
+    """Raise for a solver, or steps given, that cannot keep to one side of a time at which accelerations are not
+    smooth."""
+    if switches is None:
         return
-    if not is_concrete(controller.ts, switches, t0, t1):
+    tableau = getattr(solver, "tableau", None)
+    last = max(tableau.c, default=0.0) if isinstance(tableau, dfx.ButcherTableau) else 0.0
+    if last > 1:
+        raise MechanismError(
+            f"{type(solver).__name__} evaluates forces beyond the end of a step, at {last:.3g} of it, and a force or "
+            "driver switches, where steps have to end: use solver='stiff', or diffrax.Kvaerno3()."
+        )
+    if not isinstance(controller, dfx.StepTo) or not is_concrete(controller.ts, switches, t0, t1):
         return
     times = np.concatenate([switches.jumps, switches.kinks])
     missing = np.setdiff1d(times, np.asarray(controller.ts))
