@@ -171,7 +171,7 @@ def compiled(duration: float, setting: Setting) -> Any:
     @eqx.filter_jit
     def solve(mechanism: Any, state: mbd.State, value: jax.Array) -> tuple[jax.Array, jax.Array]:
         control: dict[str, Any] = (
-            {"controller": dfx.ConstantStepSize(), "dt0": value} if fixed else {"rtol": value, "atol": value}
+            {"stepsize_controller": dfx.ConstantStepSize(), "dt0": value} if fixed else {"rtol": value, "atol": value}
         )
         solution = mbd.simulate(
             mechanism, state, jnp.array([0.0, duration]), method=METHODS[setting.method](),

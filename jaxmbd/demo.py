@@ -111,7 +111,7 @@ IDENTIFIABLE = (
     "zero1, zero2: zero of the angle sensors. Standard errors are from the scatter between segments."
 )
 ESTIMATED = "The initial state of each segment is estimated; of unseen segments with the parameters fixed."
-SETTINGS: dict[str, Any] = {"solver": dfx.Tsit5(), "controller": dfx.ConstantStepSize(), "dt0": 0.008}
+SETTINGS: dict[str, Any] = {"solver": dfx.Tsit5(), "stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.008}
 
 
 def identify(progress: bool = True) -> tuple[Fit, Fit]:

@@ -175,7 +175,7 @@ def test_what_an_option_lacks_is_said() -> None:
     with pytest.raises(mbd.MechanismError, match=r"no forward derivatives .* Leave adjoint out"):
         jax.jacfwd(lambda p: reading(p, adjoint=adjoint, max_steps=32))(P)
     jumps = dfx.ClipStepSizeController(dfx.PIDController(rtol=1e-6, atol=1e-6), jump_ts=jnp.array([0.1]))
-    options = {"solver": dfx.Tsit5(), "controller": jumps, "max_steps": 64}
+    options = {"solver": dfx.Tsit5(), "stepsize_controller": jumps, "max_steps": 64}
     with pytest.raises(
         mbd.MechanismError, match=r"without jumps: a diffrax\.PIDController.* jump_ts give simulate switc"
     ):

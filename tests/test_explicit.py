@@ -240,7 +240,7 @@ def test_the_classical_method_needs_a_step() -> None:
     "options",
     [
         {},
-        {"derivative": "forward", "method": Projection()},
+        {"adjoint": "forward", "method": Projection()},
         {"solver": mbd.RungeKutta4(), "dt0": 1e-3},
         {"events": [mbd.Event("turned", "rod.theta", at=3.3)]},
     ],

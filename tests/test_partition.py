@@ -213,7 +213,7 @@ def test_gradients_by_value(method: str) -> None:
             lambda m: (m["rod"].mass, m["B"].a.position), example.mechanism, (parameters[0], parameters[1:])
         )
         state = mbd.assemble(mechanism, example.fixed, guess=example.guess, speeds=example.speeds)
-        options = {"method": METHODS[method], "rtol": 1e-10, "atol": 1e-12, "derivative": derivative}
+        options = {"method": METHODS[method], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
         return mbd.simulate(mechanism, state, ts, **options)["slider.x"][-1]
 
     mechanism = example.mechanism

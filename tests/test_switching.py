@@ -194,7 +194,7 @@ def test_implicit_solvers_inside_two_others_keep_their_tolerances() -> None:
 
     def angle(at: Array, derivative: Any) -> Array:
         mine = eqx.tree_at(lambda m: m["motor"].force.times, mechanism, at[None])
-        options = {"solver": dfx.Kvaerno3(), "method": mbd.Projection(), "derivative": derivative}
+        options = {"solver": dfx.Kvaerno3(), "method": mbd.Projection(), "adjoint": derivative}
         return mbd.simulate(mine, at_rest(mechanism), jnp.array([0.0, 3.0]), **options)["O.angle"][-1]
 
     for derivative in ("any", "forward"):

@@ -171,7 +171,7 @@ def test_reasons_side_by_side() -> None:
 
 def test_steps_of_a_given_size_may_end_where_nothing_is_finite() -> None:
     blowing_up = lambda t, theta, omega: 1e3 * theta**9  # noqa: E731
-    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01}
     found = mbd.simulate(*swing(torque=blowing_up), TS, throw=False, **options)
     assert bool(found.result == R.not_finite)
     assert np.isfinite(found.q[0]).all()
@@ -188,7 +188,7 @@ def test_a_solver_that_gives_up() -> None:
         mechanism, state = swing()
         mechanism = mechanism.with_parts([*mechanism.forces, motor])
         solver = dfx.Kvaerno3(root_finder=dfx.VeryChord(rtol=1e-3, atol=1e-3))
-        options: dict[str, Any] = {"solver": solver, "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+        options: dict[str, Any] = {"solver": solver, "stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01}
         return mbd.simulate(mechanism, state, [0.0, 0.1, 0.2], throw=throw, **options)
 
     def both(scale: Array) -> tuple[mbd.RESULTS, Array]:
@@ -229,7 +229,7 @@ def test_joints_are_closed_at_all_saved_times() -> None:
     """Equal steps run over the stretched position and tear the joints between two saved times; until then the motion is
     the prescribed one."""
     ts = np.linspace(0.0, 1.0, 6)
-    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "controller": dfx.ConstantStepSize(), "dt0": 0.01}
+    options: dict[str, Any] = {"solver": mbd.RungeKutta4(), "stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01}
 
     def pushed(reach: Array) -> tuple[mbd.RESULTS, Array]:
         found = mbd.simulate(*stretched(reach), ts, throw=False, **options)

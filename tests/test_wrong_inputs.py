@@ -248,7 +248,7 @@ CASES |= {
     ),
     "with_parts, no force": (
         lambda: M.with_parts([GRIP]),
-        "Among forces there is a Marker; expected one of: Force, Along, Gravity, GeneralizedForce.",
+        "Among forces there is a Marker; expected one of: Force, JointForce, Gravity, GeneralizedForce.",
     ),
     "with_parts, no driver": (
         lambda: M.with_parts(drivers=[pl.Gravity()]),
@@ -269,7 +269,7 @@ CASES |= {
     ),
     "with_parts, function": (
         lambda: M.with_parts([pl.JointForce("f", "O.angle", lambda t: 0.0)]),
-        "JointForce 'f': function is called as function(t, coordinate, rate, parameters), and <lambda>(t) cannot be: "
+        "JointForce 'f': force is called as force(t, coordinate, rate, parameters), and <lambda>(t) cannot be: "
         "too many positional arguments.",
     ),
     "with_parts, what a sensor reads": (

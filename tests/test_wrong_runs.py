@@ -58,7 +58,7 @@ CASES: Cases = {
     ),
     "Projection x": (
         lambda: mbd.Projection("x"),
-        "Projection: of must be a method such as Augmented(0, 0), got 'x'.",
+        "Projection: base must be a method such as Augmented(0, 0), got 'x'.",
     ),
     "assemble t nan": (
         lambda: mbd.assemble(M, t=NAN),
@@ -176,12 +176,12 @@ CASES: Cases = {
     ),
     "sim controller text": (
         lambda: mbd.simulate(M, S, TS, stepsize_controller="pid"),
-        "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
+        "stepsize_controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
         "atol=1e-10), got 'pid'.",
     ),
     "sim controller class": (
         lambda: mbd.simulate(M, S, TS, stepsize_controller=dfx.PIDController),
-        "controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
+        "stepsize_controller must be a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, "
         "atol=1e-10); got the class PIDController itself: write PIDController(...).",
     ),
     "sim events one": (
@@ -307,11 +307,11 @@ CASES: Cases = {
     ),
     "event of a number": (
         lambda: mbd.Event("e", 3, below=0.0),
-        "Event 'e': of must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got 3.",
+        "Event 'e': quantity must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got 3.",
     ),
     "event of nothing": (
         lambda: mbd.Event("e", None, below=0.0),
-        "Event 'e': of must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got None.",
+        "Event 'e': quantity must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got None.",
     ),
     "bounce along a number": (
         lambda: mbd.Bounce(0.5, 3),
@@ -345,9 +345,9 @@ CASES: Cases = {
         lambda: mbd.read(M, S, [3]),
         "read: names must be a sequence of names, such as ['rod.position']; 3 is no string.",
     ),
-    "sim integrals str": (
-        lambda: mbd.simulate(M, S, TS, integrals="energy"),
-        "integrals must be a sequence of names, such as ['energy'], got 'energy'.",
+    "sim quadratures str": (
+        lambda: mbd.simulate(M, S, TS, quadratures="energy"),
+        "quadratures must be a sequence of names, such as ['energy'], got 'energy'.",
     ),
     "sol read str": (
         lambda: motion().read("rod.theta"),

@@ -96,7 +96,7 @@ def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool
     if controller is None:
         return
     need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
-    check_instance("controller", controller, dfx.AbstractStepSizeController, need)
+    check_instance("stepsize_controller", controller, dfx.AbstractStepSizeController, need)
     given = [name for name, value in (("rtol", rtol), ("atol", atol)) if value is not None]
     given += ["control_speeds"] * bool(control_speeds)
     if given:

@@ -35,7 +35,7 @@ def fit(
     method: AbstractMethod | None = None,
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
     accuracy: Accuracy = "standard",
-    controller: dfx.AbstractStepSizeController | None = None,
+    stepsize_controller: dfx.AbstractStepSizeController | None = None,
     control_speeds: bool = False,
     rtol: float | int | None = None,
     atol: float | int | None = None,
@@ -57,8 +57,8 @@ def fit(
     - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
     - `optimiser`: an optax optimiser (reverse mode); Levenberg-Marquardt (forward mode) unless given;
     - `steps`: at most this many; `tolerance`: relative, on the change of loss and unknowns;
-    - `method`, `solver`, `accuracy`, `controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`, `max_events`,
-      `max_steps`: as for `simulate`;
+    - `method`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
+      `max_events`, `max_steps`: as for `simulate`;
     - `progress`: show the step and the loss while it runs.
 
     **Returns:** a `Fit`; print it. Parameters that the data determine in some combinations only, or that lie at the
@@ -81,7 +81,7 @@ def fit(
     _check(parameters, experiments)
     stacked = stack(experiments)
     settings = Settings(
-        method, solver, controller,
+        method, solver, stepsize_controller,
         None if rtol is None else jnp.asarray(rtol), None if atol is None else jnp.asarray(atol), dt0,
         tuple(events), accuracy, control_speeds, max_events, max_steps,
     )  # fmt: skip

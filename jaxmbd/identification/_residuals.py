@@ -33,7 +33,7 @@ class Settings(eqx.Module):
 
     method: AbstractMethod | None = None
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None
-    controller: dfx.AbstractStepSizeController | None = None
+    stepsize_controller: dfx.AbstractStepSizeController | None = None
     rtol: Array | None = None
     atol: Array | None = None
     dt0: float | int | None = None
@@ -64,7 +64,7 @@ def predict(
     settings = problem.settings
     solution = simulate(
         mechanism, initial_state(mechanism, experiment, unknowns), experiment.ts,
-        method=settings.method, solver=settings.solver, stepsize_controller=settings.controller,
+        method=settings.method, solver=settings.solver, stepsize_controller=settings.stepsize_controller,
         rtol=settings.rtol, atol=settings.atol, dt0=settings.dt0,
         accuracy=settings.accuracy, control_speeds=settings.control_speeds,
         events=settings.events, max_events=settings.max_events,

@@ -46,7 +46,7 @@ _FORWARD_ONLY = (
 )
 _REVERSE_ONLY = (
     "diffrax.RecursiveCheckpointAdjoint has no forward derivatives (jax.jvp, jax.jacfwd) and no second ones. Leave "
-    "derivative out: by default simulate has derivatives of both modes and of any order."
+    "adjoint out: by default simulate has derivatives of both modes and of any order."
 )
 
 

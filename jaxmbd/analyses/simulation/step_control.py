@@ -143,4 +143,4 @@ def chosen_adjoint(derivative: Adjoint) -> dfx.AbstractAdjoint:
         return DiscreteAdjoint()
     if derivative == "forward":
         return dfx.ForwardMode()
-    raise MechanismError(f"derivative must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")
+    raise MechanismError(f"adjoint must be 'any', 'reverse', 'forward' or a diffrax adjoint, got {derivative!r}.")

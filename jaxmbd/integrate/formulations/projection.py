@@ -31,7 +31,7 @@ class Projection(AbstractProjectedMethod):
     base: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
 
     def __check_init__(self) -> None:
-        check_instance("Projection: of", self.base, AbstractMethod, "a method such as Augmented(0, 0)")
+        check_instance("Projection: base", self.base, AbstractMethod, "a method such as Augmented(0, 0)")
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
         pass

@@ -38,7 +38,7 @@ class Driver(eqx.Module):
                 f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
             )
         if prescribes not in ("position", "speed"):
-            raise MechanismError(f"Driver {name!r}: of must be 'position' or 'speed', got {prescribes!r}.")
+            raise MechanismError(f"Driver {name!r}: prescribes must be 'position' or 'speed', got {prescribes!r}.")
         self.prescribes = prescribes
         self.name = name
         self.coordinate = coordinate
