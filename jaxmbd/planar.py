@@ -7,6 +7,8 @@ from jaxmbd.model.body.planar import ground as ground
 from jaxmbd.model.driver.driver import Driver as Driver
 from jaxmbd.model.force.compliant import Bushing as Bushing
 from jaxmbd.model.force.compliant import PlaneContact as PlaneContact
+from jaxmbd.model.force.force import AbstractForce as AbstractForce
+from jaxmbd.model.force.force import AbstractJointForce as AbstractJointForce
 from jaxmbd.model.force.joint_forces import JointForce as JointForce
 from jaxmbd.model.force.joint_forces import JointFriction as JointFriction
 from jaxmbd.model.force.joint_forces import JointSpringDamper as JointSpringDamper
@@ -20,6 +22,8 @@ from jaxmbd.model.force.shared import SpringDamper as SpringDamper
 from jaxmbd.model.force.user import GeneralizedForce as GeneralizedForce
 from jaxmbd.model.force.user import UserForce as UserForce
 from jaxmbd.model.joint.coupling import RackAndPinion as RackAndPinion
+from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
+from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd.model.joint.planar import Gear as Gear
 from jaxmbd.model.joint.planar import PinInSlot as PinInSlot
 from jaxmbd.model.joint.planar import Prismatic as Prismatic
@@ -35,6 +39,7 @@ from jaxmbd.model.joint.user import NonholonomicConstraint as NonholonomicConstr
 from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd.model.mechanism.mechanism import Mechanism as Mechanism
 from jaxmbd.model.sensor.scaled import Scaled as Scaled
+from jaxmbd.model.sensor.sensor import AbstractSensor as AbstractSensor
 from jaxmbd.model.sensor.sensor import Accelerometer as Accelerometer
 from jaxmbd.model.sensor.sensor import AngleBetween as AngleBetween
 from jaxmbd.model.sensor.sensor import AngularAcceleration as AngularAcceleration

@@ -13,6 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import MechanismError
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.simulation import solution as solutions
 from jaxmbd.space import rotation as rot
 
 EXACT = 1e-13
@@ -233,3 +234,28 @@ def test_a_scaled_sensor_of_no_quantity_or_of_another_shape() -> None:
     mechanism = swing(sensors=[pl.Scaled("s", "rod.position", (1.0, 2.0, 3.0))])
     with pytest.raises(MechanismError, match=r"scale must be a number, or have the shape \(2,\) of 'rod.position'"):
         mbd.read(mechanism, mbd.assemble(mechanism, {"O.angle": 0.3}), "s")
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_columns_of_the_saved_motion_are_read_without_a_program(
+    coordinates: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Coordinates are slices, also of a batch; speeds come from the one program that makes them consistent."""
+    mechanism = swing(coordinates)
+    state = mbd.assemble(mechanism, {"O.angle": 0.3}, speeds={"O.angle": 2.0})
+    run = mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.3, 4))
+    names = (*mechanism.coordinate_names, *mechanism.speed_names)
+    computed = solutions._series(run, names)
+    for name in names:
+        np.testing.assert_allclose(run[name], computed[name], atol=EXACT)
+
+    def unexpected(*_: Any) -> Any:
+        raise AssertionError("a program was called")
+
+    monkeypatch.setattr(solutions, "_series", unexpected)
+    assert set(run.read(names)) == set(names)
+    monkeypatch.setattr(solutions, "_snapshots", unexpected)
+    batch = eqx.filter_vmap(lambda q: eqx.tree_at(lambda s: s.q, run, q))(jnp.stack([run.q, 2 * run.q]))
+    for k, name in enumerate(mechanism.coordinate_names):
+        np.testing.assert_array_equal(run[name], run.q[:, k])
+        np.testing.assert_array_equal(batch[name], np.stack([run.q[:, k], 2 * run.q[:, k]]))

@@ -153,13 +153,24 @@ class Solution(eqx.Module):
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several named quantities at once, each with time on its first axis."""
-        known = channel_units(self.mechanism)
         wanted = checked_names("names", names, "energy")
-        for name in wanted:
-            if name not in known:
-                raise unknown("quantity", name, known)
-        found = _series(self, wanted)
-        return {name: found[name] for name in wanted}  # jit returns a dictionary sorted by its keys
+        series = self._columns(wanted)
+        others = tuple(name for name in wanted if name not in series)
+        if others:
+            known = channel_units(self.mechanism)
+            for name in others:
+                if name not in known:
+                    raise unknown("quantity", name, known)
+            series |= _series(self, others)
+        return {name: series[name] for name in wanted}
+
+    def _columns(self, names: Iterable[str]) -> dict[str, Array]:
+        """The named quantities that are columns of `q` or `v`; those of `q` need no compiled program."""
+        places = {name: k for k, name in enumerate(self.mechanism.coordinate_names)}
+        rates = {name: k for k, name in enumerate(self.mechanism.speed_names)}
+        v = self.v if any(name in rates for name in names) else self.q
+        columns = {name: v[..., rates[name]] for name in names if name in rates}
+        return columns | {name: self.q[..., places[name]] for name in names if name in places}
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""

@@ -6,17 +6,24 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
+from jaxmbd.model.joint.joint import AbstractJoint
+
+_PARTS = (AbstractMarker, AbstractJoint, AbstractForce, AbstractJointForce)  # of the library or of a user
 _NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 def unnamed(part: Any) -> Any:
     """A copy of a part without its names, which would keep equal parts from being stacked.
 
-    A user's own modules, parameters of a law, are left as they are.
+    Parts of a user's own classes are treated as those of the library; a user's other modules, the parameters of a law,
+    are left as they are.
     """
     if isinstance(part, tuple):
         return tuple(unnamed(item) for item in part)
-    if not isinstance(part, eqx.Module) or not type(part).__module__.startswith("jaxmbd."):
+    ours = isinstance(part, eqx.Module) and type(part).__module__.startswith("jaxmbd.")
+    if not ours and not isinstance(part, _PARTS):
         return part
     copy = object.__new__(type(part))
     for field in part.__dataclass_fields__:
