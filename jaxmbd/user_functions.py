@@ -12,9 +12,9 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.interpreters import partial_eval as pe
 from jaxtyping import Array
 
+from jaxmbd.compile.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
 
 _TO_PYTHON = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
@@ -67,7 +67,7 @@ def check_affine(part: str, function: Callable[..., Array], given: Any, x: Any, 
         return jax.jvp(lambda x: function(*given, x), (x,), (change,))[1]
 
     jaxpr = jax.make_jaxpr(slope)(given, x, x).jaxpr
-    _, is_used = pe.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    _, is_used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
     count = len(jax.tree.leaves(x))
     others, its = names
     if not any(is_used[-count:]):

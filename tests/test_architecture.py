@@ -23,7 +23,8 @@ TABLE = "tests/test_architecture.py"
 # A room is a module or folder under `jaxmbd/`, or one of the folders inside a room that have floors of their own.
 FLOORS = {
     0: "errors arrays",
-    1: "printing user_functions compile",
+    0.5: "compile",
+    1: "printing user_functions",
     2: "space",
     3: "model.body model.time_functions",
     4: "model.joint model.force model.sensor model.driver",
@@ -44,6 +45,12 @@ FLOORS = {
     16: "__main__",
 }
 FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.split()}
+
+# What libraries do not document is imported in one file for each of them.
+INTERNALS = {
+    "jaxmbd/compile/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
+    "jaxmbd/integrate/diffrax_binding.py": ("equinox.internal", "equinox._", "diffrax._"),
+}
 
 # May be missing at run time, so they are imported where they are used: inside a function.
 OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
@@ -206,6 +213,16 @@ def check_calls(module: Module) -> Iterator[str]:
             yield module.at(node, f"calls {node.func.id}(): a class is abstract or final, and has all its fields")
 
 
+def check_internals(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        for path, internals in INTERNALS.items():
+            if any(name.startswith(internals) for name in names) and str(module.path) != path:
+                yield module.at(node, f"imports {names[0]}, which is undocumented: put it into {path}")
+
+
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     check_is_in_table,
@@ -216,6 +233,7 @@ RULES: tuple[Rule, ...] = (
     check_function_length,
     check_file_length,
     check_calls,
+    check_internals,
 )
 
 
@@ -257,6 +275,8 @@ BROKEN = [
         "super()",
     ),
     (check_calls, "jaxmbd/design.py", "x = hasattr(1, 'real')", "hasattr()"),
+    (check_internals, "jaxmbd/design.py", "from jax.extend import core", "jax.extend.core, which is undocumented"),
+    (check_internals, "jaxmbd/compile/x.py", "import equinox.internal as eqxi", "equinox.internal, which"),
 ]
 
 

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
 from equinox import _jit
 from jaxtyping import Array, Bool
+
+from jaxmbd.integrate.diffrax_binding import any_instance
 
 _LISTED = 4  # instances of a batch that a message describes
 
@@ -41,7 +42,7 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     failed, details = jax.lax.stop_gradient((failed, details))
     like = jax.ShapeDtypeStruct((), bool)
     call = lambda: jax.pure_callback(report, like, failed, *details, vmap_method="broadcast_all")  # noqa: E731
-    raised = jax.lax.cond(eqxi.unvmap_any(failed), call, lambda: jnp.zeros((), bool))
+    raised = jax.lax.cond(any_instance(failed), call, lambda: jnp.zeros((), bool))
     return jax.tree.map(lambda value: jnp.where(raised, jnp.nan, value), values)
 
 

@@ -16,17 +16,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
-from jax.interpreters import ad, batching, mlir
-from jax.interpreters import partial_eval as pe
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
+from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_eval
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, vm
 from jaxmbd.compile.traced_function import TracedFunction, pruned, traced
 from jaxmbd.compile.tracing import is_array
 
-run_p = jex.Primitive("jaxmbd_program")
+run_p = Primitive("jaxmbd_program")
 run_p.multiple_results = True
 
 
@@ -301,4 +299,4 @@ def _partially_evaluated(trace: Any, *operands: Any, function: TracedFunction, b
 
 ad.primitive_jvps[run_p] = _differentiated
 ad.primitive_transposes[run_p] = _transposed
-pe.custom_partial_eval_rules[run_p] = _partially_evaluated
+partial_eval.custom_partial_eval_rules[run_p] = _partially_evaluated

@@ -12,11 +12,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
-from jax.interpreters import batching, mlir
 from jaxtyping import Array, Float
 
 from jaxmbd.compile.graph.step import Step
+from jaxmbd.compile.jax_internals import Primitive, batching, mlir
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
 from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
 
@@ -106,8 +105,8 @@ class ByXLA(AbstractArithmetic):
 
 # --- primitives -------------------------------------------------------------------------------------------
 
-factor_p = jex.Primitive("symmetric_factor")
-solve_p = jex.Primitive("symmetric_solve")
+factor_p = Primitive("symmetric_factor")
+solve_p = Primitive("symmetric_solve")
 
 
 def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n n"]:

@@ -6,11 +6,11 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.extend import core as jex
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.graph.trace import Walk
+from jaxmbd.compile.jax_internals import Literal, jaxpr_as_fun
 from jaxmbd.compile.lowering_rules import RULES
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
@@ -43,7 +43,7 @@ class TracedFunction:
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
         """The function as JAX runs it."""
-        return jex.jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
+        return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
 
     def _all(self, given: Sequence[Any], other: Callable[[Any], Any]) -> list[Any]:
         """The arguments of the jaxpr, with `other` of their types for those that count for nothing."""
@@ -153,10 +153,10 @@ def traced(
 def pruned(function: TracedFunction) -> TracedFunction:
     """The same function of the arguments that its results depend on."""
     jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
-    needed = {var for var in jaxpr.outvars if not isinstance(var, jex.Literal)}
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     for equation in reversed(jaxpr.eqns):
         if any(var in needed for var in equation.outvars):
-            needed |= {var for var in equation.invars if not isinstance(var, jex.Literal)}
+            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
     used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
     return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
 

@@ -5,7 +5,7 @@ from typing import Any
 import diffrax as dfx
 import equinox as eqx
 
-_FROM_CONTROLLER = dfx.with_stepsize_controller_tols(dfx.VeryChord)().rtol  # diffrax's mark for a missing tolerance
+from jaxmbd.integrate.diffrax_binding import FROM_CONTROLLER
 
 
 class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
@@ -45,7 +45,7 @@ def prepared(solver: dfx.AbstractSolver[Any], controller: Any, adjoint: dfx.Abst
 
 def missing_tolerances(solver: dfx.AbstractImplicitSolver[Any]) -> list[str]:
     """What the iteration of an implicit method is to be given by the step-size control."""
-    return [name for name in ("rtol", "atol", "norm") if getattr(solver.root_finder, name) is _FROM_CONTROLLER]
+    return [name for name in ("rtol", "atol", "norm") if getattr(solver.root_finder, name) is FROM_CONTROLLER]
 
 
 def with_stage_loop(solver: Any, kind: str | None) -> Any:

@@ -6,7 +6,6 @@ so that in a batch it takes no steps.
 
 import diffrax as dfx
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +20,7 @@ from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.integrate.diffrax_binding import any_instance
 
 # [m, rad]: the largest violation at a saved time that counts as closed, unless another one is asked for. Drift without
 # stabilisation stays below it; torn joints do not.
@@ -134,7 +134,7 @@ def _near_singular(
     if not 0 < equations.m <= _MANY:
         return jnp.zeros((), bool)
     no = lambda: jnp.zeros((), bool)  # noqa: E731
-    return jax.lax.cond(eqxi.unvmap_any(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
+    return jax.lax.cond(any_instance(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
 
 
 class Describe:

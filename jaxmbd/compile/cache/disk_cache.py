@@ -29,13 +29,13 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.experimental.compilation_cache import compilation_cache
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.executable import deserialized, serialized
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
 from jaxmbd.compile.cache.structure import ARRAY
 from jaxmbd.compile.jax_binding import register, registering
+from jaxmbd.compile.jax_internals import compilation_cache_folder, is_compilation_cache_on, use_compilation_cache
 from jaxmbd.compile.targets.build_vm import processor, vm
 
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
@@ -90,7 +90,7 @@ def _ready(
         return None
     key = hashlib.sha256(made_of).digest()
     name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
-    path = Path(jax.config.jax_compilation_cache_dir) / name  # pyright: ignore
+    path = Path(compilation_cache_folder() or "") / name
     return _read(key, path) or _made(function, tree, others, types, key, path)
 
 
@@ -143,16 +143,11 @@ _lock = threading.Lock()  # of a setting that all threads share
 def _apart_from_jax() -> Iterator[None]:
     """Without JAX's cache: what that gives was loaded, and on a CPU cannot be written down a second time."""
     with _lock:
-        _use_jaxs_cache(False)
+        use_compilation_cache(False)
         try:
             yield
         finally:
-            _use_jaxs_cache(True)
-
-
-def _use_jaxs_cache(wanted: bool) -> None:
-    jax.config.update("jax_enable_compilation_cache", wanted)
-    compilation_cache.reset_cache()  # JAX looks at the setting once
+            use_compilation_cache(True)
 
 
 @cache
@@ -163,9 +158,7 @@ def _load_lapack() -> None:
 
 
 def _is_keeping() -> bool:
-    config = jax.config
-    on = config.jax_compilation_cache_dir and config.jax_enable_compilation_cache  # pyright: ignore
-    if not on or any(getattr(config, f"jax_{name}") for name in _WATCHED):
+    if not is_compilation_cache_on() or any(getattr(jax.config, f"jax_{name}") for name in _WATCHED):
         return False
     return jax.sharding.get_abstract_mesh().empty and size_limit() > 0
 

@@ -17,11 +17,11 @@ from functools import cache
 from typing import Any
 
 import jax
-import jax.core
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from jaxmbd.compile.cache.structure import decoded, encoded
+from jaxmbd.compile.jax_internals import ShapedArray, compiled_from, has_constant_arguments, unloaded_executable
 from jaxmbd.compile.passes.schedule import Program
 
 _MAGIC = b"jaxmbd1\n"
@@ -38,9 +38,9 @@ def serialized(key: bytes, compiled: jax.stages.Compiled, like: Any, programs: d
     Raises:
         TypeError: If it does more than compute arrays from arrays on one device, or its result holds what has no text.
     """
-    parts = _parts(compiled)
+    parts = unloaded_executable(compiled)
     effects = (parts.host_callbacks, parts.keepalive, parts.unordered_effects, parts.ordered_effects, parts.mut)
-    if any(effects) or compiled._params.const_args:
+    if any(effects) or has_constant_arguments(compiled):
         raise TypeError("It calls Python back, or holds on to something outside of it.")
     if any(not isinstance(x, SingleDeviceSharding) for x in (*parts.input_shardings, *parts.output_shardings)):
         raise TypeError("It runs on several devices.")
@@ -102,7 +102,7 @@ def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
     arguments, results = ([_type(x) for x in header[name]] for name in ("arguments", "results"))
     place = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
     parts = dataclasses.replace(
-        _parts(_smallest()),
+        unloaded_executable(_smallest()),
         xla_executable=device.client.deserialize_executable(executable, executable_devices=(device,)),
         name=header["name"],
         input_avals=arguments, output_avals=results,
@@ -112,13 +112,7 @@ def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
         kept_var_idx=set(header["taken"]), all_args_info=None,
     )  # fmt: skip
     given, found = (([0] * header["count"],), {}), jax.tree.structure([0] * len(results))
-    return jax.stages.Compiled(parts.load(), [], given, found, no_kwargs=True)
-
-
-def _parts(compiled: jax.stages.Compiled) -> Any:
-    """What JAX puts around XLA's machine code."""
-    executable: Any = compiled._executable
-    return executable._unloaded_executable
+    return compiled_from(parts.load(), given, found)
 
 
 @cache
@@ -133,4 +127,4 @@ def _type_text(x: Any) -> list[Any]:
 
 def _type(text: list[Any]) -> Any:
     shape, dtype, is_weak = text
-    return jax.core.ShapedArray(tuple(shape), np.dtype(dtype), is_weak)
+    return ShapedArray(tuple(shape), np.dtype(dtype), is_weak)

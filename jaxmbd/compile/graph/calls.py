@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 from jaxmbd.compile.graph import choice
 from jaxmbd.compile.graph.elementwise import elementwise
 from jaxmbd.compile.graph.step import Arrays, Step, array
+from jaxmbd.compile.jax_internals import expansion, linear_solve_operands, scan_counts
 
 _LAPS = 10_000  # of a loop that is written out
 
@@ -20,7 +20,7 @@ def _call(step: Step, *operands: np.ndarray) -> Arrays:
 
 def _expanded(step: Step, *operands: np.ndarray) -> Arrays:
     """What a primitive stands for that JAX writes in terms of others, such as `searchsorted` since jax 0.12."""
-    meant = jax.make_jaxpr(step.params["_prim"].expand)(*[var.aval for var in step.equation.invars])
+    meant = expansion(step.params, [var.aval for var in step.equation.invars])
     return step.walk(meant, list(operands))
 
 
@@ -57,7 +57,7 @@ def _scan(step: Step, *operands: np.ndarray) -> Arrays:
     """The loop written out."""
     params = step.params
     laps = params["length"]
-    n_fixed, n_carried = _scan_counts(params)
+    n_fixed, n_carried = scan_counts(params)
     if laps > _LAPS:
         raise step.unsupported(f" with {laps} laps")
     fixed, carried = list(operands[:n_fixed]), list(operands[n_fixed : n_fixed + n_carried])
@@ -73,14 +73,6 @@ def _scan(step: Step, *operands: np.ndarray) -> Arrays:
         return carried + [step.graph.constants(np.zeros(shape)) for shape in outputs]
     in_order = [found[order.index(lap)] for lap in range(laps)]
     return carried + [np.stack(values) for values in zip(*in_order, strict=True)]
-
-
-def _scan_counts(params: dict[str, Any]) -> tuple[int, int]:
-    """How many operands stay fixed, and how many are carried from lap to lap."""
-    if "num_consts" in params:
-        return params["num_consts"], params["num_carry"]
-    fixed, carried, _ = params["ft_in"].unpack()  # since jax 0.11
-    return len(fixed), len(carried)
 
 
 def _while(step: Step, *operands: np.ndarray) -> Arrays:
@@ -102,10 +94,8 @@ def _while(step: Step, *operands: np.ndarray) -> Arrays:
 
 def _linear_solve(step: Step, *operands: np.ndarray) -> Arrays:
     """What the solve does, without what its derivatives would use."""
-    lengths, jaxprs = step.params["const_lengths"], step.params["jaxprs"]
-    before = lengths.matvec + lengths.vecmat
-    everything = sum(lengths)
-    return step.walk(jaxprs.solve, list(operands[before : before + lengths.solve] + operands[everything:]))
+    solve, constants, first = linear_solve_operands(step.params)
+    return step.walk(solve, list(operands[constants] + operands[first:]))
 
 
 _NAMES = (

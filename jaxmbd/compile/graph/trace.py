@@ -7,11 +7,11 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.extend import core as jex
 
 from jaxmbd.compile.graph import calls, elementwise, linear, moves, sums, windows
 from jaxmbd.compile.graph.node import Graph
 from jaxmbd.compile.graph.step import Arrays, Step
+from jaxmbd.compile.jax_internals import Literal
 from jaxmbd.errors import MechanismError
 
 Names: TypeAlias = str | Sequence[Any] | np.ndarray
@@ -103,7 +103,7 @@ class Walk:
         return [self._read(values, var) for var in opened.outvars]
 
     def _read(self, values: dict[Any, np.ndarray], var: Any) -> np.ndarray:
-        if isinstance(var, jex.Literal):
+        if isinstance(var, Literal):
             return self.graph.constants(_typed(var))
         return values[var]
 

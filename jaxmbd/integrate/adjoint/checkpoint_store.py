@@ -9,10 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
+
+from jaxmbd.integrate.diffrax_binding import while_loop, write_row
 
 
 class CheckpointStore(eqx.Module):
@@ -73,7 +74,7 @@ class CheckpointStore(eqx.Module):
         fresh = (i == last) | ((i + 1) % (1 << level) == 0)
         place = self.place(start)
         between = jax.tree.map(
-            lambda kept, rows: eqxi.buffer_at_set(rows, 0, kept[place], pred=fresh),  # pyright: ignore
+            lambda kept, rows: write_row(rows, 0, kept[place], pred=fresh),  # pyright: ignore
             self.states,
             between,
         )
@@ -84,9 +85,7 @@ class CheckpointStore(eqx.Module):
             return j + 1, jax.tree.map(lambda x, kept: kept.at[j - start + 1].set(x), state, rows)
 
         begin = jnp.where(fresh, start, i)
-        _, between = eqxi.while_loop(
-            lambda carry: carry[0] < i, make, (begin, between), buffers=lambda carry: carry[1], kind="lax"
-        )
+        _, between = while_loop(lambda carry: carry[0] < i, make, (begin, between), buffers=lambda carry: carry[1])
         return self._row(between, i - start), between
 
     def _row(self, rows: Any, j: Int[Array, ""]) -> Any:

@@ -8,12 +8,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
-from jax.extend import core as jex
-from jax.interpreters import ad, batching, mlir
 
+from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir
 from jaxmbd.errors import MechanismError
 
-_tangent_p = jex.Primitive("jaxmbd_tangent_of_one_mode")
+_tangent_p = Primitive("jaxmbd_tangent_of_one_mode")
 
 
 def forward_only(tree: Any, text: str) -> Any:

@@ -8,12 +8,10 @@ diffrax's own adjoint repeats and transposes its whole loop.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 
@@ -23,9 +21,8 @@ from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import Schedule
+from jaxmbd.integrate.diffrax_binding import SAVE_STATE, while_loop
 from jaxmbd.integrate.solvers.switching import StepsOnto
-
-_SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the state as it is
 
 _REVERSE_ONLY = (
     "Forward derivatives (jax.jvp, jax.jacfwd) and second derivatives of a motion need steps that follow one another "
@@ -73,7 +70,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
             return finished
         t1 = given["t1"]  # the time of the event is found, and differentiated, by diffrax after its loop
         end = eqx.tree_at(lambda s: s.tprev, end, jnp.where(end.tprev >= t1, t1, end.tprev))
-        inner = partial(eqxi.while_loop, kind="lax")
+        inner = while_loop
         return self._loop(**given, inner_while_loop=inner, outer_while_loop=lambda *_, **__: end)
 
 
@@ -109,7 +106,7 @@ def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: A
         control = control.controller
     plain = isinstance(control, dfx.PIDController | dfx.ConstantStepSize | dfx.StepTo)
     saved = all(
-        not sub.t0 and not sub.steps and sub.fn is _SAVE_STATE and (sub.ts is None) == sub.t1 for sub in subs_of(saveat)
+        not sub.t0 and not sub.steps and sub.fn is SAVE_STATE and (sub.ts is None) == sub.t1 for sub in subs_of(saveat)
     )
     more = saveat.dense or saveat.solver_state or saveat.controller_state
     return plain and saved and not more and max_steps is not None
@@ -139,7 +136,7 @@ def _run(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], outer: Ca
         ends.append(outer(*given, **options))
         return ends[-1]
 
-    inner = partial(eqxi.while_loop, kind="lax")
+    inner = while_loop
     finished = loop(
         args=args, terms=terms, init_state=start, inner_while_loop=inner, outer_while_loop=noted, **settings
     )
@@ -149,7 +146,7 @@ def _run(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], outer: Ca
 @eqx.filter_custom_jvp
 def _integrated(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]) -> Any:
     """What diffrax's loop returns, and the state in which its steps end, in which alone an event changes nothing."""
-    return _run(inputs, loop, start, settings, partial(eqxi.while_loop, kind="lax"))
+    return _run(inputs, loop, start, settings, while_loop)
 
 
 @eqx.filter_custom_jvp
@@ -163,9 +160,9 @@ def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[s
             return body(state), record.with_step(state.num_accepted_steps, state.tprev, state.tnext, _value(state))
 
         record = CheckpointStore.empty(_value(init), init.tprev, rows, max_steps)
-        end, record = eqxi.while_loop(
+        end, record = while_loop(
             lambda carry: cond(carry[0]), step, (init, record),
-            max_steps=max_steps, buffers=lambda carry: [buffers(carry[0]), carry[1]], kind="lax",
+            max_steps=max_steps, buffers=lambda carry: [buffers(carry[0]), carry[1]],
         )  # fmt: skip
         records.append(record)
         return end

@@ -21,11 +21,9 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
-import jax.core
 import jax.numpy as jnp
-from jax.extend import core as jex
-from jax.interpreters import ad, batching, mlir
 
+from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import AbstractSteps
 from jaxmbd.integrate.adjoint.sweep import Backward, Schedule, forward
@@ -111,9 +109,9 @@ def _types_of_inputs(steps: AbstractSteps, wanted: tuple[int, ...], **_: Any) ->
 # --- as primitives ------------------------------------------------------------------------------------------
 
 
-def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]) -> jex.Primitive:
+def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]) -> Primitive:
     """A primitive of several results that is evaluated, batched and lowered as `compute` is."""
-    primitive = jex.Primitive(name)
+    primitive = Primitive(name)
     primitive.multiple_results = True
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
@@ -128,7 +126,7 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
 
     def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         sizes = tuple(batch.size for batch in reversed(batches))
-        return [jax.core.ShapedArray((*sizes, *x.shape), x.dtype) for x in types(**settings)]
+        return [ShapedArray((*sizes, *x.shape), x.dtype) for x in types(**settings)]
 
     def batched(arrays: Any, axes: Any, *, batches: Batches, **settings: Any) -> Any:
         size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
@@ -171,7 +169,7 @@ class _Call:
         self.axes = [[*old, *new] for old, new in zip(self.axes, axes, strict=True)]
         return self
 
-    def bind(self, primitive: jex.Primitive, **settings: Any) -> list[Any]:
+    def bind(self, primitive: Primitive, **settings: Any) -> list[Any]:
         batches = tuple(Batch(b.size, tuple(mine)) for b, mine in zip(self.batches, self.axes, strict=True))
         return list(primitive.bind(*self.arrays, batches=batches, **settings))
 

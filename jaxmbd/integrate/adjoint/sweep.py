@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, Outputs, Split, is_inexact
+from jaxmbd.integrate.diffrax_binding import while_loop
 
 
 class Schedule(NamedTuple):
@@ -78,9 +78,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
         return _Ahead(i + 1, value, [n for n, _ in met], [r for _, r in met], last, record)
 
     carry = _Ahead(start, value, [start for _ in rows], rows, last, record)
-    carry = eqxi.while_loop(
-        lambda c: c.i < schedule.accepted, advance, carry, buffers=lambda c: [c.rows, c.record], kind="lax"
-    )
+    carry = while_loop(lambda c: c.i < schedule.accepted, advance, carry, buffers=lambda c: [c.rows, c.record])
     if recorded:
         return carry.record
     return steps.flat(Outputs(carry.rows, [carry.value[i] for i in steps.at_end], carry.last))
@@ -102,7 +100,7 @@ def _read(
         y = steps.read(dense, ends, [t[j] for t in ts])
         return j + 1, [row.at[j].set(a) for row, a in zip(rows, y, strict=True)]
 
-    return eqxi.while_loop(further, save, (carry.next[k], carry.rows[k]), buffers=lambda met: met[1], kind="lax")
+    return while_loop(further, save, (carry.next[k], carry.rows[k]), buffers=lambda met: met[1])
 
 
 # --- backward -----------------------------------------------------------------------------------------------
@@ -155,9 +153,7 @@ class Backward:
         times = [jnp.zeros_like(t) for t in self.times] if self.timed else None
         left = [saved - 1 for saved in self.schedule.saved]
         carry = _Back(count - 1, left, self.record.space(), value, known, times)
-        carry = eqxi.while_loop(
-            lambda c: c.i >= 0, lambda c: self._back(c, given), carry, buffers=lambda c: c.between, kind="lax"
-        )
+        carry = while_loop(lambda c: c.i >= 0, lambda c: self._back(c, given), carry, buffers=lambda c: c.between)
         full = Split(
             self._at(self.values, carry.value, len(steps.parts.value)),
             self._at(self.knowns, carry.known, len(steps.parts.known)),
@@ -236,7 +232,7 @@ class Backward:
             moved = [x.at[met.left].add(a) for x, a in zip(met.ts, t_bar, strict=True)]
             return _Met(met.left - 1, _plus(met.dense, dense_bar), _plus(met.ends, ends_bar), moved)
 
-        return eqxi.while_loop(further, meet, met, kind="lax")
+        return while_loop(further, meet, met)
 
 
 def _replaced(x: list[Any], places: list[int], arrays: list[Any]) -> list[Any]:

@@ -9,7 +9,6 @@ Source: Goreinov et al., *How to find a good submatrix* (2010).
 """
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +20,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
+from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _FEW = 40  # rows: up to here singular values take a fraction of a millisecond
@@ -85,7 +85,7 @@ def update_row_selection(equations: Equations, t: Scalar, q: Float[Array, " nq"]
     if kept is None:
         return None
     swapped = lambda: jnp.where(redundant, as_program(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
-    return jax.lax.cond(eqxi.unvmap_any(redundant), swapped, lambda: kept)
+    return jax.lax.cond(any_instance(redundant), swapped, lambda: kept)
 
 
 def _rows(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:

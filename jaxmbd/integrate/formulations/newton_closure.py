@@ -9,7 +9,6 @@ import abc
 from typing import Any
 
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -19,6 +18,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import LeastSquaresQR
 from jaxmbd.equations.spd_solve import Solve
+from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _DAMPING = 1e-5  # μ, as a share of the largest number in C
@@ -233,7 +233,7 @@ def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq
         found = close_loops(equations, t, q, MassWeightedCorrection())
         return jnp.where(equations.redundant & jnp.isfinite(found), found, q)
 
-    return jax.lax.cond(eqxi.unvmap_any(equations.redundant), closed, lambda: q)
+    return jax.lax.cond(any_instance(equations.redundant), closed, lambda: q)
 
 
 def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:

@@ -11,7 +11,6 @@ from typing import Any, ClassVar
 
 import diffrax as dfx
 import equinox as eqx
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.integrate.diffrax_binding import any_instance, has_diffraxs_step
 
 _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next step, for the dense output
     a_lower=(
@@ -143,8 +143,7 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
 
 def unrolled(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
     """The same method with its stages written out, if it is one of diffrax's explicit Runge–Kutta methods."""
-    explicit = isinstance(solver, dfx.AbstractERK) and isinstance(solver.tableau, dfx.ButcherTableau)
-    if explicit and type(solver).step is dfx.AbstractERK.step:
+    if has_diffraxs_step(solver) and isinstance(solver.tableau, dfx.ButcherTableau):  # pyright: ignore
         return UnrolledERK(solver)  # pyright: ignore
     return solver
 
@@ -166,7 +165,7 @@ def _first(terms: Any, t0: Any, y0: Any, args: Any, kept: Any, made_jump: Any) -
         return terms.vf(t0, y0, args)
     if made_jump is False:
         return kept
-    return jax.lax.cond(eqxi.unvmap_any(made_jump), lambda: terms.vf(t0, y0, args), lambda: kept)
+    return jax.lax.cond(any_instance(made_jump), lambda: terms.vf(t0, y0, args), lambda: kept)
 
 
 def _step(

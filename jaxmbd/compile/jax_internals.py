@@ -1,0 +1,91 @@
+"""Everything in JAX that this package uses and that JAX does not document: nothing else imports it from JAX.
+
+JAX may change these at any minor version, which is why `pyproject.toml` caps it. `USED` says what each one is used for,
+and `tests/test_upstream.py` fails with that sentence when one of them is gone.
+"""
+
+from typing import Any
+
+import jax
+from jax.core import ShapedArray as ShapedArray
+from jax.experimental.compilation_cache import compilation_cache
+from jax.extend.core import Literal as Literal
+from jax.extend.core import Primitive as Primitive
+from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
+from jax.interpreters import ad as ad
+from jax.interpreters import batching as batching
+from jax.interpreters import mlir as mlir
+from jax.interpreters import partial_eval as partial_eval
+
+USED = {
+    "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
+    "jax.extend.core.Literal": "constants in a jaxpr are told from its variables",
+    "jax.extend.core.jaxpr_as_fun": "a traced function is differentiated without running its Python again",
+    "jax.interpreters.ad.primitive_jvps": "programs and sweeps have forward derivatives",
+    "jax.interpreters.ad.primitive_transposes": "programs and sweeps have reverse derivatives",
+    "jax.interpreters.ad.instantiate_zeros": "tangents that are zero become arrays where a program takes them",
+    "jax.interpreters.ad.is_undefined_primal": "transposition sees in which operands a program is linear",
+    "jax.interpreters.ad.Zero": "cotangents that are zero are recognised",
+    "jax.interpreters.batching.primitive_batchers": "jax.vmap of a program is one call",
+    "jax.interpreters.mlir.register_lowering": "primitives are compiled",
+    "jax.interpreters.mlir.lower_fun": "a program that cannot run in the virtual machine is compiled by XLA",
+    "jax.interpreters.mlir.ir_constant": "the number of a program is written into the compiled call",
+    "jax.interpreters.partial_eval.custom_partial_eval_rules": "jax.linearize of a program computes values at once",
+    "jax.interpreters.partial_eval.dce_jaxpr": "it is checked of which arguments a user's function makes use",
+    "jax.core.ShapedArray": "primitives say the types of their results",
+    "jax.experimental.compilation_cache.compilation_cache.reset_cache": "compiled functions are written to disk",
+}
+
+
+def use_compilation_cache(wanted: bool) -> None:
+    """Switch JAX's cache of compiled functions on or off. JAX reads the setting only once, until its cache is reset."""
+    jax.config.update("jax_enable_compilation_cache", wanted)
+    compilation_cache.reset_cache()
+
+
+def compilation_cache_folder() -> str | None:
+    """The folder of JAX's cache of compiled functions, also while that is switched off; None where there is none."""
+    config: Any = jax.config
+    return config.jax_compilation_cache_dir
+
+
+def is_compilation_cache_on() -> bool:
+    """True unless JAX's cache is switched off, by the user or by `use_compilation_cache`."""
+    config: Any = jax.config
+    return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
+
+
+def unloaded_executable(compiled: jax.stages.Compiled) -> Any:
+    """What JAX stores around XLA's machine code: names, types and shardings of arguments and results."""
+    executable: Any = compiled._executable
+    return executable._unloaded_executable
+
+
+def has_constant_arguments(compiled: jax.stages.Compiled) -> bool:
+    """True if a compiled function takes arrays that JAX has lifted out of it."""
+    return bool(compiled._params.const_args)
+
+
+def compiled_from(executable: Any, given: Any, results: Any) -> jax.stages.Compiled:
+    """JAX's object for a loaded executable, with the structures of its arguments and results."""
+    return jax.stages.Compiled(executable, [], given, results, no_kwargs=True)
+
+
+def expansion(params: dict[str, Any], types: list[Any]) -> Any:
+    """The jaxpr of a primitive that JAX defines in terms of others, such as `searchsorted` since jax 0.12."""
+    return jax.make_jaxpr(params["_prim"].expand)(*types)
+
+
+def scan_counts(params: dict[str, Any]) -> tuple[int, int]:
+    """How many operands of a `scan` are constants, and how many are carried from one iteration to the next."""
+    if "num_consts" in params:
+        return params["num_consts"], params["num_carry"]
+    constants, carried, _ = params["ft_in"].unpack()  # since jax 0.11
+    return len(constants), len(carried)
+
+
+def linear_solve_operands(params: dict[str, Any]) -> tuple[Any, slice, int]:
+    """Of a `custom_linear_solve`: the jaxpr that solves, the operands that are its constants, and where `b` begins."""
+    lengths, jaxprs = params["const_lengths"], params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    return jaxprs.solve, slice(first, first + lengths.solve), sum(lengths)

@@ -1,0 +1,42 @@
+"""Everything in diffrax and equinox that this package uses and that they do not document.
+
+They may change these at any minor version, which is why `pyproject.toml` caps both. `USED` says what each one is used
+for, and `tests/test_upstream.py` fails with that sentence when one of them is gone.
+"""
+
+from functools import partial
+from typing import Any
+
+import diffrax as dfx
+import equinox.internal as eqxi
+
+while_loop = partial(eqxi.while_loop, kind="lax")  # `jax.lax.while_loop` that writes into buffers in place
+write_row = eqxi.buffer_at_set
+any_instance = eqxi.unvmap_any
+
+SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the state as it is
+FROM_CONTROLLER = dfx.with_stepsize_controller_tols(dfx.VeryChord)().rtol  # stands for a tolerance not given
+
+# The fields of the loop's state, and the arguments of an adjoint's `loop`, that the discrete adjoint reads.
+LOOP_STATE = (
+    *("y", "tprev", "tnext", "solver_state", "controller_state", "save_state", "num_accepted_steps"),
+    *("event_tprev", "event_tnext", "event_dense_info"),
+)
+LOOP_ARGUMENTS = (
+    *("args", "terms", "solver", "stepsize_controller", "event", "saveat", "t0", "t1", "dt0", "max_steps"),
+    *("init_state", "passed_solver_state", "passed_controller_state", "throw"),
+)
+
+USED = {
+    "equinox.internal.while_loop": "steps are recorded, and swept forward and backward, in loops with buffers",
+    "equinox.internal.buffer_at_set": "the states between checkpoints are written into a buffer in place",
+    "equinox.internal.unvmap_any": "a branch that no instance of a batch needs is not run",
+    "diffrax.AbstractERK.step": "an explicit method with diffrax's own step is replaced by its unrolled form",
+    "diffrax.AbstractAdjoint.loop": "the discrete adjoint records the steps of diffrax's loop",
+    "diffrax.with_stepsize_controller_tols": "implicit solvers inside wrappers get the tolerances of the controller",
+}
+
+
+def has_diffraxs_step(solver: Any) -> bool:
+    """True if a solver is an explicit Runge–Kutta method that steps as diffrax's class does."""
+    return isinstance(solver, dfx.AbstractERK) and type(solver).step is dfx.AbstractERK.step

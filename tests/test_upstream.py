@@ -1,0 +1,66 @@
+"""Undocumented parts of JAX, diffrax and equinox that this package uses: they are there, and as expected."""
+
+import importlib
+from typing import Any
+
+import diffrax as dfx
+import jax.numpy as jnp
+import pytest
+
+from jaxmbd.compile import jax_internals
+from jaxmbd.integrate import diffrax_binding
+from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
+
+USED = jax_internals.USED | diffrax_binding.USED
+
+
+def look_up(name: str) -> Any:
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        try:
+            thing: Any = importlib.import_module(".".join(parts[:count]))
+        except ImportError:
+            continue
+        for part in parts[count:]:
+            thing = getattr(thing, part)
+        return thing
+    raise ImportError(name)
+
+
+@pytest.mark.parametrize("name", USED)
+def test_it_is_there(name: str) -> None:
+    try:
+        look_up(name)
+    except (ImportError, AttributeError) as error:
+        library = name.split(".")[0]
+        raise AssertionError(
+            f"{library} {importlib.import_module(library).__version__} has no {name} any more, by which {USED[name]}."
+        ) from error
+
+
+def test_diffraxs_loop_has_the_arguments_and_the_state_that_the_adjoint_reads() -> None:
+    seen: list[Any] = []
+
+    class Spy(dfx.AbstractAdjoint):
+        def loop(self, **given: Any) -> Any:  # pyright: ignore
+            seen.append(given)
+            return dfx.RecursiveCheckpointAdjoint().loop(**given)
+
+    dfx.diffeqsolve(
+        dfx.ODETerm(lambda t, y, args: -y), dfx.Tsit5(), 0.0, 1.0, 0.1, jnp.ones(1), adjoint=Spy(), max_steps=64
+    )
+    (given,) = seen
+    assert set(diffrax_binding.LOOP_ARGUMENTS) <= set(given), "diffrax calls an adjoint's loop with other arguments"
+    missing = [name for name in diffrax_binding.LOOP_STATE if name not in type(given["init_state"]).__annotations__]
+    assert not missing, f"the state of diffrax's loop has no {missing}, from which the discrete adjoint records steps"
+
+
+@pytest.mark.parametrize("solver", [dfx.Heun(), dfx.Tsit5(), dfx.Dopri5(), dfx.Dopri8(), dfx.Bosh3()])
+def test_diffraxs_explicit_methods_are_unrolled(solver: Any) -> None:
+    """Were one not recognised any more, it would still work, several times slower, and nothing would say so."""
+    assert isinstance(unrolled(solver), UnrolledERK)
+
+
+def test_states_saved_at_times_are_recognised() -> None:
+    assert dfx.SubSaveAt(ts=jnp.zeros(2)).fn is diffrax_binding.SAVE_STATE
+    assert dfx.SubSaveAt(t1=True, fn=lambda t, y, args: t).fn is not diffrax_binding.SAVE_STATE
