@@ -215,9 +215,10 @@ def check_calls(module: Module) -> Iterator[str]:
 
 def check_internals(module: Module) -> Iterator[str]:
     for node in ast.walk(module.tree):
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        if isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        prefix = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        names = [prefix + alias.name for alias in node.names]
         for path, internals in INTERNALS.items():
             if any(name.startswith(internals) for name in names) and str(module.path) != path:
                 yield module.at(node, f"imports {names[0]}, which is undocumented: put it into {path}")

@@ -12,10 +12,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from equinox import _jit
 from jaxtyping import Array, Bool
 
-from jaxmbd.integrate.diffrax_binding import any_instance
+from jaxmbd.integrate.diffrax_binding import any_instance, report_error
 
 _LISTED = 4  # instances of a batch that a message describes
 
@@ -36,7 +35,7 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
 
     def report(failed: Any, *details: Any) -> Any:
         text = _text(np.asarray(failed), [np.asarray(x) for x in details], describe)
-        _jit.last_error_info = (text, [])  # where filter_jit looks for it
+        report_error(text)
         raise _EquinoxRuntimeError(text)
 
     failed, details = jax.lax.stop_gradient((failed, details))

@@ -9,6 +9,7 @@ from typing import Any
 
 import diffrax as dfx
 import equinox.internal as eqxi
+from equinox import _jit
 
 while_loop = partial(eqxi.while_loop, kind="lax")  # `jax.lax.while_loop` that writes into buffers in place
 write_row = eqxi.buffer_at_set
@@ -31,6 +32,7 @@ USED = {
     "equinox.internal.while_loop": "steps are recorded, and swept forward and backward, in loops with buffers",
     "equinox.internal.buffer_at_set": "the states between checkpoints are written into a buffer in place",
     "equinox.internal.unvmap_any": "a branch that no instance of a batch needs is not run",
+    "equinox._jit.last_error_info": "errors of running programs are raised with their own text",
     "diffrax.AbstractERK.step": "an explicit method with diffrax's own step is replaced by its unrolled form",
     "diffrax.AbstractAdjoint.loop": "the discrete adjoint records the steps of diffrax's loop",
     "diffrax.with_stepsize_controller_tols": "implicit solvers inside wrappers get the tolerances of the controller",
@@ -40,3 +42,8 @@ USED = {
 def has_diffraxs_step(solver: Any) -> bool:
     """True if a solver is an explicit Runge–Kutta method that steps as diffrax's class does."""
     return isinstance(solver, dfx.AbstractERK) and type(solver).step is dfx.AbstractERK.step
+
+
+def report_error(text: str) -> None:
+    """Give the text of an error to `equinox.filter_jit`, which raises it when the running program has stopped."""
+    _jit.last_error_info = (text, [])
