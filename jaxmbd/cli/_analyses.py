@@ -88,10 +88,10 @@ def equilibrium(
     """Find a position next to the start in which all forces balance."""
     state = model.assembled()
     with model.working("compiling and balancing forces"):
-        found = mbd.equilibrium(model.mechanism, state, stable=stable)
-        verdict = found.verdict
-    show_instant(model, found.solution, f"equilibrium, {verdict}")
-    save_drawing(model, found.state, "equilibrium.png")
+        result = mbd.equilibrium(model.mechanism, state, stable=stable)
+        verdict = result.verdict
+    show_instant(model, result.solution, f"equilibrium, {verdict}")
+    save_drawing(model, result.state, "equilibrium.png")
 
 
 def linearize(

@@ -122,10 +122,10 @@ def _run(path: Path) -> dict[str, Any]:
         raise MechanismError(f"{str(path)!r} fails in {place}: {type(error).__name__}: {error}") from error
 
 
-def _numbers(option: str, given: Iterable[str] | None) -> dict[str, float]:
+def _numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
     """Parse `["crank.theta=0.3", "O.angle=30deg"]` to numbers by name, angles in radians."""
     numbers = {}
-    for text in given or ():
+    for text in texts or ():
         name, _, value = text.rpartition("=")
         try:
             number = float(value.removesuffix("deg"))

@@ -63,8 +63,8 @@ def _varying_alike(operands: list[Any]) -> list[Any]:
     varying = [jax.typeof(x).mat.varying for x in operands]
     axes = frozenset().union(*varying)
     return [
-        jax.lax.pcast(x, tuple(sorted(axes - mine)), to="varying") if axes - mine else x
-        for x, mine in zip(operands, varying, strict=True)
+        jax.lax.pcast(x, tuple(sorted(axes - present)), to="varying") if axes - present else x
+        for x, present in zip(operands, varying, strict=True)
     ]
 
 

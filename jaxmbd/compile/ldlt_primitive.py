@@ -120,7 +120,7 @@ def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n
 
 def _is_dense(pattern: Pattern) -> bool:
     rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
-    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).places > most
+    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).n_entries > most
 
 
 def _factor(values: Array, *, pattern: Pattern) -> Array:
@@ -132,7 +132,7 @@ def _factor(values: Array, *, pattern: Pattern) -> Array:
     if not _is_dense(pattern):
         plan = plan_of(pattern)
         by = XLAArithmetic()
-        return eliminate(by.put(jnp.zeros(plan.places, values.dtype), plan.given, values), plan, by)
+        return eliminate(by.put(jnp.zeros(plan.n_entries, values.dtype), plan.positions, values), plan, by)
     matrix = dense(values, pattern)
     return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
 
@@ -166,7 +166,7 @@ def _factor_type(values: Any, *, pattern: Pattern) -> Any:
 
 
 def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
-    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).places,)
+    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).n_entries,)
 
 
 def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
@@ -207,7 +207,7 @@ def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
     if key not in cache:
         nonzero = values != ZERO
         plan = plan_of(Pattern(pattern.n, pattern.rows[nonzero], pattern.columns[nonzero]))
-        entries = by.put(np.full(plan.places, ZERO, np.int32), plan.given, values[nonzero])
+        entries = by.put(np.full(plan.n_entries, ZERO, np.int32), plan.positions, values[nonzero])
         cache[key] = eliminate(entries, plan, by), plan
     factor, plan = cache[key]
     return substitute(factor, b, plan, by)

@@ -130,9 +130,9 @@ def _reduce_sum(step: Step, x: Rows) -> Rows:
 def _reduced_axes_last(step: Step, x: Rows) -> Rows:
     """Move the reduced axes to the end and flatten them to one."""
     axes = tuple(axis % x.ndim for axis in step.params["axes"])
-    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    free_axes = tuple(axis for axis in range(x.ndim) if axis not in axes)
     size = int(np.prod([x.shape[axis] for axis in axes], dtype=int))
-    return x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), size)
+    return x.transpose(*free_axes, *axes).reshape(*(x.shape[axis] for axis in free_axes), size)
 
 
 def _cumulative(name: str) -> Rule:

@@ -105,7 +105,7 @@ class TracedFunction:
 
             types = (*self.types, *(self.types[k] for k in moving))
             tangent_of = {k: count + i for i, k in enumerate(moving)}
-            dependencies = tuple(mine | {tangent_of[k] for k in mine if k in tangent_of} for mine in self.dependencies)
+            dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
             dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
             derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
             self._derivatives[moving, with_primal] = derivative

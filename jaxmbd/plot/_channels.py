@@ -102,10 +102,10 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
     if axes is None:
         figure = new_figure(_WIDTH, _HEIGHT * count + 0.5)
         return tuple(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
-    given = (axes,) if isinstance(axes, Axes) else tuple(axes)
-    if len(given) != count:
-        raise MechanismError(f"These names need {count} axes, one for each panel; got {len(given)}.")
-    return given
+    several = (axes,) if isinstance(axes, Axes) else tuple(axes)
+    if len(several) != count:
+        raise MechanismError(f"These names need {count} axes, one for each panel; got {len(several)}.")
+    return several
 
 
 def _panel(

@@ -76,12 +76,12 @@ class _Shape:
         self, system: LinearSystem, k: int, scale: Number | None, axes: Axes | None, view: Any, phases: np.ndarray
     ) -> None:
         check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state)")
-        mode_data, mechanism = system.modes(), system.mechanism
+        normal_modes, mechanism = system.modes(), system.mechanism
         check_count("k", k, 0)
-        if not 0 <= k < len(mode_data.omega):
-            raise MechanismError(f"There is no mode {k}: this system has {len(mode_data.omega)}, from 0 on.")
-        steps = _steps(np.asarray(mode_data.shapes)[:, k], phases)
-        whole = _steps(np.asarray(mode_data.shapes)[:, k], np.arange(8) * np.pi / 4)
+        if not 0 <= k < len(normal_modes.omega):
+            raise MechanismError(f"There is no mode {k}: this system has {len(normal_modes.omega)}, from 0 on.")
+        steps = _steps(np.asarray(normal_modes.shapes)[:, k], phases)
+        whole = _steps(np.asarray(normal_modes.shapes)[:, k], np.arange(8) * np.pi / 4)
         size = _scale(system, whole) if scale is None else float(scale)
         qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(size * steps))])
         if mechanism.space.dim == 3:
@@ -93,9 +93,9 @@ class _Shape:
         assert figure is not None
         self.figure: Figure = figure
         if axes is None and mechanism.space.dim == 3:  # these axes extend beyond the figure, and so would their title
-            figure.text(0.03, 0.98, _title(mode_data, k), fontsize=TEXT, va="top")
+            figure.text(0.03, 0.98, _title(normal_modes, k), fontsize=TEXT, va="top")
         else:
-            self.axes.set_title(_title(mode_data, k), fontsize=TEXT, loc="left")
+            self.axes.set_title(_title(normal_modes, k), fontsize=TEXT, loc="left")
         self.show(0)
 
     def _in_plane(self, scene: Scene, axes: Axes | None) -> None:
@@ -142,8 +142,10 @@ def _scale(system: LinearSystem, steps: np.ndarray) -> float:
     return tiny * _DEFLECTION * extent / far
 
 
-def _title(mode_data: Modes, k: int) -> str:
-    if mode_data.rigid[k]:
+def _title(normal_modes: Modes, k: int) -> str:
+    if normal_modes.rigid[k]:
         return f"Mode {k}: rigid body"
-    damping = float(mode_data.damping[k])
-    return f"Mode {k}: {float(mode_data.frequencies[k]):.4g} Hz" + (f", damping ratio {damping:.3g}" if damping else "")
+    damping = float(normal_modes.damping[k])
+    return f"Mode {k}: {float(normal_modes.frequencies[k]):.4g} Hz" + (
+        f", damping ratio {damping:.3g}" if damping else ""
+    )

@@ -19,9 +19,7 @@ from jaxmbd.plot._style import BODIES, INK
 from jaxmbd.spatial import Torque as SpatialTorque
 
 _SHARE_OF_PICTURE = 0.021  # the size of symbols, as a share of the picture
-_SHARE_OF_BODY = (
-    0.11  # the same, as a share of the median body, if bodies are small; chosen on ten four-bars in a chain
-)
+_SHARE_OF_BODY = 0.11  # the same if bodies are small, as a share of the median body; chosen on ten four-bars
 _SMALLEST = 0.5  # the least size of symbols, as a share of that from the picture
 _SAME = 1e-6  # the distance of points that coincide, in symbol sizes
 _LONG = 60  # the largest number of characters of a legend on one line

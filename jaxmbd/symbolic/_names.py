@@ -12,17 +12,17 @@ from jaxmbd.errors import MechanismError, unknown
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 
 
-def symbol_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
+def symbol_names(names: Iterable[str], chosen: Mapping[str, str]) -> list[str]:
     """A symbol for each name: the user's, if there is one, or the default."""
-    return [given.get(name) or _symbol(name) for name in names]
+    return [chosen.get(name) or _symbol(name) for name in names]
 
 
-def speed_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
+def speed_names(names: Iterable[str], chosen: Mapping[str, str]) -> list[str]:
     """Symbols for speeds: the rate of a coordinate has the coordinate's symbol with a dot."""
     symbols = []
     for name in names:
         rated = name.removesuffix("_rate")
-        symbol = given.get(name) or (dotted(given.get(rated) or _symbol(rated)) if rated != name else _symbol(name))
+        symbol = chosen.get(name) or (dotted(chosen.get(rated) or _symbol(rated)) if rated != name else _symbol(name))
         symbols.append(symbol)
     return symbols
 
@@ -39,10 +39,10 @@ def accelerated(symbol: str) -> str:
     return symbol.replace("dot", "ddot", 1) if "dot" in symbol else dotted(symbol)
 
 
-def check_given(given: Mapping[str, str], known: Iterable[str], used: Iterable[str]) -> None:
+def check_given(chosen: Mapping[str, str], known: Iterable[str], used: Iterable[str]) -> None:
     """Raise unless the user's symbols are for existing names and all symbols differ."""
     names = list(known)
-    for name, symbol in given.items():
+    for name, symbol in chosen.items():
         if name not in names:
             raise unknown("coordinate, speed or load", name, names)
         if not isinstance(symbol, str) or not symbol.isidentifier():

@@ -43,16 +43,16 @@ class SymbolicSystem:
         baumgarte: tuple[str, str] | None = None,
     ) -> None:
         check_instance("system", system, System, "a System, export(mechanism)")
-        given, self.system, self.simplify = dict(symbols or {}), system, simplify
+        chosen, self.system, self.simplify = dict(symbols or {}), system, simplify
         self.parameters, self.baumgarte = dict(parameters or {}), _pair(baumgarte)
-        self._q = symbol_names(system.coordinates, given)
+        self._q = symbol_names(system.coordinates, chosen)
         is_chosen = system.mechanism.speeds is not None  # generalized speeds need not be rates of coordinates
-        self._p = symbol_names(system.speeds, given) if is_chosen else speed_names(system.speeds, given)
-        self._f = symbol_names(system.reactions, given)
-        self._lambda = symbol_names(system.multipliers, given)
+        self._p = symbol_names(system.speeds, chosen) if is_chosen else speed_names(system.speeds, chosen)
+        self._f = symbol_names(system.reactions, chosen)
+        self._lambda = symbol_names(system.multipliers, chosen)
         names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
         rates = [dotted(name) for name in self._q] if is_chosen else []
-        check_given(given, names, (*self._inputs, *rates))
+        check_given(chosen, names, (*self._inputs, *rates))
         self._graph = Graph()
         self._traced: dict[str, Traced] = {}
 

@@ -50,8 +50,8 @@ def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node
             expressions[node] = known[node]
         elif node.op == "symbol":
             assert node.name is not None
-            given = symbols.get(node.name)
-            expressions[node] = sympy.Symbol(node.name, real=True) if given is None else given
+            symbol = symbols.get(node.name)
+            expressions[node] = sympy.Symbol(node.name, real=True) if symbol is None else symbol
         elif node.op == "const":
             expressions[node] = constant(node.value)
         elif node.op == "select" and is_length(node.args[0]):

@@ -15,8 +15,8 @@ def _reduction(operation: Callable[[Node, Node], Node], start: Any) -> Callable[
 
     def rule(step: Step, x: np.ndarray) -> np.ndarray:
         axes = tuple(axis % x.ndim for axis in step.params["axes"])
-        kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-        rows = x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1 if x.size else 0)
+        free = tuple(axis for axis in range(x.ndim) if axis not in axes)
+        rows = x.transpose(*free, *axes).reshape(*(x.shape[axis] for axis in free), -1 if x.size else 0)
         return array(over_arrays(operation, 2).reduce(rows, axis=-1, initial=step.constant(start)))
 
     return rule

@@ -64,7 +64,7 @@ def window_rules(read: Rule, write: Rule, combine: Mapping[str, Combine]) -> dic
         result = read(step, x, Windows(starts, sizes, x.shape), fill).reshape(batch + window)
         return np.moveaxis(result, range(len(batch), len(batch + window)), numbers.offset_dims)
 
-    def scatter(mine: Combine) -> Rule:
+    def scatter(combine_elements: Combine) -> Rule:
         def rule(step: Step, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
             numbers = step.params["dimension_numbers"]
             batching = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
@@ -76,11 +76,11 @@ def window_rules(read: Rule, write: Rule, combine: Mapping[str, Combine]) -> dic
             starts = _starts(step, indices, numbers.scatter_dims_to_operand_dims, batching, x.ndim)
             new = new.reshape(indices.shape[:-1] + sizes)
             drops = _mode(step) != lax.GatherScatterMode.CLIP
-            return write(step, x, Windows(starts, sizes, x.shape), new, drops, mine)
+            return write(step, x, Windows(starts, sizes, x.shape), new, drops, combine_elements)
 
         return rule
 
-    scatters = {f"scatter{mark}{name}": scatter(mine) for name, mine in combine.items() for mark in "-_"}
+    scatters = {f"scatter{mark}{name}": scatter(function) for name, function in combine.items() for mark in "-_"}
     return {
         "dynamic_slice": dynamic_slice,
         "dynamic_update_slice": dynamic_update_slice,

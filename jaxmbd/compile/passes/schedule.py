@@ -90,7 +90,7 @@ def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int =
     is_constant = builder.is_constant[leaves]
     slot = np.full(len(op), -1, np.int64)
     ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
-    slot[ordered], slot[tables] = np.arange(len(ordered)), np.arange(len(tables))
+    slot[ordered], slot[tables] = np.arange(len(ordered)), np.arange(len(tables))  # a table has its own numbering
     operations = live & (op != INPUT)
     is_varying = np.ones(len(op), bool)
     if uniform_inputs:

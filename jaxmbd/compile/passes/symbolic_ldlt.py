@@ -45,12 +45,12 @@ class Level(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """A symbolic factorisation: its levels, the number `places` of stored entries of `L` and `D` with fill-in, and the
-    position `given` of each entry of the pattern. The first `n` positions are the diagonal."""
+    """A symbolic factorisation: its levels, the number of stored entries of `L` and `D` including fill-in, and the
+    position of each entry of the pattern among them. The first `n` positions are the diagonal."""
 
     levels: tuple[Level, ...]
-    places: int
-    given: np.ndarray
+    n_entries: int
+    positions: np.ndarray
 
 
 @lru_cache(maxsize=256)
@@ -64,9 +64,9 @@ def plan_of(pattern: Pattern) -> Plan:
         if i != j:
             adjacent[i].add(j)
             adjacent[j].add(i)
-    given = np.array([entries[pair] for pair in pairs], int)
+    positions = np.array([entries[pair] for pair in pairs], int)
     levels = tuple(_level(pivots, entries) for pivots in _pivot_levels(adjacent))
-    return Plan(levels, len(entries), given)
+    return Plan(levels, len(entries), positions)
 
 
 def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int], int]) -> Level:
