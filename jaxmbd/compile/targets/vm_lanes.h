@@ -78,7 +78,7 @@ static inline V JOIN(sine, NAME)(const V a, const int shift) {
     const T k = M(rint)(a[l] * (T)6.36619772367581382433e-01);
     const T q = k + shift, half = M(floor)(q * (T)0.5);
     r[l] = ((a[l] - k * p1) - k * p2) - k * p3;
-    odd[l] = q - 2 * half;                                      /* 0 or 1: the sine or the cosine of the reduced argument */
+    odd[l] = q - 2 * half;                                      /* 0 or 1: sine or cosine of the remainder */
     sign[l] = 1 - 2 * (half - 2 * M(floor)(half * (T)0.5));
   }
   const V z = r * r;
