@@ -1,4 +1,4 @@
-"""The analyses as commands: each assembles the mechanism, computes, and shows what it found."""
+"""The analyses as commands: each assembles the mechanism, computes, and shows the results."""
 
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -13,7 +13,7 @@ from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_mot
 from jaxmbd.errors import unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
-_DRAWN = 4  # modes, the slowest that vibrate
+_DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "stabilized": mbd.Stabilized,
@@ -88,10 +88,10 @@ def equilibrium(
     """Find a position next to the start in which all forces balance."""
     state = model.assembled()
     with model.working("compiling and balancing forces"):
-        found = mbd.equilibrium(model.mechanism, state, stable=stable)
-        verdict = found.verdict
-    show_instant(model, found.solution, f"equilibrium, {verdict}")
-    save_drawing(model, found.state, "equilibrium.png")
+        result = mbd.equilibrium(model.mechanism, state, stable=stable)
+        verdict = result.verdict
+    show_instant(model, result.solution, f"equilibrium, {verdict}")
+    save_drawing(model, result.state, "equilibrium.png")
 
 
 def linearize(

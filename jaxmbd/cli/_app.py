@@ -1,4 +1,4 @@
-"""The commands, gathered."""
+"""The command-line application with all its commands."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dy
 
 
 @app.callback()
-def _configured() -> None:
+def _configure() -> None:
     """Multibody dynamics of mechanisms, differentiable from end to end."""
     jax.config.update("jax_enable_x64", True)
     keep_compiled()

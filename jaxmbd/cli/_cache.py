@@ -1,4 +1,4 @@
-"""Compiled programs are kept from one command to the next, in the user's cache folder."""
+"""The compilation cache of the commands, in the user's cache folder."""
 
 from pathlib import Path
 
@@ -7,15 +7,15 @@ import platformdirs
 
 from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
 
-_SECONDS = 0.3  # what compiles faster is not worth a file
+_SECONDS = 0.3  # [s] compilations that are faster are not stored
 
 
 def keep_compiled() -> None:
-    """Turns JAX's compilation cache on, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or none
+    """Enable JAX's compilation cache, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or disabled it
     (`JAX_ENABLE_COMPILATION_CACHE=false`, `JAXMBD_CACHE_MIB=0`).
 
-    It runs what it reads there, so the folder must be one that only the user can write. The files that were least
-    recently used go where all of them take more than `JAXMBD_CACHE_MIB`, JAX's own among them.
+    Files of the cache are executed, so only the user may be able to write to the folder. If all files, including those
+    of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
     """
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
         folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"

@@ -1,4 +1,4 @@
-"""How an analysis becomes a command: with the options of a model, and with errors as one red line."""
+"""Wraps an analysis as a command, with the options of a model and errors printed as one red line."""
 
 import os
 from collections.abc import Callable
@@ -11,12 +11,12 @@ from rich.console import Console
 from jaxmbd.cli._model import load
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 
-# A command runs each program once: what the compiler spends on their speed is rarely won back.
+# A command runs each computation once: time spent on compiler optimisations is rarely recovered.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
 
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
-    """A function of a `Model` and of options as a command: the options of `load`, then the function's own."""
+    """Wrap a function of a `Model` and of options as a command, with the options of `load` and then its own."""
     shared, own = (list(signature(f).parameters.values()) for f in (load, function))
 
     def command(**options: Any) -> None:
@@ -29,8 +29,8 @@ def analysis(function: Callable[..., None]) -> Callable[..., None]:
             raise typer.Exit(1) from None
 
     parameters: Any = [*shared, *own[1:]]
-    made: Any = command
-    made.__name__, made.__doc__ = function.__name__, function.__doc__
-    made.__signature__ = signature(function).replace(parameters=parameters)
-    made.__annotations__ = {p.name: p.annotation for p in parameters}
-    return made
+    wrapped: Any = command
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__signature__ = signature(function).replace(parameters=parameters)
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped

@@ -1,4 +1,4 @@
-"""What a command works on: a mechanism with its start, from an example's name or from a Python file."""
+"""The model of a command: a mechanism with its initial state, from the name of an example or a Python file."""
 
 import math
 import runpy
@@ -20,14 +20,15 @@ from jaxmbd.examples import Example
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_FEW = 6  # quantities that are shown of a mechanism that says nothing of its outputs
+_FEW = 6  # the largest number of quantities that are shown by default
 
 
 @dataclass(frozen=True)
 class Model:
-    """A mechanism with its start; `reads`, names of the quantities to show, `asked` those that the user wants.
+    """A mechanism with its initial state, and the output options of a command.
 
-    `out`, where files go, None for nowhere.
+    `reads`: the names of the quantities to show; `asked`: those among them that the user named. `out`: the folder for
+    files, None to write none.
     """
 
     name: str
@@ -39,20 +40,20 @@ class Model:
 
     @property
     def mechanism(self) -> Mechanism:
-        """The mechanism, in the coordinates that were asked for."""
+        """The mechanism, in the coordinates that the options select."""
         return self.example.mechanism
 
     def assembled(self) -> State:
-        """The start."""
+        """The assembled initial state."""
         with self.working("compiling and assembling"):
             return self.example.state()
 
     def working(self, what: str) -> AbstractContextManager[Any]:
-        """Shows on the terminal, while it lasts, what the command is at."""
+        """A context that shows a message on the terminal while a computation runs."""
         return Console(stderr=True).status(f"{what} ...")
 
     def write(self, name: str, save: Callable[[Path], Any]) -> None:
-        """Let `save(path)` write a file, if files are wanted, and say so."""
+        """Write a file by `save(path)` and report it, unless no files are to be written."""
         if self.out is None:
             return
         self.out.mkdir(parents=True, exist_ok=True)
@@ -74,45 +75,45 @@ def load(
     out: Annotated[Path | None, Option(help="The folder for files; out/MODEL unless given.")] = None,
     files: Annotated[bool, Option(help="Write tables and pictures to files.")] = True,
 ) -> Model:
-    """The mechanism that is named, as the options want it. Those marked * may be repeated.
+    """Load the named mechanism with the options applied. Options marked * may be repeated.
 
-    `--set` takes the place of all coordinates that an example prescribes at its start, `--speed` of its speeds.
+    `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds.
     """
-    example = _in_file(Path(model), name) if _is_path(model) else examples.get(model)
+    example = _example_in_file(Path(model), name) if _is_path(model) else examples.get(model)
     title = Path(model).stem if _is_path(model) else example.name
     if coordinates or cut:
         example = example.with_coordinates(coordinates or "joint", cut or ())
-    given = {
+    initial = {
         "fixed": _numbers("--set", values),
         "speeds": _numbers("--speed", speed),
         "guess": _numbers("--guess", guess),
     }
-    example = replace(example, **{field: numbers for field, numbers in given.items() if numbers})
+    example = replace(example, **{field: numbers for field, numbers in initial.items() if numbers})
     where = (Path("out") / title if out is None else out) if files else None
-    return Model(title, example, _readings(example, read), tuple(read or ()), where, Console())
+    return Model(title, example, _output_names(example, read), tuple(read or ()), where, Console())
 
 
 def _is_path(model: str) -> bool:
     return model.endswith(".py") or "/" in model or "\\" in model
 
 
-def _in_file(path: Path, name: str) -> Example:
-    """What a Python file makes at its top level: an `Example`, or a `Mechanism` whose start is that of its poses."""
+def _example_in_file(path: Path, name: str) -> Example:
+    """The `Example` in a variable of a Python file, or one of its `Mechanism`, which starts from its bodies' poses."""
     if not path.is_file():
         raise MechanismError(f"There is no file {str(path)!r}.")
-    found = {key: value for key, value in _run(path).items() if isinstance(value, Mechanism | Example)}
-    if not found:
+    models = {key: value for key, value in _run(path).items() if isinstance(value, Mechanism | Example)}
+    if not models:
         raise MechanismError(f"{str(path)!r} makes no Mechanism at its top level; assign one to a variable.")
-    if name and name not in found:
-        raise MechanismError(f"{str(path)!r} makes no Mechanism {name!r}; it makes {', '.join(found)}.")
-    if not name and len({id(value) for value in found.values()}) > 1:
-        raise MechanismError(f"{str(path)!r} makes several mechanisms; choose with --name: {', '.join(found)}.")
-    made = found[name] if name else next(iter(found.values()))
-    return made if isinstance(made, Example) else Example(made)
+    if name and name not in models:
+        raise MechanismError(f"{str(path)!r} makes no Mechanism {name!r}; it makes {', '.join(models)}.")
+    if not name and len({id(value) for value in models.values()}) > 1:
+        raise MechanismError(f"{str(path)!r} makes several mechanisms; choose with --name: {', '.join(models)}.")
+    model = models[name] if name else next(iter(models.values()))
+    return model if isinstance(model, Example) else Example(model)
 
 
 def _run(path: Path) -> dict[str, Any]:
-    """The variables that a Python file makes; what goes wrong in it is told with its line."""
+    """Run a Python file and return its variables; an exception is raised again with the line where it occurred."""
     try:
         return runpy.run_path(str(path))
     except Exception as error:
@@ -121,10 +122,10 @@ def _run(path: Path) -> dict[str, Any]:
         raise MechanismError(f"{str(path)!r} fails in {place}: {type(error).__name__}: {error}") from error
 
 
-def _numbers(option: str, given: Iterable[str] | None) -> dict[str, float]:
-    """`["crank.theta=0.3", "O.angle=30deg"]` as numbers by name."""
-    found = {}
-    for text in given or ():
+def _numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
+    """Parse `["crank.theta=0.3", "O.angle=30deg"]` to numbers by name, angles in radians."""
+    numbers = {}
+    for text in texts or ():
         name, _, value = text.rpartition("=")
         try:
             number = float(value.removesuffix("deg"))
@@ -132,12 +133,12 @@ def _numbers(option: str, given: Iterable[str] | None) -> dict[str, float]:
             number = None
         if number is None or not name:
             raise MechanismError(f"{option} takes a name and a number, crank.theta=0.3 or O.angle=30deg, got {text!r}.")
-        found[name.strip()] = math.radians(number) if value.endswith("deg") else number
-    return found
+        numbers[name.strip()] = math.radians(number) if value.endswith("deg") else number
+    return numbers
 
 
-def _readings(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]:
-    """The quantities to show: those that are asked for, those of the example, or sensors, efforts and joints."""
+def _output_names(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]:
+    """The quantities to show: the user's, or the example's outputs, or else sensors, efforts and joint coordinates."""
     mechanism, known = example.mechanism, channel_units(example.mechanism)
     for name in wanted or ():
         if name not in known:

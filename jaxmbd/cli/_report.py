@@ -1,4 +1,4 @@
-"""What the commands show of their results: tables on the terminal, and files of numbers, curves and pictures."""
+"""The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -21,24 +21,24 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.model.sensor.sensor import Point
 from jaxmbd.plot._channels import component_label
 
-_FILM, _FPS = 3.0, 12  # an animation's length [s], whatever the motion's, and its frames a second
-_DPI, _FILM_DPI = 130, 70  # of pictures, of animations
+_FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
+_DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
 def show_table(
     console: Console, title: str, words: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | float]]
 ) -> None:
-    """Print a table of `rows`: first its columns of `words`, then those of `numbers`, which get six digits."""
-    made = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
+    """Print a table of `rows`: `words` are the headings of text columns, `numbers` of columns with six digits."""
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for k, heading in enumerate((*words, *numbers)):
-        made.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
+        table.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
     for row in rows:
-        made.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
-    console.print(Text(title, "bold"), made, sep="\n")
+        table.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
+    console.print(Text(title, "bold"), table, sep="\n")
 
 
 def columns(data: xr.Dataset) -> Iterator[tuple[str, str, np.ndarray]]:
-    """Each quantity over time, `(name, unit, values (times,))`; one with components gives several."""
+    """Iterate over the components of all quantities: `(name, unit, values (times,))`."""
     for name, values in data.items():
         parts = values.to_numpy().reshape(len(values), -1).T
         for k, part in enumerate(parts):
@@ -46,7 +46,7 @@ def columns(data: xr.Dataset) -> Iterator[tuple[str, str, np.ndarray]]:
 
 
 def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None:
-    """A table of the wanted quantities over a motion; files: all of their values, curves, and an animation."""
+    """Show the range of the chosen quantities over a motion, and write their values, plots and an animation."""
     with model.working("compiling and reading"):
         data = solution.to_xarray(model.reads)
     numbers = [(n, u, x[0], x[-1], x.min(), x.max()) for n, u, x in columns(data)]
@@ -62,7 +62,7 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
 
 
 def show_instant(model: Model, solution: Solution, what: str) -> None:
-    """A table of the coordinates and of the wanted quantities at one instant."""
+    """Show a table of the coordinates and of the chosen quantities at one instant."""
     with model.working("compiling and reading"):
         data = solution.to_xarray(dict.fromkeys((*model.mechanism.coordinate_names, *model.reads)))
     rows = [(name, unit, values[-1]) for name, unit, values in columns(data)]
@@ -70,7 +70,7 @@ def show_instant(model: Model, solution: Solution, what: str) -> None:
 
 
 def _quality(solution: Solution) -> str:
-    """How well the run kept the constraints, and its steps."""
+    """The largest constraint violation of a motion, and its number of steps."""
     equations = Equations(solution.mechanism)
     missed = np.abs(np.asarray(jax.jit(jax.vmap(equations.position))(solution.ts, solution.q))).max(initial=0.0)
     steps = f", {int(solution.stats['num_steps'])} steps" if "num_steps" in solution.stats else ""
@@ -78,17 +78,17 @@ def _quality(solution: Solution) -> str:
 
 
 def write_numbers(model: Model, data: xr.Dataset, what: str) -> None:
-    """The values over time, as text with one column each and as a netCDF file with units."""
-    found = list(columns(data))
-    header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in found)])
-    rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in found)], axis=1)
-    look = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
-    model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **look))
+    """Write the values over time as a CSV file and as a netCDF file with units."""
+    channels = list(columns(data))
+    header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in channels)])
+    rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in channels)], axis=1)
+    style = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
+    model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **style))
     model.write(f"{what}.nc", lambda path: data.to_netcdf(path, engine="scipy"))
 
 
 def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
-    """The picture that `draw` makes, as a file."""
+    """Write the figure of `draw()` to a file."""
 
     def save(path: Path) -> None:
         figure = draw().get_figure(root=True)
@@ -100,12 +100,12 @@ def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
 
 
 def save_drawing(model: Model, state: State, name: str) -> None:
-    """A picture of the mechanism at a state, with the names of its parts."""
+    """Write a picture of the mechanism at a state, with the names of its parts."""
     save_figure(model, name, lambda: plot.draw(model.mechanism, state.q, t=float(state.t), labels=True))
 
 
 def _save_film(solution: Solution, path: Path) -> None:
-    """The motion as an animation of a few seconds, slow or quick, with the paths of the sensors that are points."""
+    """Write the motion as an animation of fixed duration, with the paths of all `Point` sensors."""
     points = [sensor.name for sensor in solution.mechanism.sensors if isinstance(sensor, Point)]
     speed = float(solution.ts[-1] - solution.ts[0]) / _FILM
     plot.save_animation(plot.animate(solution, trace=points, fps=_FPS, speed=speed), path, dpi=_FILM_DPI)

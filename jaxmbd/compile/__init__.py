@@ -1,1 +1,5 @@
-"""Functions as programs of scalar operations: traced, optimised, run by a virtual machine. Knows no mechanics."""
+"""Functions compiled to programs of scalar operations, which a virtual machine runs. This package knows no mechanics.
+
+A function is traced to a jaxpr, its rules emit SSA values (`ssa_builder.py`), passes optimise and schedule them
+(`passes/`), and the resulting program is called from JAX as one primitive (`jax_binding.py`).
+"""

@@ -1,8 +1,8 @@
-"""Symmetric systems `S x = b` with a known sparsity, by elimination: `S = L D Lᵀ`, in an order that keeps `L` sparse.
+"""Symmetric systems `S x = b` of known sparsity, solved by `S = L D Lᵀ` with a pivot order that limits fill-in.
 
-For JAX these are two primitives, which factor and solve. In a program each pivot is eliminated number by number; what
-is structurally zero costs nothing. XLA does the same with arrays, a level of the plan at a time, where matrices are
-large and sparse; for others it takes LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
+For JAX these are two primitives, which factor and solve. In a program the elimination is emitted as scalar operations;
+structural zeros cost nothing. XLA does the same with arrays, one level of the symbolic factorisation at a time, where
+matrices are large and sparse; for others it uses LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
 """
 
 import abc
@@ -19,12 +19,12 @@ from jaxmbd.compile.jax_internals import Primitive, batching, mlir
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
 from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
 
-_UNROLLED = 4  # rows up to which XLA's factorisation is written out: a call to LAPACK costs more than its work there
-_DENSE = 100, 0.25  # rows, and share of the entries that `L` fills, up to which and from which it is dense for XLA
+_UNROLLED = 4  # rows up to which the factorisation is unrolled for XLA: a call to LAPACK costs more than its work there
+_DENSE = 100, 0.25  # for XLA a matrix is dense up to so many rows, or from this share of nonzeros in `L`
 
 
 class AbstractArithmetic(abc.ABC):
-    """What an elimination does with values: arrays of numbers, or of the rows of a recording."""
+    """The arithmetic of an elimination, on arrays of numbers (XLA) or of value ids (programs)."""
 
     @abc.abstractmethod
     def inverse(self, x: Any) -> Any:
@@ -32,19 +32,19 @@ class AbstractArithmetic(abc.ABC):
 
     @abc.abstractmethod
     def times(self, x: Any, y: Any) -> Any:
-        """`x y`, number by number."""
+        """`x y`, elementwise."""
 
     @abc.abstractmethod
     def put(self, x: Any, places: np.ndarray, values: Any) -> Any:
-        """`x` with other values at some places."""
+        """`x` with the entries at `places` replaced by `values`."""
 
     @abc.abstractmethod
     def minus(self, x: Any, places: np.ndarray, values: Any) -> Any:
-        """`x` less the values at each place, of which there may be several."""
+        """`x` with `values` subtracted at `places`, which may repeat."""
 
 
 def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
-    """From the entries of `S` at the places of the plan those of `L`, and on the diagonal the inverse of `D`."""
+    """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
     for level in plan.levels:
         old, inverse = x[level.below], by.inverse(x[level.pivots])
         L = by.times(old, inverse[level.at])
@@ -54,7 +54,7 @@ def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
 
 
 def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
-    """`S⁻¹ b`, for `b (n, k)`, from what `eliminate` gives."""
+    """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
     for level in plan.levels:
         b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
     for level in reversed(plan.levels):
@@ -63,8 +63,8 @@ def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
     return b
 
 
-class Recording(AbstractArithmetic):
-    """Arithmetic on the rows of a recording."""
+class SSAArithmetic(AbstractArithmetic):
+    """Arithmetic on value ids: it emits the operations to an SSA builder."""
 
     def __init__(self, graph: SSABuilder) -> None:
         self.graph = graph
@@ -87,8 +87,8 @@ class Recording(AbstractArithmetic):
         return self.put(x, touched, self.graph.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-class ByXLA(AbstractArithmetic):
-    """Arithmetic on arrays."""
+class XLAArithmetic(AbstractArithmetic):
+    """Arithmetic on JAX arrays."""
 
     def inverse(self, x: Array) -> Array:
         return 1 / x
@@ -100,7 +100,8 @@ class ByXLA(AbstractArithmetic):
         return x.at[places].set(values, unique_indices=True)
 
     def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
-        return x.at[places].add(-values)  # as gathers, level upon level, XLA would compute each sum many times
+        # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
+        return x.at[places].add(-values)
 
 
 # --- primitives -------------------------------------------------------------------------------------------
@@ -110,7 +111,7 @@ solve_p = Primitive("symmetric_solve")
 
 
 def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n n"]:
-    """The matrix of entries on and below the diagonal."""
+    """The dense symmetric matrix from the entries of its lower triangle."""
     places = np.full((pattern.n, pattern.n), len(values))
     places[pattern.rows, pattern.columns] = places[pattern.columns, pattern.rows] = np.arange(len(values))
     return jnp.append(values, 0.0)[places]
@@ -118,26 +119,31 @@ def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n
 
 def _is_dense(pattern: Pattern) -> bool:
     rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
-    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).places > most
+    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).n_entries > most
 
 
 def _factor(values: Array, *, pattern: Pattern) -> Array:
-    """What a solve takes: of large sparse matrices the places of the plan, of others a matrix."""
+    """The factor that `_solve` takes.
+
+    It is the stored entries of `L` and `D⁻¹` for large sparse matrices, the Cholesky factor for dense ones, and the
+    matrix itself for those so small that the solve is unrolled.
+    """
     if not _is_dense(pattern):
         plan = plan_of(pattern)
-        return eliminate(ByXLA().put(jnp.zeros(plan.places, values.dtype), plan.given, values), plan, ByXLA())
+        by = XLAArithmetic()
+        return eliminate(by.put(jnp.zeros(plan.n_entries, values.dtype), plan.positions, values), plan, by)
     matrix = dense(values, pattern)
     return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
 
 
 def _solve(values: Array, factor: Array, b: Array, *, pattern: Pattern) -> Array:
     if not _is_dense(pattern):
-        return substitute(factor, b, plan_of(pattern), ByXLA())
+        return substitute(factor, b, plan_of(pattern), XLAArithmetic())
     return _unrolled(factor, b) if pattern.n <= _UNROLLED else jax.scipy.linalg.cho_solve((factor, True), b)
 
 
 def _unrolled(S: Array, b: Array) -> Array:
-    """By `S = L D Lᵀ` written out number by number."""
+    """`S⁻¹ b` by an unrolled factorisation `S = L D Lᵀ`."""
     m = S.shape[0]
     L: dict[tuple[int, int], Array] = {}
     D: list[Array] = []
@@ -159,7 +165,7 @@ def _factor_type(values: Any, *, pattern: Pattern) -> Any:
 
 
 def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
-    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).places,)
+    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).n_entries,)
 
 
 def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
@@ -172,7 +178,7 @@ def _batched_factor(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
 
 def _batched_solve(operands: Any, axes: Any, *, pattern: Pattern) -> Any:
     values, factor, b = operands
-    if axes[0] is None and axes[1] is None:  # more columns
+    if axes[0] is None and axes[1] is None:  # one matrix: the batch becomes columns of `b`
         b = jnp.moveaxis(b, axes[2], 1)
         columns = solve_p.bind(values, factor, b.reshape(b.shape[0], -1), pattern=pattern)
         return columns.reshape(b.shape), 1
@@ -189,25 +195,25 @@ for _primitive, _function, _type, _batched in (
     batching.primitive_batchers[_primitive] = _batched
 
 
-def _record_factor(step: Step, values: Rows) -> Rows:
-    """Nothing yet: the elimination is recorded by the first solve, and shared by all."""
+def _lower_factor(step: Step, values: Rows) -> Rows:
+    """A placeholder: the first solve emits the elimination, which all solves then share."""
     return np.broadcast_to(np.int32(ZERO), _factor_shape(step.params["pattern"]))
 
 
-def _record_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
-    by, pattern, cache = Recording(step.graph), step.params["pattern"], step.graph.cache
+def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
+    by, pattern, cache = SSAArithmetic(step.graph), step.params["pattern"], step.graph.cache
     key = ("elimination", values.tobytes(), pattern)
     if key not in cache:
-        there = values != ZERO
-        plan = plan_of(Pattern(pattern.n, pattern.rows[there], pattern.columns[there]))
-        entries = by.put(np.full(plan.places, ZERO, np.int32), plan.given, values[there])
+        nonzero = values != ZERO
+        plan = plan_of(Pattern(pattern.n, pattern.rows[nonzero], pattern.columns[nonzero]))
+        entries = by.put(np.full(plan.n_entries, ZERO, np.int32), plan.positions, values[nonzero])
         cache[key] = eliminate(entries, plan, by), plan
     factor, plan = cache[key]
     return substitute(factor, b, plan, by)
 
 
-def _written(function: Any) -> Any:
-    """The rule for formulas: what XLA runs, number by number."""
+def _traced_rule(function: Any) -> Any:
+    """The rule for expression graphs: trace the function that XLA runs."""
 
     def rule(step: Step, *operands: Any) -> Any:
         types = [var.aval for var in step.equation.invars]
@@ -216,5 +222,5 @@ def _written(function: Any) -> Any:
     return rule
 
 
-RULES = {"symmetric_factor": _record_factor, "symmetric_solve": _record_solve}
-FORMULAS = {"symmetric_factor": _written(_factor), "symmetric_solve": _written(_solve)}
+RULES = {"symmetric_factor": _lower_factor, "symmetric_solve": _lower_solve}
+FORMULAS = {"symmetric_factor": _traced_rule(_factor), "symmetric_solve": _traced_rule(_solve)}

@@ -1,4 +1,4 @@
-"""Rules for the primitives of JAX: what each one records, for arrays of rows."""
+"""Lowering rules: for each primitive of JAX, the operations that it emits for arrays of value ids."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ from jaxmbd.compile.targets.opcodes import EVALUATE
 
 Rule = Callable[..., Any]
 
-_SMALL = 2**16  # a factor of whole numbers
+_SMALL = 2**16  # bound of a constant integer factor, with which products of indices stay exact
 
 
 def _plain(name: str) -> Rule:
@@ -25,7 +25,7 @@ def _plain(name: str) -> Rule:
 
 
 def _real(name: str) -> Rule:
-    """For real numbers; whole ones must be constants."""
+    """The rule of an operation on floating-point numbers; integers must be constants."""
 
     def rule(step: Step, *rows: Rows) -> Any:
         is_real = np.issubdtype(step.operand_dtype, np.floating)
@@ -35,7 +35,7 @@ def _real(name: str) -> Rule:
 
 
 def _mul(step: Step, a: Rows, b: Rows) -> Any:
-    """A product; whole numbers, which JAX lets overflow, only by small constants, as for indices."""
+    """A product. Integers, which overflow in JAX, are multiplied by small constants only, as in index arithmetic."""
     is_whole = np.issubdtype(step.operand_dtype, np.integer)
     if is_whole and not any(_is_small(step.graph, x) for x in (a, b)):
         return step.evaluate(a, b)
@@ -48,17 +48,17 @@ def _is_small(graph: SSABuilder, x: Rows) -> bool:
 
 
 def _div(step: Step, a: Rows, b: Rows) -> Rows:
-    """A quotient, cut off where it is one of whole numbers."""
+    """A quotient, truncated toward zero for integers."""
     quotient = step.graph.apply("div", a, b)
-    return quotient if np.issubdtype(step.operand_dtype, np.floating) else _cut_off(step.graph, quotient)
+    return quotient if np.issubdtype(step.operand_dtype, np.floating) else _truncate(step.graph, quotient)
 
 
-def _cut_off(graph: SSABuilder, x: Rows) -> Rows:
+def _truncate(graph: SSABuilder, x: Rows) -> Rows:
     return graph.apply("select", graph.apply("lt", x, ZERO), graph.apply("ceil", x), graph.apply("floor", x))
 
 
 def _logical(name: str) -> Rule:
-    """For booleans; bits of whole numbers must be constants."""
+    """The rule of a logical operation on booleans; bitwise operations on integers must be on constants."""
 
     def rule(step: Step, *rows: Rows) -> Any:
         return step.graph.apply(name, *rows) if step.operand_dtype == np.bool_ else step.evaluate(*rows)
@@ -66,17 +66,17 @@ def _logical(name: str) -> Rule:
     return rule
 
 
-def _swapped(name: str) -> Rule:
+def _operands_swapped(name: str) -> Rule:
     return lambda step, a, b: step.graph.apply(name, b, a)
 
 
 def _composed(function: Callable[..., Rows]) -> Rule:
-    """A rule from a function of the recorder and the rows."""
+    """The rule of a primitive that `function(builder, *operands)` composes from several operations."""
     return lambda step, *rows: function(step.graph, *rows)
 
 
 def _power(step: Step, x: Rows) -> Rows:
-    """A whole power, by squaring."""
+    """An integer power, by repeated squaring."""
     graph, exponent = step.graph, abs(step.params["y"])
     result, square = np.full(x.shape, ONE, np.int32), x
     while exponent:
@@ -113,29 +113,29 @@ def _convert(step: Step, x: Rows) -> Any:
         return step.graph.apply("ne", x, ZERO)
     if not np.issubdtype(before, np.floating) or before == after:
         return x
-    return _cut_off(step.graph, x) if np.issubdtype(after, np.integer) else step.evaluate(x)
+    return _truncate(step.graph, x) if np.issubdtype(after, np.integer) else step.evaluate(x)
 
 
 def _reduction(name: str, start: Any) -> Rule:
     def rule(step: Step, x: Rows) -> Rows:
-        return step.graph.fold_last(name, _last(step, x), start)
+        return step.graph.fold_last(name, _reduced_axes_last(step, x), start)
 
     return rule
 
 
 def _reduce_sum(step: Step, x: Rows) -> Rows:
-    return step.graph.sum_last(_last(step, x))
+    return step.graph.sum_last(_reduced_axes_last(step, x))
 
 
-def _last(step: Step, x: Rows) -> Rows:
-    """The axes that are reduced as one, the last."""
+def _reduced_axes_last(step: Step, x: Rows) -> Rows:
+    """Move the reduced axes to the end and flatten them to one."""
     axes = tuple(axis % x.ndim for axis in step.params["axes"])
-    kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
+    free_axes = tuple(axis for axis in range(x.ndim) if axis not in axes)
     size = int(np.prod([x.shape[axis] for axis in axes], dtype=int))
-    return x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), size)
+    return x.transpose(*free_axes, *axes).reshape(*(x.shape[axis] for axis in free_axes), size)
 
 
-def _running(name: str) -> Rule:
+def _cumulative(name: str) -> Rule:
     def rule(step: Step, x: Rows) -> Rows:
         moved = np.moveaxis(x, step.params["axis"], 0)
         moved = moved[::-1] if step.params["reverse"] else moved
@@ -149,7 +149,7 @@ def _running(name: str) -> Rule:
 
 
 def _dot_general(step: Step, a: Rows, b: Rows) -> Rows:
-    """Products summed over the contracting axes, those that are not structurally zero."""
+    """The contraction of two arrays; structurally zero products are left out."""
     (over_a, over_b), (batch_a, batch_b) = step.params["dimension_numbers"]
     left, batch, rows = _matrices(a, batch_a, over_a)
     right, _, columns = _matrices(b, batch_b, over_b)
@@ -160,7 +160,7 @@ def _dot_general(step: Step, a: Rows, b: Rows) -> Rows:
 
 
 def _matrices(x: Rows, batch: Any, over: Any) -> tuple[Rows, tuple[int, ...], tuple[int, ...]]:
-    """Axes arranged as batch, free and contracting, each one axis; the shapes of the first two."""
+    """Arrange an operand as `(batch, free, contracting)`; also return the shapes of its batch and free axes."""
     free = [axis for axis in range(x.ndim) if axis not in (*over, *batch)]
     shapes = [tuple(x.shape[axis] for axis in axes) for axes in (batch, free, over)]
     sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
@@ -171,7 +171,7 @@ def _at_least(graph: SSABuilder, index: Rows, k: int) -> Rows:
     return graph.apply("le", graph.constant(k), index)
 
 
-def _chosen(graph: SSABuilder, condition: Rows, yes: Rows, no: Rows) -> Rows:
+def _select_branch(graph: SSABuilder, condition: Rows, yes: Rows, no: Rows) -> Rows:
     return graph.apply("select", condition, yes, no)
 
 
@@ -189,9 +189,10 @@ RULES: dict[str, Rule] = {
     "mul": _mul,
     "div": _div,
     "add_any": _plain("add"),
-    "gt": _swapped("lt"),
-    "ge": _swapped("le"),
-    **{f"{name}_to": _plain(name) for name in ("eq", "lt", "le")},  # where orders differ there is no number
+    "gt": _operands_swapped("lt"),
+    "ge": _operands_swapped("le"),
+    # The total orders `eq_to`, `lt_to`, `le_to` differ from the usual ones only for NaN and the sign of zero.
+    **{f"{name}_to": _plain(name) for name in ("eq", "lt", "le")},
     "xor": _logical("ne"),
     "square": _composed(lambda graph, x: graph.apply("mul", x, x)),
     "rsqrt": _composed(lambda graph, x: graph.apply("div", ONE, graph.apply("sqrt", x))),
@@ -209,10 +210,10 @@ RULES: dict[str, Rule] = {
     "reduce_min": _reduction("min", np.inf),
     "reduce_and": _reduction("and", True),
     "reduce_or": _reduction("or", False),
-    "cumsum": _running("add"),
-    "cumprod": _running("mul"),
-    "cummax": _running("max"),
-    "cummin": _running("min"),
+    "cumsum": _cumulative("add"),
+    "cumprod": _cumulative("mul"),
+    "cummax": _cumulative("max"),
+    "cummin": _cumulative("min"),
     "dot_general": _dot_general,
-    "cond": branching(_at_least, _chosen),
+    "cond": branching(_at_least, _select_branch),
 }

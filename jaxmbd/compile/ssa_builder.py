@@ -1,9 +1,9 @@
-"""A recording of scalar operations on numbered values, many at a time.
+"""Builder of scalar programs in static single assignment form (SSA), vectorised over arrays of values.
 
-A value is a row of the recording: an operation and the values it works on, an input, or a constant. Arrays of row
-numbers stand for arrays of values, as arrays of nodes do in `_graph`; but operations are recorded for whole arrays at
-once, millions of rows in a few seconds. Zeros and ones are folded away number by number, so structural zeros of
-matrices cost nothing: `0 x = 0` also where `x` could be infinite, as in `_graph`.
+Each scalar value has an id, which is its row in the builder's tables: an opcode with the ids of its operands, an input,
+or a constant. Arrays of value ids stand for arrays of values, as arrays of nodes do in `graph/`; but operations are
+emitted for whole arrays at once, millions of values in a few seconds. Zeros and ones are folded element by element, so
+structural zeros of matrices cost nothing: `0 x = 0` even where `x` could be infinite, as in `graph/`.
 """
 
 from typing import Any, NamedTuple
@@ -12,11 +12,11 @@ import numpy as np
 
 from jaxmbd.compile.targets.opcodes import EVALUATE, GATHER, INPUT, NUMBER
 
-Rows = np.ndarray  # of whole numbers
+Rows = np.ndarray  # an integer array of value ids, which are rows of the builder's tables
 
 
 class Table(NamedTuple):
-    """Numbers that lie evenly in an input: which one, the place of the first, how far apart they are, how many."""
+    """Evenly spaced elements of an input, read by index: the input, the first element, the stride, and their number."""
 
     input: int
     first: int
@@ -25,50 +25,50 @@ class Table(NamedTuple):
 
 
 ZERO, ONE, MINUS_ONE = 0, 1, 2
-_ARITY = 3
+_ARITY = 3  # the largest number of operands
 
 
 class SSABuilder:
-    """The rows recorded so far."""
+    """The values emitted so far, with constants folded and algebraic identities applied."""
 
     def __init__(self) -> None:
         self.count = 0
         self._op = np.empty(1024, np.int16)
         self._args = np.empty((1024, _ARITY), np.int32)
-        self._value = np.empty(1024)  # of constants; not a number for the rest
+        self._value = np.empty(1024)  # of constants; NaN for the rest
         self._is_constant = np.zeros(1024, bool)
-        self._known = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, in order, and their rows
-        self.cache: dict[Any, Any] = {}  # what rules keep between equations
+        self._constant_pool = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, sorted, and their ids
+        self.cache: dict[Any, Any] = {}  # results that lowering rules share between equations
         self.arrays: list[Rows] = []  # the inputs
-        self.constant_tables: list[np.ndarray] = []  # tables of constants, which are inputs after the others
-        self.tables: dict[Table, int] = {}  # with the rows that stand for them
+        self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
+        self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand
         for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
             assert self.constant(value) == row
 
     @property
     def op(self) -> np.ndarray:
-        """The number of each row's operation."""
+        """The opcode of each value."""
         return self._op[: self.count]
 
     @property
     def args(self) -> Rows:
-        """The rows that each row works on, −1 where there are fewer than three: shape `(rows, 3)`."""
+        """The ids of each value's operands, −1 where there are fewer than three: shape `(values, 3)`."""
         return self._args[: self.count]
 
     @property
     def value(self) -> np.ndarray:
-        """The numbers of constant rows."""
+        """The numbers of constants, NaN for all other values."""
         return self._value[: self.count]
 
     @property
     def is_constant(self) -> np.ndarray:
-        """Which rows are constants."""
+        """A mask of the values that are constants."""
         return self._is_constant[: self.count]
 
     # --- leaves -----------------------------------------------------------------------------------------
 
     def inputs(self, shape: tuple[int, ...]) -> Rows:
-        """New rows for an array that is given at run time."""
+        """New values for an array that is an input at run time."""
         self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
         return self.arrays[-1]
 
@@ -76,39 +76,40 @@ class SSABuilder:
         return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
 
     def constant(self, value: Any) -> int:
-        """The row of a number."""
+        """The value id of a number."""
         return int(self.constants(np.asarray(value)))
 
     def constants(self, array: Any) -> Rows:
-        """The rows of an array of numbers."""
+        """The value ids of an array of numbers; equal numbers share one id."""
         numbers = np.asarray(array).astype(float) + 0.0  # minus zero is zero
         if not numbers.size:
             return np.zeros(numbers.shape, np.int32)
-        distinct, places = np.unique(numbers.reshape(-1), return_inverse=True)
-        numbers_known, rows_known = self._known
-        at = np.searchsorted(numbers_known, distinct)
-        new = np.append(numbers_known, np.nan)[at] != distinct
-        rows = np.append(rows_known, ZERO)[at]
+        distinct, inverse = np.unique(numbers.reshape(-1), return_inverse=True)
+        pool, pool_ids = self._constant_pool
+        at = np.searchsorted(pool, distinct)
+        new = np.append(pool, np.nan)[at] != distinct
+        ids = np.append(pool_ids, ZERO)[at]
         if new.any():
-            rows[new] = self._leaves(np.count_nonzero(new))
-            self._value[rows[new]], self._is_constant[rows[new]] = distinct[new], True
-            self._known = np.insert(numbers_known, at[new], distinct[new]), np.insert(rows_known, at[new], rows[new])
-        return rows[places].reshape(numbers.shape)
+            ids[new] = self._leaves(np.count_nonzero(new))
+            self._value[ids[new]], self._is_constant[ids[new]] = distinct[new], True
+            self._constant_pool = np.insert(pool, at[new], distinct[new]), np.insert(pool_ids, at[new], ids[new])
+        return ids[inverse].reshape(numbers.shape)
 
     def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
-        """Constants as numbers; None where one of the rows is none."""
+        """The numbers of constants; None if any of the values is not a constant."""
         rows = np.asarray(rows)
         return np.asarray(self._value[rows], dtype=dtype) if self._is_constant[rows].all() else None
 
     # --- operations -------------------------------------------------------------------------------------
 
     def apply(self, name: str, *operands: Any) -> Rows:
-        """The operation at each position of its operands, which are broadcast against one another."""
+        """Apply an operation elementwise to operands, which are broadcast against one another."""
         arrays = np.broadcast_arrays(*operands)
         flat = [np.ascontiguousarray(x, dtype=np.int32).reshape(-1) for x in arrays]
-        return self._folded(name, flat).reshape(arrays[0].shape)
+        return self._fold_or_emit(name, flat).reshape(arrays[0].shape)
 
-    def _folded(self, name: str, operands: list[Rows]) -> Rows:
+    def _fold_or_emit(self, name: str, operands: list[Rows]) -> Rows:
+        """Fold constants and identities, and emit what remains."""
         if not len(operands[0]):
             return operands[0]
         result = np.full(len(operands[0]), -1, np.int32)
@@ -117,22 +118,25 @@ class SSABuilder:
             with np.errstate(all="ignore"):
                 numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
             result[constant] = self.constants(numbers)
-        for where, rows in self._fold(name, *operands):
+        for where, rows in self._identities(name, *operands):
             where = where & (result < 0)
             if where.any():
                 result[where] = rows[where] if rows.ndim else rows
         left = result < 0
         if left.any():
-            result[left] = self._record(name, [x[left] for x in operands])
+            result[left] = self._emit(name, [x[left] for x in operands])
         return result
 
-    def _record(self, name: str, operands: list[Rows]) -> Rows:
+    def _emit(self, name: str, operands: list[Rows]) -> Rows:
         if name in ("add", "sub", "neg"):
-            return self._signed(name, operands)
+            return self._absorb_negation(name, operands)
         return self._append_operation(name, operands)
 
-    def _signed(self, name: str, operands: list[Rows]) -> Rows:
-        """Sums and differences of what may be negated: `a + (−b) = a − b`, `a − (−b) = a + b`, `−(−a) = a`."""
+    def _absorb_negation(self, name: str, operands: list[Rows]) -> Rows:
+        """Emit a sum, difference or negation; negated last operands are absorbed.
+
+        `a + (−b) = a − b`, `a − (−b) = a + b`, `−(−a) = a`.
+        """
         last = operands[-1]
         negated = self._op[last] == NUMBER["neg"]
         if name == "neg" and negated.any():
@@ -147,34 +151,34 @@ class SSABuilder:
         for where, other in ((negated, {"add": "sub", "sub": "add"}[name]), (~negated, name)):
             if where.any():
                 second = np.where(negated, self._args[last, 0], last)[where]
-                result[where] = self._folded(other, [operands[0][where], second])
+                result[where] = self._fold_or_emit(other, [operands[0][where], second])
         return result
 
-    def _fold(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
-        """Where an operation is no work, and the row that its result is."""
+    def _identities(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
+        """The algebraic identities of an operation: a mask of where each holds, and the value that is the result."""
         zero = np.asarray(ZERO)
         b = more[0] if more else a
         if name == "mul":
-            found = [((a == ZERO) | (b == ZERO), zero), (a == ONE, b), (b == ONE, a)]
+            identities = [((a == ZERO) | (b == ZERO), zero), (a == ONE, b), (b == ONE, a)]
             minus = ((a == MINUS_ONE) | (b == MINUS_ONE)) & (a != ZERO) & (b != ZERO)
             if minus.any():
-                found.append((minus, self._negated(minus, np.where(a == MINUS_ONE, b, a))))
-            return found
+                identities.append((minus, self._negated_where(minus, np.where(a == MINUS_ONE, b, a))))
+            return identities
         if name == "add":
             return [(a == ZERO, b), (b == ZERO, a)]
         if name == "sub":
-            found = [(b == ZERO, a), (a == b, zero)]
+            identities = [(b == ZERO, a), (a == b, zero)]
             minus = (a == ZERO) & (b != ZERO)
-            return [*found, (minus, self._negated(minus, b))] if minus.any() else found
+            return [*identities, (minus, self._negated_where(minus, b))] if minus.any() else identities
         if name == "div":
             return [(a == ZERO, zero), (b == ONE, a)]
         if name in ("max", "min"):
-            bound = -np.inf if name == "max" else np.inf  # where a reduction starts
+            bound = -np.inf if name == "max" else np.inf  # the neutral element, with which a reduction starts
             return [(a == b, a), (self._value[a] == bound, b), (self._value[b] == bound, a)]
         if name == "select":
             yes, no = more
-            known, holds = self._is_constant[a], self._value[a] != 0
-            return [(known & holds, yes), (known & ~holds, no), (yes == no, yes)]
+            is_constant, holds = self._is_constant[a], self._value[a] != 0
+            return [(is_constant & holds, yes), (is_constant & ~holds, no), (yes == no, yes)]
         if name == "and":
             return [
                 ((a == ZERO) | (b == ZERO), zero),
@@ -186,9 +190,10 @@ class SSABuilder:
             return [(a == ZERO, b), (b == ZERO, a), (a == b, a)]
         return []
 
-    def _negated(self, where: np.ndarray, rows: Rows) -> Rows:
+    def _negated_where(self, where: np.ndarray, rows: Rows) -> Rows:
+        """The negatives of the values where the mask is true, −1 elsewhere."""
         result = np.full(len(rows), -1, np.int32)
-        result[where] = self._folded("neg", [rows[where]])
+        result[where] = self._fold_or_emit("neg", [rows[where]])
         return result
 
     def _append_operation(self, name: str, operands: list[Rows]) -> Rows:
@@ -211,8 +216,10 @@ class SSABuilder:
     # --- tables -----------------------------------------------------------------------------------------
 
     def gather(self, rows: Rows, index: Rows) -> Rows | None:
-        """The number that one of the rows has, looked up by the machine; None where they are neither constants nor lie
-        evenly in one input. No inputs may be made after the first call.
+        """Emit a gather: the one of the values at a run-time index, which the virtual machine reads from a table.
+
+        None if the values are neither constants nor evenly spaced elements of one input. No inputs may be added after
+        the first call.
         """
         table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
         if table is None:
@@ -242,7 +249,10 @@ class SSABuilder:
     # --- sums -------------------------------------------------------------------------------------------
 
     def sum_into(self, rows: Rows, places: np.ndarray, size: int) -> Rows:
-        """The sums of the rows of each place, `(size,)`: pair by pair, so that no sum waits long for its terms."""
+        """Segment sums `(size,)`: `places` is the segment of each value.
+
+        Terms are added pairwise, in a tree of logarithmic depth, so that the critical path stays short.
+        """
         rows, places = rows.reshape(-1), places.reshape(-1)
         counts = rows != ZERO
         rows, places = rows[counts], places[counts]
@@ -263,13 +273,13 @@ class SSABuilder:
         return result
 
     def sum_last(self, rows: Rows) -> Rows:
-        """The sums along the last axis."""
+        """The sum along the last axis."""
         shape, length = rows.shape[:-1], rows.shape[-1]
         size = int(np.prod(shape, dtype=int))
         return self.sum_into(rows, np.repeat(np.arange(size), length), size).reshape(shape)
 
     def fold_last(self, name: str, rows: Rows, start: Any) -> Rows:
-        """An associative operation along the last axis, pair by pair."""
+        """Reduce the last axis by an associative operation, pairwise; `start` is the result for an empty axis."""
         if rows.shape[-1] == 0:
             return np.full(rows.shape[:-1], self.constant(start), np.int32)
         while rows.shape[-1] > 1:
@@ -280,20 +290,22 @@ class SSABuilder:
 
 
 def product_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows, np.ndarray]:
-    """The products that are not structurally zero of `left (batch, n, k)` and `right (batch, m, k)`: the rows of the
-    factors, and the places of the products in an array `(batch, n, m)`."""
+    """The structurally nonzero products in `left (batch, n, k)` times the transpose of `right (batch, m, k)`.
+
+    Returns the value ids of both factors, and the flat index of each product in the result `(batch, n, m)`.
+    """
     (_, n, k), m = left.shape, right.shape[1]
     at_left, at_right = (np.argwhere(x.transpose(0, 2, 1) != ZERO) for x in (left, right))
-    first, second = _matches(at_left[:, 0] * k + at_left[:, 1], at_right[:, 0] * k + at_right[:, 1])
+    first, second = _matching_pairs(at_left[:, 0] * k + at_left[:, 1], at_right[:, 0] * k + at_right[:, 1])
     batch, inner, i = at_left[first].T
     j = at_right[second, 2]
     return left[batch, i, inner], right[batch, j, inner], (batch * n + i) * m + j
 
 
-def _matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """All pairs of places where two sorted arrays of numbers agree."""
+def _matching_pairs(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """All pairs of positions at which two sorted arrays have equal elements: an inner join."""
     starts = np.searchsorted(right, left)
-    several = np.searchsorted(right, left, "right") - starts
-    first = np.repeat(np.arange(len(left)), several)
-    within = np.arange(len(first)) - np.repeat(np.cumsum(several) - several, several)
+    counts = np.searchsorted(right, left, "right") - starts
+    first = np.repeat(np.arange(len(left)), counts)
+    within = np.arange(len(first)) - np.repeat(np.cumsum(counts) - counts, counts)
     return first, starts[first] + within

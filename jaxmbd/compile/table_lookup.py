@@ -1,7 +1,7 @@
-"""What is read and written at places that depend on the inputs: tables, sequences searched by what is computed.
+"""Lowering rules for reads and writes at indices that depend on the inputs, such as table interpolation.
 
-Numbers that lie evenly in an input, and constants, are looked up by the machine where they are, however many there are;
-others are chosen from one by one.
+Evenly spaced elements of an input, and constants, are read by a gather of the virtual machine, however many there are;
+among other values a tree of selects chooses.
 """
 
 from typing import Any
@@ -13,27 +13,27 @@ from jaxmbd.compile.graph.windows import Windows, read_known, window_rules, writ
 from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
 from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NAMES, NUMBER
 
-_MOST = 2**15  # choices that are written out
+_MOST = 2**15  # the largest number of candidates for which selects are emitted
 
 
 def _read(step: Step, x: Rows, windows: Windows, fill: Any) -> Rows:
     if step.graph.values(windows.starts, int) is not None:
         return read_known(step, x, windows, fill)
     graph = step.graph
-    first, start, inside, reach = _reaches(graph, windows)
+    first, start, inside, reach = _window_positions(graph, windows)
     choices = x.reshape(-1)[windows.places(first)[..., None] + reach]  # (..., *sizes, starts)
-    starts = _over_windows(start, windows)
-    found = np.empty(starts.shape, np.int32)
+    starts = _broadcast_to_windows(start, windows)
+    result = np.empty(starts.shape, np.int32)
     for at in np.ndindex(*starts.shape):
-        found[at] = _looked_up(step, choices[at], starts[at])
-    return found if fill is None else graph.apply("select", _over_windows(inside, windows), found, fill)
+        result[at] = _lookup(step, choices[at], starts[at])
+    return result if fill is None else graph.apply("select", _broadcast_to_windows(inside, windows), result, fill)
 
 
 def _write(step: Step, x: Rows, windows: Windows, new: Rows, drops: bool, combine: Any) -> Rows:
     if step.graph.values(windows.starts, int) is not None:
         return write_known(step, x, windows, new, drops, combine)
     graph = step.graph
-    first, start, inside, reach = _reaches(graph, windows)
+    first, start, inside, reach = _window_positions(graph, windows)
     places = windows.places(first)[..., None] + reach
     _check_number(step, places.size)
     result, steps = x.reshape(-1).copy(), graph.constants(np.arange(len(reach)))
@@ -56,10 +56,11 @@ RULES = window_rules(
 )
 
 
-def _reaches(graph: SSABuilder, windows: Windows) -> tuple[np.ndarray, Rows, Rows, np.ndarray]:
-    """Where windows lie: their places are `first + reach[start]`, moved inside; and whether they lay inside.
+def _window_positions(graph: SSABuilder, windows: Windows) -> tuple[np.ndarray, Rows, Rows, np.ndarray]:
+    """The possible positions of windows: `first, start, inside, reach`.
 
-    `first`: from the constant indices; `start`: a whole number, from the others.
+    A window starts at the flat index `first + reach[start]`, which is clamped into the array; `inside` is true if that
+    changed nothing. `first` comes from the constant indices; `start` is the value of an integer, from the others.
     """
     lead = windows.starts.shape[:-1]
     first, start, inside = np.zeros(lead, int), np.full(lead, ZERO, np.int32), np.full(lead, ONE, np.int32)
@@ -79,33 +80,33 @@ def _reaches(graph: SSABuilder, windows: Windows) -> tuple[np.ndarray, Rows, Row
     return first, start, inside, unit * np.arange(last + 1)
 
 
-def _over_windows(rows: Rows, windows: Windows) -> Rows:
-    """One row for each window as one for each number in it."""
+def _broadcast_to_windows(rows: Rows, windows: Windows) -> Rows:
+    """Broadcast one value per window to one per element of the window."""
     spread = rows.reshape(rows.shape + (1,) * len(windows.sizes))
     return np.broadcast_to(spread, rows.shape + windows.sizes)
 
 
-def _looked_up(step: Step, choices: Rows, index: Rows) -> Rows:
-    """The choice that has an index, which is one of theirs.
+def _lookup(step: Step, choices: Rows, index: Rows) -> Rows:
+    """`choices[index]`, for an index in range.
 
-    Where all of them are results of one operation, that is the operation at what is looked up among its operands: so
-    a table that has been scaled is one still.
+    If all choices are results of the same operation, the lookup is moved to its operands: so a table that has been
+    scaled is still read by a gather.
     """
     graph = step.graph
     if (choices == choices[0]).all():
         return choices[0]
-    picked = graph.gather(choices, index)
-    if picked is not None:
-        return picked
+    gathered = graph.gather(choices, index)
+    if gathered is not None:
+        return gathered
     op, operands = graph.op[choices], graph.args[choices]
     if op[0] not in (INPUT, NUMBER[GATHER]) and (op == op[0]).all():
-        return graph.apply(NAMES[op[0]], *(_looked_up(step, column, index) for column in operands.T if column[0] >= 0))
+        return graph.apply(NAMES[op[0]], *(_lookup(step, column, index) for column in operands.T if column[0] >= 0))
     _check_number(step, len(choices))
-    return _among(graph, choices, index)
+    return _select_tree(graph, choices, index)
 
 
-def _among(graph: SSABuilder, choices: Rows, index: Rows) -> Rows:
-    """One of the choices, by halves."""
+def _select_tree(graph: SSABuilder, choices: Rows, index: Rows) -> Rows:
+    """`choices[index]`, by a binary tree of selects."""
     size = 1
     while len(choices) > 1:
         left, right = choices[:-1:2], choices[1::2]

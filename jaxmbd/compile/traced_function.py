@@ -1,4 +1,4 @@
-"""A function of arrays, traced, and what is derived from it: its program, its derivative, its transpose."""
+"""A traced function of arrays, with the program, the derivative and the transpose that are derived from it."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -20,13 +20,12 @@ _NO_MESH = jax.sharding.AbstractMesh((), ())
 
 
 class TracedFunction:
-    """A traced function of arrays, of which results may be linear in its last `linear` arguments.
+    """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
 
-    `used`: which of the arguments of the jaxpr those are; it does not depend on the others. `dependencies`: the
-    arguments on which each result may depend, all of them unless given. `returns_primal`: whether results and
-    tangents are one function where it is differentiated, which saves making values again for the tangents; but
-    those of reverse derivatives must be two. `derived`: of a function of results and tangents, the function and the
-    arguments it is the derivative by.
+    `used`: the indices of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`:
+    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns
+    the primal results together with the tangents, which computes common values once; reverse mode needs two separate
+    functions. `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
     """
 
     def __init__(
@@ -34,103 +33,107 @@ class TracedFunction:
     ) -> None:
         self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
         self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
-        taken = jaxpr.in_avals  # a list that is made anew each time
-        self.types = tuple(taken[k] for k in used)
+        in_avals = jaxpr.in_avals  # a property that builds a new list at each access
+        self.types = tuple(in_avals[k] for k in used)
         self.results = tuple(jaxpr.out_avals)
         self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
         self._derivatives: dict[Any, TracedFunction] = {}
         self._transposes: dict[Any, TracedFunction] = {}
 
     def __call__(self, *arrays: Any) -> Sequence[Any]:
-        """The function as JAX runs it."""
+        """Evaluate the function by JAX."""
         return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
 
-    def _all(self, given: Sequence[Any], other: Callable[[Any], Any]) -> list[Any]:
-        """The arguments of the jaxpr, with `other` of their types for those that count for nothing."""
-        mine = dict(zip(self.used, given, strict=True))
-        return [mine[k] if k in mine else other(x) for k, x in enumerate(self.jaxpr.in_avals)]
+    def _all(self, arguments: Sequence[Any], fill: Callable[[Any], Any]) -> list[Any]:
+        """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
+        used = dict(zip(self.used, arguments, strict=True))
+        return [used[k] if k in used else fill(x) for k, x in enumerate(self.jaxpr.in_avals)]
 
     def placed(self, rows: Sequence[Any]) -> list[Any]:
-        """Rows for the arguments of the jaxpr."""
+        """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
         return self._all(rows, lambda x: np.broadcast_to(np.int32(ZERO), x.shape))
 
     @cached_property
     def program(self) -> Program | None:
-        """The program, or None where something in the function cannot be a part of one."""
+        """The compiled program; None if the function uses something that a program cannot express."""
         types = (*self.types, *self.results)
         if len({np.dtype(x.dtype) for x in types}) != 1 or not np.issubdtype(types[0].dtype, np.floating):
             return None
-        if not is_concrete(self.jaxpr.consts):  # a law that closes over a number which is being traced
+        if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
             return None
-        recorder = SSABuilder()
-        inputs = [recorder.inputs(x.shape) for x in self.types]
+        builder = SSABuilder()
+        inputs = [builder.inputs(x.shape) for x in self.types]
         try:
             with jax.ensure_compile_time_eval():
-                outputs = Walk(recorder, _RULES, "The right-hand side").run(self.jaxpr, self.placed(inputs))
+                outputs = Walk(builder, _RULES, "The right-hand side").run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return schedule(recorder, outputs, len(inputs) - self.linear if self.linear else 0)
+        return schedule(builder, outputs, len(inputs) - self.linear if self.linear else 0)
 
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
-        """The tangents of the results, from the arguments and the tangents of those that move.
+        """The forward derivative (JVP) with respect to the arguments `moving`.
 
-        If it `returns_primal`, first the results themselves.
+        Its arguments are the primals and the tangents of `moving`; it returns the tangents of the results, preceded by
+        the results themselves if the function `returns_primal`.
         """
-        found = self._derivative(moving, self.returns_primal)
-        found.derived = (self, moving) if self.returns_primal else None
-        return found
+        derivative = self._derivative(moving, self.returns_primal)
+        derivative.derived = (self, moving) if self.returns_primal else None
+        return derivative
 
     def halves(self) -> tuple["TracedFunction", "TracedFunction"] | None:
-        """Of a function of results and tangents, the function of the results and that of the tangents."""
+        """The primal function and the function of the tangents alone, if this is a derivative that returns both."""
         if self.derived is None:
             return None
-        of, moving = self.derived
-        return of, of._derivative(moving, False)
+        primal, moving = self.derived
+        return primal, primal._derivative(moving, False)
 
-    def _derivative(self, moving: tuple[int, ...], values: bool) -> "TracedFunction":
-        if (moving, values) not in self._derivatives:
+    def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
+        if (moving, with_primal) not in self._derivatives:
             count = len(self.types)
 
-            def tangents(*arrays: Any) -> Any:
-                still, moved = arrays[:count], arrays[count:]
+            def jvp(*arrays: Any) -> Any:
+                primals, tangents = arrays[:count], arrays[count:]
 
-                def along(*some: Any) -> Any:
-                    full = list(still)
-                    for k, x in zip(moving, some, strict=True):
+                def of_moving(*values: Any) -> Any:
+                    full = list(primals)
+                    for k, x in zip(moving, values, strict=True):
                         full[k] = x
                     return tuple(self(*full))
 
-                results, changes = jax.jvp(along, tuple(still[k] for k in moving), tuple(moved))
-                return (*results, *changes) if values else changes
+                results, changes = jax.jvp(of_moving, tuple(primals[k] for k in moving), tuple(tangents))
+                return (*results, *changes) if with_primal else changes
 
-            types, own = (*self.types, *(self.types[k] for k in moving)), {k: count + i for i, k in enumerate(moving)}
-            dependencies = tuple(mine | {own[k] for k in mine if k in own} for mine in self.dependencies)
-            dependencies = (*self.dependencies, *dependencies) if values else dependencies
-            self._derivatives[moving, values] = traced(tangents, types, len(moving), dependencies, self.returns_primal)
-        return self._derivatives[moving, values]
+            types = (*self.types, *(self.types[k] for k in moving))
+            tangent_of = {k: count + i for i, k in enumerate(moving)}
+            dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
+            dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
+            derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            self._derivatives[moving, with_primal] = derivative
+        return self._derivatives[moving, with_primal]
 
     def transpose(self, wanted: tuple[int, ...]) -> "TracedFunction":
-        """For arguments in which the function is linear, what cotangents of the results give them.
+        """The transpose with respect to the arguments `wanted`, in which the function is linear.
 
-        Its arguments are the others, and then the cotangents.
+        Its arguments are the other arguments and then the cotangents of the results; it returns the cotangents of
+        `wanted`.
         """
         if wanted not in self._transposes:
             others = [k for k in range(len(self.types)) if k not in wanted]
 
-            def pulled(*arrays: Any) -> Any:
-                known, cotangents = arrays[: len(others)], arrays[len(others) :]
+            def pullback(*arrays: Any) -> Any:
+                residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
 
                 def linear(*some: Any) -> Any:
                     full: list[Any] = [None] * len(self.types)
-                    for places, values in ((others, known), (wanted, some)):
-                        for k, x in zip(places, values, strict=True):
+                    for positions, values in ((others, residuals), (wanted, some)):
+                        for k, x in zip(positions, values, strict=True):
                             full[k] = x
                     return tuple(self(*full))
 
                 return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
 
             types = (*(self.types[k] for k in others), *self.results)
-            self._transposes[wanted] = traced(pulled, types, len(self.results))
+            self._transposes[wanted] = traced(pullback, types, len(self.results))
         return self._transposes[wanted]
 
 
@@ -141,9 +144,10 @@ def traced(
     dependencies: Any = None,
     returns_primal: bool = False,
 ) -> TracedFunction:
-    """A function of arrays of the given types, which gives several arrays.
+    """Trace a function of arrays of the given types that returns several arrays.
 
-    It is traced outside of any mesh, since it is found again inside others (`jax.shard_map`): a program knows of none.
+    It is traced outside of any mesh: the result is cached and reused inside `jax.shard_map`, and programs do not depend
+    on a mesh.
     """
     with jax.sharding.use_abstract_mesh(_NO_MESH):
         jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
@@ -151,7 +155,7 @@ def traced(
 
 
 def pruned(function: TracedFunction) -> TracedFunction:
-    """The same function of the arguments that its results depend on."""
+    """The same function restricted to the arguments on which its results depend."""
     jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
     needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
     for equation in reversed(jaxpr.eqns):
@@ -161,12 +165,12 @@ def pruned(function: TracedFunction) -> TracedFunction:
     return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
 
 
-def _inner(step: Step, *rows: Any) -> Any:
-    """A program inside another one."""
+def _inline(step: Step, *rows: Any) -> Any:
+    """The lowering rule of a program that is called inside another one: inline it."""
     function = step.params["function"]
     if step.params["batch"]:
         raise step.unsupported(" of a batch")
     return step.walk(function.jaxpr, function.placed(rows))
 
 
-_RULES = {**RULES, "jaxmbd_program": _inner}
+_RULES = {**RULES, "jaxmbd_program": _inline}

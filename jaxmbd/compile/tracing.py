@@ -1,4 +1,4 @@
-"""Functions that are traced once, however often they are called."""
+"""`trace_once`: functions that are traced once for each structure and type of their arguments."""
 
 from collections.abc import Callable
 from functools import partial, wraps
@@ -9,22 +9,22 @@ import numpy as np
 
 
 def is_array(leaf: Any) -> bool:
-    """Whether a leaf of an argument holds numbers that may differ from call to call."""
+    """True if a leaf of an argument is an array, whose numbers may differ from call to call."""
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
 def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same function of pytrees, traced once for each structure and type of its arguments.
+    """Wrap a function of pytrees so that it is traced once for each structure and type of its arguments.
 
-    Where it is differentiated or mapped, JAX transforms what was traced, instead of running the function's Python under
-    each transformation anew, which is most of what a first call of an analysis takes. Leaves that are no arrays,
-    functions among them, tell calls apart and must be hashable.
+    Under differentiation and `vmap`, JAX then transforms the cached jaxpr instead of running the function's Python code
+    again for each transformation, which would dominate the time of an analysis's first call. Leaves that are not
+    arrays, functions among them, are static: they are part of the cache key and must be hashable.
     """
 
     @partial(jax.jit, static_argnums=(0, 1), inline=True)
     def run(tree: Any, others: tuple[Any, ...], arrays: list[Any]) -> Any:
-        given = iter(arrays)
-        return function(*jax.tree.unflatten(tree, [next(given) if leaf is _ARRAY else leaf for leaf in others]))
+        remaining = iter(arrays)
+        return function(*jax.tree.unflatten(tree, [next(remaining) if leaf is _ARRAY else leaf for leaf in others]))
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -35,4 +35,4 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-_ARRAY = object()  # stands where an array was
+_ARRAY = object()  # the placeholder of an array among the static leaves

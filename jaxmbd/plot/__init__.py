@@ -1,4 +1,4 @@
-"""Pictures of mechanisms and of their motion, with matplotlib; nothing here opens a window."""
+"""Pictures and animations of mechanisms with matplotlib; no function opens a window."""
 
 from jaxmbd.plot._animate import animate as animate
 from jaxmbd.plot._bode import bode as bode

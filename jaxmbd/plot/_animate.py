@@ -1,4 +1,4 @@
-"""A motion as an animation."""
+"""`animate`: the animation of a motion."""
 
 import math
 from collections.abc import Sequence
@@ -39,23 +39,23 @@ def animate(
 ) -> FuncAnimation:
     """Animate a motion.
 
-    Frames are equally spaced in time from the first to the last of `solution.ts`; positions between those
-    times are interpolated by cubics from positions and speeds, forces linearly.
+    Frames are equally spaced in time from the first to the last of `solution.ts`. Positions between these times are
+    interpolated by cubics from positions and speeds, forces linearly.
 
     **Arguments:**
 
-    - `reactions`: names of joints (or drivers) whose force on their second body is drawn, the largest of all
-      over a fifth of the picture; a legend gives the scale;
+    - `reactions`: names of joints (or drivers) whose force on their second body is drawn; the longest arrow takes a
+      fifth of the picture, and a legend gives the scale;
     - `trace`: names of `Point` sensors, or of bodies for their centres of mass, whose paths are drawn;
     - `fps`: frames per second of the film; `speed`: seconds of the motion per second of the film (`0.1` is
       slow motion);
-    - `elev`, `azim`: in space, from where to look [degrees], as in `draw`.
+    - `elev`, `azim`: in space, the direction of view [degrees], as in `draw`.
 
     **Returns:** matplotlib's `FuncAnimation`. In a notebook: `IPython.display.HTML(animation.to_jshtml())`.
     To a file: `save_animation`.
 
-    **Raises:** `MechanismError` for names that do not exist, for a rate that is not positive, and for a view in the
-    plane.
+    **Raises:** `MechanismError` for names that do not exist, a rate that is not positive, and a direction of view for
+    a planar mechanism.
 
         >>> film = animate(solution, reactions=["O"], trace=["tip"], speed=0.5)
         >>> save_animation(film, "pendulum.gif")
@@ -73,7 +73,7 @@ def animate(
 
 
 class _Film:
-    """The figure of an animation, and what changes in it from frame to frame."""
+    """The figure of an animation in the plane; `show` draws one frame."""
 
     def __init__(self, solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> None:
         mechanism = solution.mechanism
@@ -119,7 +119,7 @@ class _Film:
 
 
 def _add_path(axes: Axes, path: np.ndarray, colour: str) -> Line2D:
-    """The whole path of a traced point, faint; returns the line for the part that has been travelled."""
+    """Draw the whole path of a traced point faintly; return the line of the part travelled so far."""
     axes.plot(*path.T, color=colour, linewidth=0.8, alpha=0.35, zorder=_TRACE_LAYER)
     (line,) = axes.plot([], [], color=colour, linewidth=1.5, zorder=_TRACE_LAYER)
     return line

@@ -1,4 +1,4 @@
-"""Arrows for forces, all to one scale in a picture: the largest has a fixed share of it."""
+"""Arrows for forces in the plane, with a common scale: the longest takes a fixed share of the picture."""
 
 from collections.abc import Mapping, Sequence
 
@@ -17,7 +17,7 @@ ARROW_LAYER = 8
 
 
 class Arrows:
-    """Forces `(times, 2)` [N] at places of bodies, as one quiver to one scale [N/m]."""
+    """Forces `(times, 2)` [N] at markers, as one quiver with a common scale [N/m]."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Arrows:
         )
 
     def move(self, poses: Poses, k: int) -> Quiver:
-        """Put the arrows at the poses of frame `k`."""
+        """Move the arrows to the poses and forces of frame `k`."""
         self.quiver.set_offsets(self._points(poses))
         self.quiver.set_UVC(*self.forces[:, k].T)
         return self.quiver
@@ -57,40 +57,40 @@ class Arrows:
 
 
 def add_key(axes: Axes, arrows: Arrows, at: tuple[float, float], label: str) -> QuiverKey:
-    """The legend of the scale: an arrow of a round number of newtons, to the right from a point [m]."""
+    """Add the legend of the scale: an arrow for a round number of newtons, from a point [m] to the right."""
     value = round_below(float(np.linalg.norm(arrows.forces, axis=-1).max()))
     text = f"{value:g} N   {label}"
     quiver, size = arrows.quiver, {"size": SMALL}
-    tip = at[0] + value / arrows.scale  # a key with its label on the right is placed by its tip
+    tip = at[0] + value / arrows.scale  # matplotlib positions a key with its label on the right by the tip
     return axes.quiverkey(
         quiver, tip, at[1], value, text, labelpos="E", labelsep=0.08, coordinates="data", fontproperties=size
     )
 
 
 def acting(mechanism: Mechanism, name: str) -> Place:
-    """The place where a joint or driver acts on its second body, on which reactions are counted."""
+    """The marker at which a joint or driver acts on its second body, the body to which reactions refer."""
     return Place(mechanism, acting_marker(mechanism, name))
 
 
 def applied_arrows(scene: Scene, axes: Axes, limits: Limits, forces: Mapping[str, Forces]) -> list[Arrows]:
-    """Black arrows for applied forces, each to the scale of its own largest value."""
-    found = []
+    """Black arrows for applied forces, each scaled by its own largest value."""
+    arrows = []
     for name, values in forces.items():
         place = scene.place(scene.mechanism[name].at)
         scale = arrow_scale([values], longest_side(limits))
-        found.append(Arrows(axes, [place], [values], scene.motion[0], scale, APPLIED))
-    return found
+        arrows.append(Arrows(axes, [place], [values], scene.motion[0], scale, APPLIED))
+    return arrows
 
 
 def applied_tips(scene: Scene, limits: Limits, forces: Mapping[str, Forces]) -> list[np.ndarray]:
-    """The points that the arrow heads of applied forces reach over the motion."""
-    found = []
+    """The positions of the arrow tips of applied forces over the motion."""
+    points = []
     for name, values in forces.items():
         scale = arrow_scale([values], longest_side(limits))
-        found += tips([scene.place(scene.mechanism[name].at)], [values], scene, scale)
-    return found
+        points += tips([scene.place(scene.mechanism[name].at)], [values], scene, scale)
+    return points
 
 
 def tips(places: Sequence[Place], forces: Sequence[Forces], scene: Scene, scale: float) -> list[np.ndarray]:
-    """The points that the arrow heads reach over the motion."""
+    """The positions of the arrow tips over the motion."""
     return [place.point(scene.motion) + values / scale for place, values in zip(places, forces, strict=True)]

@@ -1,4 +1,4 @@
-"""Frequency responses of a linearised mechanism."""
+"""`bode`: the frequency response of a linearised mechanism."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +12,7 @@ from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._style import GREY, LINES, PALE, SMALL, TEXT, new_figure, tidy
 
 _WIDTH, _HEIGHT = 6.4, 4.6  # [in]
-_BEYOND = 10.0  # the slowest and the fastest mode by so much, at the ends
+_BEYOND = 10.0  # the factor by which the frequency range exceeds the slowest and the fastest mode
 _POINTS = 600
 
 
@@ -24,11 +24,11 @@ def bode(
     frequencies: Any = None,
     axes: Sequence[Axes] | None = None,
 ) -> tuple[Axes, Axes]:
-    """Plot frequency responses: the gain and the phase of outputs for inputs, over the frequency.
+    """Plot frequency responses: gain and phase from inputs to outputs over the frequency.
 
-    **Arguments:** `outputs`, `inputs`, names among those of the system, all unless given; `frequencies` `[Hz]`, from a
-    tenth of the slowest to ten times the fastest mode unless given, closer together at resonances; `axes`, one for the
-    gain and one for the phase.
+    **Arguments:** `outputs`, `inputs`, names of channels of the system; default: all; `frequencies` `[Hz]`; default:
+    from a tenth of the slowest to ten times the fastest mode, closer together at resonances; `axes`, one for the gain
+    and one for the phase.
 
     **Returns:** these axes.
 
@@ -37,7 +37,10 @@ def bode(
         >>> bode(linearize(mechanism, state, ["motor.effort"], ["rod.theta"]))
     """
     check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state, inputs, outputs)")
-    rows, columns = _places("output", outputs, system.outputs), _places("input", inputs, system.inputs)
+    rows, columns = (
+        _indices("output", outputs, system.outputs),
+        _indices("input", inputs, system.inputs),
+    )
     hertz = _frequencies(system) if frequencies is None else np.atleast_1d(np.asarray(frequencies, dtype=float))
     gains = np.asarray(system.response(2 * np.pi * hertz))
     upper, lower = new_figure(_WIDTH, _HEIGHT).subplots(2, 1, sharex=True) if axes is None else axes
@@ -72,7 +75,7 @@ def _finish(upper: Axes, lower: Axes, units: set[tuple[str, str]]) -> None:
     lower.set_xlabel("frequency [Hz]", fontsize=TEXT)
 
 
-def _places(kind: str, names: str | Sequence[str] | None, known: Sequence[str]) -> list[int]:
+def _indices(kind: str, names: str | Sequence[str] | None, known: Sequence[str]) -> list[int]:
     wanted = known if names is None else (names,) if isinstance(names, str) else tuple(names)
     for name in wanted:
         if name not in known:
@@ -83,9 +86,9 @@ def _places(kind: str, names: str | Sequence[str] | None, known: Sequence[str]) 
 
 
 def _frequencies(system: LinearSystem) -> np.ndarray:
-    """Frequencies [Hz] on even steps of their logarithm, and as many around each resonance as its width asks for."""
-    found = system.modes()
-    values = np.asarray(found.eigenvalues, dtype=complex)[~np.asarray(found.rigid)]
+    """Logarithmically spaced frequencies [Hz], with additional points around each resonance according to its width."""
+    modes = system.modes()
+    values = np.asarray(modes.eigenvalues, dtype=complex)[~np.asarray(modes.rigid)]
     if not len(values):
         return np.geomspace(0.01, 100.0, _POINTS)
     size = np.abs(values) / (2 * np.pi)

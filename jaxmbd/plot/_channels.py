@@ -1,4 +1,4 @@
-"""Quantities over time."""
+"""`channels`: plots of named quantities over time."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
@@ -12,9 +12,9 @@ from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
 
-_WIDTH, _HEIGHT = 6.4, 2.1  # of one panel [in]
+_WIDTH, _HEIGHT = 6.4, 2.1  # the size of one panel [in]
 _DASHES = ("-", "--", "-.", ":")
-_MANY = 7  # lines in one panel, from which the dashes change too
+_MANY = 7  # the number of lines in a panel after which colours repeat with another dash
 
 
 def channels(
@@ -30,7 +30,7 @@ def channels(
     **Arguments:**
 
     - `names`: any of `solution.names`; a quantity with components, such as a position, gives a line for each;
-    - `axes`: one for each panel; a new figure unless given;
+    - `axes`: one for each panel; default: a new figure;
     - `measured`: samples by name, drawn as dots: values `(times,)` or `(times, k)` at `solution.ts`, or a
       pair `(times, values)`;
     - `panels`: one for each unit (`"unit"`), or one for each name (`"name"`).
@@ -48,14 +48,14 @@ def channels(
     samples = _samples(solution, wanted, measured or {})
     units, data = _units(solution, wanted), solution.read(wanted)
     groups = _groups(wanted, units, panels)
-    found = _axes(axes, len(groups))
-    for ax, group in zip(found, groups, strict=True):
+    panel_axes = _axes(axes, len(groups))
+    for ax, group in zip(panel_axes, groups, strict=True):
         _panel(ax, group, np.asarray(solution.ts), data, samples)
         unit = units[group[0]]
         quantity = group[0] if len(group) == 1 else ""
         tidy(ax, ylabel=f"{quantity} [{unit}]".strip() if unit else quantity)
-    found[-1].set_xlabel("time [s]", fontsize=TEXT)
-    return found
+    panel_axes[-1].set_xlabel("time [s]", fontsize=TEXT)
+    return panel_axes
 
 
 class _Samples:
@@ -72,13 +72,13 @@ class _Samples:
 
 
 def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, Any]) -> dict[str, _Samples]:
-    found = {}
-    for name, given in measured.items():
+    samples = {}
+    for name, data in measured.items():
         if name not in names:
             raise unknown("plotted quantity", name, names)
-        ts, values = given if isinstance(given, tuple) and len(given) == 2 else (solution.ts, given)
-        found[name] = _Samples(name, np.asarray(ts, dtype=float), np.asarray(values, dtype=float))
-    return found
+        ts, values = data if isinstance(data, tuple) and len(data) == 2 else (solution.ts, data)
+        samples[name] = _Samples(name, np.asarray(ts, dtype=float), np.asarray(values, dtype=float))
+    return samples
 
 
 def _units(solution: Solution, names: Sequence[str]) -> dict[str, str]:
@@ -102,16 +102,16 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
     if axes is None:
         figure = new_figure(_WIDTH, _HEIGHT * count + 0.5)
         return tuple(figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0])
-    given = (axes,) if isinstance(axes, Axes) else tuple(axes)
-    if len(given) != count:
-        raise MechanismError(f"These names need {count} axes, one for each panel; got {len(given)}.")
-    return given
+    several = (axes,) if isinstance(axes, Axes) else tuple(axes)
+    if len(several) != count:
+        raise MechanismError(f"These names need {count} axes, one for each panel; got {len(several)}.")
+    return several
 
 
 def _panel(
     axes: Axes, names: Sequence[str], ts: np.ndarray, data: Mapping[str, Any], samples: Mapping[str, _Samples]
 ) -> None:
-    """The lines of one panel, the samples over them, and a legend where it is needed."""
+    """Draw the lines and samples of one panel, with a legend if there are several."""
     drawn = 0
     for name in names:
         columns = np.asarray(data[name]).reshape(len(ts), -1).T
@@ -145,7 +145,7 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
 
 
 def component_label(name: str, k: int, count: int) -> str:
-    """The name of one component: `P.x`, `P.y`, `P.z` of a point, numbers of anything longer."""
+    """The label of one component: `P.x`, `P.y`, `P.z` for up to three components, `P[k]` for more."""
     if count == 1:
         return name
     return f"{name}.{'xyz'[k]}" if count <= 3 else f"{name}[{k}]"

@@ -1,4 +1,4 @@
-"""A mechanism at one position."""
+"""`draw`: a picture of a mechanism at one position."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,7 +21,7 @@ from jaxmbd.plot._space_draw import draw_space
 from jaxmbd.plot._strokes import PIN_LAYER
 from jaxmbd.plot._style import REACTION, SMALL
 
-_HEADROOM = 3.0  # for the legend of the arrows, in sizes of symbols
+_HEADROOM = 3.0  # room for the legend of the arrows, in symbol sizes
 
 
 def draw(
@@ -37,27 +37,27 @@ def draw(
 ) -> Axes:
     """Draw a mechanism at a position.
 
-    In the plane, a body is the convex hull of its centre of mass and its markers: a bar where they lie on a line, a
-    polygon otherwise. Joints, springs and the ground have the symbols of textbooks. Gravity is not drawn.
+    In the plane, a body is the convex hull of its centre of mass and its markers: a bar if they lie on a line, else a
+    polygon. Joints, springs and the ground have the symbols of textbooks. Gravity is not drawn.
 
-    In space, a bar is round and the hull translucent. A body that hangs on its centre of mass alone, or on one other
-    marker, is drawn as the ball, cylinder or box that has its mass and inertia, in size as far as there is room.
-    Hinges and slides lie along the markers' z axes. The view is parallel, z upwards, lengths to one scale.
+    In space, bars are round and hulls translucent. A body with no marker besides its centre of mass, or with one other,
+    is drawn as the ball, cylinder or box of its mass and inertia, made smaller if there is no room. Hinges and slides
+    are drawn along the markers' z axes. The projection is parallel, with z upwards and equal scales.
 
     **Arguments:**
 
-    - `q`: the coordinates `(nq,)`, of a state or a solution: `state.q`, `solution.q[-1]`;
-    - `axes`: where to draw, in space 3-D axes; a new figure unless given;
-    - `t`: the time `[s]` at which applied forces that depend on it are evaluated, bodies at rest;
+    - `q`: the coordinates `(nq,)` of a state or a solution: `state.q`, `solution.q[-1]`;
+    - `axes`: the axes to draw in, in space 3-D axes; default: a new figure;
+    - `t`: the time `[s]` at which applied forces are evaluated, with bodies at rest;
     - `reactions`: forces `(fx, fy)` or `(fx, fy, fz)` `[N]`, world axes, by the name of the joint: arrows on the
       joint's second body. `{"O": solution.reaction("O").force[-1]}`;
-    - `labels`: write the names of bodies and joints;
-    - `elev`, `azim`: in space, from where to look: degrees above the xy plane, and about z from the x axis.
+    - `labels`: True to write the names of bodies and joints;
+    - `elev`, `azim`: in space, the direction of view [degrees]: elevation above the xy plane, azimuth from the x axis.
 
     **Returns:** the axes, with equal scales along all of them.
 
-    **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist; for axes without a
-    third dimension in space, or a view in the plane.
+    **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist; for 2-D axes in
+    space, or a direction of view in the plane.
 
         >>> axes = draw(mechanism, state.q, labels=True)
     """
@@ -69,7 +69,7 @@ def draw(
 
 
 def check_no_view(elev: Number | None, azim: Number | None) -> None:
-    """Raise for a view that was given for a mechanism in the plane."""
+    """Raise if a direction of view is set for a planar mechanism."""
     if elev is not None or azim is not None:
         raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
 
@@ -99,19 +99,19 @@ def _draw_planar(
 
 
 def with_headroom(limits: Limits, size: float) -> Limits:
-    """Limits with room for a legend of the arrows at the top."""
+    """Limits with room at the top for the legend of the arrows."""
     (left, right), (bottom, top) = limits
     return (left, right), (bottom, top + _HEADROOM * size)
 
 
 def key_point(limits: Limits, size: float) -> tuple[float, float]:
-    """Where the legend of the arrows starts: left at the top."""
+    """The starting point of the legend of the arrows, at the top left."""
     (left, _), (_, top) = limits
     return left + size, top - 0.5 * _HEADROOM * size
 
 
 def _write_labels(scene: Scene, axes: Axes) -> None:
-    """Names of bodies beside their middles, in their colours; names of joints beside their markers."""
+    """Write the names of bodies beside their centres of mass, in their colours, and of joints beside their markers."""
     poses, mechanism = scene.motion[0], scene.mechanism
     halo = [withStroke(linewidth=2.0, foreground="white")]
     style: dict[str, Any] = {"fontsize": SMALL, "zorder": PIN_LAYER + 2, "path_effects": halo}

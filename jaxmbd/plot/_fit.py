@@ -1,4 +1,4 @@
-"""Measured against predicted: how well a fitted model follows experiments."""
+"""`fit`: measured samples and predictions of a fitted model, with residuals."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,8 +10,8 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit
 from jaxmbd.plot._style import INK, LINES, PALE, SMALL, TEXT, new_figure, tidy
 
-_WIDTH, _HEIGHT = 3.2, 4.6  # of one experiment [in]
-_DOTS = 60  # measured samples drawn in each panel: more would hide the line
+_WIDTH, _HEIGHT = 3.2, 4.6  # the size of one column [in]
+_DOTS = 60  # the number of measured samples drawn in each panel: more would hide the line
 
 
 def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
@@ -40,7 +40,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
 
 
 def _experiment(axes: np.ndarray, result: Fit, number: int) -> None:
-    """One experiment: its channels above, their residuals below."""
+    """Draw one experiment: its channels above, their residuals below."""
     experiment = result.experiments[number]
     ts = np.asarray(experiment.ts)
     above, below = axes

@@ -1,4 +1,4 @@
-"""Forces as numbers for arrows: values over a motion, the scale of their arrows, the value of a legend."""
+"""Forces over a motion, the scale of their arrows, and the value of the legend."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,13 +19,13 @@ Forces = Float[np.ndarray, "times dim"]
 
 
 def arrow_scale(forces: Sequence[Forces], side: float) -> float:
-    """Newtons per metre of the picture, such that the largest force takes `SHARE` of its longest side [m]."""
+    """The scale [N/m] at which the largest force takes `SHARE` of the picture's longest side [m]."""
     largest = max((float(np.linalg.norm(f, axis=-1).max()) for f in forces), default=0.0)
     return (largest if largest > 0 else 1.0) / (SHARE * side)
 
 
 def round_below(value: float) -> float:
-    """The largest of 1, 2, 5 times a power of ten that is not above the value; 1 for none."""
+    """The largest of 1, 2, 5 times a power of ten not above the value; 1 if the value is not positive."""
     if not value > 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -33,13 +33,13 @@ def round_below(value: float) -> float:
 
 
 def checked_force(mechanism: Mechanism, name: str, value: Any) -> np.ndarray:
-    """A reaction [N] that a caller gave, as components `(dim,)`."""
-    found = np.asarray(value, dtype=float)
+    """The user's value of a reaction [N] as components `(dim,)`, checked."""
+    force = np.asarray(value, dtype=float)
     dim = mechanism.space.dim
-    if found.shape != (dim,):
+    if force.shape != (dim,):
         names = ", ".join(("fx", "fy", "fz")[:dim])
-        raise MechanismError(f"Reaction of {name!r}: expected a force ({names}) [N], got shape {found.shape}.")
-    return found
+        raise MechanismError(f"Reaction of {name!r}: expected a force ({names}) [N], got shape {force.shape}.")
+    return force
 
 
 def applied_forces(
@@ -49,15 +49,15 @@ def applied_forces(
     space = mechanism.space
 
     def one(force: Force, t: Array, q: Array, v: Array) -> Array:
-        at = Equations(mechanism).at(t, q)  # only here, where it is compiled: built number by number it takes seconds
+        at = Equations(mechanism).at(t, q)  # inside `jit`: evaluated eagerly, this takes seconds
         near = at.near(force.markers)
         rates = near.rates(at.on_markers(force.markers, at.twists(v)))
         return force.wrenches(t, near.frames, tuple(space.as_rate(rate) for rate in rates))[0, : space.dim]
 
-    found = {}
+    forces = {}
     for force in mechanism.forces:
         if isinstance(force, Force):
             values = np.asarray(jax.jit(jax.vmap(lambda *at, force=force: one(force, *at)))(ts, q, v))
             if np.any(values):
-                found[force.name] = values
-    return found
+                forces[force.name] = values
+    return forces

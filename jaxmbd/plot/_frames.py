@@ -1,4 +1,4 @@
-"""The frames of an animation: their times, values between saved times, and the points that are traced."""
+"""The frames of an animation: their times, interpolation between saved times, and traced points."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor.sensor import Point
 
-PATH_POINTS = 400  # at least, so that a path looks smooth however few the frames
+PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
 
 
 def frame_times(solution: Solution, fps: float | int, speed: float | int) -> np.ndarray:
@@ -39,7 +39,7 @@ def linear(times: np.ndarray, ts: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def as_names(names: Sequence[str] | str) -> tuple[str, ...]:
-    """One name, or several."""
+    """A tuple of one or several names."""
     return (names,) if isinstance(names, str) else tuple(names)
 
 
@@ -53,5 +53,5 @@ def traced_marker(mechanism: Mechanism, name: str) -> AbstractMarker:
 
 
 def digits_of(times: np.ndarray) -> int:
-    """Digits after the point [s] that tell frames apart."""
+    """The number of decimals [s] with which the times of frames differ."""
     return max(0, -int(np.floor(np.log10(float(np.diff(times).min())) + 1e-9)))

@@ -1,4 +1,4 @@
-"""Mode shapes of a linearised mechanism: at rest in grey, deflected in colour, still or moving."""
+"""`modes`, `animate_mode`: mode shapes of a linearised mechanism, undeflected in grey and deflected in colour."""
 
 from typing import Any
 
@@ -21,11 +21,11 @@ from jaxmbd.plot._scene import Scene
 from jaxmbd.plot._space_scene import SpaceScene
 from jaxmbd.plot._style import PALE, TEXT
 
-_DEFLECTION = 0.15  # of the mechanism's extent: how far the point that moves most does
-_LEVER = 0.35  # of it: a turn counts as the way of a point at that distance
-_TINY = 1e-4  # [m or rad]: the largest step with which a shape is measured
-_FRAMES = 48  # of one oscillation
-_UNDER = 0.4  # layers by which what is grey lies lower
+_DEFLECTION = 0.15  # the largest displacement of a point, as a share of the mechanism's extent
+_LEVER = 0.35  # the lever arm by which rotations count as displacements, as a share of the extent
+_TINY = 1e-4  # [m or rad] the largest step by which displacements of a shape are measured
+_FRAMES = 48  # the number of frames of one oscillation
+_UNDER = 0.4  # the number of layers by which the grey picture lies lower
 
 
 def modes(
@@ -39,13 +39,13 @@ def modes(
 ) -> Axes:
     """Draw a mode shape: the mechanism at rest in grey, deflected in colour.
 
-    **Arguments:** `k`, the number of the mode as `print(system)` lists it; `scale`, of `system.modes().shapes[:, k]`,
-    such that the largest deflection is a seventh of the mechanism unless given; `axes`, `elev`, `azim` as in `draw`.
-    Of a complex shape the moment is drawn at which the coordinate that moves most is at its end.
+    **Arguments:** `k`, the number of the mode as `print(system)` lists it; `scale`, the factor of
+    `system.modes().shapes[:, k]`; default: the largest deflection is a seventh of the mechanism; `axes`, `elev`, `azim`
+    as in `draw`. A complex shape is drawn at the instant when its largest coordinate has its amplitude.
 
     **Returns:** the axes, with equal scales along all of them.
 
-    **Raises:** `MechanismError` for a mode that does not exist, and for a view in the plane.
+    **Raises:** `MechanismError` for a mode that does not exist, and for a direction of view in the plane.
 
         >>> modes(linearize(mechanism, state), 1)
     """
@@ -61,9 +61,9 @@ def animate_mode(
     elev: Number | None = None,
     azim: Number | None = None,
 ) -> FuncAnimation:
-    """Animate one oscillation of a mode, in two seconds and without its decay; arguments as for `modes`.
+    """Animate one oscillation of a mode, in two seconds and without decay; the arguments are those of `modes`.
 
-    **Returns:** matplotlib's `FuncAnimation`, which may be repeated without a jump; to a file: `save_animation`.
+    **Returns:** matplotlib's `FuncAnimation`, which repeats without a jump; to a file: `save_animation`.
     """
     shape = _Shape(system, k, scale, None, (elev, azim), 2 * np.pi * np.arange(_FRAMES) / _FRAMES)
     return FuncAnimation(shape.figure, shape.show, frames=_FRAMES, interval=1000 / fps, blit=False)
@@ -76,12 +76,12 @@ class _Shape:
         self, system: LinearSystem, k: int, scale: Number | None, axes: Axes | None, view: Any, phases: np.ndarray
     ) -> None:
         check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state)")
-        found, mechanism = system.modes(), system.mechanism
+        normal_modes, mechanism = system.modes(), system.mechanism
         check_count("k", k, 0)
-        if not 0 <= k < len(found.omega):
-            raise MechanismError(f"There is no mode {k}: this system has {len(found.omega)}, from 0 on.")
-        steps = _steps(np.asarray(found.shapes)[:, k], phases)
-        whole = _steps(np.asarray(found.shapes)[:, k], np.arange(8) * np.pi / 4)
+        if not 0 <= k < len(normal_modes.omega):
+            raise MechanismError(f"There is no mode {k}: this system has {len(normal_modes.omega)}, from 0 on.")
+        steps = _steps(np.asarray(normal_modes.shapes)[:, k], phases)
+        whole = _steps(np.asarray(normal_modes.shapes)[:, k], np.arange(8) * np.pi / 4)
         size = _scale(system, whole) if scale is None else float(scale)
         qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(size * steps))])
         if mechanism.space.dim == 3:
@@ -92,10 +92,10 @@ class _Shape:
         figure = self.axes.get_figure(root=True)
         assert figure is not None
         self.figure: Figure = figure
-        if axes is None and mechanism.space.dim == 3:  # axes that reach beyond the figure, and their title with them
-            figure.text(0.03, 0.98, _title(found, k), fontsize=TEXT, va="top")
+        if axes is None and mechanism.space.dim == 3:  # these axes extend beyond the figure, and so would their title
+            figure.text(0.03, 0.98, _title(normal_modes, k), fontsize=TEXT, va="top")
         else:
-            self.axes.set_title(_title(found, k), fontsize=TEXT, loc="left")
+            self.axes.set_title(_title(normal_modes, k), fontsize=TEXT, loc="left")
         self.show(0)
 
     def _in_plane(self, scene: Scene, axes: Axes | None) -> None:
@@ -108,13 +108,13 @@ class _Shape:
 
     def _in_space(self, scene: SpaceScene, axes: Axes | None, view: Any) -> None:
         pieces = space.scene_pieces(scene)
-        found = space.axes_for(space.limits_of(scene, pieces), axes, view, space.HEADROOM)
-        for artist, _ in space.SpacePicture(scene, found, [p for p in pieces if not p.floor]).artists:
+        axes_3d = space.axes_for(space.limits_of(scene, pieces), axes, view, space.HEADROOM)
+        for artist, _ in space.SpacePicture(scene, axes_3d, [p for p in pieces if not p.floor]).artists:
             artist.set_facecolor((*np.full(3, 0.6), 0.25))
             artist.set_edgecolor("none")
             artist.set_zorder(artist.get_zorder() - _UNDER)
-        picture = space.SpacePicture(scene, found, pieces)
-        self.axes: Axes = found
+        picture = space.SpacePicture(scene, axes_3d, pieces)
+        self.axes: Axes = axes_3d
         self.move = lambda k: list[Artist](picture.move(scene.motion.at(k)))
 
     def show(self, k: int) -> list[Artist]:
@@ -127,7 +127,7 @@ def _steps(shape: np.ndarray, phases: np.ndarray) -> np.ndarray:
 
 
 def _scale(system: LinearSystem, steps: np.ndarray) -> float:
-    """How large a shape is drawn."""
+    """The factor of a shape at which the largest displacement is `_DEFLECTION` of the mechanism's extent."""
     tiny = _TINY / np.abs(steps).max()
     qs = np.concatenate([np.asarray(system.q)[None], np.asarray(system.configurations_along(tiny * steps))])
     mechanism, dim = system.mechanism, system.mechanism.space.dim
@@ -142,8 +142,10 @@ def _scale(system: LinearSystem, steps: np.ndarray) -> float:
     return tiny * _DEFLECTION * extent / far
 
 
-def _title(found: Modes, k: int) -> str:
-    if found.rigid[k]:
+def _title(normal_modes: Modes, k: int) -> str:
+    if normal_modes.rigid[k]:
         return f"Mode {k}: rigid body"
-    damping = float(found.damping[k])
-    return f"Mode {k}: {float(found.frequencies[k]):.4g} Hz" + (f", damping ratio {damping:.3g}" if damping else "")
+    damping = float(normal_modes.damping[k])
+    return f"Mode {k}: {float(normal_modes.frequencies[k]):.4g} Hz" + (
+        f", damping ratio {damping:.3g}" if damping else ""
+    )

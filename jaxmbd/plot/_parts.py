@@ -1,4 +1,4 @@
-"""What pictures in the plane and in space share: which parts are seen where, colours, the size of symbols."""
+"""Common to pictures in the plane and in space: poses, markers of parts, colours and the size of symbols."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -18,15 +18,15 @@ from jaxmbd.planar import Gear, Torque
 from jaxmbd.plot._style import BODIES, INK
 from jaxmbd.spatial import Torque as SpatialTorque
 
-_SHARE_OF_PICTURE = 0.021  # a symbol's size
-_SHARE_OF_BODY = 0.11  # the same where bodies are small: by eye, on a chain of ten four-bars
-_SMALLEST = 0.5  # of the share of the picture
-_SAME = 1e-6  # of the symbol's size: points that coincide
-_LONG = 60  # characters of a legend on one line
+_SHARE_OF_PICTURE = 0.021  # the size of symbols, as a share of the picture
+_SHARE_OF_BODY = 0.11  # the same if bodies are small, as a share of the median body; chosen on ten four-bars
+_SMALLEST = 0.5  # the least size of symbols, as a share of that from the picture
+_SAME = 1e-6  # the distance of points that coincide, in symbol sizes
+_LONG = 60  # the largest number of characters of a legend on one line
 
 
 def as_coordinates(q: Any) -> np.ndarray:
-    """Coordinates as numbers of NumPy."""
+    """Coordinates as a NumPy array of floats."""
     try:
         return np.asarray(q, dtype=float)
     except (TypeError, ValueError) as error:
@@ -36,7 +36,7 @@ def as_coordinates(q: Any) -> np.ndarray:
 
 
 def checked(mechanism: Mechanism, qs: Any) -> np.ndarray:
-    """Coordinates `(times, nq)` in NumPy; raises where there is nothing to draw."""
+    """Coordinates `(times, nq)` as a NumPy array; raises if the shape is wrong or a value is not finite."""
     qs = as_coordinates(qs)
     if qs.ndim != 2 or qs.shape[1] != mechanism.nq:
         names = ", ".join(mechanism.coordinate_names)
@@ -47,14 +47,14 @@ def checked(mechanism: Mechanism, qs: Any) -> np.ndarray:
 
 
 def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies pose"]:
-    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
+    """The poses of all bodies and, last, of the ground, at coordinates `(times, nq)`."""
     qs, space = checked(mechanism, qs), mechanism.space
     if mechanism.coordinates == "absolute":
-        found = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
+        poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:
-        found = np.asarray(_compiled_poses(mechanism, jnp.asarray(qs)))
-    rest = np.broadcast_to(np.array(space.rest), (len(qs), 1, len(space.rest)))
-    return np.concatenate([found, rest], axis=1)
+        poses = np.asarray(_compiled_poses(mechanism, jnp.asarray(qs)))
+    ground = np.broadcast_to(np.array(space.rest), (len(qs), 1, len(space.rest)))
+    return np.concatenate([poses, ground], axis=1)
 
 
 @cached_on_disk
@@ -64,7 +64,7 @@ def _compiled_poses(mechanism: Mechanism, qs: Array) -> Array:
 
 
 def body_index(mechanism: Mechanism, marker: AbstractMarker) -> int:
-    """The number of a marker's body; -1 for the ground."""
+    """The index of a marker's body; -1 for the ground."""
     if marker.body == GROUND:
         return -1
     return [body.name for body in mechanism.bodies].index(marker.body)
@@ -76,14 +76,14 @@ def body_colour(body: int) -> str:
 
 
 def look_same(a: np.ndarray, b: np.ndarray, size: float) -> bool:
-    """Whether two points look like one beside symbols of a size [m]."""
+    """True if two points coincide, relative to the size of symbols [m]."""
     return bool(np.linalg.norm(a - b) <= _SAME * size)
 
 
 def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
-    """The markers where a joint, force or sensor is seen; none for parts that act on no marker.
+    """The markers at which a joint, force or sensor is drawn; none for parts without markers.
 
-    A gear's carrier and the reaction of a torque have only an angle: where their markers lie says nothing.
+    The markers of a gear's carrier and of a torque's reaction are left out: only their angles matter.
     """
     if isinstance(part, Gear):
         return (part.a, part.b)
@@ -95,14 +95,14 @@ def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
 
 
 def drawn_parts(mechanism: Mechanism) -> Iterable[Any]:
-    """The parts whose markers give a body its outline."""
+    """The parts whose markers define the outlines of bodies."""
     yield from mechanism.joints
     yield from mechanism.forces
     yield from (sensor for sensor in mechanism.sensors if isinstance(sensor, Point))
 
 
 def symbol_size(extent: float, lengths: Sequence[float]) -> float:
-    """The size of symbols [m], for a picture of an extent [m] with bodies of some lengths [m]."""
+    """The size of symbols [m] for the extent of a picture [m] and the lengths of its bodies [m]."""
     size = _SHARE_OF_PICTURE * (extent if extent > 0 else 1.0)
     if not lengths:
         return size
@@ -110,7 +110,7 @@ def symbol_size(extent: float, lengths: Sequence[float]) -> float:
 
 
 def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:
-    """The marker where a joint or driver acts on its second body, on which reactions are counted."""
+    """The marker at which a joint or driver acts on its second body, the body to which reactions refer."""
     parts = mechanism.with_reactions()
     if name not in parts:
         raise unknown("joint or driver", name, parts)
@@ -119,6 +119,6 @@ def acting_marker(mechanism: Mechanism, name: str) -> AbstractMarker:
 
 
 def describe(mechanism: Mechanism, names: Sequence[str]) -> str:
-    """`"reaction of A on rod, of B on slider"`."""
+    """The legend of reactions: `"reaction of A on rod, of B on slider"`."""
     text = "reaction " + ", ".join(f"of {name} on {acting_marker(mechanism, name).body}" for name in names)
     return text if len(text) <= _LONG else "reactions of " + ", ".join(names)

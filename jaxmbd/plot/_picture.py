@@ -1,4 +1,4 @@
-"""The picture of a mechanism on one pair of axes, at rest or moved from frame to frame."""
+"""The picture of a planar mechanism on matplotlib axes, which can be moved from frame to frame."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ from jaxmbd.plot._symbols import symbol
 Limits = tuple[tuple[float, float], tuple[float, float]]
 
 _WIDTH = 6.4  # [in]
-_LOW, _HIGH = 2.2, 5.4  # heights of a figure [in]
-_MARGIN = 1.2  # about all that is drawn, in sizes of symbols
-_FRAMES = 60  # positions of a motion from which its limits are taken
+_LOW, _HIGH = 2.2, 5.4  # the least and greatest height of a figure [in]
+_MARGIN = 1.2  # the margin of a picture, in symbol sizes
+_FRAMES = 60  # the number of positions of a motion from which limits are computed
 
 
 class Picture:
-    """All strokes of a scene as matplotlib's artists; `move` takes them to other poses."""
+    """All strokes of a scene as matplotlib artists; `move` updates them to other poses."""
 
     def __init__(self, scene: Scene, axes: Axes) -> None:
         self.axes = axes
@@ -46,15 +46,15 @@ class Picture:
 def scene_strokes(scene: Scene) -> list[Stroke]:
     """The strokes of all parts of a mechanism."""
     mechanism = scene.mechanism
-    found = [*ground_strokes(scene)]
+    strokes = [*ground_strokes(scene)]
     for i in range(len(mechanism.bodies)):
-        found += body_strokes(scene, i)
+        strokes += body_strokes(scene, i)
     for part in (*mechanism.constraints(), *mechanism.forces):
-        found += symbol(scene, part)
+        strokes += symbol(scene, part)
     for sensor in mechanism.sensors:
         if isinstance(sensor, Point):
-            found += point_strokes(scene, sensor)
-    return found
+            strokes += point_strokes(scene, sensor)
+    return strokes
 
 
 def _artist(stroke: Stroke, poses: Poses) -> Line2D | Polygon:
@@ -65,7 +65,7 @@ def _artist(stroke: Stroke, poses: Poses) -> Line2D | Polygon:
 
 
 def limits_of(scene: Scene, extra: Sequence[np.ndarray] = ()) -> Limits:
-    """Limits `(x, y)` [m] that hold everything drawn over the whole motion, and further points `(k, 2)`."""
+    """Limits `(x, y)` [m] that contain all strokes over the whole motion, and further points `(k, 2)`."""
     strokes = scene_strokes(scene)
     every = max(len(scene.motion) // _FRAMES, 1)
     moments = [*scene.motion[::every], scene.motion[-1]]
@@ -82,14 +82,14 @@ def longest_side(limits: Limits) -> float:
 
 
 def axes_for(limits: Limits, axes: Axes | None) -> Axes:
-    """The given axes, or those of a new figure in the picture's shape, with equal scales and the limits."""
+    """The given axes, or those of a new figure of suitable shape, with equal scales and the limits set."""
     (left, right), (bottom, top) = limits
     if axes is None:
         height = (_WIDTH - 0.9) * (top - bottom) / (right - left) + 1.0
         figure: Figure = new_figure(_WIDTH, float(np.clip(height, _LOW, _HIGH)))
         axes = figure.add_subplot()
     axes.set_aspect("equal")
-    # Without data limits, matplotlib measures arrows of a quiver's key in steps of zero.
+    # Without data limits, matplotlib scales the arrow of a quiver's key by zero.
     axes.update_datalim([(left, bottom), (right, top)])
     axes.set_xlim(left, right)
     axes.set_ylim(bottom, top)

@@ -1,4 +1,4 @@
-"""Animations as files: a web page, a GIF or an MP4."""
+"""`save_animation`: animations as a web page, GIF or MP4 file."""
 
 import shutil
 from os import PathLike
@@ -9,21 +9,21 @@ import matplotlib as mpl
 from matplotlib.animation import Animation, FFMpegWriter, PillowWriter
 
 _DPI = 120
-_EMBED_LIMIT = 200.0  # of a web page [MB]; matplotlib's own 20 holds some ten seconds and then drops frames
+_EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds
 SUFFIXES = (".html", ".gif", ".mp4")
 
 
 def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: float | int = _DPI) -> Path:
     """Write an animation to a file, by its suffix.
 
-    `.html`: a page with buttons that needs nothing else; `.gif`; `.mp4`, with the system's ffmpeg or that of
-    imageio-ffmpeg (`pip install jaxmbd[animation]`).
+    `.html`: a self-contained page with buttons; `.gif`; `.mp4`, with the system's ffmpeg or that of imageio-ffmpeg
+    (`pip install jaxmbd[animation]`).
 
     **Arguments:** `animation` from `animate`; `path`; `dpi`, dots per inch.
 
     **Returns:** the path.
 
-    **Raises:** `ValueError` for another suffix, or a page that grows too large; `ImportError` without ffmpeg.
+    **Raises:** `ValueError` for another suffix, or a page that is too large; `ImportError` if there is no ffmpeg.
     """
     target = Path(path)
     suffix = target.suffix.lower()
@@ -57,15 +57,15 @@ def _page(animation: Animation) -> str:
 
 
 def _rate(animation: Animation) -> Any:
-    """Frames per second, as asked of `animate` (matplotlib keeps the interval [ms])."""
+    """Frames per second, as set in `animate` (matplotlib stores the interval [ms])."""
     return 1000 / animation._interval  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def _ffmpeg() -> str:
-    """The program that writes MP4: the system's, or else that of imageio-ffmpeg."""
-    found = shutil.which(str(mpl.rcParams["animation.ffmpeg_path"]))
-    if found is not None:
-        return found
+    """The path of ffmpeg: the system's, or else that of imageio-ffmpeg."""
+    system = shutil.which(str(mpl.rcParams["animation.ffmpeg_path"]))
+    if system is not None:
+        return system
     try:
         import imageio_ffmpeg
     except ImportError:

@@ -1,4 +1,4 @@
-"""A mechanism at one or many positions, in NumPy: what the pictures need of it, with nothing compiled."""
+"""The geometry of a planar mechanism over a motion, in NumPy, without compilation."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Motion = Float[np.ndarray, "times bodies_and_ground 3"]
 
 
 class Place:
-    """A marker in NumPy; `body` is -1 for the ground, the last row of the poses."""
+    """A marker as NumPy data; `body` is -1 for the ground, the last row of the poses."""
 
     def __init__(self, mechanism: Mechanism, marker: Any) -> None:
         self.body = body_index(mechanism, marker)
@@ -22,7 +22,7 @@ class Place:
         self.angle = float(marker.angle)
 
     def point(self, poses: np.ndarray) -> np.ndarray:
-        """The marker's position in the world [m]; poses may have more axes in front."""
+        """The marker's position in the world [m]; poses may have leading axes."""
         pose = poses[..., self.body, :]
         return pose[..., :2] + turned(self.offset, pose[..., 2])
 
@@ -31,7 +31,7 @@ class Place:
         return poses[..., self.body, 2] + self.angle
 
     def put(self, shape: Points, poses: Poses) -> Points:
-        """A shape given in the marker's frame, in the world."""
+        """Transform a shape from the marker's frame to the world."""
         return self.point(poses) + turned(shape, self.turn(poses))
 
 
@@ -45,7 +45,7 @@ class Scene:
         self.size = _symbol_size(self)
 
     def place(self, marker: Any) -> Place:
-        """A marker in NumPy."""
+        """A marker as NumPy data."""
         return Place(self.mechanism, marker)
 
     def colour(self, body: int) -> str:
@@ -53,11 +53,11 @@ class Scene:
         return body_colour(body)
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
-        """Whether two points look like one."""
+        """True if two points coincide at the size of the symbols."""
         return look_same(a, b, self.size)
 
     def travel(self, a: Place, b: Place) -> tuple[float, float]:
-        """How far `b` goes along the x axis of `a` over the motion [m]."""
+        """The least and greatest coordinate of `b` along the x axis of `a` over the motion [m]."""
         axis = turned(np.array([1.0, 0.0]), a.turn(self.motion))
         along = np.sum(axis * (b.point(self.motion) - a.point(self.motion)), axis=-1)
         return float(along.min()), float(along.max())

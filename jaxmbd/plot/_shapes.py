@@ -1,4 +1,4 @@
-"""Outlines of symbols as points `(k, 2)`, in units of the symbol's size; a row of NaN lifts the pen."""
+"""Outlines of symbols as points `(k, 2)`, in units of the symbol size; a row of NaN interrupts the line."""
 
 import numpy as np
 from jaxtyping import Float
@@ -9,19 +9,19 @@ LIFT = np.full((1, 2), np.nan)
 
 
 def turned(points: np.ndarray, angle: np.ndarray | float) -> np.ndarray:
-    """Points, or one point at each of many angles, turned by an angle [rad]."""
+    """Points, or one point for each of many angles, rotated by an angle [rad]."""
     c, s = np.cos(angle), np.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return np.stack([c * x - s * y, s * x + c * y], axis=-1)
 
 
 def moved(points: Points, x: float = 0.0, y: float = 0.0) -> Points:
-    """Points shifted along the axes."""
+    """Points translated along the axes."""
     return points + np.array([x, y])
 
 
 def strokes(*lines: Points) -> Points:
-    """Several lines as one, the pen lifted between them."""
+    """Several lines as one, with interruptions between them."""
     parts = [part for line in lines for part in (line, LIFT)]
     return np.concatenate(parts[:-1]) if parts else LIFT
 
@@ -46,7 +46,7 @@ def stadium(start: float, stop: float, radius: float) -> Points:
 
 
 def hatched(start: float, stop: float, spacing: float = 0.7, depth: float = 0.7) -> Points:
-    """A straight edge along the x axis with hatches below it: the edge of the ground."""
+    """The edge of the ground: a straight line along the x axis with hatches below it."""
     count = max(int(np.ceil((stop - start) / spacing)), 2)
     feet = start + (np.arange(count) + 0.5) * (stop - start) / count
     hatches = [np.array([(x + depth / 2, 0.0), (x - depth / 2, -depth)]) for x in feet]
@@ -106,7 +106,7 @@ def gear_ticks(radius: float, count: int, depth: float) -> Points:
 
 
 def hull(points: Points) -> Points:
-    """The corners of the convex hull, counter-clockwise; the two ends where all points lie on a line."""
+    """The corners of the convex hull, counter-clockwise; the two ends if all points lie on a line."""
     ordered = np.array(sorted({(float(x), float(y)) for x, y in points}))
     if len(ordered) < 3:
         return ordered
@@ -116,7 +116,7 @@ def hull(points: Points) -> Points:
 
 
 def _chain(points: Points, tolerance: float) -> list[np.ndarray]:
-    """The lower half of the hull of points in order of x (Andrew's monotone chain)."""
+    """The lower half of the hull of points sorted by x (Andrew's monotone chain)."""
     chain: list[np.ndarray] = []
     for point in points:
         while len(chain) > 1 and _turn(chain[-2], chain[-1], point) <= tolerance:
@@ -126,4 +126,5 @@ def _chain(points: Points, tolerance: float) -> list[np.ndarray]:
 
 
 def _turn(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> float:
+    """The cross product of `b − a` and `c − a`, which is positive for a turn to the left."""
     return float((b[0] - a[0]) * (c[1] - a[1]) - (b[1] - a[1]) * (c[0] - a[0]))

@@ -1,4 +1,4 @@
-"""Arrows for forces in space, as surfaces, and the legend of their scale."""
+"""Arrows for forces in space, drawn as surfaces, and the legend of their scale."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,11 +13,11 @@ from jaxmbd.plot._space_scene import SpacePlace, SpaceScene
 from jaxmbd.plot._space_solids import arrow
 from jaxmbd.plot._style import APPLIED, INK, REACTION, SMALL
 
-_THICK = 0.22  # radius of an arrow, in sizes of symbols
+_THICK = 0.22  # radius of an arrow, in symbol sizes
 
 
 class SpaceArrow:
-    """A force `(times, 3)` [N] at a place of a body, to a scale [N/m]; `now` is the time that its piece shows."""
+    """A force `(times, 3)` [N] at a marker, to a scale [N/m]; `now` is the index of the time that is shown."""
 
     def __init__(self, part: str, place: SpacePlace, forces: Forces, scale: float, size: float, colour: str) -> None:
         self.place, self.forces, self.scale = place, forces, scale
@@ -27,32 +27,32 @@ class SpaceArrow:
         )
 
     def tips(self, scene: SpaceScene) -> np.ndarray:
-        """The points that its head reaches over the motion."""
+        """The positions of its tip over the motion."""
         return self.place.point(scene.motion) + self.forces / self.scale
 
 
 def reaction_arrows(
     scene: SpaceScene, limits: Limits, places: Mapping[str, SpacePlace], forces: Sequence[Forces]
 ) -> list[SpaceArrow]:
-    """Arrows of the reactions of joints, all to one scale."""
+    """Arrows for the reactions of joints, with a common scale."""
     scale = arrow_scale(forces, longest_side(limits))
     pairs = zip(places.items(), forces, strict=True)
     return [SpaceArrow(name, place, values, scale, scene.size, REACTION) for (name, place), values in pairs]
 
 
 def applied_arrows(scene: SpaceScene, limits: Limits, forces: Mapping[str, Forces]) -> list[SpaceArrow]:
-    """Black arrows for applied forces, each to the scale of its own largest value."""
-    found = []
+    """Black arrows for applied forces, each scaled by its own largest value."""
+    arrows = []
     for name, values in forces.items():
         place, scale = scene.place(scene.mechanism[name].at), arrow_scale([values], longest_side(limits))
-        found.append(SpaceArrow(name, place, values, scale, scene.size, APPLIED))
-    return found
+        arrows.append(SpaceArrow(name, place, values, scale, scene.size, APPLIED))
+    return arrows
 
 
 def add_key(axes: Axes3D, arrows: Sequence[SpaceArrow], limits: Limits, label: str) -> Line2D:
-    """The legend of the scale, left at the top of the figure: a flat arrow of a round number of newtons.
+    """Add the legend of the scale at the top left of the figure: a flat arrow for a round number of newtons.
 
-    The view is parallel, so that its length holds across the whole picture.
+    The projection is parallel, so its length is valid in the whole picture.
     """
     value = round_below(max(float(np.linalg.norm(a.forces, axis=-1).max()) for a in arrows))
     middle = np.mean(limits, axis=1)

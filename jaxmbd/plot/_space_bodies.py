@@ -1,4 +1,4 @@
-"""What bodies, the ground and sensors look like in space."""
+"""Pictures of bodies, the ground and sensors in space."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -24,12 +24,12 @@ from jaxmbd.spatial import (
     Weld,
 )
 
-BAR = 0.40  # radius of a body's bar, in sizes of symbols
-EDGE = 0.17  # the same, of the edges of a hull
+BAR = 0.40  # radius of a body's bar; this and all lengths here are in symbol sizes
+EDGE = 0.17  # radius of the edges of a hull
 HULL_ALPHA = 0.28
-STEP = 1.0  # length of the pieces of a bar
+STEP = 1.0  # length of the segments of a bar
 _STRUT = 0.10  # radius of the lines from the centre of mass to the markers
-_HANGS = 0.5  # mean height of the bodies below a joint, as a share of their distance, from which it hangs
+_HANGS = 0.5  # a support hangs if the mean depth of bodies below it exceeds this share of their mean distance
 _STANDING = Revolute | Spherical | Universal | ConstantVelocity | RevoluteSpherical | Rod | PointConstraint
 _COVERING = _STANDING | Weld | FixedConstraint
 
@@ -62,14 +62,14 @@ def body_pieces(scene: SpaceScene, body: int) -> Iterable[Piece]:
 
 
 def _is_covered(scene: SpaceScene, centre: SpacePlace) -> bool:
-    """Whether a joint sits on the centre of mass."""
+    """True if a joint covers the centre of mass."""
     joints = [joint for joint in scene.mechanism.joints if isinstance(joint, _COVERING)]
     places = [scene.place(marker) for joint in joints for marker in joint.markers]
     return any(place.body == centre.body and scene.same(place.offset, centre.offset) for place in places)
 
 
 def point_pieces(scene: SpaceScene, sensor: Point) -> Iterable[Piece]:
-    """A dot at a point that is read, unless a joint or a centre of mass marks it already."""
+    """A dot at the point of a sensor, unless a joint or a centre of mass is drawn there."""
     place = scene.place(sensor.at)
     joined_here = (marker for joint in scene.mechanism.joints for marker in markers_of(joint))
     taken = [other for other in map(scene.place, joined_here) if other.body == place.body]
@@ -82,7 +82,7 @@ def point_pieces(scene: SpaceScene, sensor: Point) -> Iterable[Piece]:
 
 
 def ground_pieces(scene: SpaceScene) -> Iterable[Piece]:
-    """A post for each point where the ground carries a joint, a plate for each spring and weld."""
+    """A post for each point of the ground that supports a joint, and a plate for each spring and weld."""
     seen: list[np.ndarray] = []
     parts = [*scene.mechanism.joints, *scene.mechanism.forces]
     standing = [part for part in parts if isinstance(part, _STANDING)]
@@ -97,7 +97,7 @@ def ground_pieces(scene: SpaceScene) -> Iterable[Piece]:
 
 
 def _on_ground(scene: SpaceScene, part: Any) -> Iterable[tuple[SpacePlace, SpacePlace]]:
-    """The markers of a pair that are on the ground, each with the marker at the other end."""
+    """The markers of a part that are on the ground, each with the opposite marker."""
     a, b = scene.place(part.a), scene.place(part.b)
     for place, other in ((a, b), (b, a)):
         if place.body < 0:
@@ -105,7 +105,7 @@ def _on_ground(scene: SpaceScene, part: Any) -> Iterable[tuple[SpacePlace, Space
 
 
 def _post(scene: SpaceScene, point: np.ndarray, parts: list[Any]) -> np.ndarray:
-    """A tapered post on a slab, below the point, or above it where bodies swing below."""
+    """A tapered post on a slab, below the point, or above it if bodies swing below."""
     size = scene.size
     faces = joined(pyramid(2.0 * size, 1.0 * size, 2.0 * size), box(3.4 * size, 3.4 * size, 0.5 * size))
     faces[-6:, :, 2] -= 2.25 * size
@@ -122,7 +122,7 @@ def _post(scene: SpaceScene, point: np.ndarray, parts: list[Any]) -> np.ndarray:
 
 
 def _plate(scene: SpaceScene, place: SpacePlace, other: SpacePlace) -> np.ndarray:
-    """A square plate across the line to the other end, at the first position."""
+    """A square plate perpendicular to the line to the opposite marker at the first position."""
     size, away = scene.size, other.point(scene.motion.at(0)) - place.offset
     faces = box(3.0 * size, 3.0 * size, 0.5 * size)
     faces[..., 2] -= 0.25 * size

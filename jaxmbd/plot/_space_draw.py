@@ -1,4 +1,4 @@
-"""A mechanism in space at one position."""
+"""The picture of a mechanism in space at one position, with arrows and labels."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ def draw_space(
     labels: bool,
     view: View,
 ) -> Axes3D:
-    """Draw a mechanism in space, as `draw` says."""
+    """Draw a mechanism in space; `draw` documents the arguments."""
     qs = as_coordinates(q)[None]
     scene = SpaceScene(mechanism, qs)
     pieces = scene_pieces(scene)
@@ -48,17 +48,17 @@ def draw_space(
     joints = reaction_arrows(scene, limits, places, forces)
     arrows = [*applied_arrows(scene, limits, applied_forces(mechanism, *at_rest)), *joints]
     whole = limits_of(scene, pieces, [arrow.tips(scene) for arrow in arrows])
-    found = axes_for(whole, axes, view, HEADROOM if joints else 0.0)
-    SpacePicture(scene, found, [*pieces, *(arrow.piece for arrow in arrows)])
+    axes_3d = axes_for(whole, axes, view, HEADROOM if joints else 0.0)
+    SpacePicture(scene, axes_3d, [*pieces, *(arrow.piece for arrow in arrows)])
     if joints:
-        add_key(found, joints, whole, describe(mechanism, list(reactions)))
+        add_key(axes_3d, joints, whole, describe(mechanism, list(reactions)))
     if labels:
-        write_labels(scene, found)
-    return found
+        write_labels(scene, axes_3d)
+    return axes_3d
 
 
 def write_labels(scene: SpaceScene, axes: Axes3D) -> None:
-    """Names of bodies beside their middles, in their colours; names of joints beside their markers."""
+    """Write the names of bodies beside their centres of mass, in their colours, and of joints beside their markers."""
     mechanism, poses, size = scene.mechanism, scene.motion.at(0), scene.size
     right, up = screen(axes)
     halo = [withStroke(linewidth=2.0, foreground="white")]

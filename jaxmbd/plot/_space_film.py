@@ -1,4 +1,4 @@
-"""The figure of an animation in space, and what changes in it from frame to frame."""
+"""The figure of an animation in space, and the update of its artists from frame to frame."""
 
 import math
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from jaxmbd.plot._style import INK, TEXT
 
 
 class SpaceFilm:
-    """A motion in space at the times of the frames `(frames,)` [s]; `show` draws one of them."""
+    """The figure of an animation in space, for frames at `times (frames,)` [s]; `show` draws one frame."""
 
     def __init__(
         self, solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray, view: View
@@ -77,13 +77,13 @@ class SpaceFilm:
         return reaction_arrows(self.scene, limits, places, forces)
 
     def _applied(self, solution: Solution, v: np.ndarray, limits: Limits) -> list[SpaceArrow]:
-        found = applied_forces(solution.mechanism, solution.ts, solution.q, jnp.asarray(v))
+        forces = applied_forces(solution.mechanism, solution.ts, solution.q, jnp.asarray(v))
         ts = np.asarray(solution.ts)
-        return applied_arrows(self.scene, limits, {name: linear(self.times, ts, f) for name, f in found.items()})
+        return applied_arrows(self.scene, limits, {name: linear(self.times, ts, f) for name, f in forces.items()})
 
 
 def _add_path(axes: Axes3D, path: np.ndarray, colour: str) -> Line3D:
-    """The whole path of a traced point, faint; returns the line for the part that has been travelled."""
+    """Draw the whole path of a traced point faintly; return the line of the part travelled so far."""
     axes.plot(*path.T, color=colour, linewidth=0.8, alpha=0.35, zorder=TRACE_LAYER)
     (line,) = axes.plot(*path[:1].T, color=colour, linewidth=1.5, zorder=TRACE_LAYER)
     assert isinstance(line, Line3D)

@@ -1,4 +1,4 @@
-"""The picture of a mechanism in space: 3-D axes, all surfaces in two collections, moved from frame to frame."""
+"""The picture of a mechanism in space on 3-D axes, with all surfaces in two collections, moved from frame to frame."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,24 +27,24 @@ Limits = tuple[tuple[float, float], tuple[float, float], tuple[float, float]]
 View = tuple[Number | None, Number | None]
 
 FLOOR_LAYER, TRACE_LAYER, SOLID_LAYER, TEXT_LAYER = 1, 2, 3, 5
-_ELEV, _AZIM = 20.0, -58.0  # the view unless given [degrees]
-_LIGHT = (25.0, 55.0)  # of the light from the view: to the left, and its height [degrees]
-_MARGIN = 0.8  # about all that is drawn, in sizes of symbols
-_THIN = 0.3  # the shortest side of the axes, as a share of the longest
-_FRAMES = 60  # positions of a motion from which its limits are taken
-_TICKS = 5  # along the longest side
-_NUMBERS, _NAMES = (11.0, 11.0, 13.0), (26.0, 26.0, 34.0)  # distances of x, y, z from their axes [pt]
-_MPL_SHIFT, _MPL_NUMBERS, _MPL_NAMES = 1.92, 8.0, 21.0  # what matplotlib's paddings are counted in and from
-_WIDTH, _LOW, _HIGH = 6.0, 2.0, 5.6  # of a figure, and its least width and height [in]
-HEADROOM = 0.3  # at the top of a figure, for the legend of arrows and the clock [in]
-_EDGE = 0.08  # of it, left free all around [in]
+_ELEV, _AZIM = 20.0, -58.0  # the default direction of view [degrees]
+_LIGHT = (25.0, 55.0)  # direction of the light: azimuth to the left of the view, and elevation [degrees]
+_MARGIN = 0.8  # the margin of a picture, in symbol sizes
+_THIN = 0.3  # the least side of the axes, as a share of the longest
+_FRAMES = 60  # the number of positions of a motion from which limits are computed
+_TICKS = 5  # the number of ticks along the longest side
+_NUMBERS, _NAMES = (11.0, 11.0, 13.0), (26.0, 26.0, 34.0)  # distances of numbers and names from the x, y, z axes [pt]
+_MPL_SHIFT, _MPL_NUMBERS, _MPL_NAMES = 1.92, 8.0, 21.0  # the unit and the offsets of matplotlib's paddings
+_WIDTH, _LOW, _HIGH = 6.0, 2.0, 5.6  # the greatest width of a figure, its least size, its greatest height [in]
+HEADROOM = 0.3  # room at the top of a figure for the legend of arrows and the clock [in]
+_EDGE = 0.08  # the free margin of a figure [in]
 _FLOOR = "#f6f6f6"
 
 
 class FittedAxes(Axes3D):
-    """3-D axes whose square is larger than the figure, which shows all that is in it.
+    """3-D axes whose square extends beyond the figure, with all of the content inside the figure.
 
-    They count as large as the figure, or else notebooks, which cut figures out, would show the empty rest as well.
+    Their bounding box is that of the figure; otherwise notebooks, which crop figures to it, would show the empty rest.
     """
 
     def get_tightbbox(self, renderer: Any = None, **_: Any) -> Bbox:
@@ -55,9 +55,9 @@ class FittedAxes(Axes3D):
 
 
 class SpacePicture:
-    """All pieces of a scene as two of matplotlib's collections; `move` takes them to other poses.
+    """All pieces of a scene as two matplotlib collections; `move` updates them to other poses.
 
-    One collection holds all surfaces, since matplotlib sorts faces by depth only within one; floors lie under it.
+    All solids are in one collection, since matplotlib sorts faces by depth only within a collection; floors are below.
     """
 
     def __init__(self, scene: SpaceScene, axes: Axes3D, pieces: Sequence[Piece]) -> None:
@@ -81,7 +81,7 @@ class SpacePicture:
             rgba = np.concatenate(colours)
             artist.set_verts(joined(*faces))
             artist.set_facecolor(rgba)
-            # Edges of the colour of their faces close the seams between faces; a translucent face has none.
+            # Edges in the colour of their faces close the seams between opaque faces.
             artist.set_edgecolor(np.where(rgba[:, 3:] < 1, 0.0, rgba))
         return [artist for artist, _ in self.artists]
 
@@ -89,21 +89,21 @@ class SpacePicture:
 def scene_pieces(scene: SpaceScene) -> list[Piece]:
     """The pieces of all parts of a mechanism."""
     mechanism = scene.mechanism
-    found = [*ground_pieces(scene)]
+    pieces = [*ground_pieces(scene)]
     for i in range(len(mechanism.bodies)):
-        found += body_pieces(scene, i)
+        pieces += body_pieces(scene, i)
     for part in (*mechanism.constraints(), *mechanism.forces):
-        found += symbol(scene, part)
+        pieces += symbol(scene, part)
     for sensor in mechanism.sensors:
         if isinstance(sensor, Point):
-            found += point_pieces(scene, sensor)
-    return found
+            pieces += point_pieces(scene, sensor)
+    return pieces
 
 
 def limits_of(scene: SpaceScene, pieces: Sequence[Piece], extra: Sequence[np.ndarray] = ()) -> Limits:
-    """Limits `(x, y, z)` [m] that hold all pieces over the whole motion, and further points `(k, 3)`.
+    """Limits `(x, y, z)` [m] that contain all pieces over the whole motion, and further points `(k, 3)`.
 
-    A side has a least share of the longest, so that its numbers can be read.
+    Every side has a least share of the longest, so that its numbers are legible.
     """
     count = len(scene.motion.position)
     moments = [*range(0, count, max(count // _FRAMES, 1)), count - 1]
@@ -121,23 +121,23 @@ def longest_side(limits: Limits) -> float:
 
 
 def axes_for(limits: Limits, axes: Axes | None, view: View, headroom: float = 0.0) -> Axes3D:
-    """The given 3-D axes, or those of a new figure in the picture's shape, with equal scales and the limits.
+    """The given 3-D axes, or those of a new figure of suitable shape, with equal scales and the limits set.
 
-    `headroom`: what a new figure has free at its top [in].
+    `headroom`: the free room at the top of a new figure [in].
     """
     if axes is None:
-        # A layout engine would shrink the axes: what they show of their square is fitted to the figure below.
+        # A layout engine would shrink the axes; `_fit` fits their content to the figure instead.
         figure = new_figure(_WIDTH, _HIGH)
         figure.set_layout_engine("none")
         with mpl.rc_context({"grid.color": PALE, "grid.linewidth": 0.6}):
-            found = FittedAxes(figure, (0, 0, 1, 1), proj_type="ortho")
-        figure.add_axes(found)
-        _look(found, limits, view)
-        for axis, colour in zip(_three(found), ("white", "white", _FLOOR), strict=True):
+            fitted = FittedAxes(figure, (0, 0, 1, 1), proj_type="ortho")
+        figure.add_axes(fitted)
+        _look(fitted, limits, view)
+        for axis, colour in zip(_three(fitted), ("white", "white", _FLOOR), strict=True):
             axis.set_pane_color(to_rgba(colour))
             axis.pane.set_edgecolor(PALE)
-        _fit(found, figure, limits, headroom)
-        return found
+        _fit(fitted, figure, limits, headroom)
+        return fitted
     if not isinstance(axes, Axes3D):
         raise MechanismError('This mechanism needs 3-D axes, such as figure.add_subplot(projection="3d").')
     _look(axes, limits, view)
@@ -146,13 +146,13 @@ def axes_for(limits: Limits, axes: Axes | None, view: View, headroom: float = 0.
 
 
 def _three(axes: Axes3D) -> tuple[Any, Any, Any]:
-    """The x, y and z axis; matplotlib's annotations make flat ones of two of them."""
+    """The x, y and z axis; matplotlib's type annotations declare two of them as 2-D axes."""
     return axes.xaxis, axes.yaxis, axes.zaxis
 
 
 def _look(axes: Axes3D, limits: Limits, view: View) -> None:
     elev, azim = (
-        default if given is None else float(given) for given, default in zip(view, (_ELEV, _AZIM), strict=True)
+        default if angle is None else float(angle) for angle, default in zip(view, (_ELEV, _AZIM), strict=True)
     )
     axes.view_init(elev=elev, azim=azim)
     axes.computed_zorder = False
@@ -172,14 +172,14 @@ def _look(axes: Axes3D, limits: Limits, view: View) -> None:
 
 
 def _fit(axes: Axes3D, figure: Figure, limits: Limits, headroom: float) -> None:
-    """Give the figure the shape of what the axes show, which fill it up to room for numbers and names."""
+    """Fit the figure and the axes to each other, with room for the numbers and names of the axes."""
     corners = np.array([[x, y, z] for x in limits[0] for y in limits[1] for z in limits[2]])
     flat = project(axes, corners)
     margins = np.array([[0.6, 0.6], [0.9, 0.1]])  # left, below; right, above [in]
     for _ in range(2):
         _place(axes, figure, flat, margins + np.array([[0.0, 0.0], [0.0, headroom]]))
         _pad(axes, limits)
-        # What numbers and names really take is known only once they are placed.
+        # The space that numbers and names need is known only once they are placed.
         axes.apply_aspect()
         axes.M = axes.get_proj()
         texts = Bbox.union([axis.get_tightbbox() for axis in _three(axes)])
@@ -190,7 +190,7 @@ def _fit(axes: Axes3D, figure: Figure, limits: Limits, headroom: float) -> None:
 
 
 def _place(axes: Axes3D, figure: Figure, flat: np.ndarray, margins: np.ndarray) -> None:
-    """Size the figure, and the square axes beyond it, for margins `[[left, below], [right, above]]` [in]."""
+    """Set the sizes of the figure and of the square axes for margins `[[left, below], [right, above]]` [in]."""
     low, high = flat.min(axis=0), flat.max(axis=0)
     per_inch = (high - low) / axes.viewLim.size  # of the picture, for each inch of the square
     outside = margins.sum(axis=0)
@@ -203,22 +203,22 @@ def _place(axes: Axes3D, figure: Figure, flat: np.ndarray, margins: np.ndarray) 
 
 
 def _pad(axes: Axes3D, limits: Limits) -> None:
-    """Set numbers and names off their axes by a fixed distance.
+    """Set the distances of numbers and names from their axes.
 
-    Matplotlib's own is a share of the other two sides of the box, so that it vanishes beside thin ones: its paddings
-    are chosen here to make up for that.
+    In matplotlib they are a share of the other two sides of the box and vanish for thin boxes; the paddings that are
+    set here compensate for that.
     """
     low, high = np.array(limits).T
     ends = project(axes, np.array([low, *(low + np.diag(high - low))]))
     sides = np.linalg.norm(ends[1:] - ends[0], axis=1) / axes.viewLim.width  # as shares of the square axes
     for k, axis in enumerate(_three(axes)):
-        per_point = _MPL_SHIFT * float(np.hypot(*np.delete(sides, k)))  # on the paper for one of padding
+        per_point = _MPL_SHIFT * float(np.hypot(*np.delete(sides, k)))  # the distance [pt] for one unit of padding
         axis.set_tick_params(pad=_NUMBERS[k] / per_point - _MPL_NUMBERS)
         axis.labelpad = _NAMES[k] / per_point - _MPL_NAMES
 
 
 def project(axes: Axes3D, points: np.ndarray) -> np.ndarray:
-    """Where points `(k, 3)` [m] fall in the plane of the picture, in its data coordinates `(k, 2)`."""
+    """The projection of points `(k, 3)` [m] to the plane of the picture, in its data coordinates `(k, 2)`."""
     xs, ys, zs = points.T
     x, y, _ = proj3d.proj_transform(xs, ys, zs, axes.get_proj())
     return np.stack([x, y], axis=1)
@@ -233,6 +233,6 @@ def screen(axes: Axes3D) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _light(axes: Axes3D) -> np.ndarray:
-    """A unit vector towards the light, which stands to the left of the viewer, above."""
+    """The unit vector towards the light, which is above and to the left of the viewer."""
     azim, elev = np.deg2rad(axes.azim - _LIGHT[0]), np.deg2rad(_LIGHT[1])
     return np.array([np.cos(elev) * np.cos(azim), np.cos(elev) * np.sin(azim), np.sin(elev)])

@@ -12,18 +12,18 @@ from jaxmbd.plot._space_solids import Faces, facing, joined, normals, rounded_ba
 from jaxmbd.plot._style import GREY
 
 STEEL = "#d3d7db"  # joints
-STAND = "#a7adb3"  # what the ground is built of
+STAND = "#a7adb3"  # supports on the ground
 FLOOR_ALPHA = 0.10
-_SHADE = 0.45  # of the light, for faces that look away from it
-_GLOSS = 0.30  # of white, for faces that look towards it
-_DASH = 0.7  # length of a dash of a dashed line, in sizes of symbols
+_SHADE = 0.45  # brightness of faces that are turned away from the light
+_GLOSS = 0.30  # share of white in faces that are turned towards the light
+_DASH = 0.7  # length of a dash, in symbol sizes
 
 
 class Piece:
-    """A surface `(n, k, 3)` [m] that follows the poses, and its looks.
+    """A surface `(n, k, 3)` [m] as a function of the poses, and its appearance.
 
-    **Arguments:** `part`, the name of what it belongs to; `alpha`, its opacity; `dark`, a factor of the colour for each
-    face, so that a turning body is seen to turn; `floor`, whether it lies under everything else, unshaded.
+    **Arguments:** `part`, the name of the part that it shows; `alpha`, its opacity; `dark`, a factor of the colour for
+    each face, which makes rotations visible; `floor`, True to draw it below everything else, unshaded.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ def on(part: str, place: SpacePlace, faces: Faces, colour: str, **looks: Any) ->
 
 
 def between(part: str, a: SpacePlace, b: SpacePlace, shape: Callable[[float], Faces], colour: str) -> Piece:
-    """A surface along z from the origin, as a function of its length [m], laid from one marker to another."""
+    """A surface from one marker to another; `shape(length [m])` is the surface along z from the origin."""
 
     def placed(poses: Poses) -> Faces:
         start, away = a.point(poses), b.point(poses) - a.point(poses)
@@ -71,20 +71,20 @@ def between(part: str, a: SpacePlace, b: SpacePlace, shape: Callable[[float], Fa
 
 
 def bar(start: np.ndarray, stop: np.ndarray, radius: float, step: float) -> Faces:
-    """A round bar between two points, cut into pieces of about a length [m]."""
+    """A round bar between two points, divided into segments of length `step` [m]."""
     away = stop - start
     return rounded_bar(float(np.linalg.norm(away)), radius, step) @ facing(away).T + start
 
 
 def edges(polygons: list[np.ndarray], radius: float, step: float) -> Faces:
-    """Thin bars along the edges of polygons, each edge once."""
-    found: dict[tuple[tuple[float, ...], ...], Faces] = {}
+    """Thin bars along the edges of polygons; shared edges get one bar."""
+    bars: dict[tuple[tuple[float, ...], ...], Faces] = {}
     for polygon in polygons:
         for p, q in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
             key = tuple(sorted(tuple(np.round(point, 9).tolist()) for point in (p, q)))
-            if key not in found:
-                found[key] = bar(p, q, radius, step)
-    return joined(*found.values())
+            if key not in bars:
+                bars[key] = bar(p, q, radius, step)
+    return joined(*bars.values())
 
 
 def dashes(part: str, a: SpacePlace, b: SpacePlace, size: float) -> Piece:
@@ -101,7 +101,7 @@ def dashes(part: str, a: SpacePlace, b: SpacePlace, size: float) -> Piece:
 
 
 def ink_ball(part: str, place: SpacePlace, faces: Faces) -> Piece:
-    """The mark of a centre of mass: a ball with quarters black and white."""
+    """The symbol of a centre of mass: a ball with black and white octants."""
     middle = faces.mean(axis=1)
     dark = np.where(np.prod(np.sign(middle + 1e-12), axis=1) > 0, 1.0, 0.12)
     return on(part, place, faces, "#ffffff", dark=dark)

@@ -1,4 +1,4 @@
-"""A mechanism in space at one or many positions, in NumPy: what the pictures need of it, with nothing compiled."""
+"""The geometry of a mechanism in space over a motion, in NumPy."""
 
 from typing import Any, NamedTuple
 
@@ -15,11 +15,11 @@ from jaxmbd.plot._parts import body_colour, body_index, drawn_parts, look_same, 
 from jaxmbd.plot._space_solids import EquivalentSolid, Points, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
 
-_FLAT = 0.3  # sizes of symbols by which markers may be off a line or a plane that they are drawn on
+_FLAT = 0.3  # the distance from a line or plane, in symbol sizes, up to which markers are drawn on it
 _FREE = 0.35  # the largest half-extent of a body's equivalent solid, as a share of the mechanism's extent
 _ALONE = 0.45  # the same, as a share of the distance to the farthest marker
-_BULKY = 1.0  # half-extent across a bar, in sizes of symbols, from which an equivalent solid is seen beside it
-_DISC = 0.5  # half-extent along a bar, as a share of that across, below which it is a disc
+_BULKY = 1.0  # the half-extent across a bar, in symbol sizes, from which the equivalent solid is drawn, too
+_DISC = 0.5  # a solid is a disc if its half-extent along a bar is below this share of that across
 
 
 class Poses(NamedTuple):
@@ -34,7 +34,7 @@ class Poses(NamedTuple):
 
 
 class SpacePlace:
-    """A marker in NumPy; `body` is -1 for the ground, the last of the poses."""
+    """A marker as NumPy data; `body` is -1 for the ground, the last of the poses."""
 
     def __init__(self, mechanism: Mechanism, marker: Any) -> None:
         self.body = body_index(mechanism, marker)
@@ -42,7 +42,7 @@ class SpacePlace:
         self.rotation = matrices(np.asarray(marker.rotation, dtype=float))
 
     def point(self, poses: Poses) -> np.ndarray:
-        """The marker's position in the world [m]; poses may have a time axis in front."""
+        """The marker's position in the world [m]; poses may have a leading time axis."""
         return poses.position[..., self.body, :] + poses.rotation[..., self.body, :, :] @ self.offset
 
     def axes(self, poses: Poses) -> np.ndarray:
@@ -50,15 +50,15 @@ class SpacePlace:
         return poses.rotation[..., self.body, :, :] @ self.rotation
 
     def put(self, points: np.ndarray, poses: Poses) -> np.ndarray:
-        """Points `(..., 3)` given in the marker's frame, in the world."""
+        """Transform points `(..., 3)` from the marker's frame to the world."""
         return points @ self.axes(poses).T + self.point(poses)
 
 
 class SpaceScene:
     """A mechanism over a motion `(times, nq)`: outlines of its bodies and the size of its symbols [m].
 
-    `corners`: a body's centre of mass and markers, in its own frame; `flat`: whether they span a point (0), a line
-    (1), a plane (2) or more (3); `solids`: the half-extents of the equivalent solid of bodies that are drawn as such.
+    `corners`: the centre of mass and the markers of each body, in its own frame; `flat`: the dimension of their span, a
+    point (0), a line (1), a plane (2) or space (3); `solids`: the equivalent solids of bodies that are drawn as such.
     """
 
     def __init__(self, mechanism: Mechanism, qs: Any) -> None:
@@ -77,7 +77,7 @@ class SpaceScene:
         self.flat = [spread(corners, _FLAT * self.size) for corners in self.corners]
 
     def place(self, marker: Any) -> SpacePlace:
-        """A marker in NumPy."""
+        """A marker as NumPy data."""
         return SpacePlace(self.mechanism, marker)
 
     def centre(self, body: int) -> SpacePlace:
@@ -89,32 +89,32 @@ class SpaceScene:
         return body_colour(body)
 
     def same(self, a: np.ndarray, b: np.ndarray) -> bool:
-        """Whether two points look like one."""
+        """True if two points coincide at the size of the symbols."""
         return look_same(a, b, self.size)
 
     def travel(self, a: SpacePlace, b: SpacePlace) -> tuple[np.ndarray, np.ndarray]:
-        """The least and the greatest coordinates of `b` in the axes of `a` over the motion [m]."""
+        """The least and greatest coordinates of `b` along the axes of `a` over the motion [m]."""
         away = b.point(self.motion) - a.point(self.motion)
         along = np.einsum("tij,ti->tj", a.axes(self.motion), away)
         return along.min(axis=0), along.max(axis=0)
 
     def _extent(self, reach: list[float]) -> float:
         """The longest side of a box about all bodies and markers over the motion [m]."""
-        found = []
+        bounds = []
         for i, corners in enumerate(self.corners):
             points = np.einsum("tij,kj->tki", self.motion.rotation[:, i], corners) + self.motion.position[:, None, i]
-            found += [points.reshape(-1, 3) - reach[i], points.reshape(-1, 3) + reach[i]]
-        return float(np.ptp(np.concatenate([*found, self.ground]), axis=0).max())
+            bounds += [points.reshape(-1, 3) - reach[i], points.reshape(-1, 3) + reach[i]]
+        return float(np.ptp(np.concatenate([*bounds, self.ground]), axis=0).max())
 
     def _ground_points(self) -> np.ndarray:
         markers = [marker for part in drawn_parts(self.mechanism) for marker in markers_of(part)]
         return np.array([p.offset for p in map(self.place, markers) if p.body < 0]).reshape(-1, 3)
 
     def _solid(self, body: int, bare: float) -> EquivalentSolid | None:
-        """The equivalent solid of a body that is drawn as such, made smaller where it would hide the others.
+        """The equivalent solid of a body that is drawn as such, made smaller if it would hide others; else None.
 
-        That is a body on its centre of mass alone or on one side of it, or a disc on its axle. `bare` [m] is the
-        extent of all markers.
+        Such a body has no marker besides its centre of mass, or markers on one side of it only, or is a disc on its
+        axle. `bare` [m] is the extent of all markers.
         """
         corners, part = self.corners[body], self.mechanism.bodies[body]
         solid = equivalent_solid(float(part.mass), np.asarray(part.inertia))
@@ -133,7 +133,7 @@ class SpaceScene:
         return solid.limited(_ALONE * float(np.linalg.norm(arms, axis=1).max())) if seen else None
 
     def encloses(self, body: int) -> bool:
-        """Whether a body's equivalent solid holds the centre of another one that is smaller, at the first position."""
+        """True if a body's equivalent solid contains the centre of a smaller one at the first position."""
         solid, centres = self.solids[body], self.motion.position[0]
         others = [
             k for k, other in enumerate(self.solids) if solid and other and other.halves.max() < solid.halves.max()
@@ -142,15 +142,15 @@ class SpaceScene:
 
 
 def poses_of(mechanism: Mechanism, qs: Any) -> Poses:
-    """The poses of all bodies, and of the ground, at coordinates `(times, nq)`."""
-    found = poses_at(mechanism, qs)
-    if not np.any(found[..., 3:], axis=-1).all():
+    """The poses of all bodies and, last, of the ground, at coordinates `(times, nq)`."""
+    poses = poses_at(mechanism, qs)
+    if not np.any(poses[..., 3:], axis=-1).all():
         raise MechanismError("q holds Euler parameters that are all zero; (1, 0, 0, 0) is no rotation.")
-    return Poses(found[..., :3], matrices(found[..., 3:]))
+    return Poses(poses[..., :3], matrices(poses[..., 3:]))
 
 
 def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
-    """`q̇ = N(q) v` of a motion: `(times, nq)`, zeros for carried angles, which no picture shows."""
+    """`q̇ = N(q) v` over a motion `(times, nq)`; zero for turn coordinates, which pictures do not show."""
     if mechanism.coordinates != "absolute":
         return np.asarray(_compiled_rates(mechanism, jnp.asarray(qs), jnp.asarray(vs)))
     count = len(mechanism.bodies)
@@ -180,7 +180,7 @@ def matrices(e: np.ndarray) -> Float[np.ndarray, "*batch 3 3"]:
 
 
 def _corners(mechanism: Mechanism, body: int) -> Points:
-    """A body's centre of mass and the markers that are seen on it, in its own frame, each once."""
+    """A body's centre of mass and its distinct markers, in its own frame."""
     markers = [marker for part in drawn_parts(mechanism) for marker in markers_of(part)]
     places = [SpacePlace(mechanism, marker) for marker in markers]
     offsets = [place.offset for place in places if place.body == body]

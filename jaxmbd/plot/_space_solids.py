@@ -1,6 +1,6 @@
-"""Surfaces as faces `(n, k, 3)`: polygons of `k` corners each, the last one repeated where a face has fewer.
+"""Surfaces as faces `(n, k, 3)`: polygons of `k` corners; a face with fewer repeats its last corner.
 
-Corners run counter-clockwise seen from outside, so that normals point outwards.
+Corners are ordered counter-clockwise seen from outside, so that normals point outwards.
 """
 
 from itertools import combinations
@@ -14,8 +14,8 @@ from jaxmbd.plot._shapes import hull
 Points = Float[np.ndarray, "_ 3"]
 Faces = Float[np.ndarray, "_ _ 3"]
 
-_ROUND = 1e-2  # relative difference of principal moments that look alike
-_MANY = 40  # points from which a hull is made of the outermost ones
+_ROUND = 1e-2  # the relative difference up to which principal moments count as equal
+_MANY = 40  # the largest number of points of which a hull is computed; of more, only extreme points are used
 
 
 def joined(*parts: Faces) -> Faces:
@@ -30,7 +30,7 @@ def _padded(faces: Faces, corners: int) -> Faces:
 
 
 def revolved(radius: np.ndarray, height: np.ndarray, sides: int = 16) -> Faces:
-    """The surface of a profile, from its lower end to its upper, turned about the z axis."""
+    """The surface of revolution about z of a profile, which is given from its lower to its upper end."""
     angle = 2 * np.pi * (np.arange(sides + 1) + 0.5) / sides
     x, y = np.outer(radius, np.cos(angle)), np.outer(radius, np.sin(angle))
     grid = np.stack([x, y, np.broadcast_to(np.asarray(height, dtype=float)[:, None], x.shape)], axis=-1)
@@ -69,7 +69,7 @@ def box(x: float, y: float, z: float) -> Faces:
 
 
 def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> Faces:
-    """A round bar from the origin along z, its ends half balls; cut into rings for painting by depth."""
+    """A round bar from the origin along z with hemispherical ends, divided into rings for sorting by depth."""
     angle = np.linspace(0.0, np.pi / 2, 4)
     inner = np.linspace(0.0, length, int(np.clip(np.ceil(length / step), 1, 60)) + 1)
     heights = np.concatenate([-radius * np.cos(angle[:-1]), inner, length + radius * np.sin(angle[1:])])
@@ -78,13 +78,13 @@ def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> F
 
 
 def pyramid(bottom: float, top: float, height: float) -> Faces:
-    """A square post from below up to the origin; `bottom` and `top` are its widths."""
+    """A square tapered post below the origin; `bottom` and `top` are its widths."""
     half = np.sqrt(0.5)
     return revolved(half * np.array([0.0, bottom, top, 0.0]), np.array([-height, -height, 0.0, 0.0]), 4)
 
 
 def arrow(vector: np.ndarray, radius: float) -> Faces:
-    """A straight arrow from the origin; its head shrinks where the vector is short."""
+    """A straight arrow from the origin; its head is smaller for short vectors."""
     length = float(np.linalg.norm(vector))
     head = min(6.0 * radius, 0.6 * length)
     wide = 0.45 * head
@@ -96,7 +96,7 @@ def arrow(vector: np.ndarray, radius: float) -> Faces:
 
 
 def tube(path: Points, radius: float, sides: int = 6) -> Faces:
-    """A thin round tube along a path; where the path ends at its start, it closes."""
+    """A thin round tube along a path, closed if the path ends at its start."""
     ahead = np.gradient(path, axis=0)
     if np.allclose(path[0], path[-1]):
         ahead[[0, -1]] = path[1] - path[-2]
@@ -118,7 +118,7 @@ def circle(radius: float, start: float = 0.0, stop: float = 2 * np.pi, points: i
 
 
 def helix(radius: float, length: float, turns: float | int, lead: float = 0.0, points: int = 14) -> Points:
-    """A helix along z from the origin, `points` a turn, with straight leads at both ends."""
+    """A helix along z from the origin, with `points` points per turn and straight leads at both ends."""
     angle = np.linspace(0.0, 2 * np.pi * turns, int(points * turns) + 1)
     rise = np.minimum(angle, angle[-1] - angle) / np.pi
     radii = radius * np.clip(rise, 0.0, 1.0)
@@ -134,7 +134,7 @@ def rectangle(low: np.ndarray, high: np.ndarray) -> Faces:
 
 
 def facing(direction: np.ndarray) -> Float[np.ndarray, "3 3"]:
-    """A rotation matrix whose z axis points in a direction; the unit matrix for no direction."""
+    """A rotation matrix whose z axis has a direction; the unit matrix for the zero vector."""
     length = float(np.linalg.norm(direction))
     if not length > 0:
         return np.eye(3)
@@ -145,29 +145,29 @@ def facing(direction: np.ndarray) -> Float[np.ndarray, "3 3"]:
 
 
 def normals(faces: Faces) -> Points:
-    """Unit normals of faces, zero for those without an area."""
+    """Unit normals of faces, zero for faces of zero area."""
     arms = faces - faces[:, :1]
-    found = np.cross(arms, np.roll(arms, -1, axis=1)).sum(axis=1)
-    return found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-300)
+    areas = np.cross(arms, np.roll(arms, -1, axis=1)).sum(axis=1)
+    return areas / np.maximum(np.linalg.norm(areas, axis=1, keepdims=True), 1e-300)
 
 
 # --- hulls ----------------------------------------------------------------------------------------------
 
 
 def spread(points: Points, tolerance: float) -> int:
-    """Whether points lie in one (0), on a line (1), in a plane (2) or none of these (3), within a distance [m]."""
+    """The dimension of the span of points: a point (0), line (1), plane (2) or space (3), within a tolerance [m]."""
     middle = points - points.mean(axis=0)
     _, _, axes = np.linalg.svd(middle, full_matrices=True)
     return int(np.sum(np.abs(middle @ axes.T).max(axis=0) > tolerance))
 
 
 def hull_faces(points: Points, dimension: int) -> list[Points]:
-    """The faces of the convex hull of points in a plane (one face) or in space, each a polygon."""
+    """The faces of the convex hull of points in a plane (one face) or in space, as polygons."""
     if dimension == 2:
         return [_polygon(points)]
     points = _outermost(points)
     scale = float(np.ptp(points, axis=0).max())
-    found: dict[tuple[int, ...], Points] = {}
+    polygons: dict[tuple[int, ...], Points] = {}
     for i, j, k in combinations(range(len(points)), 3):
         normal = np.cross(points[j] - points[i], points[k] - points[i])
         length = float(np.linalg.norm(normal))
@@ -176,15 +176,15 @@ def hull_faces(points: Points, dimension: int) -> list[Points]:
         heights = (points - points[i]) @ normal / length
         if np.all(heights <= 1e-9 * scale) or np.all(heights >= -1e-9 * scale):
             inside = tuple(int(n) for n in np.flatnonzero(np.abs(heights) <= 1e-9 * scale))
-            if inside not in found:
+            if inside not in polygons:
                 polygon = _polygon(points[list(inside)])
                 outward = np.dot(normals(polygon[None])[0], polygon[0] - points.mean(axis=0)) > 0
-                found[inside] = polygon if outward else polygon[::-1]
-    return list(found.values())
+                polygons[inside] = polygon if outward else polygon[::-1]
+    return list(polygons.values())
 
 
 def _polygon(points: Points) -> Points:
-    """The corners of the convex hull of points that lie in a plane, in their order."""
+    """The corners, in order, of the convex hull of points in a plane."""
     middle = points.mean(axis=0)
     _, _, axes = np.linalg.svd(points - middle, full_matrices=True)
     flat = hull((points - middle) @ axes[:2].T)
@@ -192,7 +192,7 @@ def _polygon(points: Points) -> Points:
 
 
 def _outermost(points: Points) -> Points:
-    """The points that are farthest in many directions, where there are many points."""
+    """The extreme points in a fixed set of directions; all points if they are few."""
     if len(points) <= _MANY:
         return points
     k = np.arange(_MANY) + 0.5
@@ -202,7 +202,7 @@ def _outermost(points: Points) -> Points:
     return points[np.unique(np.argmax(points @ directions, axis=0))]
 
 
-# --- solids of given mass and inertia -------------------------------------------------------------------
+# --- solids equivalent to a mass and inertia ------------------------------------------------------------
 
 
 class EquivalentSolid(NamedTuple):
@@ -216,12 +216,12 @@ class EquivalentSolid(NamedTuple):
     axes: np.ndarray
 
     def limited(self, room: float) -> "EquivalentSolid":
-        """The same solid, made smaller if its largest half-extent [m] exceeds the room."""
+        """The same solid, scaled down if its largest half-extent [m] exceeds `room`."""
         largest = float(self.halves.max())
         return EquivalentSolid(self.kind, self.halves * min(1.0, room / largest), self.axes)
 
     def reach(self, direction: np.ndarray) -> tuple[float, float, float]:
-        """Its half-extents [m] along a direction, and the smaller and the larger one across."""
+        """The half-extent [m] along a direction, and the smaller and the larger one across."""
         if self.kind == "ball":
             return float(self.halves[0]), float(self.halves[0]), float(self.halves[0])
         along = int(np.argmax(np.abs(self.axes.T @ direction)))
@@ -229,22 +229,22 @@ class EquivalentSolid(NamedTuple):
         return float(self.halves[along]), float(across.min()), float(across.max())
 
     def faces(self) -> Faces:
-        """Its surface in the body's frame."""
+        """The surface in the body's frame."""
         a, b, c = self.halves
         if self.kind == "ball":
-            found = ball(a, 32)
+            surface = ball(a, 32)
         elif self.kind == "cylinder":
-            found = cylinder(a, 2 * c, 40)
+            surface = cylinder(a, 2 * c, 40)
         else:
-            found = box(2 * a, 2 * b, 2 * c)
-        return found @ self.axes.T
+            surface = box(2 * a, 2 * b, 2 * c)
+        return surface @ self.axes.T
 
 
 def equivalent_solid(mass: float, inertia: np.ndarray) -> EquivalentSolid:
-    """The homogeneous solid of a mass [kg] and an inertia matrix [kg m²].
+    """The homogeneous solid with a mass [kg] and an inertia matrix [kg m²].
 
-    A ball where all principal moments are alike, `J = 2/5 m r²`; a cylinder where two are, `J_z = 1/2 m r²`,
-    `J_x = m (3 r² + h²) / 12`; a box otherwise, `J_x = m (b² + c²) / 12`.
+    It is a ball if all principal moments are equal, `J = 2/5 m r²`; a cylinder if two are, `J_z = 1/2 m r²`,
+    `J_x = m (3 r² + h²) / 12`; else a box, `J_x = m (b² + c²) / 12`.
     """
     moments, axes = np.linalg.eigh((inertia + inertia.T) / 2)
     if moments[2] - moments[0] <= _ROUND * moments[2]:

@@ -1,4 +1,4 @@
-"""The symbols of joints and forces in space: which pieces stand for which part."""
+"""The symbols of joints, drivers and forces in space."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -37,16 +37,16 @@ from jaxmbd.spatial import (
     Weld,
 )
 
-_HINGE = (0.78, 2.4)  # radius and length of a hinge
-_PIN = (0.26, 3.8)  # of the pin in it
-_SLEEVE = (0.85, 3.2)  # of a sleeve, and the width and length of a block
+_HINGE = (0.78, 2.4)  # radius and length of a hinge; this and all lengths here are in symbol sizes
+_PIN = (0.26, 3.8)  # radius and length of the pin in a hinge
+_SLEEVE = (0.85, 3.2)  # radius and length of a sleeve, half the width and length of a block
 _RAIL = 0.3  # radius of the bar on which a sleeve slides
 _ROUND_BALL = 0.85
 _SPOKES = 6
 
 
 def symbol(scene: SpaceScene, part: Any) -> Iterable[Piece]:
-    """The pieces of a joint, driver or force; none for what has no place, such as gravity."""
+    """The pieces of a joint, driver or force; none for parts without a position, such as gravity."""
     match part:
         case Revolute():
             return _hinge(scene, part.name, scene.place(part.b))
@@ -104,7 +104,7 @@ def _hinge(scene: SpaceScene, name: str, place: SpacePlace, share: float = 1.0) 
 
 
 def _pin(size: float) -> Faces:
-    """The pin of a hinge; only its ends are seen."""
+    """The pin of a hinge, of which only the ends are visible."""
     radius, length = _PIN[0] * size, _PIN[1] * size
     return rounded_bar(length, radius, length / 5) - np.array([0.0, 0.0, length / 2])
 
@@ -112,12 +112,12 @@ def _pin(size: float) -> Faces:
 def _cross(scene: SpaceScene, joint: Universal) -> list[Piece]:
     """A bar along x of the first marker and one along y of the second, with their bearings."""
     a, b, size = scene.place(joint.a), scene.place(joint.b), scene.size
-    found = []
+    pieces = []
     for place, axis in ((a, np.array([1.0, 0.0, 0.0])), (b, np.array([0.0, 1.0, 0.0]))):
         tips = [side * 1.5 * size * axis for side in (-1, 1)]
-        found.append(on(joint.name, place, bar(tips[0], tips[1], 0.28 * size, 0.5 * size), INK))
-        found.append(on(joint.name, place, joined(*(ball(0.55 * size, 12) + tip for tip in tips)), STEEL))
-    return found
+        pieces.append(on(joint.name, place, bar(tips[0], tips[1], 0.28 * size, 0.5 * size), INK))
+        pieces.append(on(joint.name, place, joined(*(ball(0.55 * size, 12) + tip for tip in tips)), STEEL))
+    return pieces
 
 
 def _homokinetic(scene: SpaceScene, joint: ConstantVelocity) -> list[Piece]:
@@ -128,27 +128,27 @@ def _homokinetic(scene: SpaceScene, joint: ConstantVelocity) -> list[Piece]:
 
 
 def _slide(scene: SpaceScene, joint: Any) -> list[Piece]:
-    """A block, sleeve, nut or ball on a rail along z of the first marker, as long as the travel."""
+    """A block, sleeve, nut or ball on a rail along z of the first marker; the rail is as long as the travel."""
     a, b, size, name = scene.place(joint.a), scene.place(joint.b), scene.size, joint.name
     width, length = _SLEEVE[0] * size, _SLEEVE[1] * size
     low, high = (float(x[2]) for x in scene.travel(a, b))
     reach = 0.5 * length + 1.5 * size
     start, stop = min(low - reach, 0.0), max(high + reach, 0.0)
     rail = _between(start, stop, _RAIL * size, size)
-    found = [on(name, a, rail, INK if a.body < 0 else scene.colour(a.body))]
+    pieces = [on(name, a, rail, INK if a.body < 0 else scene.colour(a.body))]
     if a.body < 0:
         blocks = [box(1.6 * size, 1.6 * size, 0.7 * size) + np.array([0.0, 0.0, z]) for z in (start, stop)]
-        found.append(on("ground", a, joined(*blocks), STAND))
+        pieces.append(on("ground", a, joined(*blocks), STAND))
     if isinstance(joint, Screw):
         pitch = max(abs(float(joint.lead)), 0.7 * size)
         thread = helix(1.25 * _RAIL * size, stop - start, (stop - start) / pitch) + np.array([0.0, 0.0, start])
-        found.append(on(name, a, tube(thread, 0.13 * size, 4), INK))
+        pieces.append(on(name, a, tube(thread, 0.13 * size, 4), INK))
     if isinstance(joint, PointOnLine):
-        return [*found, _ball(scene, name, b)]
+        return [*pieces, _ball(scene, name, b)]
     edge = 2 * width
     shape = box(edge, edge, length) if isinstance(joint, Prismatic) else cylinder(width, length, 20)
     shape = cylinder(1.15 * width, 0.6 * length, 6) if isinstance(joint, Screw) else shape
-    return [*found, on(name, b, shape, STEEL)]
+    return [*pieces, on(name, b, shape, STEEL)]
 
 
 def _between(start: float, stop: float, radius: float, size: float) -> Faces:
@@ -157,7 +157,7 @@ def _between(start: float, stop: float, radius: float, size: float) -> Faces:
 
 
 def _glide(scene: SpaceScene, joint: Planar | PointOnPlane) -> list[Piece]:
-    """A puck or a ball on a square patch of the first marker's plane, as large as the travel."""
+    """A puck or a ball on a patch of the first marker's plane; the patch is as large as the travel."""
     b, size = scene.place(joint.b), scene.size
     puck = cylinder(1.3 * size, 0.7 * size)
     rider = on(joint.name, b, puck, STEEL) if isinstance(joint, Planar) else _ball(scene, joint.name, b)
@@ -165,7 +165,7 @@ def _glide(scene: SpaceScene, joint: Planar | PointOnPlane) -> list[Piece]:
 
 
 def patch(scene: SpaceScene, part: str, plane: SpacePlace, rider: SpacePlace, margin: float) -> Piece:
-    """A translucent rectangle in a marker's xy plane, under all places of another over the motion."""
+    """A translucent rectangle in a marker's xy plane, under all positions of another marker over the motion."""
     low, high = scene.travel(plane, rider)
     faces = rectangle(low[:2] - margin, high[:2] + margin)
     if plane.body < 0:
@@ -196,7 +196,7 @@ def _wheel(scene: SpaceScene, joint: RollingDisc) -> list[Piece]:
 
 
 def _drive(scene: SpaceScene, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
-    """The driven joint in the colour of drivers: an arrow about the axis that turns, or a collar that slides."""
+    """A driver, in its own colour: an arrow about the axis of a rotation, or a collar for a translation."""
     joint, index, place = drive.coordinate.joint, drive.coordinate.index, scene.place(drive.markers[-1])
     size = scene.size
     if joint is None:

@@ -1,4 +1,4 @@
-"""Where the augmented matrix has entries."""
+"""`spy`: the sparsity pattern of the augmented matrix."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,20 +14,19 @@ from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
 
-_ZERO = 1e-12  # relative to the largest entry of a row: rounding of cosines of right angles
+_ZERO = 1e-12  # the size of rounding errors, such as cosines of right angles, relative to the largest entry of a row
 _COLOURS = ("#ffffff", "#cfe3f1", "#fbe3cf", "#0072B2", "#D55E00")  # empty, blocks of M and C, their entries
-_SIZE = 0.16  # of an entry [in]
-_LOW, _HIGH = 3.2, 7.0  # of the matrix [in]
+_SIZE = 0.16  # the size of an entry [in]
+_LOW, _HIGH = 3.2, 7.0  # the least and greatest size of the matrix [in]
 
 
 def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes:
-    """Show which entries of the augmented matrix `[[M, Cᵀ], [C, 0]]` are not zero at a state.
+    """Plot the sparsity pattern of the augmented matrix `[[M, Cᵀ], [C, 0]]` at a state.
 
-    Lines part the blocks of bodies (in joint coordinates, of the joints that carry them) and of constraints, whose
-    names stand beside them. Blocks in which entries are
-    possible are pale; the entries that are not zero at this state are dark.
+    Lines separate the blocks of bodies (in joint coordinates: of tree joints) and of constraints, which are labelled
+    with their names. Blocks that are structurally nonzero are pale; entries that are nonzero at this state are dark.
 
-    **Arguments:** `state`, of which the time and the coordinates count; `axes`, where to draw.
+    **Arguments:** `state`, whose time and coordinates are used; `axes`, the axes to draw in; default: a new figure.
 
     **Returns:** the axes.
 
@@ -67,9 +66,9 @@ def _filled(matrix: np.ndarray) -> np.ndarray:
 
 
 def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
-    """0 outside all blocks, 1 in the blocks of `M`, 2 in those of `C`: where entries are possible."""
+    """The structural pattern: 1 in the blocks of `M`, 2 in those of `C`, 0 elsewhere."""
     tree, nv, names = mechanism.tree, mechanism.nv, [body.name for body in mechanism.bodies]
-    moved = np.zeros((len(names), nv), dtype=bool)  # whether a body is moved by a speed
+    moved = np.zeros((len(names), nv), dtype=bool)  # True if a body's motion depends on a speed
     for i in range(len(names)):
         on_path = {branch.child: branch for branch in tree.branches}
         here = i
@@ -92,7 +91,7 @@ def _kinds(mechanism: Mechanism, matrix: np.ndarray) -> np.ndarray:
 
 
 def _labels(mechanism: Mechanism) -> tuple[list[str], list[int]]:
-    """Names and sizes of the blocks: bodies, or joints that carry coordinates, then constraints and drivers."""
+    """Names and sizes of the blocks: bodies or tree joints, then constraints and drivers."""
     branches = [(branch.joint, branch.v[1] - branch.v[0]) for branch in mechanism.tree.branches]
     if mechanism.speeds is not None:
         branches = [(name, 1) for name in mechanism.speed_names]
@@ -110,7 +109,7 @@ def _lines(axes: Axes, sizes: list[int], nv: int) -> None:
 
 
 def _names(axes: Axes, labels: list[str], sizes: list[int]) -> None:
-    """Names of the blocks on the left and above, smaller where there are many."""
+    """Write the names of the blocks on the left and at the top, in smaller type if there are many."""
     middles = np.cumsum(sizes) - np.array(sizes) / 2
     size = float(np.clip(180 / len(labels), 4.5, 8.0))
     axes.set_xticks(middles, labels, rotation=90, fontsize=size)

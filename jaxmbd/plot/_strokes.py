@@ -1,7 +1,7 @@
-"""What each body, support and sensor looks like: strokes whose outlines follow the poses.
+"""Pictures of bodies, supports and sensors in the plane, as strokes.
 
-A stroke is one line or filled outline. It computes its points from the poses of all bodies, so that a still
-and an animation are drawn by the same code.
+A stroke is a line or a filled outline. It computes its points from the poses of all bodies, so that still pictures and
+animations are drawn by the same code.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,12 +20,12 @@ from jaxmbd.plot._shapes import Points, arc, hatched, support, turned
 from jaxmbd.plot._style import GREY, INK
 
 GROUND_LAYER, LINK_LAYER, BODY_LAYER, SPRING_LAYER, SLIDE_LAYER, CENTRE_LAYER, PIN_LAYER = range(1, 8)
-PIN = 0.5  # radius, in sizes of symbols
-_HANGS = 0.5  # mean height of the bodies below a pin, as a share of their distance, from which it hangs
+PIN = 0.5  # radius of a pin, in symbol sizes
+_HANGS = 0.5  # a support hangs if the mean depth of bodies below it exceeds this share of their mean distance
 
 
 class Stroke:
-    """A line, or a filled outline, whose points `(k, 2)` [m] follow the poses; `style` is matplotlib's."""
+    """A line or filled outline, with points `(k, 2)` [m] as a function of the poses; `style` is matplotlib's."""
 
     def __init__(self, shape: Callable[[Poses], Points], layer: int, *, filled: bool = False, **style: Any) -> None:
         self.shape = shape
@@ -44,7 +44,7 @@ def between(a: Place, b: Place, layer: int, **style: Any) -> Stroke:
 
 
 def body_strokes(scene: Scene, body: int) -> Iterable[Stroke]:
-    """A bar for two corners, a translucent polygon for more, and the mark of the centre of mass."""
+    """A bar for two corners, a translucent polygon for more, and the symbol of the centre of mass."""
     corners, colour = scene.corners[body], scene.colour(body)
     centre = Place(scene.mechanism, scene.mechanism.bodies[body].at())
     if len(corners) == 2:
@@ -57,7 +57,7 @@ def body_strokes(scene: Scene, body: int) -> Iterable[Stroke]:
 
 
 def centre_strokes(scene: Scene, centre: Place) -> Iterable[Stroke]:
-    """The mark of a centre of mass: a small disc with two quarters filled."""
+    """The symbol of a centre of mass: a small disc with two quarters filled."""
     radius = 0.45 * scene.size
     yield on(centre, arc(radius), CENTRE_LAYER, filled=True, facecolor="white", edgecolor=INK, linewidth=0.8)
     for start in (0.0, np.pi):
@@ -66,7 +66,7 @@ def centre_strokes(scene: Scene, centre: Place) -> Iterable[Stroke]:
 
 
 def _is_covered(scene: Scene, centre: Place) -> bool:
-    """Whether a pin sits on the centre of mass."""
+    """True if a pin covers the centre of mass."""
     pins = (Revolute, PinInSlot, Rod, Weld)
     joints = [joint for joint in scene.mechanism.joints if isinstance(joint, pins)]
     places = [scene.place(marker) for joint in joints for marker in joint.markers]
@@ -79,7 +79,7 @@ def pin(scene: Scene, place: Place) -> Stroke:
 
 
 def point_strokes(scene: Scene, sensor: Point) -> Iterable[Stroke]:
-    """A dot at a point that is read, unless a joint or a centre of mass marks it already."""
+    """A dot at the point of a sensor, unless a joint or a centre of mass is drawn there."""
     place = scene.place(sensor.at)
     joined = (marker for joint in scene.mechanism.joints for marker in markers_of(joint))
     taken = [other for other in map(scene.place, joined) if other.body == place.body]
@@ -92,7 +92,7 @@ def point_strokes(scene: Scene, sensor: Point) -> Iterable[Stroke]:
 
 
 def ground_strokes(scene: Scene) -> Iterable[Stroke]:
-    """One bearing or wall for each point where the ground carries a pin, a rod or a spring."""
+    """A bearing or wall for each point of the ground that supports a pin, a rod or a spring."""
     seen: list[np.ndarray] = []
     walls: list[np.ndarray] = []
     for part in (*scene.mechanism.joints, *scene.mechanism.forces):
@@ -111,7 +111,7 @@ def ground_strokes(scene: Scene) -> Iterable[Stroke]:
 
 
 def _on_ground(scene: Scene, part: Any) -> Iterable[tuple[Place, Place]]:
-    """The markers on the ground that need a bearing, each with the marker at the other end."""
+    """The markers on the ground that need a support, each with the opposite marker."""
     if not isinstance(part, Revolute | Rod | SpringDamper | Weld | PinInSlot):
         return
     a, b = scene.place(part.a), scene.place(part.b)
@@ -127,13 +127,13 @@ def _ground_stroke(scene: Scene, shape: Points, point: np.ndarray, angle: float)
 
 
 def _facing(scene: Scene, place: Place, other: Place) -> float:
-    """The angle of a wall that stands square to the line to the other end, at the first position."""
+    """The angle of a wall perpendicular to the line to the opposite marker at the first position."""
     dx, dy = other.point(scene.motion[0]) - place.offset
     return float(np.arctan2(dy, dx) - np.pi / 2) if (dx, dy) != (0.0, 0.0) else 0.0
 
 
 def _bearing_angle(scene: Scene, point: np.ndarray) -> float:
-    """Zero for a bearing that stands, half a turn for one that hangs: where bodies swing below the pin."""
+    """The angle of a bearing: zero if it stands, π if it hangs, because bodies swing below the pin."""
     bodies = []
     for joint in scene.mechanism.joints:
         for place, other in _on_ground(scene, joint):
@@ -148,7 +148,7 @@ def _bearing_angle(scene: Scene, point: np.ndarray) -> float:
 
 
 def link(a: Place, b: Place) -> Stroke:
-    """A dotted line for a joint that has no symbol of its own."""
+    """A dotted line, for joints without a symbol."""
     return between(a, b, LINK_LAYER, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)))
 
 

@@ -1,4 +1,4 @@
-"""The symbols of joints and forces: which strokes stand for which part."""
+"""The symbols of joints, drivers and forces in the plane."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -41,14 +41,14 @@ from jaxmbd.plot._strokes import (
 from jaxmbd.plot._style import INK
 from jaxmbd.space.planar import PLANAR
 
-_BLOCK = (3.6, 2.2)  # length and height of a slider, in sizes of symbols
+_BLOCK = (3.6, 2.2)  # length and height of a slider; this and the next two are in symbol sizes
 _SLOT = 0.85  # half the width of a slot
 _TOOTH = 1.5  # the circular pitch of a gear's ticks
-_SAME_RADIUS = 1e-3  # |1 - ratio| from which the wheels of an inner pair have radii
+_SAME_RADIUS = 1e-3  # |1 - ratio| below which the wheels of an internal pair have no finite radii
 
 
 def symbol(scene: Scene, part: Any) -> Iterable[Stroke]:
-    """The strokes of a joint or force; none for what has no place, such as gravity."""
+    """The strokes of a joint, driver or force; none for parts without a position, such as gravity."""
     match part:
         case Revolute():
             return [pin(scene, scene.place(part.b))]
@@ -97,7 +97,7 @@ def _slider(scene: Scene, joint: Prismatic) -> list[Stroke]:
         edgecolor=scene.colour(b.body),
         linewidth=1.8,
     )
-    # The joint keeps the block at no distance from the axis, so that the guide may be drawn along its edge.
+    # The block has a constant distance of zero from the axis, so the guide can be drawn along the edge of the block.
     if a.body < 0:
         reach = 0.5 * length + 1.5 * size
         edge = size * hatched((low - reach) / size, (high + reach) / size)
@@ -111,7 +111,7 @@ def _slider(scene: Scene, joint: Prismatic) -> list[Stroke]:
 
 
 def _foot(scene: Scene, block: Place, height: float) -> Stroke:
-    """The hatched edge on which a block that is fixed on the ground stands."""
+    """The hatched edge under a block that is fixed to the ground."""
     edge = moved(scene.size * hatched(-2.4, 2.4), y=-0.5 * height)
     return on(block, edge, GROUND_LAYER, color=INK, linewidth=1.0)
 
@@ -119,7 +119,7 @@ def _foot(scene: Scene, block: Place, height: float) -> Stroke:
 def _slot(scene: Scene, joint: PinInSlot) -> list[Stroke]:
     a, b, size = scene.place(joint.a), scene.place(joint.b), scene.size
     low, high = scene.travel(a, b)
-    if high - low < size:  # one position: a slot of some length about its origin
+    if high - low < size:  # almost no travel: a slot of standard length about its origin
         low, high = min(low, -abs(high)) - 1.5 * size, max(high, abs(low)) + 1.5 * size
     shape = stadium(low - 0.4 * size, high + 0.4 * size, _SLOT * size)
     colour = scene.colour(a.body)
@@ -135,7 +135,7 @@ def _slot(scene: Scene, joint: PinInSlot) -> list[Stroke]:
 
 
 def _gear(scene: Scene, joint: Gear) -> list[Stroke]:
-    """The two pitch circles, where the axles and the ratio give their radii; a dotted line otherwise."""
+    """The two pitch circles if the axles and the ratio determine their radii, else a dotted line."""
     a, b = axle(scene.mechanism, joint, joint.a), axle(scene.mechanism, joint, joint.b)
     radii = pitch_radii(float(joint.ratio), _distance(scene, a, b))
     if radii is None:
@@ -145,7 +145,7 @@ def _gear(scene: Scene, joint: Gear) -> list[Stroke]:
 
 
 def axle(mechanism: Mechanism, joint: Gear, marker: Any) -> Place:
-    """Where a wheel turns on the carrier: its pin there, or else the gear's own marker."""
+    """The axle of a wheel: its pin on the carrier, or else the gear's own marker."""
     for other in mechanism.joints:
         if not isinstance(other, Revolute):
             continue
@@ -156,7 +156,10 @@ def axle(mechanism: Mechanism, joint: Gear, marker: Any) -> Place:
 
 
 def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:
-    """Radii [m] of the pitch circles, `r_a / r_b = |ratio|`: side by side for a negative ratio."""
+    """Radii [m] of the pitch circles, `r_a / r_b = |ratio|`; None if there are none.
+
+    The pair is external for a negative ratio, internal for a positive one.
+    """
     share = 1 + abs(ratio) if ratio < 0 else abs(1 - ratio)
     if ratio == 0 or distance <= 0 or share < _SAME_RADIUS:
         return None
@@ -191,7 +194,7 @@ def _wheel(scene: Scene, wheel: Place, radius: float) -> list[Stroke]:
 
 
 def _spring(scene: Scene, force: SpringDamper) -> list[Stroke]:
-    """A zig-zag line for the stiffness, a piston in a cup for damping or an actuator, side by side."""
+    """A zigzag line if there is stiffness, beside a piston in a cup if there is damping or an actuator."""
     a, b, size = scene.place(force.a), scene.place(force.b), scene.size
     has_spring = float(force.stiffness) != 0.0
     has_damper = float(force.damping) != 0.0 or callable(force.actuator) or float(force.actuator) != 0.0
@@ -224,7 +227,7 @@ def _straight(length: float) -> Points:
 
 
 def _along(p: np.ndarray, r: np.ndarray, shape: Any, offset: float, size: float) -> Points:
-    """A shape on the line between two points, set off sideways between short stubs at both ends."""
+    """A shape on the line between two points, with a sideways offset between short stubs at both ends."""
     dx, dy = r - p
     length = float(np.hypot(dx, dy))
     stub = min(0.9 * size, 0.15 * length) if offset else 0.0
@@ -236,12 +239,12 @@ def _along(p: np.ndarray, r: np.ndarray, shape: Any, offset: float, size: float)
 
 
 def _turns(drive: PositionDriverConstraint) -> bool:
-    """Whether a driver prescribes an angle."""
+    """True if a driver prescribes an angle."""
     joint, index = drive.coordinate.joint, drive.coordinate.index
     return joint.coordinate_units[index] == "rad" if joint is not None else PLANAR.units[index] == "rad"
 
 
 def _round_arrow(scene: Scene, place: Place, sign: float) -> Stroke:
-    """An arc with an arrow head: a torque, drawn as positive where its sign may change, or a driven angle."""
+    """An arc with an arrow head, for a torque or a driven angle; a torque that may change sign is drawn as positive."""
     shape = scene.size * round_arrow(2.4, sign)
     return Stroke(lambda poses: place.point(poses) + shape, PIN_LAYER, color=INK, linewidth=1.3)

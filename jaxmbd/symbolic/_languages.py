@@ -1,4 +1,4 @@
-"""How expressions are written in Python and in C: operators, functions, constants."""
+"""The syntax of expressions in Python and in C: operators and their precedence, functions, constants."""
 
 import keyword
 import math
@@ -11,9 +11,9 @@ import numpy as np
 from jaxmbd.compile.graph.node import Node
 from jaxmbd.compile.graph.number import to_float
 
-_PRODUCTS = 4  # exponents up to which C multiplies, which is faster and more exact than its pow
+_PRODUCTS = 4  # exponents up to which C code multiplies, which is faster and more accurate than pow
 
-# How tightly operators bind, from the loosest.
+# The precedence of operators, from the lowest.
 CHOICE, OR, AND, NOT, COMPARE, SUM, PRODUCT, SIGN, POWER, ATOM = range(10)
 
 COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -30,51 +30,51 @@ _C_FUNCTIONS = {name: name for name in [*_SAME, "asin", "acos", "atan", "asinh",
 
 @dataclass(frozen=True)
 class Text:
-    """An expression as text, and how tightly its outermost operator binds."""
+    """The text of an expression, and the precedence of its outermost operator."""
 
     text: str
     binding: int
 
     def within(self, binding: int) -> str:
-        """The text, in parentheses where it binds less tightly than its surroundings."""
+        """The text, in parentheses if its precedence is lower than `binding`."""
         return self.text if self.binding >= binding else f"({self.text})"
 
 
 @dataclass(frozen=True)
 class Language:
-    """What differs between the languages."""
+    """The syntax of one language, as far as languages differ."""
 
-    functions: Mapping[str, str]  # by the graph's operation; of a template, % is the argument
-    words: Mapping[str, str]  # of boolean operations and constants
+    functions: Mapping[str, str]  # function names by the graph's operation; in a template, % is the argument
+    words: Mapping[str, str]  # boolean operators and constants
     reserved: frozenset[str]  # names that arguments and outputs cannot have
     infinity: str
     nan: str
-    element: Callable[[str, tuple[int, ...], tuple[int, ...]], str]  # by array, position and shape
+    element: Callable[[str, tuple[int, ...], tuple[int, ...]], str]  # an array element, by name, index and shape
     select: Callable[[Text, Text, Text], Text]
     power: Callable[[Text, Text, Node], Text]
-    repeats: Callable[[Node], int]  # how often the text of a node holds that of its first argument
+    repeats: Callable[[Node], int]  # how often the text of a node contains the text of its first argument
 
 
 def operation(sign: str, binding: int, left: int, right: int, a: Text, b: Text) -> Text:
-    """A binary operator between operands that bind at least as tightly as `left` and `right`."""
+    """A binary operation; its operands get parentheses below the precedences `left` and `right`."""
     return Text(f"{a.within(left)} {sign} {b.within(right)}", binding)
 
 
 def negative(a: Text) -> Text:
-    """The sign goes before a product's first factor; two signs in a row would be C's decrement."""
+    """A negation. The sign is written before a product's first factor; two signs in a row would be C's decrement."""
     text = a.within(POWER if a.text.startswith("-") else PRODUCT)
     return Text(f"-{text}", min(SIGN, a.binding) if a.binding >= PRODUCT else SIGN)
 
 
 def call(function: str, *arguments: Text) -> Text:
-    """A function's value."""
+    """A function call."""
     if "%" in function:
         return Text(function.replace("%", arguments[0].within(ATOM)), ATOM)
     return Text(f"{function}({', '.join(argument.text for argument in arguments)})", ATOM)
 
 
 def constant(value: Fraction | float | bool, language: Language) -> Text:
-    """A constant, as text that reads back as the nearest float."""
+    """A constant, as text that is read back as the nearest float."""
     if isinstance(value, bool):
         return Text(language.words[str(value)], ATOM)
     if isinstance(value, Fraction) and value < 0:

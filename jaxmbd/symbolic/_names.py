@@ -1,7 +1,7 @@
-"""Symbols for the coordinates, speeds and loads of a mechanism.
+"""Symbol names for the coordinates, speeds and loads of a mechanism.
 
 `"O.angle"` becomes `theta_O`, its rate `thetadot_O` (SymPy prints a dot), its acceleration `thetaddot_O`. A user's own
-symbol for a coordinate carries over to its rates: `theta3`, `thetadot3`, `thetaddot3`.
+symbol for a coordinate also names its rates: `theta3`, `thetadot3`, `thetaddot3`.
 """
 
 import re
@@ -12,37 +12,37 @@ from jaxmbd.errors import MechanismError, unknown
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 
 
-def symbol_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
-    """A symbol for each name, those that the user gives where there is one."""
-    return [given.get(name) or _symbol(name) for name in names]
+def symbol_names(names: Iterable[str], chosen: Mapping[str, str]) -> list[str]:
+    """A symbol for each name: the user's, if there is one, or the default."""
+    return [chosen.get(name) or _symbol(name) for name in names]
 
 
-def speed_names(names: Iterable[str], given: Mapping[str, str]) -> list[str]:
-    """Symbols for speeds: those of rates are their coordinates' with a dot."""
-    found = []
+def speed_names(names: Iterable[str], chosen: Mapping[str, str]) -> list[str]:
+    """Symbols for speeds: the rate of a coordinate has the coordinate's symbol with a dot."""
+    symbols = []
     for name in names:
         rated = name.removesuffix("_rate")
-        symbol = given.get(name) or (dotted(given.get(rated) or _symbol(rated)) if rated != name else _symbol(name))
-        found.append(symbol)
-    return found
+        symbol = chosen.get(name) or (dotted(chosen.get(rated) or _symbol(rated)) if rated != name else _symbol(name))
+        symbols.append(symbol)
+    return symbols
 
 
 def dotted(symbol: str, dots: str = "dot") -> str:
-    """The symbol with a dot above: before its index, as SymPy's printers read it."""
+    """The symbol with a dot above, in SymPy's notation: the suffix `dot` before the index."""
     stem = re.split(r"_|\d+$", symbol)[0]
     index = symbol.removeprefix(stem)
     return f"{stem}{dots}{index}"
 
 
 def accelerated(symbol: str) -> str:
-    """The symbol of a speed's rate: a second dot where it has one."""
+    """The symbol of the rate of a speed: with a second dot if it has one already."""
     return symbol.replace("dot", "ddot", 1) if "dot" in symbol else dotted(symbol)
 
 
-def check_given(given: Mapping[str, str], known: Iterable[str], used: Iterable[str]) -> None:
-    """Raise unless the user's symbols are for names that exist, and all symbols differ."""
+def check_given(chosen: Mapping[str, str], known: Iterable[str], used: Iterable[str]) -> None:
+    """Raise unless the user's symbols are for existing names and all symbols differ."""
     names = list(known)
-    for name, symbol in given.items():
+    for name, symbol in chosen.items():
         if name not in names:
             raise unknown("coordinate, speed or load", name, names)
         if not isinstance(symbol, str) or not symbol.isidentifier():

@@ -1,11 +1,11 @@
-"""Normal forms: expressions of a graph as polynomials, in which what is equal looks equal.
+"""Normal forms: expressions of a graph as polynomials, so that equal expressions have equal representations.
 
-Node by node, so that what cancels never grows; then each polynomial is written in the shortest of a few ways. The
-generators are the symbols, a sine and a cosine for each angle, and whatever is no polynomial, as a whole. Sines of sums
-are expanded, and one square each of `sin² + cos² = 1` and `e0² + e1² + e2² + e3² = 1` is replaced.
+Polynomials are computed node by node, so that cancelling terms never accumulate; then each polynomial is written in the
+shortest of several ways. The generators are the symbols, a sine and a cosine for each angle, and every other expression
+that is not a polynomial, as a whole. Sines of sums are expanded, and one square each is eliminated by
+`sin² + cos² = 1` and `e0² + e1² + e2² + e3² = 1`.
 
-Coefficients are fractions, or floats where the graph has floats; what is left of floats that cancel up to their
-rounding is zero.
+Coefficients are fractions, or floats where the graph has floats; a sum of floats that cancels up to rounding is zero.
 """
 
 from collections import Counter, defaultdict
@@ -23,39 +23,39 @@ from jaxmbd.compile.graph.number import FUNCTIONS, apply, number, twelfths_of_pi
 from jaxmbd.symbolic._ring import ONE, Monomial, Polynomial, Ring, TooLong, reduced, replacement, total_of, without
 from jaxmbd.symbolic._sympy import constant, converted, is_length, rules
 
-Turns: TypeAlias = tuple[tuple[int, int], ...]  # angles, by their numbers, and how many times each
+Turns: TypeAlias = tuple[tuple[int, int], ...]  # a sum of angles: pairs (index of the angle, integer multiple)
 
-_READABLE = 200  # terms that are written; more are for nobody to read
-_ANGLES = 4  # in a sum of which the sine is expanded; as many multiples of one
+_READABLE = 200  # the largest number of terms of an expression that is simplified; longer ones are unreadable anyway
+_ANGLES = 4  # the largest number of terms, and the largest multiple, in an angle sum whose sine is expanded
 _POWER = 16  # exponents up to which a power is multiplied out
-_DEGREE = 6  # in sines and cosines, up to which a product is written as a sum
-_SMALL = 10  # whole numbers in a sum that are worth a factor before it
-_SIMPLE = 1000  # denominators that are worth a fraction in place of a float
+_DEGREE = 6  # the degree in sines and cosines up to which a product is written as a sum
+_SMALL = 10  # the largest integer coefficient that may remain when a common factor is taken out
+_SIMPLE = 1000  # the largest denominator of a fraction that replaces a float
 
 
 def normal_forms(nodes: np.ndarray, symbols: Mapping[str, Any], units: Sequence[Sequence[str]] = ()) -> list[Any]:
-    """The nodes as SymPy expressions in normal form, in the order of `nodes.flat`; None where that is too long.
+    """The nodes as SymPy expressions in normal form, in the order of `nodes.flat`; None for those that are too long.
 
-    **Arguments:** `nodes`; `symbols`, what to write for each symbol of the graph, by name; `units`, groups of symbols
-    whose squares add up to one, as those of Euler parameters do.
+    **Arguments:** `nodes`; `symbols`, SymPy's expression for each symbol of the graph, by name; `units`, groups of
+    symbols whose squares add up to one, such as Euler parameters.
     """
     forms = _Forms(in_order(nodes.flat), symbols, units)
     return [forms.written(node) for node in nodes.flat]
 
 
 class _Forms:
-    """The polynomial of each node, None where it is given up, and how to write it."""
+    """The polynomial of each node, or None if it would be too long, and its conversion to a SymPy expression."""
 
     def __init__(self, order: list[Node], symbols: Mapping[str, Any], units: Sequence[Sequence[str]]) -> None:
         self._symbols, self._ring = symbols, Ring()
         self._polynomials: dict[Node, Polynomial | None] = {}
         self._sizes: dict[Node, int] = {}
         self._memo: dict[Any, Any] = {}
-        self._atoms: dict[tuple[Any, ...], Any] = {}  # symbols that stand for what is no polynomial
-        self._inside: dict[Any, tuple[str, tuple[Any, ...]]] = {}  # the operation and its arguments
+        self._atoms: dict[tuple[Any, ...], Any] = {}  # symbols that stand for expressions that are not polynomials
+        self._inside: dict[Any, tuple[str, tuple[Any, ...]]] = {}  # the operation of each atom and its arguments
         self._angles: list[Any] = []
-        self._waves: dict[int, tuple[str, int]] = {}  # which sine or cosine of which angle a generator is
-        self._cluster: dict[int, int] = {}  # of each angle: one of those that it was met in a sum with
+        self._waves: dict[int, tuple[str, int]] = {}  # generators that are the sine or cosine of an angle
+        self._cluster: dict[int, int] = {}  # angles that occur in sums together have a common label
         for names in units:
             self._ring.group(tuple(self._symbol(name) for name in names))
         for node in order:
@@ -66,14 +66,14 @@ class _Forms:
                 self._polynomials[node] = None
 
     def written(self, node: Node) -> Any | None:
-        """The shortest expression found for a node."""
+        """The shortest known expression for a node; None if it is too long."""
         import sympy
 
         if not self._is_readable(node):
             return None
         if self._sizes[node] < _length(self._polynomials[node] or {}):
-            return self._unsimplified(node)  # a product of sums, which is longer multiplied out
-        form = self._full(self._short(node))
+            return self._unsimplified(node)  # such as a product of sums, which is longer when multiplied out
+        form = self._without_atoms(self._shortest_expression(node))
         if self._sizes[node] > 2 * sympy.count_ops(form) + 20:
             return form
         return min((form, self._unsimplified(node)), key=sympy.count_ops)
@@ -120,7 +120,7 @@ class _Forms:
         return self._opaque(node, args)
 
     def _opaque(self, node: Node, args: list[Polynomial | None]) -> Polynomial | None:
-        """Whatever is no polynomial, as a generator of its own; as its value, where that is a fraction."""
+        """An expression that is not a polynomial, as a generator; as a constant, if its value is a fraction."""
         import sympy
 
         if node.op in FUNCTIONS and args[0] is not None and not any(args[0]):
@@ -139,7 +139,7 @@ class _Forms:
         if isinstance(node.value, bool):
             return sympy.true if node.value else sympy.false
         if self._is_readable(node):
-            return self._short(node)
+            return self._shortest_expression(node)
         if not node.is_boolean:
             return self._unsimplified(node)
         inside = [self._argument(argument) for argument in node.args]
@@ -163,7 +163,7 @@ class _Forms:
     def _power(self, a: Polynomial, n: int) -> Polynomial:
         return a if n == 1 else self._ring.multiply(self._power(a, n - 1), a)
 
-    # --- atoms: symbols for what is no polynomial, of which SymPy would go on changing conditions -------------
+    # --- atoms: symbols for expressions that are not polynomials, whose conditions SymPy would keep rewriting ---
 
     def _atom(self, op: str, *inside: Any) -> Any:
         """The symbol for an operation on expressions."""
@@ -171,42 +171,42 @@ class _Forms:
 
         if op == "select":
             condition, yes, no = inside
-            inside = (condition, self._given(yes, condition, 1), self._given(no, condition, 2))
+            inside = (condition, self._on_branch(yes, condition, 1), self._on_branch(no, condition, 2))
         if (op, *inside) not in self._atoms:
             self._atoms[op, *inside] = atom = sympy.Dummy(real=True)
             self._inside[atom] = (op, inside)
             root, below = self._inside.get(inside[1], ("", ())) if op == "select" and inside[2] == 0 else ("", ())
             if root == "sqrt" and inside[0] == self._atoms.get(("gt", *below, 0)):
-                self._atoms["gt", atom, sympy.Integer(0)] = inside[0]  # a length is positive where its square is
+                self._atoms["gt", atom, sympy.Integer(0)] = inside[0]  # a length is positive if its square is
         return self._atoms[op, *inside]
 
-    def _given(self, expression: Any, condition: Any, branch: int) -> Any:
-        """An expression where it is known which branch all that depends on a condition takes."""
+    def _on_branch(self, expression: Any, condition: Any, branch: int) -> Any:
+        """An expression in which all selects on a condition are replaced by one branch: 1 if it is true, 2 if false."""
         key = ("given", expression, condition, branch)
         if key not in self._memo:
             changes = {}
             for atom in expression.free_symbols & self._inside.keys():
                 op, inside = self._inside[atom]
-                known = tuple(self._given(e, condition, branch) for e in inside)
+                known = tuple(self._on_branch(e, condition, branch) for e in inside)
                 taken = op == "select" and inside[0] == condition
                 changes[atom] = known[branch] if taken else atom if known == inside else self._atom(op, *known)
             self._memo[key] = expression.xreplace(changes)
         return self._memo[key]
 
-    def _full(self, expression: Any) -> Any:
-        """An expression with what its atoms stand for."""
+    def _without_atoms(self, expression: Any) -> Any:
+        """An expression with its atoms replaced by the expressions that they stand for."""
         changes = {}
         for atom in expression.free_symbols & self._inside.keys():
             if ("full", atom) not in self._memo:
                 op, inside = self._inside[atom]
-                self._memo["full", atom] = _applied(op, [self._full(e) for e in inside])
+                self._memo["full", atom] = _apply_operation(op, [self._without_atoms(e) for e in inside])
             changes[atom] = self._memo["full", atom]
         return expression.xreplace(changes)
 
     # --- sines and cosines ------------------------------------------------------------------------------
 
     def _sine_and_cosine(self, argument: Polynomial) -> tuple[Polynomial, Polynomial]:
-        """Of a sum, in those of its terms."""
+        """Sine and cosine of a sum by the addition theorems."""
         multiply = self._ring.multiply
         sine, cosine, met = {}, {(): ONE}, []
         for monomial, c in argument.items():
@@ -230,7 +230,7 @@ class _Forms:
         return sine, cosine
 
     def _angle(self, angle: Polynomial) -> int:
-        """The number of an angle whose sine and cosine are generators."""
+        """The index of an angle, whose sine and cosine become generators."""
         written = self._terms(angle)
         if written not in self._angles:
             self._angles.append(written)
@@ -246,39 +246,39 @@ class _Forms:
         import sympy
 
         argument = lambda: sum(times * self._angles[angle] for angle, times in turns)  # noqa: E731
-        found = self._ring.generator((name, turns), lambda: getattr(sympy, name)(argument()))
-        self._ring.bounded.add(found)
-        return found
+        generator = self._ring.generator((name, turns), lambda: getattr(sympy, name)(argument()))
+        self._ring.bounded.add(generator)
+        return generator
 
-    def _merged(self, factors: Sequence[tuple[str, int]]) -> Polynomial:
-        """A product of sines and cosines as a sum of sines and cosines of sums."""
+    def _product_to_sum(self, factors: Sequence[tuple[str, int]]) -> Polynomial:
+        """A product of sines and cosines as a sum of sines and cosines of angle sums (product-to-sum formulas)."""
         waves: dict[tuple[str, Turns], Fraction] = {("cos", ()): ONE}
         for name, angle in factors:
             halves: dict[tuple[str, Turns], Fraction] = defaultdict(Fraction)
             for (kind, turns), f in waves.items():
                 for sign in (1, -1):
                     times = dict(turns) | {angle: dict(turns).get(angle, 0) + sign}
-                    found = tuple(sorted((a, k) for a, k in times.items() if k))
-                    flipped = bool(found) and found[0][1] < 0
+                    total = tuple(sorted((a, k) for a, k in times.items() if k))
+                    flipped = bool(total) and total[0][1] < 0
                     other = kind if name == "cos" else {"sin": "cos", "cos": "sin"}[kind]
                     half = f / 2 if name == "cos" else f / 2 * sign * (1 if kind == "cos" else -1)
-                    key = (other, tuple((a, -k) for a, k in found) if flipped else found)
+                    key = (other, tuple((a, -k) for a, k in total) if flipped else total)
                     halves[key] += -half if flipped and other == "sin" else half
             waves = halves
-        there = {key: f for key, f in waves.items() if key != ("sin", ())}
-        return total_of(((self._wave(name, turns),) if turns else (), f) for (name, turns), f in there.items())
+        nonzero = {key: f for key, f in waves.items() if key != ("sin", ())}
+        return total_of(((self._wave(name, turns),) if turns else (), f) for (name, turns), f in nonzero.items())
 
     # --- from polynomials to expressions ----------------------------------------------------------------
 
-    def _short(self, node: Node) -> Any:
-        """The shortest of a few ways to write a polynomial."""
+    def _shortest_expression(self, node: Node) -> Any:
+        """The shortest of several ways to write a polynomial."""
         import sympy
 
         a, bounded = self._polynomials[node] or {}, self._ring.bounded
         key = frozenset(a.items())
         if key not in self._memo:
-            best = self._rewritten(a)
-            # First by what is no polynomial, since that may be long.
+            best = self._shorten_coefficients(a)
+            # Terms are grouped by atoms first, since these may be long.
             free = {g for g, e in enumerate(self._ring.expressions) if not e.free_symbols & self._inside.keys()}
             groups = _grouped(best, free | bounded).items()
             ways = [sympy.Add(*(self._terms({m: ONE}) * self._sum(b) for m, b in groups))]
@@ -288,7 +288,7 @@ class _Forms:
         return self._memo[key]
 
     def _sum(self, a: Polynomial) -> Any:
-        """Common factors before, then multiplied out or grouped."""
+        """A sum with common factors taken out, and the rest multiplied out or grouped, whichever is shorter."""
         import sympy
 
         factor, rest = _factored(a)
@@ -296,26 +296,26 @@ class _Forms:
         ways = [self._terms(rest), self._collected(rest, self._ring.bounded), self._collected(rest, outer)]
         return min((self._terms(factor) * way for way in ways), key=sympy.count_ops)
 
-    def _rewritten(self, a: Polynomial) -> Polynomial:
-        """Each factor of the generators that are not bounded in a shorter form, where there is one."""
+    def _shorten_coefficients(self, a: Polynomial) -> Polynomial:
+        """A polynomial with the coefficient of each monomial in unbounded generators in its shortest form."""
         parts = _grouped(a, self._ring.bounded)
         try:
-            return total_of((tuple(sorted(m + n)), c) for m, b in parts.items() for n, c in self._shorter(b).items())
+            return total_of((tuple(sorted(m + n)), c) for m, b in parts.items() for n, c in self._shortest(b).items())
         except TooLong:
             return a
 
-    def _shorter(self, a: Polynomial) -> Polynomial:
-        """Other squares replaced, or products of sines and cosines as sums."""
+    def _shortest(self, a: Polynomial) -> Polynomial:
+        """The shortest form after eliminating other squares, or with products of sines and cosines as sums."""
         best = a
         for members in self._ring.groups:
             for member in members if any(g in members for m in a for g in m) else ():
                 squares = replacement(members, member)
                 other = total_of((n, c * f) for m, c in best.items() for n, f in reduced(m, squares).items())
                 best = min(best, other, key=_length)
-        return min(best, self._as_waves(a, self._cluster), self._as_waves(a, {}), key=_length)
+        return min(best, self._with_products_as_sums(a, self._cluster), self._with_products_as_sums(a, {}), key=_length)
 
-    def _as_waves(self, a: Polynomial, cluster: Mapping[int, int]) -> Polynomial:
-        """With products merged of the sines and cosines of one cluster."""
+    def _with_products_as_sums(self, a: Polynomial, cluster: Mapping[int, int]) -> Polynomial:
+        """A polynomial with the products of sines and cosines of one cluster written as sums."""
         terms = []
         for monomial, c in a.items():
             parts: dict[int | None, list[tuple[str, int]]] = defaultdict(list)
@@ -325,13 +325,13 @@ class _Forms:
             if sum(map(len, parts.values())) > _DEGREE:
                 return a
             for part in parts.values():
-                merged = self._merged(part).items()
+                merged = self._product_to_sum(part).items()
                 product = {tuple(sorted(m + n)): c * d for m, c in product.items() for n, d in merged}
             terms += product.items()
         return total_of(terms)
 
     def _collected(self, a: Polynomial, inside: set[int]) -> Any:
-        """Grouped by the generators that are not `inside`."""
+        """A polynomial grouped by the generators that are not `inside`."""
         import sympy
 
         terms = []
@@ -341,15 +341,15 @@ class _Forms:
         return sympy.Add(*terms)
 
     def _terms(self, a: Polynomial) -> Any:
-        """Multiplied out."""
+        """A polynomial as a sum of its terms."""
         import sympy
 
         write = self._ring.expressions
-        return sympy.Add(*(sympy.Mul(_written(c), *(write[g] for g in monomial)) for monomial, c in a.items()))
+        return sympy.Add(*(sympy.Mul(_coefficient(c), *(write[g] for g in monomial)) for monomial, c in a.items()))
 
 
-def _written(c: Fraction | float) -> Any:
-    """A coefficient: a float that comes from a computation as a fraction only where that is a simple one."""
+def _coefficient(c: Fraction | float) -> Any:
+    """A coefficient as a SymPy number; a computed float becomes a fraction only if its denominator is small."""
     exact = number(c)
     is_simple = isinstance(c, Fraction) or (isinstance(exact, Fraction) and exact.denominator <= _SIMPLE)
     return constant(exact if is_simple else float(c))
@@ -363,7 +363,10 @@ def _grouped(a: Polynomial, inside: set[int]) -> dict[Monomial, Polynomial]:
 
 
 def _factored(a: Polynomial) -> tuple[Polynomial, Polynomial]:
-    """What all terms have in common, of their coefficients only what leaves small whole numbers; and the rest."""
+    """The common factor of all terms, and the rest.
+
+    A common factor of the coefficients is taken out only if small integers remain.
+    """
     shared = tuple((reduce(and_, map(Counter, a)) if a else Counter()).elements())
     c, exact = ONE, [c for c in a.values() if isinstance(c, Fraction)]
     if exact and len(exact) == len(a):
@@ -378,7 +381,7 @@ def _length(a: Polynomial) -> int:
     return sum(1 + len(monomial) for monomial in a)
 
 
-def _applied(op: str, inside: list[Any]) -> Any:
+def _apply_operation(op: str, inside: list[Any]) -> Any:
     import sympy
 
     if op == "select":

@@ -1,7 +1,7 @@
-"""Sparse polynomials in generators some of whose squares are polynomials in the others.
+"""Sparse polynomials modulo relations that express the squares of some generators by the others.
 
-A polynomial maps monomials to coefficients: fractions, or floats. What is left of floats that cancel up to their
-rounding is zero. Products are reduced at once, so that what cancels never grows.
+A polynomial maps monomials to coefficients: fractions, or floats. A sum of floats that cancels up to rounding is zero.
+Products are reduced immediately, so that cancelling terms never accumulate.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,25 +9,25 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-Monomial: TypeAlias = tuple[int, ...]  # the numbers of its generators in turn, that of a square twice
+Monomial: TypeAlias = tuple[int, ...]  # the sorted indices of its generators, repeated for powers
 Polynomial: TypeAlias = dict[Monomial, Any]
 
-_TERMS = 1000  # of a polynomial, beyond which it is given up
-_WORK = 1_000_000  # products of terms, beyond which all further products are given up: some seconds
-_NOISE = 2.0**-49  # of a sum of floats, relative to its parts: rounding
+_TERMS = 1000  # the largest number of terms of a polynomial
+_WORK = 1_000_000  # the largest number of products of terms in total, which take some seconds
+_NOISE = 2.0**-49  # relative size of a sum of floats below which it counts as rounding error
 ONE = Fraction(1)
 
 
 class TooLong(Exception):  # noqa: N818
-    """A polynomial is given up."""
+    """Raised when a polynomial has too many terms, or all products together too much work."""
 
 
 class Ring:
-    """Polynomials in generators some of whose squares are polynomials in the others."""
+    """The generators of polynomials, and the relations between them."""
 
     def __init__(self) -> None:
-        self.expressions: list[Any] = []  # what is written for each generator
-        self.groups: list[Monomial] = []  # generators whose squares add up to one
+        self.expressions: list[Any] = []  # the SymPy expression of each generator
+        self.groups: list[Monomial] = []  # groups of generators whose squares add up to one
         self.bounded: set[int] = set()  # sines, cosines and Euler parameters
         self._numbers: dict[Any, int] = {}
         self._squares: dict[int, Polynomial] = {}
@@ -36,24 +36,24 @@ class Ring:
         self._work = 0
 
     def generator(self, key: Any, write: Callable[[], Any]) -> int:
-        """The number of the generator known by `key`."""
+        """The index of the generator with this key; `write()` returns the expression of a new one."""
         if key not in self._numbers:
             self.expressions.append(write())
             self._numbers[key] = len(self.expressions) - 1
         return self._numbers[key]
 
     def group(self, members: Monomial) -> None:
-        """The squares of the members add up to one; that of the first is replaced."""
+        """Declare that the squares of the members add up to one; the square of the first is then eliminated."""
         if members not in self.groups:
             self.groups.append(members)
             self.bounded |= set(members)
             self._squares |= replacement(members, members[0])
 
     def reciprocal(self, generator: int) -> int:
-        """The generator that is one over another."""
+        """The generator that is the reciprocal of another."""
         if generator not in self._reciprocals:
-            found = self.generator(("over", generator), lambda: 1 / self.expressions[generator])
-            self._reciprocals |= {generator: found, found: generator}
+            inverse = self.generator(("over", generator), lambda: 1 / self.expressions[generator])
+            self._reciprocals |= {generator: inverse, inverse: generator}
         return self._reciprocals[generator]
 
     def multiply(self, a: Polynomial, b: Polynomial) -> Polynomial:
@@ -75,7 +75,7 @@ class Ring:
 
 
 def total_of(terms: Any) -> Polynomial:
-    """The polynomial of terms that may meet."""
+    """The sum of terms `(monomial, coefficient)`, in which monomials may repeat."""
     total: Polynomial = {}
     for monomial, c in terms:
         before = total.get(monomial, 0)
@@ -97,12 +97,12 @@ def without(monomial: Monomial, *factors: int) -> Monomial:
 
 
 def replacement(members: Monomial, member: int) -> dict[int, Polynomial]:
-    """What the square of one member of a group is."""
+    """The relation that expresses the square of one member of a group by those of the others."""
     return {member: {(): ONE, **{(g, g): -ONE for g in members if g != member}}}
 
 
 def reduced(monomial: Monomial, squares: Mapping[int, Polynomial]) -> Polynomial:
-    """A monomial with those squares replaced."""
+    """A monomial with the given squares replaced."""
     square = next((g for g, h in pairwise(monomial) if g == h and g in squares), None)
     if square is None:
         return {monomial: ONE}

@@ -1,7 +1,7 @@
-"""A graph of scalar expressions as the source text of a function: for NumPy, or in C.
+"""Code generation: an expression graph as the source text of a function for NumPy or in C.
 
-What is used more than once is computed once, in a local variable; the rest is written where it is used. Long
-expressions are cut into local variables, too, since compilers limit how deep parentheses may nest.
+An expression that is used more than once is computed once, in a local variable; all others are written where they are
+used. Long expressions are split into local variables, too, since compilers limit the nesting of parentheses.
 """
 
 import itertools
@@ -36,20 +36,20 @@ from jaxmbd.symbolic._languages import (
 
 Arrays: TypeAlias = Mapping[str, np.ndarray]
 
-_LONGEST = 100  # characters of an expression that is not given a name
+_LONGEST = 100  # the largest number of characters of an expression without a local variable
 
 
 def to_numpy(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
-    """Python source of a function of numbers and arrays that needs NumPy only.
+    """Python source of a function of numbers and arrays that depends on NumPy only.
 
     **Arguments:**
 
-    - `name`: of the function.
+    - `name`: the name of the function.
     - `arguments`: the symbols of each argument, as an array of nodes of the argument's shape.
-    - `outputs`: what to compute, by name.
+    - `outputs`: the arrays of nodes to compute, by name.
     - `doc`: the docstring.
 
-    **Returns:** the text; the function returns an array, or a dictionary of arrays where there are several outputs.
+    **Returns:** the text; the function returns an array, or a dictionary of arrays if there are several outputs.
     """
     body = _Body(PYTHON, name, arguments, outputs)
     quoted = doc.replace("\\", "\\\\").replace('"""', "'''")
@@ -59,7 +59,7 @@ def to_numpy(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> st
     block += [f"{output} = {_nested(body, nodes)}" for output, nodes in outputs.items()]
     operations = {node.op for node in body.order}
     if "select" in operations:
-        # Both sides of a choice are computed where they share terms: the one not chosen may divide by zero.
+        # Shared terms of both branches of a select are computed always: in the one not taken they may divide by zero.
         block = ['with np.errstate(all="ignore"):', *(f"    {line}" for line in block)]
     results = ", ".join(outputs if len(outputs) == 1 else (f'"{output}": {output}' for output in outputs))
     block.append(f"return {results}" if len(outputs) == 1 else f"return {{{results}}}")
@@ -68,7 +68,7 @@ def to_numpy(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> st
 
 
 def to_c(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
-    """C source of a function `void name(double t, const double q[3], …, double M[9])` that needs `<math.h>` only.
+    """C source of a function `void name(double t, const double q[3], …, double M[9])` that includes `<math.h>` only.
 
     Arrays are stored row by row; an output without axes is an array of one number. Outputs must not overlap with
     arguments.
@@ -92,7 +92,7 @@ def _declared(name: str, nodes: np.ndarray) -> str:
 
 
 def _converted(name: str, nodes: np.ndarray) -> str:
-    # NumPy's numbers, not Python's, which raise where they divide by zero.
+    # NumPy's numbers do not raise on division by zero, as Python's do.
     return f"np.asarray({name}, dtype=float)" if nodes.ndim else f"np.float64({name})"
 
 
@@ -100,7 +100,7 @@ def _nested(body: "_Body", nodes: np.ndarray) -> str:
     """The Python text of an array."""
 
     def text(part: np.ndarray) -> str:
-        # A row of an array of objects is an array; an element would come out bare.
+        # Slicing and reshaping yields an array even for a single element, which indexing would return bare.
         rows = (text(part[i : i + 1].reshape(part.shape[1:])) for i in range(len(part))) if part.ndim else ()
         return f"[{', '.join(rows)}]" if part.ndim else body.text(part.item()).text
 
@@ -117,7 +117,7 @@ def _check_names(language: Language, names: list[str]) -> None:
 
 
 class _Body:
-    """The expressions of a function: `locals` are its local variables in order, `names` those of their nodes."""
+    """The expressions of a function: `locals`, its local variables in order with their text; `names`, by node."""
 
     def __init__(self, language: Language, name: str, arguments: Arrays, outputs: Arrays) -> None:
         _check_names(language, [name, *arguments, *outputs])
@@ -136,7 +136,7 @@ class _Body:
             if node.op == "symbol":
                 continue
             text = self._write(node)
-            # A constant or the negative of a symbol is as short as a name.
+            # A constant or a negated symbol is as short as the name of a variable.
             is_short = node.is_constant or (node.op == "neg" and node.args[0].op == "symbol")
             if not is_short and (uses[node] > 1 or len(text.text) > _LONGEST):
                 self.names[node] = f"{prefix}{len(self.locals)}"
@@ -178,7 +178,7 @@ class _Body:
             case "pow":
                 return language.power(arguments[0], arguments[1], node.args[1])
             case "and" | "or":
-                # Each inside the other in parentheses, without which C compilers warn.
+                # Nested `and` and `or` get parentheses, since C compilers warn without them.
                 binding = AND if op == "and" else OR
                 return operation(language.words[op], binding, NOT, NOT, *arguments)
             case "not":
@@ -190,7 +190,7 @@ class _Body:
 
 
 def _elements(language: Language, arguments: Arrays) -> dict[Node, Text]:
-    """How each symbol is read from its argument."""
+    """The text that reads each symbol from its argument."""
     return {
         node: Text(language.element(argument, position, nodes.shape), ATOM)
         for argument, nodes in arguments.items()
@@ -199,6 +199,6 @@ def _elements(language: Language, arguments: Arrays) -> dict[Node, Text]:
 
 
 def _prefix(taken: list[str]) -> str:
-    """What local variables start with, such that a number after it makes no name that is taken."""
+    """A prefix of local variables that, followed by a number, equals none of the names in use."""
     candidates = itertools.chain("tswz", (f"t{i}_" for i in itertools.count()))
     return next(c for c in candidates if not any(re.fullmatch(rf"{c}\d+", name) for name in taken))

@@ -1,4 +1,4 @@
-"""The equations of a mechanism as formulas: the JAX code that runs, traced into scalar expressions."""
+"""`SymbolicSystem`: the equations of a mechanism as SymPy formulas, traced from the JAX code of the analyses."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from jaxmbd.symbolic._system import System, Where
 
 
 class SymbolicSystem:
-    """The equations of a mechanism in symbols; see `System` for what the pieces are.
+    """The equations of a mechanism in symbols; `System` defines the pieces.
 
     **Arguments:** `system`; `symbols`, names of symbols for coordinates, speeds and loads,
-    `{"O.angle": "theta1", "B.Fx": "Fx"}`, others are called `theta_O`, …; `parameters`, numbers of the mechanism that
-    are to be symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, with an index those of vectors,
-    `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, whether entries are brought to a
-    normal form, in which what cancels is gone (very long ones are left as they come); `baumgarte`, symbols for α and β
-    of `epsilon` and `ode()`, `("alpha", "beta")`, which are numbers unless given.
+    `{"O.angle": "theta1", "B.Fx": "Fx"}`; default: `theta_O`, …; `parameters`, numbers of the mechanism that become
+    symbols, `{"m": lambda mechanism: mechanism["rod"].mass}`, components of vectors with an index,
+    `{"L": (lambda mechanism: mechanism["B"].a.position, 0)}`; `simplify`, True to bring entries to a normal form, in
+    which equal terms cancel (very long entries are not simplified); `baumgarte`, symbols for α and β of `epsilon` and
+    `ode()`, `("alpha", "beta")`; default: the numbers of the system.
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
     columns of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
@@ -43,16 +43,16 @@ class SymbolicSystem:
         baumgarte: tuple[str, str] | None = None,
     ) -> None:
         check_instance("system", system, System, "a System, export(mechanism)")
-        given, self.system, self.simplify = dict(symbols or {}), system, simplify
+        chosen, self.system, self.simplify = dict(symbols or {}), system, simplify
         self.parameters, self.baumgarte = dict(parameters or {}), _pair(baumgarte)
-        self._q = symbol_names(system.coordinates, given)
-        is_chosen = system.mechanism.speeds is not None  # then a name says nothing of whose rate a speed is
-        self._p = symbol_names(system.speeds, given) if is_chosen else speed_names(system.speeds, given)
-        self._f = symbol_names(system.reactions, given)
-        self._lambda = symbol_names(system.multipliers, given)
+        self._q = symbol_names(system.coordinates, chosen)
+        is_chosen = system.mechanism.speeds is not None  # generalized speeds need not be rates of coordinates
+        self._p = symbol_names(system.speeds, chosen) if is_chosen else speed_names(system.speeds, chosen)
+        self._f = symbol_names(system.reactions, chosen)
+        self._lambda = symbol_names(system.multipliers, chosen)
         names = (*system.coordinates, *system.speeds, *system.reactions, *system.multipliers)
         rates = [dotted(name) for name in self._q] if is_chosen else []
-        check_given(given, names, (*self._inputs, *rates))
+        check_given(chosen, names, (*self._inputs, *rates))
         self._graph = Graph()
         self._traced: dict[str, Traced] = {}
 
@@ -61,52 +61,52 @@ class SymbolicSystem:
     @cached_property
     def xM(self) -> Any:
         """`M`."""
-        return self._written("xM")
+        return self._matrix("xM")
 
     @cached_property
     def vF(self) -> Any:
         """`F`."""
-        return self._written("vF")
+        return self._matrix("vF")
 
     @cached_property
     def xC(self) -> Any:
         """`C`, with `M ṗ + Cᵀ f = F`."""
-        return self._written("xC")
+        return self._matrix("xC")
 
     @cached_property
     def Psi_p(self) -> Any:
         """`Ψ_p`, with `M ṗ + Ψ_pᵀ λ = F`."""
-        return self._written("Psi_p")
+        return self._matrix("Psi_p")
 
     @cached_property
     def Phi(self) -> Any:
         """`Φ`."""
-        return self._written("Phi")
+        return self._matrix("Phi")
 
     @cached_property
     def Phi_dot(self) -> Any:
         """`Φ̇`."""
-        return self._written("Phi_dot")
+        return self._matrix("Phi_dot")
 
     @cached_property
     def Phi_t(self) -> Any:
         """`Φ_t`, with `Φ̇ = Ψ_p p + Φ_t`."""
-        return self._written("Phi_t")
+        return self._matrix("Phi_t")
 
     @cached_property
     def gamma(self) -> Any:
         """`γ`, with `Ψ_p ṗ = γ`."""
-        return self._written("gamma")
+        return self._matrix("gamma")
 
     @cached_property
     def epsilon(self) -> Any:
         """`ε = γ − 2α Φ̇ − β² Φ`."""
-        return self._written("epsilon")
+        return self._matrix("epsilon")
 
     @cached_property
     def h(self) -> Any:
         """`q̇ = h(p, q, t)`."""
-        return self._written("h")
+        return self._matrix("h")
 
     @property
     def vQ(self) -> Any:
@@ -130,7 +130,7 @@ class SymbolicSystem:
 
     @property
     def vQdot(self) -> Any:
-        """`q̇`, as symbols of its own; a rate that is a speed is the same symbol."""
+        """`q̇` as symbols; a rate that is also a speed has the same symbol."""
         return _column([dotted(name) for name in self._q])
 
     @property
@@ -146,17 +146,17 @@ class SymbolicSystem:
     # --- sets of equations ------------------------------------------------------------------------------
 
     def dynamics(self, form: str = "reactions") -> list[Any]:
-        """`M ṗ + Cᵀ f = F`, or with multipliers `M ṗ + Ψ_pᵀ λ = F`, row by row."""
+        """`M ṗ + Cᵀ f = F`, or with multipliers `M ṗ + Ψ_pᵀ λ = F`, as a list of scalar equations."""
         loads = self._loads(form)
         left = self.xM * self.vPdot + (loads[0].T * loads[1] if self._lambda else 0 * self.vPdot)
         return _equal(left, self.vF)
 
     def dae(self, form: str = "reactions") -> list[Any]:
-        """The differential-algebraic set, `2n + m` equations: the dynamics, `q̇ = h` and `Φ = 0`."""
+        """The differential-algebraic equations, `2n + m` of them: the dynamics, `q̇ = h` and `Φ = 0`."""
         return [*self.dynamics(form), *_equal(self.vQdot, self.h), *_equal(self.Phi, 0 * self.Phi)]
 
     def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
-        """The matrices `A`, `Y`, `B` of the differential set `A Y = B`: `2n` rows, `2n + m` with constraints."""
+        """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints."""
         import sympy
 
         loads, symbols = self._loads(form)
@@ -170,8 +170,8 @@ class SymbolicSystem:
     def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
         """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
 
-        `(Ψ_p M⁻¹ Cᵀ) f = Ψ_p M⁻¹ F − ε`, `ṗ = M⁻¹ (F − Cᵀ f)`. For small systems: those of more than a few bodies fill
-        pages.
+        `(Ψ_p M⁻¹ Cᵀ) f = Ψ_p M⁻¹ F − ε`, `ṗ = M⁻¹ (F − Cᵀ f)`. It is meant for small systems: for more than a few
+        bodies the formulas fill pages.
         """
         free = self.xM.LUsolve(self.vF)
         if not self._lambda:
@@ -205,9 +205,9 @@ class SymbolicSystem:
     def source(self, language: str = "numpy", pieces: Sequence[str] = ("xM", "vF"), name: str = "equations") -> str:
         """Source text of a function of `(t, q, p, …)` that computes pieces, for NumPy or C.
 
-        `…` are the parameters, and α and β where they have symbols.
+        `…` are the parameters, and α and β if they have symbols.
 
-        `vPdot`, `vLambda`, `vReactions` and `vXdot` can be had too, as long as the system is small.
+        The pieces `vPdot`, `vLambda`, `vReactions` and `vXdot` are available too, for small systems.
         """
         write = {"numpy": to_numpy, "c": to_c}.get(language)
         if write is None:
@@ -238,7 +238,7 @@ class SymbolicSystem:
             )
         return self._traced[piece]
 
-    def _written(self, piece: str) -> Any:
+    def _matrix(self, piece: str) -> Any:
         nodes, symbols = self._trace(piece).result, _real(self._inputs)
         norms = dict.fromkeys(self._norms, 1)
         if not self.simplify:
@@ -257,24 +257,24 @@ class SymbolicSystem:
 
     @property
     def _numbers(self) -> tuple[str, ...]:
-        """The symbols of numbers: the parameters, and Baumgarte's."""
+        """The symbols of the parameters, and those of Baumgarte's α and β."""
         return (*self.parameters, *self.baumgarte)
 
     @property
     def _units(self) -> list[list[str]]:
-        """The symbols of Euler parameters, in fours."""
+        """The symbols of Euler parameters, one group of four for each body."""
         starts = [i for i, name in enumerate(self.system.coordinates) if name.endswith(".e0")]
         return [self._q[i : i + 4] for i in starts]
 
     @cached_property
     def _norms(self) -> list[Node]:
-        """Their squared norms, as the equations compute them: they are one."""
+        """The nodes of the squared norms of Euler parameters, as the equations compute them; they are replaced by 1."""
         square = lambda e: jnp.sum(e * e)  # noqa: E731
         return [trace(square, names, graph=self._graph).result.item() for names in self._units]
 
 
 def _pair(names: tuple[str, str] | None) -> tuple[str, ...]:
-    """The symbols of α and β."""
+    """The symbols of α and β, checked; empty if there are none."""
     if names is None:
         return ()
     if isinstance(names, str) or len(names) != 2 or not all(isinstance(n, str) and n.isidentifier() for n in names):

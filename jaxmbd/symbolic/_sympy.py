@@ -1,4 +1,4 @@
-"""A graph of scalar expressions as SymPy expressions."""
+"""Conversion of expression graphs to SymPy."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -15,16 +15,16 @@ from jaxmbd.errors import MechanismError
 def to_sympy(
     nodes: np.ndarray, symbols: Mapping[str, Any] | None = None, known: Mapping[Node, Any] | None = None
 ) -> Any:
-    """Nodes of a graph as SymPy expressions, with exact numbers where the graph has them.
+    """Convert nodes of a graph to SymPy expressions, with exact numbers where the graph has them.
 
-    Rounding is written `⌊x + 1/2⌋`, which differs from rounding to even at the halves themselves. Where a choice keeps
-    a root away from zero (a spring of no length), the formula is the one for other values.
+    Rounding is written `⌊x + 1/2⌋`, which differs from rounding half to even at the halves themselves. A select that
+    only guards against a zero length (of a spring, for example) is replaced by its branch for nonzero lengths.
 
     **Arguments:**
 
     - `nodes`: the array to convert.
-    - `symbols`: what to write for the symbols of the graph, by name. Default: a real symbol of that name.
-    - `known`: expressions of the graph for which something simpler may be written.
+    - `symbols`: SymPy's expressions for the symbols of the graph, by name. Default: a real symbol of that name.
+    - `known`: nodes of the graph that are replaced by simpler expressions.
 
     **Returns:** an expression for an array without axes, a column `Matrix` for one axis, a `Matrix` for two.
     """
@@ -40,7 +40,7 @@ def to_sympy(
 
 
 def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node, Any]) -> dict[Node, Any]:
-    """The expression of each node; arguments come before what uses them."""
+    """The expression of each node, for nodes in topological order."""
     import sympy
 
     write = rules()
@@ -50,8 +50,8 @@ def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node
             expressions[node] = known[node]
         elif node.op == "symbol":
             assert node.name is not None
-            given = symbols.get(node.name)
-            expressions[node] = sympy.Symbol(node.name, real=True) if given is None else given
+            symbol = symbols.get(node.name)
+            expressions[node] = sympy.Symbol(node.name, real=True) if symbol is None else symbol
         elif node.op == "const":
             expressions[node] = constant(node.value)
         elif node.op == "select" and is_length(node.args[0]):
@@ -62,7 +62,7 @@ def converted(order: list[Node], symbols: Mapping[str, Any], known: Mapping[Node
 
 
 def is_length(condition: Node) -> bool:
-    """Whether a condition asks that a length is not zero, as the laws do before they divide by it."""
+    """True if a condition guards against a zero length, as force laws do before they divide by it."""
     positive = {"gt": 0, "lt": 1, "ne": 0}.get(condition.op)
     if positive is None:
         return False
@@ -71,7 +71,7 @@ def is_length(condition: Node) -> bool:
 
 
 def _is_square(node: Node) -> bool:
-    """Whether an expression is a sum of squares, or the length that is its root."""
+    """True if an expression is a sum of squares, or its square root, a length."""
     if node.op in ("add", "sqrt"):
         return node.op == "sqrt" or all(_is_square(argument) for argument in node.args)
     if node.op == "select":
@@ -81,7 +81,7 @@ def _is_square(node: Node) -> bool:
 
 
 def constant(value: Fraction | float | bool) -> Any:
-    """A constant of a graph: exact where it is, multiples of π as such."""
+    """A constant of a graph as a SymPy number: exact if it is a fraction, and multiples of π as such."""
     import sympy
 
     if isinstance(value, bool):

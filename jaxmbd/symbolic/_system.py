@@ -1,4 +1,4 @@
-"""The equations of a mechanism as the programs for symbolic multibody systems export them, piece by piece.
+"""`System`: the equations of a mechanism piece by piece, in the form that symbolic multibody programs export.
 
     M ṗ = F,                 q̇ = h(p, q, t)                   without constraints
     M ṗ + Cᵀ f = F,          Φ(q, t) = 0                      with the reactions f in the cut joints
@@ -12,9 +12,9 @@ and in independent speeds `u` alone, with `p = R u + b`, `ṗ = R u̇ + c` (coor
 
     M̂ u̇ = Q̂,   M̂ = Rᵀ M R,   Q̂ = Rᵀ (F − M c)
 
-Names as in MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`, `vXdot` (that
-is, `[ṗ; q̇]`). Each piece is a function of `(t, q, p)`, written once, that JAX traces: into numbers, into
-symbols and into source text.
+The names are those of MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`,
+`vXdot` (which is `[ṗ; q̇]`). Each piece is one JAX function of `(t, q, p)`, which is evaluated for numbers, and traced
+for formulas and source text.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any]
 
 
 class Instant:
-    """A mechanism's equations at `(t, q, p)`, from which each piece is taken."""
+    """The equations of a mechanism at `(t, q, p)`, with a method for each piece."""
 
     def __init__(self, system: "System", t: Scalar, q: Array, p: Array) -> None:
         self.at: Configuration = Equations(system.mechanism).at(t, q)
@@ -66,7 +66,7 @@ class Instant:
         return self.at.force(self.p)
 
     def Psi_p(self) -> Float[Array, "m nv"]:
-        """`Ψ_p`, the Jacobian of the constraints by the speeds."""
+        """`Ψ_p`, the Jacobian of the constraints with respect to the speeds."""
         return self.at.jacobian
 
     def xC(self) -> Float[Array, "m nv"]:
@@ -82,7 +82,7 @@ class Instant:
         return self.at.velocity(self.p)
 
     def Phi_t(self) -> Float[Array, " m"]:
-        """`Φ_t`, the part of `Φ̇ = Ψ_p p + Φ_t` that time alone gives."""
+        """`Φ_t`, the partial derivative with respect to time in `Φ̇ = Ψ_p p + Φ_t`."""
         return self.at.velocity(jnp.zeros_like(self.p))
 
     def gamma(self) -> Float[Array, " m"]:
@@ -94,7 +94,7 @@ class Instant:
         return self.gamma() - 2 * self.alpha * self.Phi_dot() - self.beta**2 * self.Phi()
 
     def h(self) -> Float[Array, " nq"]:
-        """`q̇`; of Euler parameters without what keeps their norm in a simulation."""
+        """`q̇`; for Euler parameters without the term that stabilizes their norm in a simulation."""
         now = jnp.zeros((), self.p.dtype)
         qdot = jax.jvp(lambda s: self.at.placement.along(self.p, s), (now,), (jnp.ones_like(now),))[1]
         return jnp.concatenate([qdot, self.at.angles(self.p)[1]]) if self.at.mechanism.turns else qdot
@@ -123,7 +123,7 @@ class Instant:
 
     @cached_property
     def partition(self) -> Partition:
-        """The reduced equations; those of independent variables that are named."""
+        """The reduced equations in the named independent variables."""
         if self.independent is None:
             raise MechanismError(
                 "Which variables are independent has to be said for the reduced equations as functions: "
@@ -141,11 +141,11 @@ PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilo
 
 
 class System(eqx.Module):
-    """The equations of a mechanism, to be evaluated, written as formulas or as source text.
+    """The equations of a mechanism, to be evaluated, or written as formulas or source text.
 
     `coordinates`, `speeds`, `reactions`, `multipliers`: the names of the entries of `q`, `p`, `f` and `λ`.
-    `alpha`, `beta` `[1/s]`: Baumgarte's, zero unless set. `independent`: the names of the independent variables of the
-    reduced equations, None if they are to be chosen at each state.
+    `alpha`, `beta` `[1/s]`: Baumgarte's parameters, zero by default. `independent`: the names of the independent
+    variables of the reduced equations, None if they are chosen at each state.
     """
 
     mechanism: Mechanism
@@ -170,7 +170,7 @@ class System(eqx.Module):
 
     @property
     def reactions(self) -> tuple[str, ...]:
-        """Names of the entries of `f`: `"B.Fx"`, …; of a driver its effort."""
+        """Names of the entries of `f`: `"B.Fx"`, …; for a driver its effort."""
         return load_names(self.mechanism)
 
     @property
@@ -181,32 +181,33 @@ class System(eqx.Module):
     def piece(self, name: str) -> Callable[[Scalar, Array, Array], Array]:
         """One of the pieces `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, `A`, `B`,
         `vPdot`, `vLambda`, `vReactions`, `vXdot`, `augmented`, `M_hat`, `Q_hat`, `R` as a function of `(t, q, p)` that
-        JAX can trace, compile and differentiate. The last three are those of the reduced equations."""
+        JAX can trace, compile and differentiate. The last three belong to the reduced equations."""
         read = _READ.get(name)
         if read is None:
             raise unknown("piece", name, _READ)
         return lambda t, q, p: read(self.instant(t, q, p))
 
     def instant(self, t: Scalar, q: Array, p: Array) -> Instant:
-        """All pieces at one instant."""
+        """The equations at `(t, q, p)`."""
         return Instant(self, t, q, p)
 
     def at(self, state: State) -> dict[str, np.ndarray]:
-        """Every piece at a state, `vQ` and `vP` among them, as arrays; and `rank`, that of the augmented matrix.
+        """Every piece at a state as an array, with `vQ`, `vP` and the `rank` of the augmented matrix.
 
-        The rank is `nv + m` where constraints do not repeat one another, which is told as elsewhere (singular values of
-        `Ψ_p` below 1e-10 of the largest count as zero). The reduced equations are those in `independent_at(state)`.
+        The rank is `nv + m` if no constraint is redundant (singular values of `Ψ_p` below 1e-10 of the largest count as
+        zero). The reduced equations are those in the variables `independent_at(state)`.
         """
         check_state(self.mechanism, state)
         system = dataclasses.replace(self, independent=self.independent_at(state))
-        found = _all(system, jnp.asarray(state.t), state.q, state.v)
-        return {name: np.asarray(value) for name, value in found.items()}
+        pieces = _all(system, jnp.asarray(state.t), state.q, state.v)
+        return {name: np.asarray(value) for name, value in pieces.items()}
 
     def independent_at(self, state: State) -> tuple[str, ...]:
-        """The names of the independent variables at a state, one for each row of `M_hat`: those given, or those that
-        elimination with pivoting leaves over.
+        """The names of the independent variables at a state, one for each row of `M_hat`.
 
-        **Raises:** `MechanismError` if the names given are too many or too few, or do not determine the others.
+        They are those of `independent`, or else the columns without a pivot in an elimination with pivoting.
+
+        **Raises:** `MechanismError` if `independent` has too many or too few names, or does not determine the others.
         """
         C, marks = (np.asarray(x) for x in _choice(self.mechanism, jnp.asarray(state.t), state.q))
         freedom = self.mechanism.nv - int(rank_of(jnp.asarray(C)))
@@ -223,12 +224,13 @@ class System(eqx.Module):
         return self.independent
 
     def with_parameters(self, where: Sequence[Where], values: Sequence[Number] | Array) -> "System":
-        """The same system with other numbers in some places of its mechanism.
+        """The same system with some numbers of its mechanism replaced.
 
-        **Arguments:** `where`, for each value the number it replaces, `lambda mechanism: mechanism["rod"].mass`, or an
-        array of numbers and an index, `(lambda mechanism: mechanism["B"].a.position, 0)`.
+        **Arguments:** `where`, a function for each value that selects the number to replace,
+        `lambda mechanism: mechanism["rod"].mass`, or one that selects a vector and an index,
+        `(lambda mechanism: mechanism["B"].a.position, 0)`.
 
-        **Raises:** `MechanismError` where a place is not one number.
+        **Raises:** `MechanismError` if a function does not select one number.
         """
         mechanism = self.mechanism
         if len(where) != len(values):
@@ -240,10 +242,10 @@ class System(eqx.Module):
 
 def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
     place, index = where if isinstance(where, tuple) else (where, None)
-    found = call_user("with_parameters", "where", place, mechanism, takes="mechanism")
-    if not eqx.is_array(found):
-        raise MechanismError(f"A parameter must be one number of the mechanism, and this place holds {found!r}.")
-    leaf = jnp.asarray(found)
+    selected = call_user("with_parameters", "where", place, mechanism, takes="mechanism")
+    if not eqx.is_array(selected):
+        raise MechanismError(f"A parameter must be one number of the mechanism, and this place holds {selected!r}.")
+    leaf = jnp.asarray(selected)
     if index is not None and leaf.ndim == 1 and index < leaf.shape[0]:
         return eqx.tree_at(place, mechanism, leaf.at[index].set(value))
     if index is not None or leaf.ndim:
@@ -288,7 +290,7 @@ def _stacked(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array) -
 
 
 def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
-    """The reactions in units of the multipliers: minus one, or a rod's length, where a load is not its multiplier."""
+    """The factor from each multiplier to its reaction: ±1, or a rod's length for its tension."""
     factors = []
     for (name, _), load in zip(mechanism.row_labels(), signed_loads(mechanism), strict=True):
         factors.append(mechanism[name].length if load == "T" else jnp.asarray(-1.0 if load.startswith("-") else 1.0))
@@ -298,15 +300,14 @@ def load_scale(mechanism: Mechanism) -> Float[Array, " m"]:
 def export(
     mechanism: Mechanism, *, alpha: Number = 0.0, beta: Number = 0.0, independent: Sequence[str] | None = None
 ) -> System:
-    """The equations of a mechanism, piece by piece.
+    """Export the equations of a mechanism piece by piece.
 
-    **Arguments:** `mechanism`, in the coordinates that its equations are to have
-    (`mechanism.with_coordinates("joint")`); `alpha`, `beta` `[1/s]`, Baumgarte's; `independent`, for the reduced
-    equations `M̂ u̇ = Q̂`, names of speeds or of coordinates of bodies and joints, as many as there are degrees of
-    freedom: in joint and in absolute coordinates.
+    **Arguments:** `mechanism`, in the coordinates of the equations (`mechanism.with_coordinates("joint")`); `alpha`,
+    `beta` `[1/s]`, Baumgarte's parameters; `independent`, for the reduced equations `M̂ u̇ = Q̂`, names of speeds or of
+    coordinates of bodies and joints, as many as there are degrees of freedom, in joint and in absolute coordinates.
 
-    **Returns:** a `System`: `system.at(state)["xM"]` are numbers, `system.piece("xM")` a function that JAX traces;
-    `SymbolicSystem(system)` has formulas and source text.
+    **Returns:** a `System`: `system.at(state)["xM"]` is an array of numbers, `system.piece("xM")` a function that JAX
+    can trace; `SymbolicSystem(system)` has formulas and source text.
 
         >>> system = export(mechanism)
         >>> system.at(state)["xM"].shape

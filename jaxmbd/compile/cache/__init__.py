@@ -1,1 +1,1 @@
-"""Compiled analyses and programs on disk: read as data, checked before use."""
+"""The disk cache of compiled analyses and programs: files are read as data and verified before use."""

@@ -1,15 +1,16 @@
-"""Compiled functions kept on disk from one process to the next: the second one does not even trace them.
+"""Disk cache of compiled functions: a later process loads them without even tracing.
 
-JAX's own cache on disk saves the compiler's time; what is left of a first call is tracing and lowering. Here the whole
-compiled function is kept, beside the programs that it calls, in the folder of JAX's cache and only while that is on.
+JAX's own disk cache saves the compiler's time, but not the tracing and lowering of a first call. This cache stores the
+whole compiled function with the programs that it calls, in the folder of JAX's cache and only while that is enabled.
 
-It is found again by all that makes it: the function's name; the structure of its arguments, what is no array in them,
-the types of the arrays; the sources of this package, the versions of the libraries; what JAX and XLA are told; the
-processor. What depends on code that is known by its name alone, a user's own law or solver, is not kept.
+The key of an entry is a hash of everything that determines it: the function's name; the structure of its arguments, the
+static leaves among them, the types of the arrays; the sources of this package and the versions of the libraries; the
+settings of JAX and XLA; the processor. A function that depends on code identified by its name alone, such as a user's
+own law or solver, is not cached.
 
-A file is read only if it is the user's own, carries this key and is whole (`executable.py`); anything else is made
-anew and replaced. `JAXMBD_CACHE_MIB` limits what all files together take, of which the least recently used go; with 0
-nothing is read or written, which is how tests turn it off.
+A file is read only if it belongs to the user, contains this key and is complete (`executable.py`); anything else is
+compiled again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are
+removed. With 0 nothing is read or written, which is how tests disable the cache.
 """
 
 import hashlib
@@ -40,25 +41,25 @@ from jaxmbd.compile.targets.build_vm import processor, vm
 
 _LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
 _KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
-# What JAX is told that changes what it makes of a function, and what keeps it from being kept.
+# Settings of JAX that are part of the key, and those that disable the cache.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 _WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
-_VARIABLES = ("XLA_", "EQX_")  # of the environment
+_VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
 
 
 def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`equinox.filter_jit`, and where JAX's cache on disk is on, what it compiled for known numbers is kept there."""
+    """`equinox.filter_jit` that, while JAX's disk cache is on, also stores what it compiles for concrete arguments."""
     usual = eqx.filter_jit(function)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
         if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
             return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
-        if not _is_keeping():
+        if not _is_enabled():
             return usual(*arguments)
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-        if not all(map(_is_here, arrays)):
+        if not all(map(_is_local, arrays)):
             return usual(*arguments)
         others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
         ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings())
@@ -67,8 +68,8 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Ready:
-    """A compiled function of a list of arrays; and its result, with `ARRAY` in the place of the arrays."""
+class _CompiledCall:
+    """A compiled function of a list of arrays, and the structure of its result with `ARRAY` as placeholder."""
 
     def __init__(self, compiled: jax.stages.Compiled, like: Any) -> None:
         self._compiled = compiled
@@ -82,46 +83,46 @@ class _Ready:
 @lru_cache(maxsize=128)
 def _ready(
     function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], settings: Any
-) -> _Ready | None:
-    """The compiled function, from the disk or else put there; None where it cannot be kept."""
-    kinds = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
-    made_of = _described((function, jax.tree.unflatten(tree, others), kinds, settings, _surroundings()))
-    if made_of is None:
+) -> _CompiledCall | None:
+    """The compiled function, loaded from disk or else compiled and stored; None if it cannot be cached."""
+    type_names = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
+    description = _described((function, jax.tree.unflatten(tree, others), type_names, settings, _surroundings()))
+    if description is None:
         return None
-    key = hashlib.sha256(made_of).digest()
+    key = hashlib.sha256(description).digest()
     name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
     path = Path(compilation_cache_folder() or "") / name
-    return _read(key, path) or _made(function, tree, others, types, key, path)
+    return _read(key, path) or _compile_and_store(function, tree, others, types, key, path)
 
 
-def _made(
+def _compile_and_store(
     function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], key: bytes, path: Path
-) -> _Ready | None:
-    """Traced and compiled, and written down if it can be."""
+) -> _CompiledCall | None:
+    """Trace and compile the function, and store it if that is possible."""
     like: Any = None
 
     def flat(arrays: list[Any]) -> list[Any]:
         nonlocal like
-        given = iter(arrays)
-        result = function(*jax.tree.unflatten(tree, [next(given) if x is ARRAY else x for x in others]))
+        remaining = iter(arrays)
+        result = function(*jax.tree.unflatten(tree, [next(remaining) if x is ARRAY else x for x in others]))
         like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else x, result)
         return [x for x in jax.tree.leaves(result) if eqx.is_array(x)]
 
     with registering() as programs:
-        given = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
-        lowered = jax.jit(flat).lower(given)
-    with _apart_from_jax():
+        array_types = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
+        lowered = jax.jit(flat).lower(array_types)
+    with _without_jax_cache():
         compiled = lowered.compile()
-    with suppress(Exception):  # it calls Python back, its result holds what has no text, the folder takes no files
+    with suppress(Exception):  # a callback to Python, a result that cannot be encoded, a folder that is not writable
         content = serialized(key, compiled, like, programs)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
         limit_size(path.parent, "jaxmbd_*", size_limit())
-    return _Ready(compiled, like)
+    return _CompiledCall(compiled, like)
 
 
-def _read(key: bytes, path: Path) -> _Ready | None:
-    """What is kept there; None where that is nothing, or nothing that can be trusted."""
+def _read(key: bytes, path: Path) -> _CompiledCall | None:
+    """Load the compiled function from a file; None if there is no file or it cannot be trusted."""
     content = read_own(path)
     if content is None:
         return None
@@ -133,15 +134,15 @@ def _read(key: bytes, path: Path) -> _Ready | None:
     except Exception:
         return None
     touch(path)
-    return _Ready(compiled, like)
+    return _CompiledCall(compiled, like)
 
 
-_lock = threading.Lock()  # of a setting that all threads share
+_lock = threading.Lock()  # of a global setting of JAX, which all threads share
 
 
 @contextmanager
-def _apart_from_jax() -> Iterator[None]:
-    """Without JAX's cache: what that gives was loaded, and on a CPU cannot be written down a second time."""
+def _without_jax_cache() -> Iterator[None]:
+    """Disable JAX's disk cache: an executable that JAX loaded from it cannot be serialized again on a CPU."""
     with _lock:
         use_compilation_cache(False)
         try:
@@ -152,19 +153,20 @@ def _apart_from_jax() -> Iterator[None]:
 
 @cache
 def _load_lapack() -> None:
-    """JAX loads it when it lowers a function that calls it, and not when it loads one."""
+    """Load LAPACK, which JAX does when it lowers a function that needs it, but not when it loads a compiled one."""
     if jax.default_backend() == "cpu":
         jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
 
 
-def _is_keeping() -> bool:
+def _is_enabled() -> bool:
+    """True if the settings of JAX and the size limit allow the cache, outside of any mesh."""
     if not is_compilation_cache_on() or any(getattr(jax.config, f"jax_{name}") for name in _WATCHED):
         return False
     return jax.sharding.get_abstract_mesh().empty and size_limit() > 0
 
 
-def _is_here(array: Any) -> bool:
-    """Whether an array's numbers are known, and lie on the device that compiled functions run on."""
+def _is_local(array: Any) -> bool:
+    """True if an array is concrete and on the default device, on which the compiled functions run."""
     return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
 
 
@@ -179,7 +181,7 @@ def _settings() -> tuple[Any, ...]:
 
 @cache
 def _surroundings() -> tuple[Any, ...]:
-    """What a compiled function depends on that stays as it is while a process runs."""
+    """The part of the key that is constant while a process runs: sources, versions, environment, device, processor."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".h")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
@@ -192,7 +194,7 @@ def _surroundings() -> tuple[Any, ...]:
 
 
 class _Describer(pickle.Pickler):
-    """Writes down what something is, not to be read again. Code is named, if it is of a known library."""
+    """Pickles an object only to hash it, never to be read. Code of known libraries is identified by its name."""
 
     def persistent_id(self, obj: Any) -> str | None:
         if not isinstance(obj, FunctionType | BuiltinFunctionType | type):
@@ -202,12 +204,13 @@ class _Describer(pickle.Pickler):
         return f"{obj.__module__}.{obj.__qualname__}"
 
 
-def _described(given: Any) -> bytes | None:
-    text = io.BytesIO()
-    describer = _Describer(text)
-    describer.fast = True  # what is equal is written alike, whether it is one object or two
+def _described(value: Any) -> bytes | None:
+    """Bytes that identify a value; None if it depends on code that may change without its name."""
+    stream = io.BytesIO()
+    describer = _Describer(stream)
+    describer.fast = True  # no memo: equal values give equal bytes, whether they are one object or two
     try:
-        describer.dump(given)
+        describer.dump(value)
     except (pickle.PicklingError, AttributeError, TypeError, RecursionError):
         return None
-    return text.getvalue()
+    return stream.getvalue()

@@ -1,12 +1,12 @@
-"""Compiled functions as bytes, with the programs they call; and back.
+"""Serialization of compiled functions, with the programs that they call.
 
-`jax.experimental.serialize_executable` writes Python objects by `pickle`, which runs whatever code a file asks for.
-Here a file holds numbers and text: XLA's own bytes for its machine code, the types of arguments and results, the tables
-of the programs, the structure of the result. JAX's objects around the machine code are made from those.
+`jax.experimental.serialize_executable` uses `pickle`, and unpickling executes arbitrary code that a file contains. Here
+a file holds numbers and text only: XLA's serialized machine code, the types of arguments and results, the tables of the
+programs, the structure of the result. JAX's objects around the machine code are constructed from these.
 
     magic · SHA-256 of all that follows · key · length of the header · header (JSON) · arrays and machine code
 
-The key says what was compiled, and from what: a file in the place of another one is noticed.
+The key identifies what was compiled, and from what, so that a file under the name of another one is rejected.
 """
 
 import dataclasses
@@ -31,12 +31,12 @@ _NUMBERS = [field.name for field in dataclasses.fields(Program) if field.type is
 
 
 def serialized(key: bytes, compiled: jax.stages.Compiled, like: Any, programs: dict[int, Program]) -> bytes:
-    """A compiled function of a list of arrays, the structure of its result, and the programs that it calls.
+    """Serialize a compiled function of a list of arrays, the structure of its result, and the programs that it calls.
 
-    `key`: 32 bytes that say what it is.
+    `key`: 32 bytes that identify it.
 
     Raises:
-        TypeError: If it does more than compute arrays from arrays on one device, or its result holds what has no text.
+        TypeError: If it does more than compute arrays from arrays on one device, or its result cannot be encoded.
     """
     parts = unloaded_executable(compiled)
     effects = (parts.host_callbacks, parts.keepalive, parts.unordered_effects, parts.ordered_effects, parts.mut)
@@ -69,7 +69,7 @@ def deserialized(key: bytes, content: bytes) -> tuple[jax.stages.Compiled, Any, 
     """The compiled function of a list of arrays, the structure of its result, and the programs that it calls.
 
     Raises:
-        ValueError: If this is not what was written under this key, to the last bit.
+        ValueError: If the content was not written under this key, or has changed.
         Exception: If it was written by another version of JAX.
     """
     if len(content) < _START.size:
@@ -90,14 +90,14 @@ def deserialized(key: bytes, content: bytes) -> tuple[jax.stages.Compiled, Any, 
 
 
 def _program(header: Any, arrays: list[np.ndarray]) -> Program:
-    """A program from its numbers and the next of the arrays."""
+    """A program from its sizes and the next of the arrays, which are removed from the list."""
     fields = {name: arrays.pop(0) for name in _ARRAYS}
-    kept = tuple(arrays.pop(0) for _ in range(header["tables"]))
-    return Program(**fields, constant_tables=kept, **header["numbers"])
+    constant_tables = tuple(arrays.pop(0) for _ in range(header["tables"]))
+    return Program(**fields, constant_tables=constant_tables, **header["numbers"])
 
 
 def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
-    """JAX's object around XLA's machine code, as compiling for one device makes it."""
+    """JAX's object around XLA's machine code, as it results from compilation for one device."""
     device = jax.devices()[0]
     arguments, results = ([_type(x) for x in header[name]] for name in ("arguments", "results"))
     place = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
@@ -111,13 +111,13 @@ def _loaded(executable: bytes, header: Any) -> jax.stages.Compiled:
         xla_out_layouts=[None] * len(results),
         kept_var_idx=set(header["taken"]), all_args_info=None,
     )  # fmt: skip
-    given, found = (([0] * header["count"],), {}), jax.tree.structure([0] * len(results))
-    return compiled_from(parts.load(), given, found)
+    args_info, out_tree = (([0] * header["count"],), {}), jax.tree.structure([0] * len(results))
+    return compiled_from(parts.load(), args_info, out_tree)
 
 
 @cache
 def _smallest() -> jax.stages.Compiled:
-    """A compiled function, for what all of them have in common."""
+    """A trivial compiled function, whose description is the template for all others."""
     return jax.jit(lambda: ()).lower().compile()
 
 

@@ -1,7 +1,7 @@
-"""Files of a cache on disk: only the user's own are read, no process sees half of one, and the oldest ones go.
+"""Files of a disk cache: only the user's own are read, writes are atomic, and the least recently used ones are removed.
 
-What is read here is run as machine code or decides which numbers come out, so whoever can write it can do both. A file
-counts only where nobody but the user can have written it; anything else is as if it were not there.
+The files are run as machine code or determine numerical results, so whoever can write them controls both. A file counts
+only if nobody but the user can have written it; any other is ignored.
 """
 
 import os
@@ -13,17 +13,17 @@ from contextlib import suppress
 from pathlib import Path
 
 _PREFIX = ".jaxmbd-"  # of files that are being written
-_STALE = 86400.0  # [s] what has been written for longer than a day will not be finished
-_MIB = 1024.0  # [MiB] of files in a cache, unless `JAXMBD_CACHE_MIB` says another number
+_STALE = 86400.0  # [s] temporary files older than a day are left over from processes that were killed
+_MIB = 1024.0  # [MiB] default size limit, which `JAXMBD_CACHE_MIB` overrides
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# Where the system has no such flags (Windows), nor owners and modes in this sense, nothing is asked of them.
+# Windows has neither these flags nor owners and modes in this sense; they are not checked there.
 _FLAGS = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def user() -> int | None:
-    """The number of the user whose files this process writes; None on a system without such numbers."""
-    ask = getattr(os, "geteuid", None)
-    return None if ask is None else ask()
+    """The effective user id of this process; None on a system without user ids."""
+    geteuid = getattr(os, "geteuid", None)
+    return None if geteuid is None else geteuid()
 
 
 def _is_own(status: os.stat_result) -> bool:
@@ -31,20 +31,20 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def read_own(path: Path) -> bytes | None:
-    """The content of a regular file that only the user can write, and which is no link; None where there is none."""
+    """The content of a file, if it is a regular file, not a link, that only the user can write; else None."""
     try:
         file = os.fdopen(os.open(path, _FLAGS), "rb")
     except OSError:
         return None
     with file:
-        status = os.fstat(file.fileno())  # of the file that was opened, whatever has happened to the path since
+        status = os.fstat(file.fileno())  # of the opened file, not of the path, which may have been replaced since
         return file.read() if stat.S_ISREG(status.st_mode) and _is_own(status) else None
 
 
 def is_own_folder(folder: Path) -> bool:
-    """Whether there is a folder, no link, that only the user can write.
+    """Return True if the path is a folder, not a link, that only the user can write.
 
-    Of a folder that is the user's own but open to others (a generous umask), this right is taken back.
+    If the user owns the folder but others may write to it (a permissive umask), their permission is removed first.
     """
     try:
         status = folder.lstat()
@@ -57,17 +57,17 @@ def is_own_folder(folder: Path) -> bool:
 
 
 def make_own_folder(folder: Path) -> bool:
-    """Make a folder that only the user can write, and say whether it is one now."""
+    """Create a folder that only the user can write; return True if it is one afterwards."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return is_own_folder(folder)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Written beside its place and then moved there, so that no process sees half of it, after whatever failure.
+    """Write a file atomically: to a temporary file beside it, which then replaces it.
 
     Raises:
-        OSError: If the folder takes no files, or the disk is full.
+        OSError: If the folder is not writable, or the disk is full.
     """
     handle, name = tempfile.mkstemp(prefix=_PREFIX, dir=path.parent)
     try:
@@ -81,7 +81,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def size_limit() -> float:
-    """How many bytes the files of a cache may take together, by `JAXMBD_CACHE_MIB`; 0: there is to be no cache."""
+    """The limit of the total size of a cache [bytes], from `JAXMBD_CACHE_MIB`; 0 disables the cache."""
     try:
         return 2**20 * float(os.environ.get("JAXMBD_CACHE_MIB", _MIB))
     except ValueError:
@@ -89,17 +89,17 @@ def size_limit() -> float:
 
 
 def limit_size(folder: Path, pattern: str, size: float) -> None:
-    """Remove the files that were least recently used until those left have no more than `size` bytes together.
+    """Remove the least recently used files that match `pattern` until the total size is at most `size` bytes.
 
-    `pattern` says which files count. What processes that were killed left half written goes as well.
+    Temporary files left over from processes that were killed are removed as well.
     """
-    for path, status in _listed(folder.glob(f"{_PREFIX}*")):
+    for path, status in _regular_files(folder.glob(f"{_PREFIX}*")):
         if time.time() - status.st_mtime > _STALE:
             _remove(path)
-    found = _listed(path for path in folder.glob(pattern) if not path.name.startswith(_PREFIX))
-    total = sum(status.st_size for _, status in found)
-    # A file's use is noted by `touch`; for files of others, such as JAX, the system notes it, if not each time.
-    for path, status in sorted(found, key=lambda one: max(one[1].st_mtime, one[1].st_atime)):
+    files = _regular_files(path for path in folder.glob(pattern) if not path.name.startswith(_PREFIX))
+    total = sum(status.st_size for _, status in files)
+    # `touch` records each use of our files; for those of JAX the system's access time is all there is.
+    for path, status in sorted(files, key=lambda one: max(one[1].st_mtime, one[1].st_atime)):
         if total <= size:
             return
         _remove(path)
@@ -107,20 +107,20 @@ def limit_size(folder: Path, pattern: str, size: float) -> None:
 
 
 def touch(path: Path) -> None:
-    """Note that a file has been used."""
+    """Record the use of a file in its modification time."""
     with suppress(OSError):
         os.utime(path)
 
 
-def _listed(paths: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
-    """Those that are files; another process may remove them meanwhile."""
-    found = []
+def _regular_files(paths: Iterable[Path]) -> list[tuple[Path, os.stat_result]]:
+    """The regular files among the paths with their status; files that another process removes are skipped."""
+    files = []
     for path in paths:
         with suppress(OSError):
             status = path.lstat()
             if stat.S_ISREG(status.st_mode):
-                found.append((path, status))
-    return found
+                files.append((path, status))
+    return files
 
 
 def _remove(path: Path) -> None:

@@ -1,7 +1,7 @@
-"""The structure of results as text: what is no array in a pytree, written as JSON and built again from it.
+"""Encoding of the structure of results: a pytree with placeholders for its arrays, as JSON, and its decoding.
 
-Reading calls nothing that the text names. It builds numbers, text, containers, and objects of classes of the libraries
-that are already imported, field by field: their constructors do not run, and functions cannot be named at all.
+Decoding executes nothing that the text names. It builds numbers, strings, containers, and objects of classes of
+libraries that are already imported, field by field: constructors do not run, and functions cannot be named at all.
 """
 
 import dataclasses
@@ -16,7 +16,7 @@ _CONTAINERS = {"tuple": tuple, "list": list, "frozenset": frozenset}
 
 
 class _Array:
-    """Stands where an array was."""
+    """The class of the placeholder for arrays."""
 
     def __reduce__(self) -> str:
         return "ARRAY"
@@ -26,10 +26,10 @@ ARRAY = _Array()
 
 
 def encoded(value: Any) -> Any:
-    """What JSON can hold for a value, with `ARRAY` where its arrays were.
+    """Encode a value, with `ARRAY` in place of its arrays, as JSON data.
 
     Raises:
-        TypeError: If there is something in it that `decoded` would not build.
+        TypeError: If the value contains something that `decoded` does not build.
     """
     if type(value) in _PLAIN:
         return value
@@ -47,10 +47,10 @@ def encoded(value: Any) -> Any:
 
 
 def decoded(text: Any) -> Any:
-    """The value that was `encoded`.
+    """Decode a value that was `encoded`.
 
     Raises:
-        Exception: If the text is none that `encoded` gives.
+        Exception: If the text cannot be the result of `encoded`.
     """
     if type(text) in _PLAIN:
         return text
@@ -75,7 +75,7 @@ def decoded(text: Any) -> Any:
 
 
 def _name(cls: type) -> list[str]:
-    """Module and name of a class, if they find it again."""
+    """Module and qualified name of a class, checked to identify it."""
     name = [cls.__module__, cls.__qualname__]
     if _class(name) is not cls:
         raise TypeError(f"{cls} is not found by its name.")
@@ -83,13 +83,13 @@ def _name(cls: type) -> list[str]:
 
 
 def _class(name: list[str]) -> type:
-    """A class of the libraries whose module has been imported: nothing is imported for a name in a file."""
+    """The class of a module and qualified name. Its module must be imported already: a file never causes an import."""
     module, path = name
     if module.partition(".")[0] not in _LIBRARIES:
         raise TypeError(f"{module} is not among the libraries whose classes may be in a result.")
-    found: Any = sys.modules[module]
+    cls: Any = sys.modules[module]
     for part in path.split("."):
-        found = vars(found)[part]
-    if not isinstance(found, type) or not (dataclasses.is_dataclass(found) or isinstance(found, type(eqx.Enumeration))):
+        cls = vars(cls)[part]
+    if not isinstance(cls, type) or not (dataclasses.is_dataclass(cls) or isinstance(cls, type(eqx.Enumeration))):
         raise TypeError(f"{path} is no class of values.")
-    return found
+    return cls

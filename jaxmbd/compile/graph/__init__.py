@@ -1,1 +1,1 @@
-"""JAX functions of small arrays as graphs of scalar expressions, to be written as formulas or as source text."""
+"""Expression graphs: JAX functions of small arrays as scalar expressions, to be written as formulas or source text."""

@@ -1,10 +1,10 @@
-"""The operations on nodes, each with the simplifications that are cheap, local and valid for all real numbers.
+"""Constructors of arithmetic nodes, with the simplifications that are cheap, local and valid for all real numbers.
 
-Of each product the constant factor comes first and is positive, the sign before it: `neg(mul(2, x))`. So terms that
-differ by a constant factor meet, and a sign is absorbed by the sum that the term ends in.
+Products have a normal form: a positive constant factor comes first, and the sign is a negation around the product:
+`neg(mul(2, x))`. So terms that differ by a constant factor are combined, and a sum absorbs the signs of its terms.
 
-Rules that hold for numbers are applied where an argument might turn out infinite or NaN, too: `0 x = 0`, `x − x = 0`,
-`x / x = 1`. The sign of zero is not kept.
+Identities of real numbers are also applied where an argument may be infinite or NaN at run time: `0 x = 0`,
+`x − x = 0`, `x / x = 1`. The sign of zero is lost.
 """
 
 import math
@@ -17,7 +17,7 @@ from jaxmbd.compile.graph.number import Number
 
 ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "sign", "erf", "cbrt", "round"})
 EVEN = frozenset({"cos", "cosh", "abs"})
-_POWER = 64  # exponents up to which a power is one of whole numbers to be merged with others
+_POWER = 64  # the largest magnitude of integer exponents that are merged with others
 
 
 def add(a: Node, b: Node) -> Node:
@@ -109,7 +109,7 @@ def div(a: Node, b: Node) -> Node:
 
 
 def _split(a: Node) -> tuple[Number, Node | None]:
-    """`a` as a constant and what it multiplies, which is None where `a` is a constant."""
+    """`a` as a constant factor and the rest, which is None if `a` is a constant."""
     if a.is_constant:
         return a.value, None
     if a.op == "neg":
@@ -123,7 +123,7 @@ def _split(a: Node) -> tuple[Number, Node | None]:
 
 
 def _times(factor: Number, base: Node | None, other: Node | None = None) -> Node:
-    """`factor · base`, or the constant `factor` where there is no base; then `other` tells the graph."""
+    """`factor · base`; without a base the constant `factor`, in the graph of `other`."""
     if base is None:
         assert other is not None
         return other.graph.constant(factor)
@@ -151,7 +151,7 @@ def _product(x: Node, y: Node) -> Node:
 
 
 def _base(a: Node) -> tuple[Node, int]:
-    """`a` as a base and a whole exponent."""
+    """`a` as a base and an integer exponent."""
     if a.op == "pow" and _is_whole(a.args[1]):
         return a.args[0], int(a.args[1].value)
     return a, 1
@@ -166,12 +166,12 @@ def _is_whole(a: Node) -> bool:
 
 
 def in_turn(a: Node, b: Node) -> tuple[Node, Node]:
-    """The operands of what commutes, in the one order that is kept."""
+    """The operands of a commutative operation in canonical order, by index."""
     return (a, b) if a.index <= b.index else (b, a)
 
 
 def power(a: Node, n: int) -> Node:
-    """`aⁿ` for a whole number `n`."""
+    """`aⁿ` for an integer `n`."""
     graph = a.graph
     if n == 0:
         return graph.constant(1)
@@ -187,7 +187,7 @@ def power(a: Node, n: int) -> Node:
     if _is_reciprocal(base):
         return div(graph.constant(1), power(base.args[1], n))
     if n % 2 == 0:
-        base = base.args[0] if base.op == "abs" else _one_sign(base)[0]
+        base = base.args[0] if base.op == "abs" else _without_sign(base)[0]
     base, m = _base(base)
     return graph.make("pow", base, graph.constant(n * m))
 
@@ -208,8 +208,8 @@ def general_power(a: Node, b: Node) -> Node:
     return graph.make("pow", a, b)
 
 
-def _one_sign(a: Node) -> tuple[Node, bool]:
-    """The one of `a` and `−a` that stands for both, and whether it is `−a`."""
+def _without_sign(a: Node) -> tuple[Node, bool]:
+    """The canonical representative of `a` and `−a`, and True if it is `−a`."""
     if a.op == "neg":
         return a.args[0], True
     if a.op == "sub" and a.args[0].index > a.args[1].index:
@@ -218,11 +218,11 @@ def _one_sign(a: Node) -> tuple[Node, bool]:
 
 
 def function(name: str, a: Node) -> Node:
-    """A function of one argument, by the name that it has in `number.FUNCTIONS`."""
+    """An elementary function of one argument, by its name in `number.FUNCTIONS`."""
     if a.is_constant:
         return a.graph.constant(number.apply(name, a.value))
     if name in ODD or name in EVEN:
-        inner, is_negative = _one_sign(a)
+        inner, is_negative = _without_sign(a)
         if is_negative:
             value = function(name, inner)
             return neg(value) if name in ODD else value

@@ -1,4 +1,4 @@
-"""Comparisons, and choices between numbers: with the simplifications that a constant or a repetition allows."""
+"""Constructors of comparisons, logical operations and selects, simplified for constant and for repeated operands."""
 
 import math
 import operator
@@ -33,14 +33,14 @@ def _extreme(op: str, choose: Callable[..., Any], a: Node, b: Node) -> Node:
     if a.is_constant and b.is_constant:
         return a.graph.constant(number.fold(choose, a.value, b.value))
     for one, other in ((a, b), (b, a)):
-        # An infinite bound is where a reduction starts.
+        # An infinite bound is the neutral element, with which a reduction starts.
         if isinstance(one.value, float) and math.isinf(one.value):
             return other if (one.value < 0) == (op == "max") else one
     return a if a is b else a.graph.make(op, *in_turn(a, b))
 
 
 def compare(op: str, a: Node, b: Node) -> Node:
-    """`a` and `b` compared: `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`."""
+    """The comparison of `a` and `b` by `op`: `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`."""
     graph = a.graph
     if a.is_constant and b.is_constant:
         return graph.constant(_COMPARE[op](a.value, b.value))
@@ -50,7 +50,7 @@ def compare(op: str, a: Node, b: Node) -> Node:
         same = select(a, b, logical_not(b))
         return same if op == "eq" else logical_not(same)
     for one, other, order in ((a, b, (0, 1)), (b, a, (1, 0))):
-        # A choice between constants, such as a boolean made a number, compares as the choice's own condition.
+        # A select between constants, such as a boolean converted to a number: the comparison reduces to its condition.
         if one.op == "select" and other.is_constant and one.args[1].is_constant and one.args[2].is_constant:
             pairs = ((one.args[1], other), (one.args[2], other))
             yes, no = (compare(op, pair[order[0]], pair[order[1]]) for pair in pairs)
@@ -59,7 +59,7 @@ def compare(op: str, a: Node, b: Node) -> Node:
 
 
 def logical_and(a: Node, b: Node) -> Node:
-    """True where both are."""
+    """True if both are true."""
     for one, other in ((a, b), (b, a)):
         if one.is_constant:
             return other if one.value else one
@@ -67,7 +67,7 @@ def logical_and(a: Node, b: Node) -> Node:
 
 
 def logical_or(a: Node, b: Node) -> Node:
-    """True where one is."""
+    """True if at least one is true."""
     for one, other in ((a, b), (b, a)):
         if one.is_constant:
             return one if one.value else other
@@ -75,14 +75,14 @@ def logical_or(a: Node, b: Node) -> Node:
 
 
 def logical_not(a: Node) -> Node:
-    """True where `a` is not."""
+    """True if `a` is false."""
     if a.is_constant:
         return a.graph.constant(not a.value)
     return a.args[0] if a.op == "not" else a.graph.make("not", a)
 
 
 def select(condition: Node, yes: Node, no: Node) -> Node:
-    """`yes` where the condition is true, else `no`."""
+    """`yes` if the condition is true, else `no`."""
     if condition.is_constant:
         return yes if condition.value else no
     if yes.op == "select" and yes.args[0] is condition:

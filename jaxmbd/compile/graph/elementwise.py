@@ -1,4 +1,4 @@
-"""Rules for the primitives that work element by element."""
+"""Rules for elementwise primitives."""
 
 import math
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def _one_minus_square(x: Node) -> Node:
 
 
 def _remainder(x: Node, y: Node) -> Node:
-    """`x − y trunc(x / y)`: of the sign of `x`."""
+    """`x − y trunc(x / y)`, which has the sign of `x`."""
     ratio = algebra.div(x, y)
     negative = choice.compare("lt", ratio, x.graph.constant(0))
     whole = choice.select(negative, algebra.function("ceil", ratio), algebra.function("floor", ratio))
@@ -76,14 +76,14 @@ def _select_n(step: Step, which: np.ndarray, *cases: np.ndarray) -> np.ndarray:
     if step.operand_dtype == np.bool_:
         return elementwise(choice.select, which, cases[1], cases[0])
     chosen = np.broadcast_to(step.indices(which), cases[0].shape)
-    picked = np.empty(cases[0].shape, dtype=object)
+    result = np.empty(cases[0].shape, dtype=object)
     for position, case in np.ndenumerate(chosen):
-        picked[position] = cases[case][position]
-    return picked
+        result[position] = cases[case][position]
+    return result
 
 
 def _convert(step: Step, x: np.ndarray) -> np.ndarray | Arrays:
-    """Between floats nothing changes: the graph has one kind of real number."""
+    """Type conversion. Between floating-point types it is the identity: the graph has one kind of real number."""
     before, after = step.operand_dtype, step.dtype
     if before == after:
         return x
@@ -97,12 +97,12 @@ def _convert(step: Step, x: np.ndarray) -> np.ndarray | Arrays:
 
 
 def elementwise(function: Callable[..., Node], *operands: np.ndarray) -> np.ndarray:
-    """`function` of the nodes at each position."""
+    """Apply a function of nodes elementwise."""
     return array(over_arrays(function, len(operands))(*operands))
 
 
 def _real(function: Callable[..., Node]) -> Callable[..., Any]:
-    """The rule for real numbers; whole numbers, where a quotient is cut off, must be constants."""
+    """The rule of a function of real numbers; integers, whose quotients are truncated, must be constants."""
 
     def rule(step: Step, *operands: np.ndarray) -> np.ndarray | Arrays:
         is_real = np.issubdtype(step.operand_dtype, np.floating)
@@ -116,7 +116,7 @@ def _any_type(function: Callable[..., Node]) -> Callable[..., Any]:
 
 
 def _logical(function: Callable[..., Node]) -> Callable[..., Any]:
-    """The rule for booleans; bits of whole numbers must be constants."""
+    """The rule of a logical operation on booleans; bitwise operations on integers must be on constants."""
 
     def rule(step: Step, *operands: np.ndarray) -> np.ndarray | Arrays:
         return elementwise(function, *operands) if step.operand_dtype == np.bool_ else step.evaluate(*operands)

@@ -1,4 +1,4 @@
-"""Rules for factorisations and solves of small matrices, written out number by number."""
+"""Rules for Cholesky factorisations and triangular solves of small matrices, unrolled to scalar operations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +11,7 @@ from jaxmbd.compile.graph.step import Step
 
 
 def _cholesky(step: Step, a: np.ndarray) -> np.ndarray:
-    """The lower factor of each matrix."""
+    """The lower Cholesky factor of each matrix."""
     result = np.full(a.shape, step.constant(0), dtype=object)
     for batch in np.ndindex(a.shape[:-2]):
         _factor(a[batch], result[batch])
@@ -19,7 +19,7 @@ def _cholesky(step: Step, a: np.ndarray) -> np.ndarray:
 
 
 def _factor(a: np.ndarray, L: np.ndarray) -> None:
-    """Fills the lower triangle of `L` so that `L Lᵀ = a`, by the lower triangle of `a`."""
+    """Fill the lower triangle of `L` so that `L Lᵀ = a`; only the lower triangle of `a` is read."""
     for j in range(len(a)):
         L[j, j] = algebra.function("sqrt", _less_products(a[j, j], L[j, :j], L[j, :j]))
         for i in range(j + 1, len(a)):
@@ -27,18 +27,19 @@ def _factor(a: np.ndarray, L: np.ndarray) -> None:
 
 
 def _less_products(value: Node, left: np.ndarray, right: np.ndarray) -> Node:
+    """`value − left · right`."""
     for x, y in zip(left, right, strict=True):
         value = algebra.sub(value, algebra.mul(x, y))
     return value
 
 
 def _triangular_solve(step: Step, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """`x` of `a x = b` or `x a = b`, by substitution."""
+    """The solution `x` of `a x = b` or `x a = b` by substitution."""
     params = step.params
     is_lower = params["lower"]
     result = np.empty(b.shape, dtype=object)
     for batch in np.ndindex(a.shape[:-2]):
-        # x a = b is aᵀ xᵀ = bᵀ: each side and transposition is the same solve of another view.
+        # x a = b is aᵀ xᵀ = bᵀ: each side and transposition is the same solve on other views of the arrays.
         is_transposed = bool(params["transpose_a"]) == params["left_side"]
         matrix = a[batch].T if is_transposed else a[batch]
         right, x = (b[batch], result[batch]) if params["left_side"] else (b[batch].T, result[batch].T)
@@ -46,13 +47,14 @@ def _triangular_solve(step: Step, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
-def _substitute(a: np.ndarray, b: np.ndarray, x: np.ndarray, is_lower: bool, has_ones: bool) -> None:
+def _substitute(a: np.ndarray, b: np.ndarray, x: np.ndarray, is_lower: bool, has_unit_diagonal: bool) -> None:
+    """Fill `x` with the solution of `a x = b`, by forward or backward substitution."""
     n = len(a)
     for column in range(b.shape[1]):
         for i in range(n) if is_lower else reversed(range(n)):
             known = slice(0, i) if is_lower else slice(i + 1, n)
             value = _less_products(b[i, column], a[i, known], x[known, column])
-            x[i, column] = value if has_ones else algebra.div(value, a[i, i])
+            x[i, column] = value if has_unit_diagonal else algebra.div(value, a[i, i])
 
 
 RULES: dict[str, Callable[..., Any]] = {"cholesky": _cholesky, "triangular_solve": _triangular_solve}

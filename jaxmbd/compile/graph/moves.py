@@ -1,4 +1,4 @@
-"""Rules for the primitives that move numbers without changing them."""
+"""Rules for structural primitives, which rearrange elements without changing them."""
 
 import itertools
 from collections.abc import Callable
@@ -9,15 +9,15 @@ import numpy as np
 from jaxmbd.compile.graph.step import Arrays, Step, array
 
 
-def _same(step: Step, *operands: np.ndarray) -> Arrays:
+def _identity(step: Step, *operands: np.ndarray) -> Arrays:
     return list(operands)
 
 
 def _iota(step: Step) -> np.ndarray:
-    """Numbers that count along an axis."""
+    """The index along an axis, as an array."""
     shape, axis = step.params["shape"], step.params["dimension"]
-    counted = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
-    return np.broadcast_to(step.graph.constants(counted), shape)
+    index = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    return np.broadcast_to(step.graph.constants(index), shape)
 
 
 def _reshape(step: Step, x: np.ndarray) -> np.ndarray:
@@ -77,7 +77,7 @@ def _tile(step: Step, x: np.ndarray) -> np.ndarray:
 def _pad(step: Step, x: np.ndarray, value: np.ndarray) -> np.ndarray:
     config = step.params["padding_config"]
     spread = [(size - 1) * (gap + 1) + 1 if size else 0 for size, (_, _, gap) in zip(x.shape, config, strict=True)]
-    # Built on the range that the numbers span, then cut or widened: padding may be negative.
+    # Padding may be negative: positive padding is added first, and the result is then cut.
     wide = [max(low, 0) + size + max(high, 0) for size, (low, high, _) in zip(spread, config, strict=True)]
     padded = np.full(wide, value.item(), dtype=x.dtype)
     inner = tuple(slice(max(low, 0), max(low, 0) + n, gap + 1) for n, (low, _, gap) in zip(spread, config, strict=True))
@@ -92,7 +92,7 @@ _IDENTITIES = (
 )
 
 RULES: dict[str, Callable[..., Any]] = {
-    **dict.fromkeys(_IDENTITIES, _same),
+    **dict.fromkeys(_IDENTITIES, _identity),
     "iota": _iota,
     "reshape": _reshape,
     "transpose": _transpose,

@@ -1,6 +1,7 @@
-"""A graph of scalar expressions in which equal expressions are one node.
+"""A directed acyclic graph of scalar expressions with hash-consing: equal expressions are one node.
 
-Nodes are made by the functions of `_algebra`, which simplify; `Graph.make` only looks up whether a node exists.
+Nodes are constructed by the functions of `algebra.py` and `choice.py`, which simplify; `Graph.make` only looks up
+whether a node exists.
 """
 
 from collections.abc import Iterable
@@ -18,10 +19,11 @@ BOOLEAN = COMPARISONS | {"and", "or", "not"}
 
 @dataclass(frozen=True, eq=False, slots=True, repr=False)
 class Node:
-    """One scalar: an operation on other nodes, a constant or a symbol. Within one graph, equal nodes are identical.
+    """A scalar expression: an operation on nodes, a constant or a symbol. Within one graph, equal nodes are identical.
 
-    Constants have the op `"const"` and a `value`, a fraction or, where there is none, a float, or a boolean; symbols
-    have the op `"symbol"` and a `name`. The rest have `args`; every node's `index` is above those of its arguments.
+    Constants have the op `"const"` and a `value`: a fraction, a float if no fraction is exact, or a boolean. Symbols
+    have the op `"symbol"` and a `name`. All others have `args`. A node's `index` is greater than those of its
+    arguments.
     """
 
     graph: "Graph"
@@ -32,7 +34,7 @@ class Node:
     name: str | None = None
 
     def __repr__(self) -> str:
-        # The arguments by number only: a graph is deep.
+        # Arguments are shown by index only, since graphs are deep.
         inside = ", ".join(str(argument) if not argument.args else f"#{argument.index}" for argument in self.args)
         return f"{self.op}({inside})" if self.args else str(self.value if self.name is None else self.name)
 
@@ -46,50 +48,50 @@ class Node:
 
 
 class Graph:
-    """The table of the nodes made so far."""
+    """The table of the nodes constructed so far."""
 
     def __init__(self) -> None:
         self._table: dict[Any, Node] = {}
 
     def make(self, op: str, *args: Node) -> Node:
-        """The node of an operation, as it stands."""
+        """The node of an operation, without simplification."""
         key = (op, *(node.index for node in args))
-        found = self._table.get(key)
-        if found is None:
-            found = self._table[key] = Node(self, len(self._table), op, args)
-        return found
+        node = self._table.get(key)
+        if node is None:
+            node = self._table[key] = Node(self, len(self._table), op, args)
+        return node
 
     def constant(self, value: Any) -> Node:
-        """The node of a number or a boolean; a float counts as its shortest decimal."""
+        """The node of a number or a boolean; a float is converted by its shortest decimal."""
         return self._leaf("const", number(value))
 
     def symbol(self, name: str) -> Node:
-        """The node of a name."""
+        """The node of a symbol."""
         key = ("symbol", name)
-        found = self._table.get(key)
-        if found is None:
-            found = self._table[key] = Node(self, len(self._table), "symbol", name=name)
-        return found
+        node = self._table.get(key)
+        if node is None:
+            node = self._table[key] = Node(self, len(self._table), "symbol", name=name)
+        return node
 
     def _leaf(self, op: str, value: Number) -> Node:
-        # By the type too, since True == 1 == 1.0; by the text, since NaN differs from itself.
+        # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
         key = (op, type(value).__name__, value if isinstance(value, Fraction) else repr(value))
-        found = self._table.get(key)
-        if found is None:
-            found = self._table[key] = Node(self, len(self._table), op, value=value)
-        return found
+        node = self._table.get(key)
+        if node is None:
+            node = self._table[key] = Node(self, len(self._table), op, value=value)
+        return node
 
     def constants(self, array: Any) -> np.ndarray:
-        """The constants for an array of numbers."""
+        """The constant nodes for an array of numbers."""
         numbers = np.asarray(array)
-        # Each number once: large arrays are mostly zeros, or count.
-        distinct, places = np.unique(numbers, return_inverse=True)
+        # Each distinct number is looked up once: large arrays are mostly zeros.
+        distinct, inverse = np.unique(numbers, return_inverse=True)
         nodes = np.empty(distinct.shape, dtype=object)
         nodes[:] = [self.constant(value) for value in distinct]
-        return nodes[places.reshape(numbers.shape)] if numbers.ndim else nodes.reshape(())
+        return nodes[inverse.reshape(numbers.shape)] if numbers.ndim else nodes.reshape(())
 
     def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
-        """Constant nodes as numbers; None where one of the nodes is none."""
+        """The numbers of constant nodes; None if any of the nodes is not a constant."""
         if not all(node.is_constant for node in array.flat):
             return None
         numbers = np.empty(array.size, dtype=object)
@@ -108,12 +110,12 @@ class Graph:
 
 
 def in_order(outputs: Iterable[Node]) -> list[Node]:
-    """All nodes that the outputs need, arguments first."""
-    waiting = list(outputs)
-    found: dict[int, Node] = {}
-    while waiting:
-        node = waiting.pop()
-        if node.index not in found:
-            found[node.index] = node
-            waiting.extend(node.args)
-    return [found[index] for index in sorted(found)]
+    """All nodes on which the outputs depend, in topological order: arguments first."""
+    stack = list(outputs)
+    reached: dict[int, Node] = {}
+    while stack:
+        node = stack.pop()
+        if node.index not in reached:
+            reached[node.index] = node
+            stack.extend(node.args)
+    return [reached[index] for index in sorted(reached)]

@@ -1,8 +1,8 @@
-"""The constants of a graph: exact rational numbers as far as they go, floats beyond.
+"""Constants of expression graphs: exact rational numbers where possible, otherwise floats.
 
-A float is what a person wrote, as far as that can be told: 0.0665 is 133/2000, and 0.0665 + 0.0625 is 129/1000. A
-float with more digits than a decimal can carry through a float (the result of a sine, π) stays a float, unless it is
-but for rounding a fraction of small numbers, such as 1/3, or a decimal of few digits, as 0.1 + 0.2 is.
+A float is read as the decimal that a person would write for it: 0.0665 is 133/2000, and 0.0665 + 0.0625 is 129/1000. A
+float with more digits than survive the conversion from a decimal (the result of a sine, π) stays a float, unless it
+agrees, up to rounding, with a fraction of small integers, such as 1/3, or a decimal of few digits, as 0.1 + 0.2 does.
 """
 
 import math
@@ -16,12 +16,12 @@ import numpy as np
 
 Number: TypeAlias = Fraction | float | bool
 
-_DIGITS = {8: 15, 4: 6, 2: 3}  # by bytes: decimals with so many digits come back unchanged from a float
-_FEW = 12  # decimals that do not come close to a multiple of π by chance
-_DENOMINATOR = {8: 1000, 4: 32, 2: 1}  # by bytes: so small that no float is such a fraction by chance
-_BITS = 512  # of a numerator or denominator: repeated exact products would grow without bound
-_ULPS = 4  # of rounding within which a float is taken for the multiple of π that it stands for
-_TURNS = 2**20  # multiples of π/12 beyond which floats lie too close to them by chance
+_DIGITS = {8: 15, 4: 6, 2: 3}  # by item size [bytes]: decimals of so many digits survive conversion to a float and back
+_FEW = 12  # significant digits up to which a decimal is not close to a multiple of π by coincidence
+_DENOMINATOR = {8: 1000, 4: 32, 2: 1}  # by item size: denominators so small that no float is close by coincidence
+_BITS = 512  # limit of numerators and denominators: those of repeated exact products would grow without bound
+_ULPS = 4  # units in the last place within which a float is identified with an exact value or a multiple of π
+_TURNS = 2**20  # multiples of π/12 beyond which floats are close to one by coincidence
 
 _SINES = {0: Fraction(0), 2: Fraction(1, 2), 6: Fraction(1), 10: Fraction(1, 2), 12: Fraction(0)}
 _SINES |= {k + 12: -value for k, value in _SINES.items() if k < 12}
@@ -29,7 +29,7 @@ _TANGENTS = {0: Fraction(0), 3: Fraction(1), 9: Fraction(-1)}
 
 
 def number(value: Any) -> Number:
-    """The constant for a Python or NumPy number, by its shortest decimal."""
+    """The exact constant for a Python or NumPy number, by its shortest decimal."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
     if isinstance(value, Fraction):
@@ -49,9 +49,9 @@ def _from_float(value: Any) -> Fraction | float:
     if not np.isfinite(value):
         return float(value)
     size = value.dtype.itemsize if isinstance(value, np.floating) else 8
-    decimal = Decimal(str(value))  # the shortest that gives the same float, of whichever precision
+    decimal = Decimal(str(value))  # the shortest that gives the same float in its own precision
     digits = len(decimal.normalize().as_tuple().digits)
-    # 3π/2 is as short as what a person may write, by chance; nobody writes so many digits of anything else near it.
+    # By coincidence 3π/2 has few enough digits to be a decimal that a person wrote; so many digits mean the multiple.
     is_pi = size == 8 and digits > _FEW and twelfths_of_pi(float(value)) is not None
     if digits <= _DIGITS[size] and not is_pi:
         return Fraction(decimal)
@@ -80,7 +80,7 @@ def to_float(value: Number) -> float:
 
 
 def twelfths_of_pi(value: Number) -> int | None:
-    """`k` where the value is `k π/12` to a few units of rounding, else None."""
+    """`k` if the value is `k π/12` up to a few units in the last place, else None."""
     x = to_float(value)
     if not abs(x) < _TURNS * math.pi / 12:
         return None
@@ -89,7 +89,7 @@ def twelfths_of_pi(value: Number) -> int | None:
 
 
 def fold(function: Callable[..., Any], *values: Number) -> Number:
-    """`function` of constants: exact where all are, else in floats, with NaN and infinity where NumPy has them."""
+    """`function` of constants: exact if all of them are, else in floats, with NaN and infinity as in NumPy."""
     try:
         return number(function(*values))
     except (ArithmeticError, ValueError):
@@ -120,7 +120,7 @@ def _tan(x: Number) -> Number:
 
 
 def _root(value: int, degree: int) -> int | None:
-    """The whole root of a whole number, or None."""
+    """The integer root of an integer, or None."""
     if value.bit_length() > 2 * _BITS:
         return None
     near = math.isqrt(value) if degree == 2 else round(math.cbrt(value))
@@ -147,7 +147,7 @@ def _sign(x: Number) -> Number:
     return x if math.isnan(x) else Fraction((x > 0) - (x < 0))
 
 
-# What each function of one argument gives for a constant; the arithmetic ones keep fractions exact.
+# The functions of one argument at constants; the algebraic ones keep fractions exact.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "sin": _sin,
     "cos": _cos,
@@ -192,7 +192,7 @@ def _is_pole(name: str, value: Number) -> bool:
 
 
 def raised(base: Number, exponent: Number) -> Number:
-    """`base ** exponent`, exact for a whole exponent; NaN where there is no real power."""
+    """`base ** exponent`, exact for an integer exponent; NaN if there is no real power."""
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         size = max(base.numerator.bit_length(), base.denominator.bit_length())
         if size * abs(exponent.numerator) <= _BITS and (base or exponent > 0):

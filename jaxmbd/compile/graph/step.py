@@ -1,7 +1,7 @@
-"""What a rule for a primitive is given: one equation of a jaxpr, and arrays of nodes for its operands.
+"""The argument of the rules for primitives: one equation of a jaxpr, whose operands are arrays of nodes.
 
-The rules that only move numbers, and those that walk inner jaxprs, know nothing of nodes: whatever stands for a number
-may be in the arrays, if the `graph` has the methods `constant`, `constants` and `values` of `Graph`.
+Structural rules, and those that walk inner jaxprs, do not depend on nodes: the arrays may contain any representation of
+scalars, such as the value ids of `SSABuilder`, if the `graph` has the methods `constant`, `constants` and `values`.
 """
 
 import functools
@@ -19,7 +19,7 @@ Arrays: TypeAlias = list[np.ndarray]
 
 @dataclass(frozen=True)
 class Step:
-    """One equation. `walk` traces an inner jaxpr, and `title` names the traced function in messages."""
+    """One equation of a jaxpr. `walk` interprets an inner jaxpr, and `title` names the traced function in messages."""
 
     graph: Any
     equation: Any
@@ -36,7 +36,7 @@ class Step:
 
     @property
     def dtype(self) -> np.dtype:
-        """Of the result."""
+        """The type of the first result."""
         return np.dtype(self.equation.outvars[0].aval.dtype)
 
     @property
@@ -54,7 +54,7 @@ class Step:
         )
 
     def evaluate(self, *operands: np.ndarray) -> Arrays:
-        """The primitive itself at constants, whatever it is."""
+        """Evaluate the primitive at constant operands by JAX."""
         avals = [var.aval for var in self.equation.invars]
         values = [self.graph.values(operand, aval.dtype) for operand, aval in zip(operands, avals, strict=True)]
         if any(value is None for value in values):
@@ -64,7 +64,7 @@ class Step:
         return [self.graph.constants(np.asarray(result)) for result in several]
 
     def indices(self, operand: np.ndarray) -> np.ndarray:
-        """Constants as whole numbers, to index with."""
+        """The values of constant operands as integers, for indexing."""
         values = self.graph.values(operand, np.dtype(np.int64))
         if values is None:
             raise self.unsupported(" with an index that depends on the inputs")
@@ -72,10 +72,10 @@ class Step:
 
 
 def array(nodes: Any) -> np.ndarray:
-    """An array, also of the single node that NumPy gives instead of one without axes."""
+    """Convert to an array; NumPy returns a bare node instead of an array without axes."""
     return np.asarray(nodes) if isinstance(nodes, np.ndarray | np.generic) else np.asarray(nodes, dtype=object)
 
 
 def over_arrays(function: Callable[..., Node], operands: int) -> np.ufunc:
-    """`function` of nodes as a function of arrays, called once for operands that repeat, as zeros do."""
+    """A function of nodes as a ufunc, memoised, since operands such as zeros repeat."""
     return np.frompyfunc(functools.cache(function), operands, 1)

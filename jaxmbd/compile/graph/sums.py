@@ -1,4 +1,4 @@
-"""Rules for reductions, running sums and products of matrices."""
+"""Rules for reductions, cumulative operations and contractions (`dot_general`)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,19 +11,19 @@ from jaxmbd.compile.graph.step import Step, array, over_arrays
 
 
 def _reduction(operation: Callable[[Node, Node], Node], start: Any) -> Callable[..., Any]:
-    """The rule that combines the numbers along some axes one after the other."""
+    """The rule that reduces some axes by an operation, element after element."""
 
     def rule(step: Step, x: np.ndarray) -> np.ndarray:
         axes = tuple(axis % x.ndim for axis in step.params["axes"])
-        kept = tuple(axis for axis in range(x.ndim) if axis not in axes)
-        rows = x.transpose(*kept, *axes).reshape(*(x.shape[axis] for axis in kept), -1 if x.size else 0)
+        free = tuple(axis for axis in range(x.ndim) if axis not in axes)
+        rows = x.transpose(*free, *axes).reshape(*(x.shape[axis] for axis in free), -1 if x.size else 0)
         return array(over_arrays(operation, 2).reduce(rows, axis=-1, initial=step.constant(start)))
 
     return rule
 
 
-def _running(operation: Callable[[Node, Node], Node]) -> Callable[..., Any]:
-    """The rule that keeps what was combined so far along an axis."""
+def _cumulative(operation: Callable[[Node, Node], Node]) -> Callable[..., Any]:
+    """The rule of a cumulative operation along an axis."""
 
     def rule(step: Step, x: np.ndarray) -> np.ndarray:
         axis, running = step.params["axis"], over_arrays(operation, 2)
@@ -35,7 +35,7 @@ def _running(operation: Callable[[Node, Node], Node]) -> Callable[..., Any]:
 
 
 def _dot_general(step: Step, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Products summed over the contracting axes; the result has batch axes, then those of `a`, then those of `b`."""
+    """The contraction of two arrays; its axes are the batch axes, then the free axes of `a`, then those of `b`."""
     (over_a, over_b), (batch_a, batch_b) = step.params["dimension_numbers"]
     free_a = [axis for axis in range(a.ndim) if axis not in (*over_a, *batch_a)]
     free_b = [axis for axis in range(b.ndim) if axis not in (*over_b, *batch_b)]
@@ -61,9 +61,9 @@ RULES: dict[str, Callable[..., Any]] = {
     "reduce_min": _reduction(choice.minimum, np.inf),
     "reduce_and": _reduction(choice.logical_and, True),
     "reduce_or": _reduction(choice.logical_or, False),
-    "cumsum": _running(algebra.add),
-    "cumprod": _running(algebra.mul),
-    "cummax": _running(choice.maximum),
-    "cummin": _running(choice.minimum),
+    "cumsum": _cumulative(algebra.add),
+    "cumprod": _cumulative(algebra.mul),
+    "cummax": _cumulative(choice.maximum),
+    "cummin": _cumulative(choice.minimum),
     "dot_general": _dot_general,
 }

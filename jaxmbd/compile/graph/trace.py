@@ -1,4 +1,4 @@
-"""A JAX function of small arrays as a graph of scalar expressions: its jaxpr, walked with arrays of nodes."""
+"""`trace`: a JAX function of small arrays as an expression graph, by interpreting its jaxpr on arrays of nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ RULES: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Traced:
-    """A function as a graph: its inputs as arrays of symbols, and its result with arrays of nodes for leaves."""
+    """A traced function: its graph, its inputs as arrays of symbols, and its result, a pytree of arrays of nodes."""
 
     graph: Graph
     inputs: tuple[np.ndarray, ...]
@@ -42,20 +42,20 @@ def trace(
     title: str = "",
     rules: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Traced:
-    """Write a JAX function of small arrays as a graph of scalar expressions.
+    """Trace a JAX function of small arrays to a graph of scalar expressions.
 
-    The graph knows real numbers only: zeros and ones are folded away also where an operand could be infinite or NaN
+    The graph represents real numbers only: zeros and ones are folded even where an operand could be infinite or NaN
     (`0 x = 0`), zero has no sign, and `is_finite` is true.
 
     **Arguments:**
 
     - `function`: takes one array for each of `names` and returns a pytree of arrays.
-    - `names`: of the symbols of each input, nested as the input's shape; a string alone is a scalar input.
-    - `graph`: where the nodes go; those of several functions in one graph are shared. Default: a new one.
-    - `title`: what messages call the function. Default: by its name.
-    - `rules`: for primitives that are not JAX's own.
+    - `names`: the names of the symbols of each input, nested as the input's shape; a single string is a scalar input.
+    - `graph`: the graph to which nodes are added; functions in one graph share equal nodes. Default: a new one.
+    - `title`: the name of the function in messages. Default: its own name.
+    - `rules`: rules for additional primitives.
 
-    **Raises:** `MechanismError` where the function uses what no formula expresses.
+    **Raises:** `MechanismError` if the function uses something that a formula cannot express.
 
     **Example:**
 
@@ -85,7 +85,7 @@ def _as_names(given: Names) -> np.ndarray:
 
 
 class Walk:
-    """A walk over a jaxpr and those inside it, by the rules for its primitives."""
+    """An interpreter of jaxprs, inner ones included, that applies the rule of each primitive to arrays of scalars."""
 
     def __init__(self, graph: Any, rules: Mapping[str, Callable[..., Any]], title: str) -> None:
         self.graph, self.rules, self.title = graph, rules, title
@@ -110,7 +110,7 @@ class Walk:
     def _apply(self, step: Step, operands: Arrays) -> Arrays:
         rule = self.rules.get(step.name)
         if rule is None:
-            # What is unknown may still be evaluated, if nothing in it is a symbol.
+            # A primitive without a rule can still be evaluated if all of its operands are constants.
             if any(self.graph.values(operand, object) is None for operand in operands):
                 raise step.unsupported()
             return step.evaluate(*operands)

@@ -1,4 +1,4 @@
-"""Rules for the primitives that read and write windows of an array: slices at indices, `gather` and `scatter`."""
+"""Rules for primitives that read and write windows of an array: dynamic slices, `gather` and `scatter`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ Combine = Callable[[Step, np.ndarray, np.ndarray], np.ndarray]
 
 
 class Windows(NamedTuple):
-    """Windows of the same `sizes`, one for each of `starts (..., axes)`, in an array of the given `shape`."""
+    """Windows of common `sizes`, one for each index vector in `starts (..., axes)`, in an array of shape `shape`."""
 
     starts: np.ndarray
     sizes: tuple[int, ...]
@@ -22,16 +22,16 @@ class Windows(NamedTuple):
 
     @property
     def room(self) -> np.ndarray:
-        """The last start along each axis with which a window lies inside."""
+        """The largest start index along each axis at which a window lies inside the array."""
         return np.subtract(self.shape, self.sizes).astype(int)
 
     @property
     def strides(self) -> np.ndarray:
-        """How far apart neighbours along each axis lie in the flat array."""
+        """The strides of the array in elements."""
         return np.append(np.cumprod(self.shape[:0:-1], dtype=int)[::-1], 1)[: len(self.shape)].astype(int)
 
     def places(self, first: Any) -> np.ndarray:
-        """Where the numbers of the windows lie in the flat array, from where their first ones do."""
+        """The flat indices of all elements of the windows, from the flat index `first` of their first elements."""
         axes = len(self.sizes)
         within = np.zeros(self.sizes, dtype=int)
         for axis, (size, stride) in enumerate(zip(self.sizes, self.strides, strict=True)):
@@ -40,30 +40,31 @@ class Windows(NamedTuple):
 
 
 def window_rules(read: Rule, write: Rule, combine: Mapping[str, Combine]) -> dict[str, Rule]:
-    """The rules, from what reads windows and what writes them.
+    """The rules of all window primitives, from a function that reads windows and one that writes them.
 
-    `read(step, x, windows, fill)`: what is in them, of shape `(..., *sizes)`; those that reach out are moved inside, or
-    hold `fill` if that is not None. `write(step, x, windows, new, drops, combine)`: `x` after something new in each,
-    one after the other; those that reach out are moved inside, or dropped. `combine` by the names of the scatters.
+    `read(step, x, windows, fill)` returns their content `(..., *sizes)`; windows that are partly out of bounds are
+    clamped into the array or, if `fill` is not None, consist of it. `write(step, x, windows, new, drops, combine)`
+    returns `x` updated window after window; windows out of bounds are clamped or, if `drops`, left out. `combine`: the
+    function of old and new elements for each scatter, by name.
     """
 
     def dynamic_slice(step: Step, x: np.ndarray, *indices: np.ndarray) -> np.ndarray:
         return read(step, x, Windows(_stacked(step, indices), tuple(step.params["slice_sizes"]), x.shape), None)
 
     def dynamic_update_slice(step: Step, x: np.ndarray, new: np.ndarray, *indices: np.ndarray) -> np.ndarray:
-        return write(step, x, Windows(_stacked(step, indices), new.shape, x.shape), new, False, _newest)
+        return write(step, x, Windows(_stacked(step, indices), new.shape, x.shape), new, False, _replace)
 
     def gather(step: Step, x: np.ndarray, indices: np.ndarray) -> np.ndarray:
         numbers, sizes = step.params["dimension_numbers"], tuple(step.params["slice_sizes"])
         batching = numbers.operand_batching_dims, numbers.start_indices_batching_dims
         dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
-        kept = tuple(size for axis, size in enumerate(sizes) if axis not in dropped)
+        window = tuple(size for axis, size in enumerate(sizes) if axis not in dropped)
         starts, batch = _starts(step, indices, numbers.start_index_map, batching, x.ndim), indices.shape[:-1]
         fill = _fill(step) if _mode(step) == lax.GatherScatterMode.FILL_OR_DROP else None
-        result = read(step, x, Windows(starts, sizes, x.shape), fill).reshape(batch + kept)
-        return np.moveaxis(result, range(len(batch), len(batch + kept)), numbers.offset_dims)
+        result = read(step, x, Windows(starts, sizes, x.shape), fill).reshape(batch + window)
+        return np.moveaxis(result, range(len(batch), len(batch + window)), numbers.offset_dims)
 
-    def scatter(mine: Combine) -> Rule:
+    def scatter(combine_elements: Combine) -> Rule:
         def rule(step: Step, x: np.ndarray, indices: np.ndarray, updates: np.ndarray) -> np.ndarray:
             numbers = step.params["dimension_numbers"]
             batching = numbers.operand_batching_dims, numbers.scatter_indices_batching_dims
@@ -75,21 +76,21 @@ def window_rules(read: Rule, write: Rule, combine: Mapping[str, Combine]) -> dic
             starts = _starts(step, indices, numbers.scatter_dims_to_operand_dims, batching, x.ndim)
             new = new.reshape(indices.shape[:-1] + sizes)
             drops = _mode(step) != lax.GatherScatterMode.CLIP
-            return write(step, x, Windows(starts, sizes, x.shape), new, drops, mine)
+            return write(step, x, Windows(starts, sizes, x.shape), new, drops, combine_elements)
 
         return rule
 
-    scatters = {f"scatter{mark}{name}": scatter(mine) for name, mine in combine.items() for mark in "-_"}
+    scatters = {f"scatter{mark}{name}": scatter(function) for name, function in combine.items() for mark in "-_"}
     return {
         "dynamic_slice": dynamic_slice,
         "dynamic_update_slice": dynamic_update_slice,
         "gather": gather,
-        "scatter": scatter(_newest),
+        "scatter": scatter(_replace),
         **scatters,
     }
 
 
-def _newest(_: Step, old: np.ndarray, new: np.ndarray) -> np.ndarray:
+def _replace(_: Step, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     return new
 
 
@@ -98,7 +99,7 @@ def _stacked(step: Step, indices: tuple[np.ndarray, ...]) -> np.ndarray:
 
 
 def _starts(step: Step, indices: np.ndarray, axes: Any, batching: Any, count: int) -> np.ndarray:
-    """Where windows start, from the indices along some axes and the batch's number along others."""
+    """The start indices of windows: along some axes from `indices`, along the batching axes the batch index."""
     starts = np.array(step.graph.constants(np.zeros((*indices.shape[:-1], count), dtype=int)))
     starts[..., list(axes)] = indices
     for axis, source in zip(*batching, strict=True):
@@ -112,10 +113,10 @@ def _mode(step: Step) -> lax.GatherScatterMode:
 
 
 def _fill(step: Step) -> Any:
-    """What `gather` gives outside of the bounds: NaN unless told otherwise."""
-    given = step.params["fill_value"]
-    if given is not None:
-        return step.constant(np.asarray(given, dtype=step.dtype)[()])
+    """The element that `gather` returns out of bounds: its `fill_value`, or JAX's default for the type."""
+    fill_value = step.params["fill_value"]
+    if fill_value is not None:
+        return step.constant(np.asarray(fill_value, dtype=step.dtype)[()])
     if step.dtype == np.bool_:
         return step.constant(True)
     if np.issubdtype(step.dtype, np.integer):
@@ -128,8 +129,8 @@ def _fill(step: Step) -> Any:
 
 
 def read_known(step: Step, x: np.ndarray, windows: Windows, fill: Any) -> np.ndarray:
-    """Windows at constant indices."""
-    places, inside = _known(step, windows)
+    """Read windows at constant indices."""
+    places, inside = _constant_windows(step, windows)
     result = x.reshape(-1)[places]
     if fill is not None:
         result[~inside] = fill
@@ -139,30 +140,30 @@ def read_known(step: Step, x: np.ndarray, windows: Windows, fill: Any) -> np.nda
 def write_known(
     step: Step, x: np.ndarray, windows: Windows, new: np.ndarray, drops: bool, combine: Combine
 ) -> np.ndarray:
-    """Windows at constant indices, so that those of the same place combine."""
-    places, inside = _known(step, windows)
+    """Write windows at constant indices; repeated targets are combined in order."""
+    places, inside = _constant_windows(step, windows)
     inside = inside if drops else np.ones_like(inside)
     result = x.reshape(-1).copy()
     targets, new = places[inside].reshape(-1), new[inside].reshape(-1)
-    for turn in _turns(targets):
-        result[targets[turn]] = combine(step, result[targets[turn]], new[turn])
+    for occurrence in _occurrences(targets):
+        result[targets[occurrence]] = combine(step, result[targets[occurrence]], new[occurrence])
     return result.reshape(x.shape)
 
 
-def _known(step: Step, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
-    """The places of the windows, moved inside, and which of them lay inside."""
+def _constant_windows(step: Step, windows: Windows) -> tuple[np.ndarray, np.ndarray]:
+    """The flat indices of windows at constant starts, clamped into the array, and a mask of those within bounds."""
     starts, room = step.indices(windows.starts), windows.room
     inside = np.asarray(np.all((starts >= 0) & (starts <= room), axis=-1))
     return windows.places(np.clip(starts, 0, room) @ windows.strides), inside
 
 
-def _turns(targets: np.ndarray) -> Iterator[np.ndarray]:
-    """Which of the targets come first, those that come for the second time, and so on."""
+def _occurrences(targets: np.ndarray) -> Iterator[np.ndarray]:
+    """The positions of the first occurrence of each target, then those of the second, and so on."""
     order = np.argsort(targets, kind="stable")
     arranged = targets[order]
     rank = np.arange(len(targets)) - np.searchsorted(arranged, arranged)
-    for turn in range(rank.max(initial=-1) + 1):
-        yield order[rank == turn]
+    for k in range(rank.max(initial=-1) + 1):
+        yield order[rank == k]
 
 
 def _combined(function: Callable[..., Any]) -> Combine:

@@ -1,1 +1,1 @@
-"""Passes over programs: symbolic factorisation, scheduling and allocation."""
+"""Compiler passes: common subexpressions, dead code, contraction, scheduling, allocation; symbolic factorisation."""

@@ -1,8 +1,9 @@
-"""From a recording to a program: what nobody needs is dropped, equal values are computed once, products and sums are
-fused, and the rest is put into few instructions that each do one operation many times.
+"""Optimisation, scheduling and slot allocation: from SSA values to the encoded program of the virtual machine.
 
-A program's places are a small memory that values share one after the other: those of constants and inputs keep
-their places, so that a batch can load once what all its instances have in common.
+The passes are common subexpression elimination (CSE), dead code elimination, contraction of products and sums to fused
+multiply-adds (FMA), list scheduling into vector instructions that each apply one opcode many times, and allocation of
+slots by live ranges. Constants and inputs keep their slots for the whole program, so that a batch loads once what is
+uniform, that is, the same in all its instances.
 """
 
 import hashlib
@@ -19,19 +20,18 @@ from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NUMBER, UNIFORM
 
 _COMMUTATIVE = [NUMBER[name] for name in ("add", "mul", "max", "min", "eq", "ne", "and", "or")]
 _NEVER = np.iinfo(np.int32).max
-_PIECE = 2**15  # operations that are put in order together
+_PIECE = 2**15  # operations that are scheduled together
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """The tables that `vm.c` reads.
+    """An encoded program: the tables that `vm.c` reads.
 
-    `loads` and `stores` are pairs (element, place), those of one input or output after the other, ending at
-    `input_ends` and `output_ends`. `code` is one instruction after the other: operation, count, and for each time the
-    places of the result and of the operands. Its part up to `shared_length` needs only the first `shared_inputs`
-    inputs; where it is run once for all lanes, `carried` are the places that are then copied to each. `lookups`: input,
-    first element, stride and length of each table that numbers are looked up in. The last inputs are `kept`, tables of
-    constants.
+    `loads` and `stores` are pairs (element, slot), grouped by input or output; the groups end at `input_ends` and
+    `output_ends`. `code` is a sequence of instructions: opcode, count, and for each repetition the slots of the result
+    and of the operands. Its prefix of `uniform_length` depends on the first `uniform_inputs` inputs only; where it is
+    run once for all lanes, `uniform_live_out` are the slots that are then copied to each lane. `gathers`: input, first
+    element, stride and length of each table that gathers read. The last inputs are the `constant_tables`.
     """
 
     slots: int
@@ -53,144 +53,160 @@ class Program:
 
     @cached_property
     def numbers(self) -> np.ndarray:
-        """The sizes that the machine asks for."""
+        """The sizes that the virtual machine needs, in its order."""
         inputs, outputs, length = self.input_sizes.size, self.output_sizes.size, self.code.size
-        shared = (self.uniform_length, self.uniform_inputs, self.uniform_live_out.size)
-        return np.array([self.slots, self.constants.size, inputs, outputs, length, *shared], np.int64)
+        uniform = (self.uniform_length, self.uniform_inputs, self.uniform_live_out.size)
+        return np.array([self.slots, self.constants.size, inputs, outputs, length, *uniform], np.int64)
 
     @property
     def tables(self) -> tuple[np.ndarray, ...]:
-        """All arrays, in the order in which the machine takes them."""
+        """All arrays, in the order in which the virtual machine takes them."""
         inputs = (self.input_sizes, self.input_ends, self.loads)
         outputs = (self.output_sizes, self.output_ends, self.stores)
         return self.numbers, self.constants, *inputs, *outputs, self.code, self.uniform_live_out, self.gathers
 
     @cached_property
     def key(self) -> int:
-        """A number that two programs share only where they are the same."""
+        """A hash of the program's content, by which the virtual machine identifies it; never zero."""
         digest = hashlib.sha256()
         for array in self.tables:
             digest.update(array.tobytes())
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(recorder: SSABuilder, outputs: Sequence[Rows], shared: int = 0) -> Program:
-    """The program that computes `outputs` from the recorder's inputs.
+def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int = 0) -> Program:
+    """Compile the program that computes `outputs` from the builder's inputs.
 
-    What the first `shared` of the inputs determine comes first, if `shared` is given: instances may have it in common.
+    If `uniform_inputs` is positive, the operations that depend only on that many first inputs come first in the code:
+    instances of a batch may share them.
     """
-    op, args, outputs = _cse(recorder, outputs)
+    op, args, outputs = _cse(builder, outputs)
     op, args = _contract_fma(op, args, outputs)
-    needed = _live_values(args, outputs)
-    tables = np.array([*recorder.tables.values()], int)
-    is_leaf = (op == INPUT) & needed
+    live = _live_values(args, outputs)
+    tables = np.array([*builder.tables.values()], int)
+    is_leaf = (op == INPUT) & live
     is_leaf[tables] = False
     leaves = np.flatnonzero(is_leaf)
-    is_constant = recorder.is_constant[leaves]
-    place = np.full(len(op), -1, np.int64)
+    is_constant = builder.is_constant[leaves]
+    slot = np.full(len(op), -1, np.int64)
     ordered = np.concatenate([leaves[is_constant], leaves[~is_constant]])
-    place[ordered], place[tables] = np.arange(len(ordered)), np.arange(len(tables))
-    todo = needed & (op != INPUT)
-    varies = _reached(args, _from(recorder, shared)) if shared else np.ones(len(op), bool)
-    own = todo & varies
-    op, args = _mark_uniform_factors(op, args, own, ~varies)
-    kept = _uniform_live_out(op, args, own, ~varies, outputs) if shared else tables[:0]
-    before = _instructions(op, args, todo & ~own, [np.flatnonzero(todo & ~own).astype(np.int32)])
-    after = _instructions(op, args, own, outputs)
-    last = _live_ranges(args, [*before, *after], [kept, *outputs])
-    code, places = _allocate_and_encode(op, args, [*before, *after], place, len(ordered), last)
-    loads = [(np.flatnonzero(place[rows.reshape(-1)] >= 0), rows.reshape(-1)) for rows in recorder.arrays]
-    stores = [(np.arange(rows.size), rows.reshape(-1)) for rows in outputs]
+    slot[ordered], slot[tables] = np.arange(len(ordered)), np.arange(len(tables))  # a table has its own numbering
+    operations = live & (op != INPUT)
+    is_varying = np.ones(len(op), bool)
+    if uniform_inputs:
+        is_varying = _dependents(args, _varying_leaves(builder, uniform_inputs))
+    varying = operations & is_varying
+    op, args = _mark_uniform_factors(op, args, varying, ~is_varying)
+    live_out = _uniform_live_out(op, args, varying, ~is_varying, outputs) if uniform_inputs else tables[:0]
+    uniform = operations & ~varying
+    before = _instructions(op, args, uniform, [np.flatnonzero(uniform).astype(np.int32)])
+    after = _instructions(op, args, varying, outputs)
+    last_use = _live_ranges(args, [*before, *after], [live_out, *outputs])
+    code, slots = _allocate_and_encode(op, args, [*before, *after], slot, len(ordered), last_use)
+    loads = [(np.flatnonzero(slot[ids.reshape(-1)] >= 0), ids.reshape(-1)) for ids in builder.arrays]
+    stores = [(np.arange(ids.size), ids.reshape(-1)) for ids in outputs]
     return Program(
-        places, recorder.value[leaves[is_constant]], *_moves(loads, place), *_moves(stores, place),
-        np.concatenate([np.zeros(0), *code]).astype(np.int32), place[kept].astype(np.int32),
-        np.array([*recorder.tables], np.int32).reshape(-1, 4), tuple(recorder.constant_tables),
-        sum(map(len, code[: len(before)])), shared, int(np.count_nonzero(todo)), len(code),
+        slots, builder.value[leaves[is_constant]], *_transfers(loads, slot), *_transfers(stores, slot),
+        np.concatenate([np.zeros(0), *code]).astype(np.int32), slot[live_out].astype(np.int32),
+        np.array([*builder.tables], np.int32).reshape(-1, 4), tuple(builder.constant_tables),
+        sum(map(len, code[: len(before)])), uniform_inputs, int(np.count_nonzero(operations)), len(code),
     )  # fmt: skip
 
 
-def _from(recorder: SSABuilder, shared: int) -> list[Rows]:
-    """What stands for the inputs beyond the first ones: their rows and those of their tables."""
-    end = len(recorder.arrays) - len(recorder.constant_tables)
-    tables = [row for table, row in recorder.tables.items() if shared <= table.input < end]
-    return [*recorder.arrays[shared:end], np.array(tables, np.int32)]
+def _varying_leaves(builder: SSABuilder, uniform_inputs: int) -> list[Rows]:
+    """The leaves of the inputs after the uniform ones, and those of the tables in these inputs."""
+    end = len(builder.arrays) - len(builder.constant_tables)
+    tables = [leaf for table, leaf in builder.tables.items() if uniform_inputs <= table.input < end]
+    return [*builder.arrays[uniform_inputs:end], np.array(tables, np.int32)]
 
 
-def _reached(args: Rows, inputs: Sequence[Rows]) -> np.ndarray:
-    """The rows that depend on some inputs."""
+def _dependents(args: Rows, leaves: Sequence[Rows]) -> np.ndarray:
+    """A mask of the values that depend on some leaves."""
     users, starts = _users(args)
     reached = np.zeros(len(args), bool)
-    front = _together(inputs)
+    front = _union(leaves)
     while len(front):
         reached[front] = True
-        found = _ranges(users, starts, front)
-        front = _distinct(found[~reached[found]])
+        front = _ranges(users, starts, front)
+        front = _distinct(front[~reached[front]])
     return reached
 
 
-def _together(arrays: Sequence[Rows]) -> Rows:
-    """The rows of several arrays, each once."""
-    return _distinct(np.concatenate([np.zeros(0, np.int32), *(rows.reshape(-1) for rows in arrays)]))
+def _union(arrays: Sequence[Rows]) -> Rows:
+    """The sorted union of several arrays of value ids."""
+    return _distinct(np.concatenate([np.zeros(0, np.int32), *(ids.reshape(-1) for ids in arrays)]))
 
 
-def _distinct(rows: Rows) -> Rows:
-    """Each row once, in order. (NumPy's `unique` takes several times as long.)"""
-    rows = np.sort(rows)
-    return rows[np.append(True, rows[1:] != rows[:-1])] if len(rows) else rows
+def _distinct(ids: Rows) -> Rows:
+    """The sorted distinct ids. (NumPy's `unique` takes several times as long.)"""
+    ids = np.sort(ids)
+    return ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
 
 
-def _mark_uniform_factors(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray) -> tuple[np.ndarray, Rows]:
-    """Products in which one factor is shared get operations of their own, with that factor first."""
+def _mark_uniform_factors(
+    op: np.ndarray, args: Rows, varying: np.ndarray, uniform: np.ndarray
+) -> tuple[np.ndarray, Rows]:
+    """Give varying products with a uniform factor opcodes of their own, with that factor as the first operand."""
     op, args = op.copy(), args.copy()
-    for name, scaled in UNIFORM.items():
-        rows = np.flatnonzero(own & (op == NUMBER[name]))
-        flip = rows[shared[args[rows, 1]]]
+    for name, uniform_name in UNIFORM.items():
+        products = np.flatnonzero(varying & (op == NUMBER[name]))
+        flip = products[uniform[args[products, 1]]]
         args[flip, :2] = args[flip, 1::-1]
-        op[rows[shared[args[rows, 0]]]] = NUMBER[scaled]
+        op[products[uniform[args[products, 0]]]] = NUMBER[uniform_name]
     return op, args
 
 
-def _uniform_live_out(op: np.ndarray, args: Rows, own: np.ndarray, shared: np.ndarray, outputs: Sequence[Rows]) -> Rows:
-    """The shared rows that others work on other than as factors, or that are outputs."""
-    used = args[own]
-    used[np.isin(op[own], [NUMBER[name] for name in UNIFORM.values()]), 0] = -1
-    used[op[own] == NUMBER[GATHER], 1] = -1
-    rows = _together([used, *outputs])
-    rows = rows[rows >= 0]
-    return rows[shared[rows]]
+def _uniform_live_out(
+    op: np.ndarray, args: Rows, varying: np.ndarray, uniform: np.ndarray, outputs: Sequence[Rows]
+) -> Rows:
+    """The uniform values that are outputs, or operands of varying operations other than as uniform factor or table."""
+    used = args[varying]
+    used[np.isin(op[varying], [NUMBER[name] for name in UNIFORM.values()]), 0] = -1
+    used[op[varying] == NUMBER[GATHER], 1] = -1
+    ids = _union([used, *outputs])
+    ids = ids[ids >= 0]
+    return ids[uniform[ids]]
 
 
-def _moves(moves: Sequence[tuple[np.ndarray, Rows]], place: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    sizes = np.array([rows.size for _, rows in moves], np.int32)
-    ends = np.cumsum([len(elements) for elements, _ in moves]).astype(np.int32)
-    pairs = [np.stack([elements, place[rows[elements]]], axis=1) for elements, rows in moves]
+def _transfers(
+    arrays: Sequence[tuple[np.ndarray, Rows]], slot: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Sizes, ends and pairs (element, slot) of the loads or stores of several arrays."""
+    sizes = np.array([ids.size for _, ids in arrays], np.int32)
+    ends = np.cumsum([len(elements) for elements, _ in arrays]).astype(np.int32)
+    pairs = [np.stack([elements, slot[ids[elements]]], axis=1) for elements, ids in arrays]
     return sizes, ends, np.concatenate([np.zeros((0, 2)), *pairs]).astype(np.int32)
 
 
 def _asap_levels(op: np.ndarray, args: Rows) -> np.ndarray:
-    """How many operations deep each row is; leaves are at 0."""
+    """The depth of each value: the longest chain of operations that ends in it; leaves have depth 0."""
     level = np.zeros(len(op), np.int32)
     users, starts = _users(args)
-    waiting = np.count_nonzero((args >= 0) & (op[args] != INPUT), axis=1)
+    pending = np.count_nonzero((args >= 0) & (op[args] != INPUT), axis=1)
     operations = np.flatnonzero(op != INPUT)
-    for depth, rows in enumerate(_waves(operations, waiting, lambda rows: _ranges(users, starts, rows)), start=1):
-        level[rows] = depth
+    waves = _topological_waves(operations, pending, lambda ids: _ranges(users, starts, ids))
+    for depth, ids in enumerate(waves, start=1):
+        level[ids] = depth
     return level
 
 
-def _waves(rows: np.ndarray, waiting: np.ndarray, after: Callable[[np.ndarray], np.ndarray]) -> Iterator[np.ndarray]:
-    """Rows in waves, each row when nothing is left that it is `waiting` for; `after(rows)` wait for them, each as often
-    as the number says."""
-    ready = rows[waiting[rows] == 0]
+def _topological_waves(
+    ids: np.ndarray, pending: np.ndarray, successors: Callable[[np.ndarray], np.ndarray]
+) -> Iterator[np.ndarray]:
+    """Values in topological waves (Kahn): each one once its count of `pending` dependencies, which is updated, is zero.
+
+    `successors(ids)`: the values that wait for these, each as often as it counts them.
+    """
+    ready = ids[pending[ids] == 0]
     while len(ready):
         yield ready
-        touched = after(ready)
-        np.subtract.at(waiting, touched, 1)
-        ready = _distinct(touched[waiting[touched] == 0])
+        touched = successors(ready)
+        np.subtract.at(pending, touched, 1)
+        ready = _distinct(touched[pending[touched] == 0])
 
 
 def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """For each row, who works on it: `users[starts[row] : starts[row + 1]]`, once for each time."""
+    """The def-use lists: value `i` is an operand of `users[starts[i] : starts[i + 1]]`, with repetitions."""
     flat = args.reshape(-1)
     sources = np.flatnonzero(flat >= 0)
     order = np.argsort(flat[sources], kind="stable")
@@ -198,16 +214,16 @@ def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
     return sources[order] // args.shape[1], np.append(0, np.cumsum(counts))
 
 
-def _ranges(values: np.ndarray, starts: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Those of `values` between `starts[row]` and `starts[row + 1]`, for all rows."""
-    counts = starts[rows + 1] - starts[rows]
+def _ranges(values: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> np.ndarray:
+    """The concatenated ranges `values[starts[i] : starts[i + 1]]` of all ids."""
+    counts = starts[ids + 1] - starts[ids]
     ends = np.cumsum(counts)
-    return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[rows] - (ends - counts), counts)]
+    return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[ids] - (ends - counts), counts)]
 
 
-def _cse(recorder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
-    """Operations and arguments where equal values are one row: the first one, level by level."""
-    op, args = recorder.op.copy(), recorder.args.copy()
+def _cse(builder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
+    """Common subexpression elimination, level by level: equal values are replaced by the first of them."""
+    op, args = builder.op.copy(), builder.args.copy()
     level = _asap_levels(op, args)
     same = np.arange(len(op) + 1, dtype=np.int32)
     same[-1] = -1
@@ -216,154 +232,154 @@ def _cse(recorder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Row
     commutes = np.isin(op, _COMMUTATIVE)
     products = np.isin(op, [NUMBER["fma"], NUMBER["fms"], NUMBER["fnma"]])
     for first, last in itertools.pairwise(bounds):
-        rows = order[first:last]
-        mine = same[args[rows]]
-        flip = (commutes[rows] | products[rows]) & (mine[:, 0] > mine[:, 1])
-        mine[flip, :2] = mine[flip, 1::-1]
-        args[rows] = mine
-        wide = np.concatenate([op[rows, None], mine], axis=1, dtype=np.int64)
+        ids = order[first:last]
+        operands = same[args[ids]]
+        flip = (commutes[ids] | products[ids]) & (operands[:, 0] > operands[:, 1])
+        operands[flip, :2] = operands[flip, 1::-1]
+        args[ids] = operands
+        wide = np.concatenate([op[ids, None], operands], axis=1, dtype=np.int64)
         keys = wide[:, [0, 2]].T * 2**32 + wide[:, [1, 3]].T
-        first_of = np.lexsort(keys)
-        keys = keys[:, first_of]
+        by_key = np.lexsort(keys)
+        keys = keys[:, by_key]
         is_new = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
-        same[rows[first_of]] = rows[first_of[is_new]][np.cumsum(is_new) - 1]
-    return op, args, [np.asarray(same[rows]) for rows in outputs]
+        same[ids[by_key]] = ids[by_key[is_new]][np.cumsum(is_new) - 1]
+    return op, args, [np.asarray(same[ids]) for ids in outputs]
 
 
 def _live_values(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
-    """The rows that the outputs are made of."""
-    needed = np.zeros(len(args) + 1, bool)
-    needed[-1] = True  # what stands for no argument
-    front = _together(outputs)
+    """A mask of the live values, on which the outputs depend; all others are dead code."""
+    live = np.zeros(len(args) + 1, bool)
+    live[-1] = True  # the index −1 stands for a missing operand
+    front = _union(outputs)
     while len(front):
-        needed[front] = True
-        found = args[front].reshape(-1)
-        front = _distinct(found[~needed[found]])
-    return needed[:-1]
+        live[front] = True
+        front = args[front].reshape(-1)
+        front = _distinct(front[~live[front]])
+    return live[:-1]
 
 
 def _contract_fma(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows]:
-    """Products that only one sum or difference uses become a part of it."""
-    needed = _live_values(args, outputs)
-    uses = np.bincount(args[needed][args[needed] >= 0], minlength=len(op))
-    for rows in outputs:
-        uses[np.unique(rows)] += 2
+    """Contract products that are used once, by a sum or difference, into a fused multiply-add."""
+    live = _live_values(args, outputs)
+    uses = np.bincount(args[live][args[live] >= 0], minlength=len(op))
+    for ids in outputs:
+        uses[np.unique(ids)] += 2  # an output is never used once
     op, args = op.copy(), args.copy()
-    alone = (op == NUMBER["mul"]) & (uses == 1)
-    sums, differences = (needed & (op == NUMBER[name]) for name in ("add", "sub"))
-    for rows, side, name in (
+    single_use = (op == NUMBER["mul"]) & (uses == 1)
+    sums, differences = (live & (op == NUMBER[name]) for name in ("add", "sub"))
+    for candidates, side, name in (
         (sums, 1, "fma"), (sums, 0, "fma"), (differences, 1, "fnma"), (differences, 0, "fms"),
     ):  # fmt: skip
-        found = np.flatnonzero(rows & np.isin(op, [NUMBER["add"], NUMBER["sub"]]))
-        found = found[alone[args[found, side]]]
-        product, other = args[found, side], args[found, 1 - side]
-        op[found] = NUMBER[name]
-        args[found, 0], args[found, 1], args[found, 2] = args[product, 0], args[product, 1], other
+        ids = np.flatnonzero(candidates & np.isin(op, [NUMBER["add"], NUMBER["sub"]]))
+        ids = ids[single_use[args[ids, side]]]
+        product, other = args[ids, side], args[ids, 1 - side]
+        op[ids] = NUMBER[name]
+        args[ids, 0], args[ids, 1], args[ids, 2] = args[product, 0], args[product, 1], other
     return op, args
 
 
 def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray, results: Sequence[Rows]) -> list[np.ndarray]:
-    """The wanted operations in an order that respects what they work on, those of one instruction together.
+    """The wanted operations grouped by instruction, in an order in which every operand is computed before its use.
 
-    Where they are many they are taken in pieces, which the order of a search depth first from the results makes parts
-    of the mechanism near to one another: so what is worked on stays in the processor's caches.
+    Many operations are scheduled in pieces of the postorder of a depth-first search from the results: its neighbours
+    belong to neighbouring parts of the mechanism, so that the operands of a piece stay in the processor's caches.
     """
     order = np.flatnonzero(wanted)
     if len(order) <= _PIECE:
         return _list_schedule(op, args, order)
-    pieces = np.array_split(postorder(args, wanted, _together(results)), -(-len(order) // _PIECE))
-    return [rows for piece in pieces for rows in _list_schedule(op, args, np.sort(piece))]
+    pieces = np.array_split(postorder(args, wanted, _union(results)), -(-len(order) // _PIECE))
+    return [ids for piece in pieces for ids in _list_schedule(op, args, np.sort(piece))]
 
 
-def _list_schedule(op: np.ndarray, args: Rows, todo: np.ndarray) -> list[np.ndarray]:
-    """Some operations, in groups of one kind each.
+def _list_schedule(op: np.ndarray, args: Rows, ids: np.ndarray) -> list[np.ndarray]:
+    """List scheduling: the operations in groups of one opcode each.
 
-    Greedy: always the kind of operation that the longest chain waits for, and of these the one of which most of what is
-    left can be done now.
+    The choice is greedy: the opcode with the longest critical path through its ready operations, and among equals the
+    one of whose remaining operations the largest share is ready.
     """
-    op, args = op[todo], _among(todo, args[todo])
+    op, args = op[ids], _local_indices(ids, args[ids])
     users, starts = _users(args)
-    waiting = np.count_nonzero(args >= 0, axis=1)
+    pending = np.count_nonzero(args >= 0, axis=1)
     height = _critical_path_lengths(args, starts)
     ready: dict[int, list[np.ndarray]] = {}
     counts = np.zeros(len(NUMBER), int)
-    urgent = np.zeros(len(NUMBER), int)
+    priority = np.zeros(len(NUMBER), int)
 
-    def add(rows: np.ndarray) -> None:
-        kinds = op[rows]
-        for kind in np.flatnonzero(np.bincount(kinds)).tolist():
-            those = rows[kinds == kind]
-            ready.setdefault(kind, []).append(those)
-            counts[kind] += len(those)
-            urgent[kind] = max(urgent[kind], height[those].max())
+    def add(operations: np.ndarray) -> None:
+        opcodes = op[operations]
+        for opcode in np.flatnonzero(np.bincount(opcodes)).tolist():
+            group = operations[opcodes == opcode]
+            ready.setdefault(opcode, []).append(group)
+            counts[opcode] += len(group)
+            priority[opcode] = max(priority[opcode], height[group].max())
 
-    add(np.flatnonzero(waiting == 0))
+    add(np.flatnonzero(pending == 0))
     remaining = np.bincount(op, minlength=len(NUMBER)).astype(float)
     groups = []
     while ready:
-        kind = max(ready, key=lambda k: (urgent[k], counts[k] / remaining[k]))
-        rows = np.concatenate(ready.pop(kind))
-        remaining[kind] -= len(rows)
-        counts[kind], urgent[kind] = 0, 0
-        groups.append(todo[np.sort(rows)])
-        touched = _ranges(users, starts, rows)
-        np.subtract.at(waiting, touched, 1)
-        add(_distinct(touched[waiting[touched] == 0]))
+        opcode = max(ready, key=lambda k: (priority[k], counts[k] / remaining[k]))
+        group = np.concatenate(ready.pop(opcode))
+        remaining[opcode] -= len(group)
+        counts[opcode], priority[opcode] = 0, 0
+        groups.append(ids[np.sort(group)])
+        touched = _ranges(users, starts, group)
+        np.subtract.at(pending, touched, 1)
+        add(_distinct(touched[pending[touched] == 0]))
     return groups
 
 
-def _among(some: np.ndarray, rows: Rows) -> Rows:
-    """The places of rows among `some`, which are sorted; −1 for those that are not."""
-    if not len(some):
-        return rows
-    found = np.minimum(np.searchsorted(some, rows), len(some) - 1).astype(np.int32)
-    return np.where(some[found] == rows, found, np.int32(-1))
+def _local_indices(subset: np.ndarray, ids: Rows) -> Rows:
+    """The positions of ids in a sorted subset; −1 for those outside it."""
+    if not len(subset):
+        return ids
+    index = np.minimum(np.searchsorted(subset, ids), len(subset) - 1).astype(np.int32)
+    return np.where(subset[index] == ids, index, np.int32(-1))
 
 
 def _critical_path_lengths(args: Rows, starts: np.ndarray) -> np.ndarray:
-    """How many operations wait for each row, one after the other."""
+    """The length of the longest chain of operations that starts at each value."""
     height = np.zeros(len(args), np.int32)
-    used = lambda rows: args[rows][args[rows] >= 0]  # noqa: E731
-    for depth, rows in enumerate(_waves(np.arange(len(args)), np.diff(starts), used), start=1):
-        height[rows] = depth
+    operands = lambda ids: args[ids][args[ids] >= 0]  # noqa: E731
+    for depth, ids in enumerate(_topological_waves(np.arange(len(args)), np.diff(starts), operands), start=1):
+        height[ids] = depth
     return height
 
 
-def _live_ranges(args: Rows, groups: Sequence[np.ndarray], kept: Sequence[Rows]) -> np.ndarray:
-    """The last of the groups that works on each row; never, for those that are kept."""
-    last = np.full(len(args), -1, np.int64)
-    for k, rows in enumerate(groups):
-        used = args[rows].reshape(-1)
-        last[used[used >= 0]] = k
-    for rows in kept:
-        last[rows.reshape(-1)] = _NEVER
-    return last
+def _live_ranges(args: Rows, groups: Sequence[np.ndarray], live_out: Sequence[Rows]) -> np.ndarray:
+    """The end of each value's live range: the last group that uses it, or `_NEVER` for values that are live out."""
+    last_use = np.full(len(args), -1, np.int64)
+    for k, group in enumerate(groups):
+        used = args[group].reshape(-1)
+        last_use[used[used >= 0]] = k
+    for ids in live_out:
+        last_use[ids.reshape(-1)] = _NEVER
+    return last_use
 
 
 def _allocate_and_encode(
-    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], place: np.ndarray, places: int, last: np.ndarray
+    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], slot: np.ndarray, slots: int, last_use: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
-    """The instructions' tables, and how many places there are.
+    """Allocate slots, writing them to `slot`, and encode the instructions; also return the number of slots.
 
-    A place is free again after its value's last use; those that are free last are taken first, while the caches hold
-    them.
+    A slot is free again at the end of its value's live range. The slots that were freed last are reused first, while
+    they are still in the processor's caches.
     """
     computed = np.concatenate([np.zeros(0, int), *groups]).astype(int)
-    order = computed[np.argsort(last[computed], kind="stable")]
-    ends, firsts = np.unique(last[order], return_index=True)
+    order = computed[np.argsort(last_use[computed], kind="stable")]
+    ends, firsts = np.unique(last_use[order], return_index=True)
     by_end = dict(zip(ends.tolist(), np.split(order, firsts[1:]), strict=True)) if len(ends) else {}
-    free, left = np.empty(len(op), np.int64), 0
+    free, n_free = np.empty(len(op), np.int64), 0  # a stack
     code = []
-    for k, rows in enumerate(groups):
-        again = min(left, len(rows))
-        left -= again
-        fresh = np.arange(places, places + len(rows) - again)
-        places += len(fresh)
-        place[rows] = np.concatenate([np.sort(free[left : left + again]), fresh])
-        arity = int(np.count_nonzero(args[rows[0]] >= 0))
-        table = np.concatenate([place[rows][:, None], place[args[rows, :arity]]], axis=1)
-        code.append(np.concatenate([[op[rows[0]], len(rows)], table.reshape(-1)]))
-        freed = place[by_end.get(k, rows[:0])]
-        free[left : left + len(freed)] = freed[::-1]
-        left += len(freed)
-    return code, places
+    for k, group in enumerate(groups):
+        n_reused = min(n_free, len(group))
+        n_free -= n_reused
+        fresh = np.arange(slots, slots + len(group) - n_reused)
+        slots += len(fresh)
+        slot[group] = np.concatenate([np.sort(free[n_free : n_free + n_reused]), fresh])
+        arity = int(np.count_nonzero(args[group[0]] >= 0))
+        table = np.concatenate([slot[group][:, None], slot[args[group, :arity]]], axis=1)
+        code.append(np.concatenate([[op[group[0]], len(group)], table.reshape(-1)]))
+        freed = slot[by_end.get(k, group[:0])]
+        free[n_free : n_free + len(freed)] = freed[::-1]
+        n_free += len(freed)
+    return code, slots

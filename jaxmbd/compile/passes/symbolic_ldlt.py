@@ -1,6 +1,6 @@
-"""The plan of an elimination `S = L D Lᵀ` of a sparse symmetric matrix: which entries meet, found from its pattern.
+"""Symbolic factorisation `S = L D Lᵀ` of a sparse symmetric matrix: pivot order, fill-in, index arrays of the updates.
 
-Pivots that do not touch one another are one level, and done in one go.
+Pivots that are not adjacent in the elimination graph form one level and are eliminated together.
 
 Source: minimum degree, Tinney, Walker, Proc. IEEE 55 (1967); George, Liu, SIAM Review 31 (1989).
 """
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Pattern:
-    """Where a symmetric matrix `(n, n)` has entries: `rows`, `columns`, none of them above the diagonal."""
+    """The sparsity pattern of a symmetric matrix `(n, n)`: `rows` and `columns` of its lower triangle."""
 
     def __init__(self, n: int, rows: np.ndarray, columns: np.ndarray) -> None:
         self.n, self.rows, self.columns = n, rows, columns
@@ -27,11 +27,11 @@ class Pattern:
 
 
 class Level(NamedTuple):
-    """Pivots `p`, the entries below them, and what these take from other entries.
+    """Pivots `p` that are eliminated together, the entries in their columns, and the updates that these cause.
 
-    `pivots`: their rows. For each entry `(i, p)` below one: `below`, its place; `rows`, `columns`, that is `i` and `p`;
-    `at`, the number of `p` among the pivots. For each pair of them of one pivot, `(i, p)` and `(j, p)`: `first`,
-    `second`, their numbers, and `target`, the place of `(i, j)`.
+    `pivots`: their rows. For each entry `(i, p)` below a pivot: `below`, its position in the stored entries; `rows`,
+    `columns`, that is `i` and `p`; `at`, the index of `p` among the pivots. For each pair of entries `(i, p)`, `(j, p)`
+    of one pivot: `first`, `second`, their indices in `below`, and `target`, the position of the updated entry `(i, j)`.
     """
 
     pivots: np.ndarray
@@ -45,70 +45,71 @@ class Level(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The levels, how many `places` the entries of `L` and `D` take (the diagonal the first `n`), and the place of each
-    entry of the pattern in its order."""
+    """A symbolic factorisation: its levels, the number of stored entries of `L` and `D` including fill-in, and the
+    position of each entry of the pattern among them. The first `n` positions are the diagonal."""
 
     levels: tuple[Level, ...]
-    places: int
-    given: np.ndarray
+    n_entries: int
+    positions: np.ndarray
 
 
 @lru_cache(maxsize=256)
 def plan_of(pattern: Pattern) -> Plan:
-    """The plan for a pattern."""
+    """The symbolic factorisation of a pattern."""
     entries = {(i, i): i for i in range(pattern.n)}
-    near: list[set[int]] = [set() for _ in range(pattern.n)]
+    adjacent: list[set[int]] = [set() for _ in range(pattern.n)]
     pairs = list(zip(pattern.rows.tolist(), pattern.columns.tolist(), strict=True))
     for i, j in pairs:
         entries.setdefault((i, j), len(entries))
         if i != j:
-            near[i].add(j)
-            near[j].add(i)
-    given = np.array([entries[pair] for pair in pairs], int)
-    levels = tuple(_level(pivots, entries) for pivots in _pivots(near))
-    return Plan(levels, len(entries), given)
+            adjacent[i].add(j)
+            adjacent[j].add(i)
+    positions = np.array([entries[pair] for pair in pairs], int)
+    levels = tuple(_level(pivots, entries) for pivots in _pivot_levels(adjacent))
+    return Plan(levels, len(entries), positions)
 
 
 def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int], int]) -> Level:
-    """One level; entries that it fills are given places."""
+    """The index arrays of one level; its fill-in is appended to the positions in `entries`."""
     below = [(i, p) for p, neighbours in pivots for i in neighbours]
     number = {pair: k for k, pair in enumerate(below)}
     order = {p: k for k, (p, _) in enumerate(pivots)}
-    meeting = [(i, j, p) for p, neighbours in pivots for a, i in enumerate(neighbours) for j in neighbours[: a + 1]]
+    updates = [(i, j, p) for p, neighbours in pivots for a, i in enumerate(neighbours) for j in neighbours[: a + 1]]
     rows, columns = np.array(below, int).reshape(-1, 2).T
     return Level(
         np.array([p for p, _ in pivots], int),
         np.array([entries[max(pair), min(pair)] for pair in below], int),
         rows, columns,
         np.array([order[p] for _, p in below], int),
-        np.array([number[i, p] for i, _, p in meeting], int),
-        np.array([number[j, p] for _, j, p in meeting], int),
-        np.array([entries.setdefault((max(i, j), min(i, j)), len(entries)) for i, j, _ in meeting], int),
+        np.array([number[i, p] for i, _, p in updates], int),
+        np.array([number[j, p] for _, j, p in updates], int),
+        np.array([entries.setdefault((max(i, j), min(i, j)), len(entries)) for i, j, _ in updates], int),
     )  # fmt: skip
 
 
-def _pivots(near: list[set[int]]) -> list[list[tuple[int, list[int]]]]:
-    """Pivots level by level, each with its neighbours at that time, and none beside another.
+def _pivot_levels(adjacent: list[set[int]]) -> list[list[tuple[int, list[int]]]]:
+    """The pivots of each level, no two of them adjacent, each with its neighbours in the current elimination graph.
 
-    Of a level are those with up to twice the fewest neighbours. With the fewest alone a chain would be eliminated from
-    its ends, two at a time; like this it takes as many levels as the logarithm of its length, for half again the work.
+    A level takes pivots of up to twice the minimum degree. With the minimum degree alone, a chain would be eliminated
+    from its two ends; with this rule the number of levels is the logarithm of the chain's length, for half again the
+    work.
     """
-    near = [set(neighbours) for neighbours in near]
-    left = set(range(len(near)))
+    adjacent = [set(neighbours) for neighbours in adjacent]
+    remaining = set(range(len(adjacent)))
     levels = []
-    while left:
-        order = sorted(left, key=lambda i: (len(near[i]), i))
-        least, blocked, level = len(near[order[0]]), set(), []
+    while remaining:
+        order = sorted(remaining, key=lambda i: (len(adjacent[i]), i))
+        min_degree, blocked, level = len(adjacent[order[0]]), set(), []
         for i in order:
-            if len(near[i]) > max(2 * least, 1):
+            if len(adjacent[i]) > max(2 * min_degree, 1):
                 break
             if i not in blocked:
-                level.append((i, sorted(near[i])))
-                blocked |= near[i]
+                level.append((i, sorted(adjacent[i])))
+                blocked |= adjacent[i]
         for i, neighbours in level:
-            left.discard(i)
+            remaining.discard(i)
             for j in neighbours:
-                near[j].discard(i)
-                near[j].update(k for k in neighbours if k != j)
+                adjacent[j].discard(i)
+                adjacent[j].update(k for k in neighbours if k != j)
         levels.append(level)
     return levels

@@ -1,1 +1,1 @@
-"""What runs programs: the virtual machine in C."""
+"""The execution target of programs: the virtual machine in C, and the opcodes it understands."""

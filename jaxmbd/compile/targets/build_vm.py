@@ -1,4 +1,4 @@
-"""The C library: `vm.c`, which runs programs, compiled once for this computer and kept in the user's cache."""
+"""Build and load the virtual machine: `vm.c` is compiled once per computer and stored in the user's cache folder."""
 
 import atexit
 import ctypes
@@ -31,13 +31,13 @@ _SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_depth_first")
 _HERE = Path(__file__).parent
 _SOURCES = ("vm.c", "vm_lanes.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
-_PATIENCE = 300.0  # [s] a compiler takes 3 s, with sanitizers 45 s, on a busy computer several times as long
-_SIZE = 2**24  # [bytes] of all machines that are kept: some 50 of them
+_PATIENCE = 300.0  # [s] time limit of the compiler: it takes 3 s, with sanitizers 45 s, several times that under load
+_SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them
 _lock = threading.Lock()
 
 
 def vm() -> ctypes.CDLL | None:
-    """The machine, known to XLA; None, with a warning, where it cannot be had."""
+    """The virtual machine, registered with XLA; None, with a warning, if it can be neither loaded nor built."""
     with _lock:
         return _machine()
 
@@ -60,51 +60,51 @@ def _machine() -> ctypes.CDLL | None:
 
 
 def _loaded() -> ctypes.CDLL:
-    """A machine that was compiled before, or else a new one.
+    """Load the library that was compiled before, or else compile it.
 
     Raises:
-        OSError: If there is no folder, no compiler, or what it makes is no machine.
+        OSError: If there is no folder, no compiler, or its output is not a library of the virtual machine.
         subprocess.SubprocessError: If the compiler fails.
     """
     compiler = _compiler()
-    library = _found(compiler)
+    library = _stored_library(compiler)
     if library is not None:
         return library
     try:
         content = _compiled(compiler)
     except (OSError, subprocess.SubprocessError):
-        library = _found(None)  # made by another compiler, which is as good
+        library = _stored_library(None)  # a library built by another compiler serves as well
         if library is None:
             raise
         return library
     for folder in _folders():
-        library = _opened(_written(folder, content, compiler or [])) if make_own_folder(folder) else None
+        library = _load(_store(folder, content, compiler or [])) if make_own_folder(folder) else None
         if library is not None:
             return library
-    library = _opened(_written(_private_folder(), content, compiler or []))
+    library = _load(_store(_private_folder(), content, compiler or []))
     if library is not None:
         return library
     raise OSError("there is no folder from which it can be loaded.")
 
 
 def _compiler() -> list[str] | None:
-    """The command that compiles, which may have arguments of its own, from `CC` or else from the path."""
-    given = os.environ.get("CC", "").strip()
+    """The compiler's command with its arguments, from the environment variable `CC` or else from the path."""
+    variable = os.environ.get("CC", "").strip()
     try:
-        named = [given] if shutil.which(given) else shlex.split(given, posix=os.name == "posix")
-    except ValueError:  # a quotation mark without another one
-        named = [given]
-    return named or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
+        command = [variable] if shutil.which(variable) else shlex.split(variable, posix=os.name == "posix")
+    except ValueError:  # an unmatched quotation mark
+        command = [variable]
+    return command or next(([name] for name in ("cc", "gcc", "clang") if shutil.which(name)), None)
 
 
 def _folders() -> list[Path]:
-    """Where machines are kept. That of temporary files is for users whose own folder takes none."""
+    """The folders in which libraries are stored; the second, temporary one serves if the first is not writable."""
     folders = [Path(platformdirs.user_cache_dir("jaxmbd"))]
     return folders if user() is None else [*folders, Path(tempfile.gettempdir()) / f"jaxmbd-{user()}"]
 
 
 def _private_folder() -> Path:
-    """A folder for this process alone, whose name nobody could know before."""
+    """A temporary folder with an unpredictable name, for this process alone."""
     folder = tempfile.mkdtemp(prefix="jaxmbd-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
@@ -112,20 +112,23 @@ def _private_folder() -> Path:
 
 @cache
 def _purpose() -> str:
-    """What a machine must have been made of to serve here, whichever compiler made it."""
+    """A hash of all that a library depends on except the compiler: sources, flags, versions, processor."""
     sources = b"".join((_HERE / name).read_bytes() for name in _SOURCES)
-    made_of = (sources, " ".join(_FLAGS), version("jaxlib"), platform.machine(), platform.processor(), processor())
-    return hashlib.sha256(repr((made_of, tuple(EVALUATE))).encode()).hexdigest()[:16]
+    ingredients = (sources, " ".join(_FLAGS), version("jaxlib"), platform.machine(), platform.processor(), processor())
+    return hashlib.sha256(repr((ingredients, tuple(EVALUATE))).encode()).hexdigest()[:16]
 
 
 def _note(folder: Path, compiler: list[str]) -> Path:
-    """The file that tells what the compiled file of these sources and this compiler must hold."""
+    """The path of the JSON file with the digest of the library that this compiler built from these sources."""
     command = hashlib.sha256(repr(compiler).encode()).hexdigest()[:8]
     return folder / f"machine-{_purpose()}-{command}.json"
 
 
-def _found(compiler: list[str] | None) -> ctypes.CDLL | None:
-    """A machine that has been compiled before, whole and unchanged; by any compiler, if none is given."""
+def _stored_library(compiler: list[str] | None) -> ctypes.CDLL | None:
+    """Load the stored library that this compiler, or any if `compiler` is None, has built; None if there is none.
+
+    A library counts only if its content has the digest in its note.
+    """
     pattern = f"machine-{_purpose()}-*.json"
     for folder in filter(is_own_folder, _folders()):
         for note in [_note(folder, compiler)] if compiler else sorted(folder.glob(pattern)):
@@ -137,7 +140,7 @@ def _found(compiler: list[str] | None) -> ctypes.CDLL | None:
             content = read_own(path)
             if content is None or hashlib.sha256(content).hexdigest() != digest or not _is_whole(content):
                 continue
-            library = _opened(path)
+            library = _load(path)
             if library is not None:
                 touch(note)
                 touch(path)
@@ -145,8 +148,8 @@ def _found(compiler: list[str] | None) -> ctypes.CDLL | None:
     return None
 
 
-def _opened(path: Path | None) -> ctypes.CDLL | None:
-    """The library at a path, which holds a whole one; None where it cannot be loaded, or lacks a function."""
+def _load(path: Path | None) -> ctypes.CDLL | None:
+    """Load the library at a path, which must be complete; None if it cannot be loaded or lacks a function."""
     try:
         library = ctypes.CDLL(str(path)) if path else None
         return library if all(getattr(library, name) for name in _SYMBOLS) else None
@@ -155,13 +158,13 @@ def _opened(path: Path | None) -> ctypes.CDLL | None:
 
 
 def _library(folder: Path, digest: str) -> Path:
-    """Named after its content: what another process has loaded is never written over by something else."""
+    """The path of a library, which contains its digest: a file that a process has loaded is never overwritten."""
     return folder / f"machine-{_purpose()}-{digest[:16]}.so"
 
 
 def _is_whole(content: bytes) -> bool:
-    """Whether a file is a library with the machine's functions, to its end: loading less may end the process."""
-    if content[:4] == b"\x7fELF":  # ends with the table of its sections
+    """True if a file is a complete library with the required functions: loading a truncated one may crash."""
+    if content[:4] == b"\x7fELF":  # the section header table comes last
         start, size, count = struct.unpack_from("<40xQ10xHH", content) if len(content) >= 64 else (0, 1, 1)
         if start + size * count > len(content):
             return False
@@ -169,21 +172,21 @@ def _is_whole(content: bytes) -> bool:
 
 
 def _compiled(compiler: list[str] | None) -> bytes:
-    """What the compiler makes of the sources, checked."""
+    """Compile the sources, and return the content of the library, which is checked to be complete."""
     if compiler is None:
         raise OSError("there is no C compiler on the path.")
     with tempfile.TemporaryDirectory(prefix="jaxmbd-") as folder:
-        made = Path(folder) / "machine.so"
+        output = Path(folder) / "machine.so"
         sources = (f"-I{jax.ffi.include_dir()}", str(_HERE / "vm.c"))
-        _run([*compiler, *_FLAGS, *sources, "-o", str(made), "-lm", "-pthread"])
-        content = made.read_bytes() if made.exists() else b""
+        _run([*compiler, *_FLAGS, *sources, "-o", str(output), "-lm", "-pthread"])
+        content = output.read_bytes() if output.exists() else b""
     if not _is_whole(content):
         raise OSError(f"'{shlex.join(compiler)}' made no library with the functions {', '.join(_SYMBOLS)}.")
     return content
 
 
-def _written(folder: Path, content: bytes, compiler: list[str]) -> Path | None:
-    """Where a library was written to: first itself, then the note that tells what it must hold."""
+def _store(folder: Path, content: bytes, compiler: list[str]) -> Path | None:
+    """Store a library and then the note with its digest; return its path, or None if the folder is not writable."""
     digest = hashlib.sha256(content).hexdigest()
     path = _library(folder, digest)
     try:
@@ -196,13 +199,13 @@ def _written(folder: Path, content: bytes, compiler: list[str]) -> Path | None:
 
 
 def _run(command: list[str]) -> None:
-    """Run a compiler, and end it with all that it has started where it takes too long."""
+    """Run a compiler; if it exceeds the time limit, it is killed with its child processes."""
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         start_new_session=True,
     ) as process:  # fmt: skip
         try:
-            said, _ = process.communicate(timeout=_PATIENCE)
+            output, _ = process.communicate(timeout=_PATIENCE)
         except BaseException as error:
             if os.name == "posix":
                 os.killpg(process.pid, signal.SIGKILL)
@@ -211,11 +214,11 @@ def _run(command: list[str]) -> None:
                 raise OSError(f"{command[0]} has not ended after {_PATIENCE:g} s.") from None
             raise
     if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command[0], stderr=said)
+        raise subprocess.CalledProcessError(process.returncode, command[0], stderr=output)
 
 
 def processor() -> str:
-    """What the processor can do: a cache may be shared by computers that differ."""
+    """The instruction sets of the processor, since computers that share a cache folder may differ; empty if unknown."""
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return ""
@@ -223,12 +226,14 @@ def processor() -> str:
 
 
 def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.ndarray:
-    """The wanted rows that some roots need, each after those of `args (rows, 3)` that it works on, in the order in
-    which a search depth first leaves them. In C: one row after another."""
+    """The postorder of a depth-first search: the wanted values on which some roots depend, operands before uses.
+
+    `args (values, 3)`: the operands of each value. It is written in C, since it takes one value after another.
+    """
     library = vm()
-    assert library is not None  # who makes programs has a machine
-    rows = np.ascontiguousarray(args, np.int32), np.where(wanted, 0, 4).astype(np.uint8), roots.astype(np.int32)
+    assert library is not None  # programs are only compiled where there is a virtual machine
+    arrays = np.ascontiguousarray(args, np.int32), np.where(wanted, 0, 4).astype(np.uint8), roots.astype(np.int32)
     stack, order = (np.empty(len(args), np.int32) for _ in range(2))
-    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*rows, stack, order)]
+    pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, stack, order)]
     library.jaxmbd_depth_first.restype = ctypes.c_int64
     return order[: library.jaxmbd_depth_first(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]

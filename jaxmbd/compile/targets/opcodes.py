@@ -1,4 +1,4 @@
-"""The scalar operations of a program: their numbers, which `vm.c` shares, and their values at constants."""
+"""The opcodes of programs, numbered as in `vm.c`, and NumPy functions that evaluate them at constants."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +11,8 @@ def _away_from_zero(x: Any) -> Any:
     return np.sign(x) * np.floor(np.abs(x) + 0.5)
 
 
-def _number(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A comparison that gives 0 or 1."""
+def _as_float(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A comparison or logical function with the results 0.0 and 1.0."""
     return lambda *x: function(*x).astype(float)
 
 
@@ -29,14 +29,14 @@ EVALUATE: dict[str, Callable[..., Any]] = {
     "max": np.maximum,
     "min": np.minimum,
     "select": lambda c, a, b: np.where(c != 0, a, b),
-    "eq": _number(np.equal),
-    "ne": _number(np.not_equal),
-    "lt": _number(np.less),
-    "le": _number(np.less_equal),
-    "and": _number(np.logical_and),
-    "or": _number(np.logical_or),
-    "not": _number(np.logical_not),
-    "is_finite": _number(np.isfinite),
+    "eq": _as_float(np.equal),
+    "ne": _as_float(np.not_equal),
+    "lt": _as_float(np.less),
+    "le": _as_float(np.less_equal),
+    "and": _as_float(np.logical_and),
+    "or": _as_float(np.logical_or),
+    "not": _as_float(np.logical_not),
+    "is_finite": _as_float(np.isfinite),
     "sqrt": np.sqrt,
     "abs": np.abs,
     "sign": np.sign,
@@ -68,8 +68,8 @@ EVALUATE: dict[str, Callable[..., Any]] = {
     "pow": np.power,
     "rem": np.fmod,
 }
-GATHER = "gather"  # the number of a table at an index
-UNIFORM = {"mul": "umul", "fma": "ufma", "fms": "ufms", "fnma": "ufnma"}  # the first factor is equal in all lanes
+GATHER = "gather"  # the element of a table at an index
+UNIFORM = {"mul": "umul", "fma": "ufma", "fms": "ufms", "fnma": "ufnma"}  # the first factor is uniform over lanes
 NUMBER = {name: number for number, name in enumerate((*EVALUATE, GATHER, *UNIFORM.values()))}
 NAMES = tuple(NUMBER)
-INPUT = -1  # what is no operation: an input or a constant
+INPUT = -1  # the opcode of leaves: inputs, constants and tables

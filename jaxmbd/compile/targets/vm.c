@@ -1,9 +1,9 @@
-/* Runs programs of scalar operations, called by XLA through its foreign function interface.
+/* The virtual machine, which executes programs of scalar operations. XLA calls it through its foreign function interface.
 
-   A program works on numbered places; each of its instructions does one operation on many places, read and written by
-   tables of place numbers. A batch is run in lanes: a place then holds one number for each of several instances, side by
-   side, so that the compiler turns every operation into vector instructions. The layout of a program's table is that of
-   `schedule.py`, and the operations are numbered as in `opcodes.py`. */
+   A program works on numbered slots; each of its instructions applies one opcode to many slots, read and written by
+   tables of slot numbers. A batch is run in lanes: a slot then holds the numbers of several instances side by side, so
+   that the C compiler turns every operation into vector instructions. The layout of a program's tables is that of
+   `schedule.py`, and the opcodes are numbered as in `opcodes.py`. */
 
 #include <math.h>
 #include <pthread.h>
@@ -19,26 +19,27 @@ enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE
        EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM, GATHER, UMUL, UFMA, UFMS, UFNMA };
 
 typedef struct {
-  uint64_t key;          /* 0: empty */
-  int64_t places;        /* how many */
-  int64_t constants;     /* the first places hold these */
+  uint64_t key;          /* never 0 */
+  int64_t places;        /* the number of slots */
+  int64_t constants;     /* the number of constants, which occupy the first slots */
   const double *constant;
   int64_t inputs, outputs;
-  const int32_t *input_ends, *output_ends; /* where each one's moves end */
+  const int32_t *input_ends, *output_ends; /* the end of the pairs of each input or output */
   const int32_t *input_sizes, *output_sizes;
-  const int32_t *loads, *stores; /* pairs (element, place) */
+  const int32_t *loads, *stores; /* pairs (element, slot) */
   const int32_t *code;
   int64_t length;
-  /* The instructions up to here depend on the first inputs alone, which the instances of a batch may share. */
+  /* The uniform prefix of the code: it depends on the first inputs alone, which the instances of a batch may share. */
   int64_t shared_length, shared_inputs, carries;
-  const int32_t *carried; /* the places of what these instructions hand on */
-  const int32_t *lookups; /* of each table: input, first element, stride, length */
+  const int32_t *carried; /* the slots that are live out of the uniform prefix; `carries` is their number */
+  const int32_t *lookups; /* of each table that gathers read: input, first element, stride, length */
 } Program;
 
-/* --- for making programs ---------------------------------------------------------------------------------- */
+/* --- for the compiler of programs ------------------------------------------------------------------------- */
 
-/* Rows that work on up to three others, `args`, in the order in which a search depth first from the roots leaves them;
-   how many. `state`: 0 for rows that are wanted, 4 for those to be passed by, in between the number of arguments seen. */
+/* The postorder of a depth-first search from the roots, in a graph of values with up to three operands, `args`; returns
+   the number of values in `order`. `state`: 0 for wanted values, 4 for those to be skipped or finished; in between, one
+   more than the number of operands visited. */
 int64_t jaxmbd_depth_first(const int32_t *args, uint8_t *state, const int32_t *roots, int64_t count, int32_t *stack,
                            int32_t *order) {
   int64_t found = 0;
@@ -59,7 +60,7 @@ int64_t jaxmbd_depth_first(const int32_t *args, uint8_t *state, const int32_t *r
   return found;
 }
 
-/* --- the table of programs ------------------------------------------------------------------------------ */
+/* --- the hash table of programs ------------------------------------------------------------------------- */
 
 static Program **table;
 static int64_t capacity, count;
@@ -71,7 +72,7 @@ static int64_t find(uint64_t key) {
   return i;
 }
 
-/* 0 where there is no memory for it. */
+/* Returns 0 if there is not enough memory. */
 static int grow(void) {
   Program **old = table;
   int64_t before = capacity, larger = before ? 2 * before : 64;
@@ -84,9 +85,9 @@ static int grow(void) {
   return 1;
 }
 
-/* `numbers`: places, constants, inputs, outputs, length of the code, of its shared part, shared inputs, places that it
-   hands on. The arrays are kept by the caller, for good. A key that is known already keeps its arrays. Not 0: there is no
-   memory for it. */
+/* `numbers`: the number of slots, constants, inputs and outputs; the length of the code and of its uniform prefix; the
+   number of uniform inputs and of slots that are live out of the prefix. The arrays belong to the caller, who never frees
+   them. A key that is registered already keeps its first arrays. Returns 1 if there is not enough memory, else 0. */
 int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
                     const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
                     const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried,
@@ -120,9 +121,9 @@ static const Program *look_up(uint64_t key) {
   return p;
 }
 
-/* One call. Inputs and outputs with more numbers than the program knows of have them for each instance of the batch, the
-   others for all together; `sizes`: of the inputs, then of the outputs. `common`: the places after the shared part of the
-   program; none where its inputs differ from instance to instance. */
+/* One call. Inputs and outputs larger than their size in the program vary over the instances of the batch, the others are
+   uniform; `sizes`: of the inputs, then of the outputs. `common`: the slots after the uniform prefix of the program was
+   run; NULL if the inputs of that prefix vary. */
 typedef struct {
   const Program *program;
   void **inputs, **outputs;
@@ -131,7 +132,7 @@ typedef struct {
   void *common;
 } Call;
 
-/* --- the machine: once for each type of number and width ------------------------------------------------- */
+/* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
@@ -167,7 +168,7 @@ typedef struct {
 
 /* --- calls from XLA --------------------------------------------------------------------------------------- */
 
-typedef int Chunk(const Call *, int64_t, int64_t); /* 0 where there is no memory for it */
+typedef int Chunk(const Call *, int64_t, int64_t); /* runs a range of instances; 0 if there is not enough memory */
 
 typedef struct {
   Call call;
@@ -181,8 +182,8 @@ static void release(Work *w) {
   if (atomic_fetch_sub(&w->holders, 1) == 1) free(w);
 }
 
-/* Takes chunks until none are left. The caller waits only for chunks that have begun, so no thread of the pool is waited
-   for that has not started. */
+/* Takes chunks until none are left. The caller runs chunks, too, and then waits only for chunks that have been started:
+   it never waits for a thread of the pool that has not begun to run. */
 static void work(Work *w) {
   const int64_t batch = w->call.batch;
   int64_t per = (batch + w->chunks - 1) / w->chunks;
@@ -218,11 +219,11 @@ static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, co
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* All of a batch, by several threads if that is worth while; 0 where there is no memory for it. */
+/* Runs a whole batch, by several threads if that pays; returns 0 if there is not enough memory. */
 static int share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
   const int64_t done = c->common ? c->program->shared_length : 0;
   int64_t most = (c->batch + width - 1) / width, pool = threads(frame);
-  /* A thread is worth starting for some 20 µs of work. */
+  /* A thread pays from about 20 µs of work. */
   int64_t helpers = (c->program->length - done) * most / 60000;
   if (helpers > pool - 1) helpers = pool - 1;
   Work *w = helpers < 1 ? NULL : malloc(sizeof *w);

@@ -1,5 +1,5 @@
-/* One machine: numbers of type T, LANES instances side by side. M(f) is the function of `math.h` for T. The last FEW
-   instances of a batch, or fewer, are left to the machine NARROW. */
+/* The interpreter for numbers of type T and LANES instances side by side. M(f) is the function of `math.h` for T. A
+   remainder of at most FEW instances of a batch is left to the interpreter NARROW, which has fewer lanes. */
 
 #if LANES == 1
 typedef T JOIN(V, NAME);
@@ -47,7 +47,7 @@ typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(L
   case OP:                                                                \
     for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;          \
     break;
-/* The first operand is of the shared part: where that has been run on its own, one number for all lanes. */
+/* The first operand is uniform: where the uniform prefix was run once for the batch, a scalar `s` for all lanes. */
 #define UNIFORM(OP, arity, shared, e)                                      \
   case OP:                                                                \
     if (s)                                                                \
@@ -57,8 +57,8 @@ typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(L
     break;
 #define FUNCTION(OP, f) UNARY(OP, M(f)(AT(a)))
 
-/* sin(a + shift π/2), by reduction to a quarter turn and the polynomials of fdlibm: within 1 unit in the last place for
-   |a| up to 1e5, beyond which the library's functions take over. */
+/* sin(a + shift π/2), by argument reduction to [−π/4, π/4] and the polynomials of fdlibm: the error is at most 1 unit in
+   the last place for |a| up to 1e5; beyond, the functions of the C library are used. */
 static inline V JOIN(sine, NAME)(const V a, const int shift) {
 #if LANES == 1
   return shift ? M(cos)(a) : M(sin)(a);
@@ -78,7 +78,7 @@ static inline V JOIN(sine, NAME)(const V a, const int shift) {
     const T k = M(rint)(a[l] * (T)6.36619772367581382433e-01);
     const T q = k + shift, half = M(floor)(q * (T)0.5);
     r[l] = ((a[l] - k * p1) - k * p2) - k * p3;
-    odd[l] = q - 2 * half;                                      /* 0 or 1: the sine or the cosine of what is left */
+    odd[l] = q - 2 * half;                                      /* 0 or 1: sine or cosine of the remainder */
     sign[l] = 1 - 2 * (half - 2 * M(floor)(half * (T)0.5));
   }
   const V z = r * r;
@@ -94,17 +94,17 @@ static inline V JOIN(sine, NAME)(const V a, const int shift) {
 #endif
 }
 
-/* Where an input has the numbers of an instance; those beyond the last one are like it. */
+/* The elements of an input for an instance; lanes beyond the last instance repeat it. */
 static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const int64_t instance) {
   const int64_t size = c->program->input_sizes[input], at = instance < c->batch ? instance : c->batch - 1;
   return (const T *)c->inputs[input] + (c->sizes[input] == size ? 0 : size * at);
 }
 
-/* The number of table `k` at an index. */
+/* The element of table `k` at an index, which is clamped into the table. */
 static inline T JOIN(gather, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
   const int32_t *table = c->program->lookups + 4 * (int64_t)k;
   const int64_t length = table[3];
-  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* inside, whatever it is */
+  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* NaN becomes 0 */
   return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
 }
 
@@ -180,11 +180,12 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
   }
 }
 
-/* The moves of the numbers of one input or output: pairs (element, place). */
+/* A loop over the pairs (element, slot) of one input or output. */
 #define MOVES(m, all, ends, k) \
   for (const int32_t *m = all + 2 * (k ? ends[k - 1] : 0), *m##_end = all + 2 * ends[k]; m < m##_end; m += 2)
 
-/* What all instances have in common: the results of the shared part, `s`, or else the constants; and of the inputs. */
+/* Loads the uniform slots of all lanes: those live out of the uniform prefix, `s`, or without it the constants; and the
+   uniform inputs. */
 static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
   const Program *p = c->program;
   for (int64_t k = 0; s && k < p->carries; k++)
@@ -200,8 +201,8 @@ static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
 }
 
 #if LANES == 1
-/* The places after the part of the program that all instances share; NULL if there is none, or no memory for it: each
-   instance then runs that part on its own. The caller frees them. */
+/* Runs the uniform prefix of a program and returns its slots, which the caller frees. NULL if there is no prefix or not
+   enough memory: then every lane runs the prefix. */
 static void *JOIN(common, NAME)(const Call *c) {
   const Program *p = c->program;
   if (!p->shared_length) return NULL;
@@ -215,7 +216,7 @@ static void *JOIN(common, NAME)(const Call *c) {
 }
 #endif
 
-/* Instances `first` to `last` of a batch; 0 where there is no memory for it. */
+/* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
 static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
   const Program *p = c->program;
 #ifdef NARROW
@@ -227,7 +228,7 @@ static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
   if (first == last) return 1;
 #endif
   const size_t bytes = (size_t)p->places * sizeof(V);
-  /* Small programs live on the stack, where the memory is warm. */
+  /* The slots of small programs are on the stack, which is likely to be in the cache. */
   char local[65536 + 64];
   char *memory = bytes <= 65536 ? local : malloc(bytes + 64);
   if (!memory) return 0;
