@@ -37,7 +37,7 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Redundancy:
-    """The rank of the constraint rows at a position. `print` states it, and names the redundant rows.
+    """The rank of the constraint rows at a position. `print` states it, and names up to four redundant rows.
 
     - `rows`, `rank`: the number of constraint rows and their rank;
     - `tolerance`: the share of the largest singular value below which a singular value counts as zero;
