@@ -46,15 +46,13 @@ class Eigen(NamedTuple):
 
 
 def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> Eigen:
-    """Return the eigenvalues and eigenvectors of a matrix; `scale`: comparable sizes of the entries of `x` in
-    `ẋ = A x`.
+    """Return the eigenvalues and eigenvectors of a matrix `A`.
 
-    Conjugate pairs are adjacent, with the positive imaginary part first. Residuals have no derivative.
+    `scale`: comparable sizes of the entries of `x` in `ẋ = A x`. Conjugate pairs are adjacent, with the positive
+    imaginary part first. Residuals have no derivative.
     """
     scale = jnp.ones(len(A), A.dtype) if scale is None else scale
-    return Eigen(
-        *_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale)))))
-    )  # powers of two scale without rounding
+    return Eigen(*_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale))))))  # exact factors
 
 
 @jax.custom_jvp
