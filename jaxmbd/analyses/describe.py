@@ -60,10 +60,10 @@ class Description:
         lines += [f"Accelerations ṗ ({len(rated)}): {_join(rated)}"]
         if self.kind == "joint":
             lines += [f"Joints that carry them: {_join(self.tree)}"]
-        turned = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
-        if turned:
+        quaternions = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
+        if quaternions:
             lines += [
-                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_join(turned)}"
+                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_join(quaternions)}"
             ]
         if self.constraints:
             rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]

@@ -159,10 +159,10 @@ class Reader:
         if name in mechanism.speed_names:
             return at.v[mechanism.speed_names.index(name)]
         owner, _, component = name.partition(".")
-        for look in (self._body_channel, self._joint_channel, self._force_channel):
-            found = look(owner, component)
-            if found is not None:
-                return found
+        for channel in (self._body_channel, self._joint_channel, self._force_channel):
+            value = channel(owner, component)
+            if value is not None:
+                return value
         raise unknown("quantity", name, channel_units(mechanism))
 
     def _body_channel(self, owner: str, component: str) -> Array | None:

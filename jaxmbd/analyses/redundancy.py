@@ -87,7 +87,7 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
     rank, labels, repeats = int(np.sum(nonzero_singular_values(values))), mechanism.row_labels(), {}
-    for redundant_row, vector in _reduced_echelon(left[:, rank:].T).items():
+    for redundant_row, vector in _reduced(left[:, rank:].T).items():
         rows = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in rows if k != redundant_row))
         repeats[redundant_row] = Repeat(*labels[redundant_row], names)
@@ -112,7 +112,7 @@ def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
     return Equations(mechanism).jacobian(t, q)
 
 
-def _reduced_echelon(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, " m"]]:
+def _reduced(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, " m"]]:
     """Return the reduced row echelon form of the vectors, by pivot column and in the order of these columns.
 
     The pivot column is the last one in which an entry of the remaining vectors is not small.

@@ -29,8 +29,8 @@ class Stretch(eqx.Module):
     joint: Float[Array, "3"]
 
     def __call__(self, t: Scalar) -> Scalar:
-        place, turned = platform_path(t)
-        return jnp.linalg.norm(place + rot.rotate(turned, self.joint) - self.base) - _LEG
+        place, rotation = platform_path(t)
+        return jnp.linalg.norm(place + rot.rotate(rotation, self.joint) - self.base) - _LEG
 
 
 @listed()

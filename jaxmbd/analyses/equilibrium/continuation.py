@@ -132,9 +132,9 @@ def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) 
             ahead = share * (value - point.p) / (family.span * point.share)
             target = predicted(family, point, ahead)._replace(p=point.p + share * (value - point.p))
             target = target._replace(p=jnp.where(share == 1.0, value, target.p))
-            new, off, found = corrected(family, target, natural=True)
+            new, correction, converged = corrected(family, target, natural=True)
             new = new._replace(p=target.p)  # prescribed: corrections change it by rounding
-            is_good = found & ((off <= _WIDE * jnp.abs(ahead)) | (point.p == value))
+            is_good = converged & ((correction <= _WIDE * jnp.abs(ahead)) | (point.p == value))
             accepted = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, point)
             return accepted, jnp.where(is_good, jnp.minimum(1.0, 2 * share), 0.5 * share), count + 1
 
@@ -155,11 +155,11 @@ def arc_steps(
     def advance(state: Any, k: Array) -> tuple[Any, tuple[PathPoint, Array]]:
         point, length, inside = state
         ahead = jnp.where(k == 0, 0.0, length)
-        new, off, found = corrected(family, predicted(family, point, ahead), natural=False)
-        good = found & ((off <= _WIDE * ahead) | (k == 0)) & inside
+        new, correction, converged = corrected(family, predicted(family, point, ahead), natural=False)
+        is_good = converged & ((correction <= _WIDE * ahead) | (k == 0)) & inside
         within = (last - new.p) * first.share >= 0
-        new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
-        length = jnp.where(good, jnp.minimum(1.5 * length, step), 0.5 * length)
-        return (new, length, inside & (within | ~good)), (new, good & within)
+        new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, point)
+        length = jnp.where(is_good, jnp.minimum(1.5 * length, step), 0.5 * length)
+        return (new, length, inside & (within | ~is_good)), (new, is_good & within)
 
     return jax.lax.scan(advance, (first, step, jnp.asarray(True)), jnp.arange(points))[1]

@@ -61,9 +61,9 @@ class Equilibrium(eqx.Module):
         state, rate = self.state, np.asarray(self.rate)
         kind = "steady rotation" if rate.any() else "at rest"
         outcome = f"found in {count_of(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
-        held = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
-        held_text = f"; held: {', '.join(held)}" if held else ""
-        return f"Equilibrium, {kind}, {self.verdict} ({outcome}){held_text}\n{state}"
+        fixed = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
+        fixed_text = f"; held: {', '.join(fixed)}" if fixed else ""
+        return f"Equilibrium, {kind}, {self.verdict} ({outcome}){fixed_text}\n{state}"
 
     @property
     def solution(self) -> Solution:

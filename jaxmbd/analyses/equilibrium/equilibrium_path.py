@@ -67,7 +67,7 @@ class EquilibriumPath(eqx.Module):
 
     @property
     def small_motions(self) -> SmallMotions:
-        """The small motions about each point."""
+        """The eigenvalues of the small motions about each point, and the counts that decide on its stability."""
         return _motions(self.equilibria)
 
     @property
@@ -176,16 +176,16 @@ def _path(family: Family, q: Array, values: Array, points: int | None, step: Arr
     still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
     first = PathPoint(start, ends[0], still, towards)
     if points is None:
-        every, found = natural_steps(fixed, first, ends)
+        path_points, found = natural_steps(fixed, first, ends)
     else:
-        every, found = arc_steps(fixed, first, ends[-1], step, points)
-    parameters = values if points is None else every.p
+        path_points, found = arc_steps(fixed, first, ends[-1], step, points)
+    parameters = values if points is None else path_points.p
 
     def one(p: Array, q: Array, good: Array) -> Equilibrium:
         return settled(*family.at(p), q, jnp.asarray(0), good)
 
-    equilibria = eqx.filter_vmap(one)(parameters, every.q, found)
-    return EquilibriumPath(parameters, equilibria, every.share, found)
+    equilibria = eqx.filter_vmap(one)(parameters, path_points.q, found)
+    return EquilibriumPath(parameters, equilibria, path_points.share, found)
 
 
 @cached_on_disk
@@ -219,16 +219,16 @@ def _with_speed(rotation: Any, speed: Any) -> Any:
 
 def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
     """Return the mechanism with another value of the parameter; raise unless `along` selects one of its numbers."""
-    found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
-    if not eqx.is_array(found):
-        raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
-    if not any(found is leaf for leaf in jax.tree.leaves(mechanism)):
+    entry = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
+    if not eqx.is_array(entry):
+        raise MechanismError(f"along must select one number of the mechanism, got {entry!r}.")
+    if not any(entry is leaf for leaf in jax.tree.leaves(mechanism)):
         raise MechanismError(
-            f"along must select one number of the mechanism; what it gives, of shape {found.shape}, has been computed, "
+            f"along must select one number of the mechanism; what it gives, of shape {entry.shape}, has been computed, "
             "or taken out of an array."
         )
-    if found.shape != ():
-        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
+    if entry.shape != ():
+        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {entry.shape}.")
     return eqx.tree_at(along, mechanism, value)
 
 

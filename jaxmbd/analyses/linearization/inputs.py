@@ -75,37 +75,37 @@ def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input
         raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
     checked = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
-    for given in checked:
-        if isinstance(given, str):
-            owner, _, component = given.partition(".")
+    for entry in checked:
+        if isinstance(entry, str):
+            owner, _, component = entry.partition(".")
             if owner in drivers and component in ("motion", "effort"):
                 raise MechanismError(
-                    f"{given!r} cannot be an input: what a driver prescribes enters with its first and second "
+                    f"{entry!r} cannot be an input: what a driver prescribes enters with its first and second "
                     f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
                     f"{mechanism[owner].coordinate!r}."
                 )
-            if given not in known:
-                raise unknown("input", given, known)
-        elif not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and callable(given[1])):
+            if entry not in known:
+                raise unknown("input", entry, known)
+        elif not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and callable(entry[1])):
             raise MechanismError(
                 "An input is a name, or a name and a function that finds a number in the mechanism, "
-                f"('load', lambda m: m['load'].torque); got {given!r}."
+                f"('load', lambda m: m['load'].torque); got {entry!r}."
             )
         else:
-            _selected_number(mechanism, *given)
+            _selected_number(mechanism, *entry)
     return checked
 
 
-def named(given: Input) -> str:
+def named(entry: Input) -> str:
     """Return the name of an input."""
-    return given if isinstance(given, str) else given[0]
+    return entry if isinstance(entry, str) else entry[0]
 
 
-def changed(mechanism: Mechanism, given: Input, by: Scalar) -> Mechanism:
+def changed(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
     """Return the mechanism with an input that is `by` larger than where it is linearised."""
-    if not isinstance(given, str):
-        return eqx.tree_at(given[1], mechanism, _selected_number(mechanism, *given) + by)
-    owner, _, component = given.partition(".")
+    if not isinstance(entry, str):
+        return eqx.tree_at(entry[1], mechanism, _selected_number(mechanism, *entry) + by)
+    owner, _, component = entry.partition(".")
     for k, force in enumerate(mechanism.forces):
         if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
             return _with(mechanism, Shifted(force.name, force.coordinate, force, by), k)
@@ -116,7 +116,7 @@ def changed(mechanism: Mechanism, given: Input, by: Scalar) -> Mechanism:
         wrench = jnp.zeros(len(space.efforts), by.dtype).at[space.efforts.index(component)].set(by)
         torque = wrench[space.dim] if space.dim == 2 else wrench[space.dim :]
         return _with(mechanism, Force(part, bodies[owner].at(), wrench[: space.dim], torque))
-    return _with(mechanism, JointForce(part, given, by))
+    return _with(mechanism, JointForce(part, entry, by))
 
 
 def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechanism:

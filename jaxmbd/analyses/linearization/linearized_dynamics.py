@@ -109,8 +109,8 @@ class _LinearizedDynamics:
     def equations(self, u: Float[Array, " inputs"]) -> Equations:
         """Return the equations of the mechanism with changed inputs `u`."""
         mechanism = self.mechanism
-        for given, by in zip(self.inputs, u, strict=True):
-            mechanism = changed(mechanism, given, by)
+        for entry, by in zip(self.inputs, u, strict=True):
+            mechanism = changed(mechanism, entry, by)
         return Equations(mechanism, self.redundant)
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
