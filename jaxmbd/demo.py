@@ -1,9 +1,10 @@
-"""The main job: identify a real double pendulum from its measured free swings, and predict swings it has not seen.
+"""The demo: identify a double pendulum from its measured free swings, and predict swings that were not used for it.
 
-Free swings show only ratios of `A = I1 + m1 a1² + m2 L1²`, `B = m2 L1 a2`, `D = I2 + m2 a2²`, `G1 = (m1 a1 + m2 L1) g`,
-`G2 = m2 a2 g` and the friction: a common factor on all masses, inertias and friction is invisible, and what is left
-are four mechanical numbers. So `a1`, `I1`, `I2` and `L1` are estimated, and the masses, `a2` and `g` are kept as
-published. Beside them: Coulomb friction in both joints, air drag, and the zero of both angle sensors.
+Free swings determine only the ratios of `A = I1 + m1 a1² + m2 L1²`, `B = m2 L1 a2`, `D = I2 + m2 a2²`,
+`G1 = (m1 a1 + m2 L1) g`, `G2 = m2 a2 g` and the friction: a common factor on all masses, inertias and friction has no
+effect, so that four mechanical numbers remain. Therefore `a1`, `I1`, `I2` and `L1` are estimated, and the masses, `a2`
+and `g` have their published values. Coulomb friction in both joints, air drag, and the zero errors of both angle
+sensors are also estimated.
 """
 
 from collections.abc import Sequence
@@ -27,11 +28,13 @@ from jaxmbd.identification._fit import fit
 from jaxmbd.identification._parameters import Parameter, Positive
 from jaxmbd.identification._result import Fit
 
-M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published, not free: kg, kg, m, m/s²
-DRAG_POINT = 0.15  # where the drag on arm 2 acts, from joint 2 [m]; it and the coefficient are one number
-COULOMB_WIDTH = 0.1  # rad/s; the swings do not tell it
+M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published and not estimated: kg, kg, m, m/s²
+DRAG_POINT = (
+    0.15  # distance of the drag on arm 2 from joint 2 [m]; the swings do not determine it beside the coefficient
+)
+COULOMB_WIDTH = 0.1  # rad/s; the swings do not determine it
 PUBLISHED = {"a1": 0.108565, "I1": 4.3753e-4, "I2": 1.26883e-3, "L1": 0.172719}
-BASELINE = (6.26e-3, 9.18e-3)  # rad, median over all segments, of the published model
+BASELINE = (6.26e-3, 9.18e-3)  # rad, median error of the published model over all segments
 TRAINING = (*range(5), *range(10, 15), *range(20, 26))
 UNSEEN = (*range(5, 10), *range(15, 20))
 EVERY = 8  # samples: 8 ms
@@ -39,7 +42,7 @@ ANGLES = ("angle1", "angle2")
 
 
 def pendulum(p: dict[str, Any]) -> pl.Mechanism:
-    """The double pendulum with its parameters `p`; angles of the bodies are from the x axis, y points up."""
+    """Return the double pendulum with parameters `p`; body angles are measured from the x axis, y points up."""
     arm1 = pl.Body("arm1", M1, p["I1"], pose=(0.0, -0.1, -np.pi / 2))
     arm2 = pl.Body("arm2", M2, p["I2"], pose=(0.0, -0.3, -np.pi / 2))
     return pl.Mechanism(
@@ -63,12 +66,12 @@ def pendulum(p: dict[str, Any]) -> pl.Mechanism:
 
 
 def _reading(index: int, t: Array, q: Array, v: Array, vdot: Array, lam: Array, zero: Array) -> Array:
-    """A sensor's reading: the angle from the upright vertical, and its zero error."""
+    """Return a sensor's reading: the angle from the upward vertical plus its zero error."""
     return jnp.pi / 2 - q[index] + zero
 
 
 def free_parameters() -> dict[str, Parameter]:
-    """What is estimated, its starting value, range and unit."""
+    """Return the estimated parameters with starting value, range and unit."""
     return {
         "a1": Parameter(start=0.1086, within=Positive(), unit="m"),
         "I1": Parameter(start=4.4e-4, within=Positive(), unit="kg m²"),
@@ -84,14 +87,14 @@ def free_parameters() -> dict[str, Parameter]:
 
 
 def experiments(segments: Sequence[int]) -> list[Experiment]:
-    """The measured segments; the initial state of each is estimated, from its first sample."""
+    """Return the measured segments; the estimate of each initial state starts at its first sample."""
     data = measured_swings()
     ts = data["t"][::EVERY]
-    found = []
+    measured = []
     for k in segments:
         start = [np.pi / 2 - data[name][k, 0] for name in ("theta1", "theta2")]
         rates = [-data[name][k, 0] for name in ("omega1", "omega2")]
-        found.append(
+        measured.append(
             Experiment(
                 ts,
                 {"angle1": data["theta1"][k, ::EVERY], "angle2": data["theta2"][k, ::EVERY]},
@@ -101,7 +104,7 @@ def experiments(segments: Sequence[int]) -> list[Experiment]:
                 sigma=1e-3,
             )
         )
-    return found
+    return measured
 
 
 IDENTIFIABLE = (
@@ -122,12 +125,12 @@ def identify(progress: bool = True) -> tuple[Fit, Fit]:
 
 
 def median_rms(result: Fit) -> tuple[float, ...]:
-    """Median over the segments of the RMS [rad] of each angle."""
+    """Return the median over the segments of the RMS error [rad] of each angle."""
     return tuple(float(np.median([one[name] for one in result.rms()])) for name in ANGLES)
 
 
 def combinations(p: dict[str, Any]) -> dict[str, float]:
-    """The mechanical numbers that free swings do show: ratios to `B = m2 L1 a2`."""
+    """Return the mechanical numbers that free swings determine: the ratios to `B = m2 L1 a2`."""
     coupling = M2 * p["L1"] * A2
     return {
         "A / B": float((p["I1"] + M1 * p["a1"] ** 2 + M2 * p["L1"] ** 2) / coupling),
@@ -138,7 +141,8 @@ def combinations(p: dict[str, Any]) -> dict[str, float]:
 
 
 def parameter_table(trained: Fit) -> Table:
-    """Estimates, standard errors and published values; what is kept; and what free swings can show at all."""
+    """Return the table of estimates, standard errors and published values, with the fixed numbers and the ratios that
+    free swings determine."""
     table = Table(title="Estimates")
     for heading in ("", "estimate", "standard error", "published", "unit"):
         table.add_column(heading, justify="right" if heading not in ("", "unit") else "left")
@@ -157,7 +161,7 @@ def parameter_table(trained: Fit) -> Table:
 
 
 def error_table(trained: Fit, unseen: Fit) -> Table:
-    """RMS of each angle on training and unseen segments, beside the published model's."""
+    """Return the table of the RMS errors of each angle on training and unseen segments, and of the published model."""
     table = Table(title="Simulated minus measured, RMS over 2.67 s")
     for heading in ("", r"θ1 \[mrad]", r"θ2 \[mrad]", "segments"):
         table.add_column(heading, justify="left" if heading in ("", "segments") else "right")
@@ -177,7 +181,7 @@ def _ranges(numbers: Sequence[int]) -> str:
 
 
 def pictures(out: Path, trained: Fit, unseen: Fit) -> list[Path]:
-    """Write the picture of measured against predicted, and an animation of an unseen segment."""
+    """Write a plot of measured and predicted angles, and an animation of an unseen segment; return their paths."""
     out.mkdir(parents=True, exist_ok=True)
     picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
     columns = [
@@ -193,7 +197,7 @@ def pictures(out: Path, trained: Fit, unseen: Fit) -> list[Path]:
 
 
 def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Fit]:
-    """Identify, print the tables, and write a picture and an animation into the folder `out`."""
+    """Identify the pendulum, print the tables, and write a plot and an animation into the folder `out`."""
     console = console or Console()
     console.print(
         f"Fitting {len(TRAINING)} segments of measured swings of a double pendulum: {len(free_parameters())} "

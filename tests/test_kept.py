@@ -162,7 +162,7 @@ FIRST = """
 import json, jax
 jax.config.update("jax_enable_x64", True)
 import jaxmbd as mbd
-from jaxmbd.analyses import _integration
+from jaxmbd.analyses.simulation import integration as _integration
 made, runs, rates = mbd.examples.get("four-bars"), [], _integration._rates
 _integration._rates = lambda *x: (runs.append(1), rates(*x))[1]
 found = mbd.simulate(made.mechanism, made.state(), [0.0, 0.1])

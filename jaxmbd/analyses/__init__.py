@@ -1,1 +1,1 @@
-"""Analyses: a file or folder for each public function, named after it."""
+"""Analyses of mechanisms. Each public function has a file or a folder that is named after it."""

@@ -1,4 +1,4 @@
-"""What analyses ask of the state they start from and of the times they are wanted at."""
+"""Checks of the arguments of analyses: states, times, tolerances, methods and step-size controllers."""
 
 from typing import Any
 
@@ -16,12 +16,14 @@ from jaxmbd.integrate.formulations.formulation import AbstractMethod
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-START_OFF = 1e-6  # of the whole time: how far the first time may be from that of the state
+START_OFF = 1e-6  # share of the whole interval by which the first time may differ from the time of the state
 
 
 def check_times(ts: Any, state: State) -> Array | np.ndarray:
-    """The times of an analysis that starts at a state, as an array; those that are traced are checked by the compiled
-    program (`times_are_valid`)."""
+    """Return the times of an analysis that starts at a state as an array; raise unless they are valid.
+
+    Traced times are checked when the compiled program runs (`times_are_valid`).
+    """
     ts = _times(ts, state.q.dtype)
     if ts.ndim != 1 or ts.shape[0] < 2:
         raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
@@ -45,7 +47,7 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
 
 
 def first_time(ts: Any) -> Any:
-    """The first of some times, before there is a state to compare them with."""
+    """Return the first of the times of an analysis, for which no state exists yet."""
     ts = _times(ts, jnp.result_type(float))
     if ts.ndim != 1 or ts.shape[0] < 2:
         raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
@@ -56,67 +58,69 @@ def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
     if not is_concrete(ts):
         return jnp.asarray(ts, dtype=dtype)
     try:
-        given = np.asarray(ts)
-        if given.dtype.kind in "cSU":  # NumPy would take the real parts, and read numbers from texts
+        values = np.asarray(ts)
+        if values.dtype.kind in "cSU":  # NumPy would drop imaginary parts and parse strings as numbers
             raise TypeError("real numbers are needed")
-        return np.asarray(np.asarray(given, dtype=given.dtype if given.dtype.kind in "fiu" else float), dtype=dtype)
+        return np.asarray(np.asarray(values, dtype=values.dtype if values.dtype.kind in "fiu" else float), dtype=dtype)
     except (TypeError, ValueError) as error:
         raise MechanismError(f"ts must be a sequence of at least two times [s], real numbers, got {ts!r}.") from error
 
 
 def check_time(what: str, t: Any) -> Any:
-    """A time [s] as an array; raise unless it is one number, finite where it is known."""
+    """Return a time [s] as an array; raise unless it is a scalar, and finite if its value is known."""
     value = as_float(t)
     check_finite(what, "t", value)
     return value
 
 
 def check_tolerances(rtol: Any, atol: Any) -> None:
-    """Raise unless the tolerances of the step-size control are numbers of at least zero, and not both zero."""
-    for name, given in (("rtol", rtol), ("atol", atol)):
-        value = as_float(given)
-        if given is not None:
+    """Raise unless the tolerances of the step-size control are nonnegative numbers that are not both zero."""
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        value = as_float(tolerance)
+        if tolerance is not None:
             check_finite("simulate", name, value)
             check_number("simulate", name, value, "1" if name == "rtol" else "m or rad", zero=True)
-    if all(given is not None and is_concrete(given) and not np.any(given) for given in (rtol, atol)):
+    if all(tolerance is not None and is_concrete(tolerance) and not np.any(tolerance) for tolerance in (rtol, atol)):
         raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
 
 
 def check_method(method: Any) -> None:
-    """Raise unless `method` is a way to keep the constraints, or None."""
+    """Raise unless `method` is a formulation of the constrained equations of motion, or None."""
     if method is not None:
         need = "a method such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
         check_instance("method", method, AbstractMethod, need)
 
 
 def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool) -> None:
-    """Raise unless `controller` is a step-size controller, or None, and tolerances are numbers; beside a controller
-    they would have no effect."""
+    """Raise unless `controller` is a step-size controller or None, and the tolerances are numbers.
+
+    Tolerances and `control_speeds` must not be passed together with a controller, since they would have no effect.
+    """
     check_tolerances(rtol, atol)
     if controller is None:
         return
     need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
     check_instance("stepsize_controller", controller, dfx.AbstractStepSizeController, need)
-    given = [name for name, value in (("rtol", rtol), ("atol", atol)) if value is not None]
-    given += ["control_speeds"] * bool(control_speeds)
-    if given:
+    unused = [name for name, value in (("rtol", rtol), ("atol", atol)) if value is not None]
+    unused += ["control_speeds"] * bool(control_speeds)
+    if unused:
         raise MechanismError(
-            f"simulate: {' and '.join(given)} has no effect beside a controller of your own: give the tolerances and "
+            f"simulate: {' and '.join(unused)} has no effect beside a controller of your own: give the tolerances and "
             "the norm to that."
         )
 
 
 def closed_enough(q: Array | np.ndarray) -> float:
-    """What a state may miss of the constraints: a hundred times as much as assembly leaves."""
+    """Return the largest constraint residual of a state that counts as assembled: 100 times the assembly tolerance."""
     return 1e2 * tolerance_of(q)
 
 
 def check_assembled(mechanism: Mechanism, what: str, position: Array, velocity: Array) -> None:
-    """That a state satisfies the constraints; `position` and `velocity` are `Φ` and `Φ̇` there."""
-    for miss, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
-        tolerance = closed_enough(miss)
-        if not np.abs(miss).max(initial=0.0) <= tolerance:
-            rows = open_rows(mechanism, np.asarray(miss), (), tolerance)
+    """Raise unless a state satisfies the constraints; `position` and `velocity` are its `Φ` and `Φ̇`."""
+    for residual, level, unit in ((position, "positions", "m or rad"), (velocity, "speeds", "m/s or rad/s")):
+        tolerance = closed_enough(residual)
+        if not np.abs(residual).max(initial=0.0) <= tolerance:
+            rows = open_rows(mechanism, np.asarray(residual), (), tolerance)
             raise AssemblyError(
                 f"The {what} is not assembled: its {level} violate the constraints, {rows} ({unit}). "
                 "Get a state from jaxmbd.assemble(mechanism, ...)."

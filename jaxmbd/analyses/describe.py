@@ -1,4 +1,4 @@
-"""The system report: degrees of freedom, coordinates, constraints and reactions, in words and as data."""
+"""The system report: degrees of freedom, coordinates, constraints and reactions, as text and as data."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,24 @@ from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_PIVOT = 0.1  # of the largest: a later variable is taken as dependent as long as its pivot is not smaller
+_PIVOT = 0.1  # share of the largest pivot: a later variable is taken as dependent unless its pivot is smaller than that
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a mechanism is as a system of equations.
+    """The system of equations of a mechanism. `print` shows it as a report.
 
-    `freedom`: degrees of freedom that the joints leave; `remaining_freedom`: those that are left once the drivers
-    prescribe their coordinates; `coordinates`, `speeds`: the names of `q` and of `p`; `constraints`: the name and kind
-    of each constraint and its number of rows, drivers left out; `redundant`: rows that repeat others; `driven`: the
-    coordinates that drivers prescribe, whether they are variables of the system or others; `independent`, `dependent`:
-    of the other variables those that can be chosen freely, as many as `remaining_freedom`, and those that follow from
-    the constraints and drivers, at the state that was looked at; `reactions`: the loads in cut joints that the
-    equations have as unknowns; `tree`, joints that carry coordinates.
+    - `kind`: the kind of coordinates, `"absolute"` or `"joint"`;
+    - `freedom`: the number of degrees of freedom that the joints leave; `remaining_freedom`: the number that remains
+      when the drivers prescribe their coordinates;
+    - `coordinates`, `speeds`: the names of the entries of `q` and `p`;
+    - `constraints`: name, kind and number of rows of each constraint, without drivers;
+    - `redundant`: the rows that are linear combinations of other rows;
+    - `driven`: the coordinates that drivers prescribe, including those that are not variables of the system;
+    - `independent`, `dependent`: the remaining variables, divided at the given state into `remaining_freedom` variables
+      that can be chosen freely and those that follow from the constraints and drivers;
+    - `reactions`: the loads in cut joints that are unknowns of the equations;
+    - `tree`: the joints of the spanning tree.
     """
 
     kind: str
@@ -45,29 +49,29 @@ class Description:
 
     @property
     def rows(self) -> int:
-        """Number of algebraic constraints, drivers left out."""
+        """The number of algebraic constraint rows, without those of drivers."""
         return sum(size for _, _, size in self.constraints)
 
     def __repr__(self) -> str:
         lines = [self._headline()]
-        lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_listed(self.coordinates)}"]
-        lines += [f"Speeds p ({len(self.speeds)}): {_listed(self.speeds)}"]
-        rated = [_rated(name) for name in self.speeds]
-        lines += [f"Accelerations ṗ ({len(rated)}): {_listed(rated)}"]
+        lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_join(self.coordinates)}"]
+        lines += [f"Speeds p ({len(self.speeds)}): {_join(self.speeds)}"]
+        rated = [_acceleration_name(name) for name in self.speeds]
+        lines += [f"Accelerations ṗ ({len(rated)}): {_join(rated)}"]
         if self.kind == "joint":
-            lines += [f"Joints that carry them: {_listed(self.tree)}"]
-        turned = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
-        if turned:
+            lines += [f"Joints that carry them: {_join(self.tree)}"]
+        quaternions = [name.removesuffix(".e0") for name in self.coordinates if name.endswith(".e0")]
+        if quaternions:
             lines += [
-                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_listed(turned)}"
+                f"Four Euler parameters, of norm one, stand for three degrees of freedom each of: {_join(quaternions)}"
             ]
         if self.constraints:
             rows = [f"{name} ({kind}, {size} row{'s' * (size != 1)})" for name, kind, size in self.constraints]
-            lines += [f"Constraints: {_listed(rows)}", f"Reactions f: {_listed(self.reactions)}"]
+            lines += [f"Constraints: {_join(rows)}", f"Reactions f: {_join(self.reactions)}"]
         lines += [f"Redundant: {repeat}." for repeat in self.redundant]
-        lines += [f"Independent variables ({len(self.independent)}): {_listed(self.independent)}"]
-        lines += [f"Dependent variables ({len(self.dependent)}): {_listed(self.dependent)}"]
-        lines += [f"Driven variables ({len(self.driven)}): {_listed(self.driven)}"]
+        lines += [f"Independent variables ({len(self.independent)}): {_join(self.independent)}"]
+        lines += [f"Dependent variables ({len(self.dependent)}): {_join(self.dependent)}"]
+        lines += [f"Driven variables ({len(self.driven)}): {_join(self.driven)}"]
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -87,9 +91,10 @@ class Description:
 
 
 def describe(mechanism: Mechanism, state: State | None = None) -> Description:
-    """The system report of a mechanism.
+    """Return the system report of a mechanism.
 
-    **Arguments:** `state`, where ranks are counted and variables sorted; an assembled one unless given.
+    **Arguments:** `state`, at which ranks are computed and variables are divided into independent and dependent ones;
+    by default an assembled state.
 
     **Returns:** a `Description`: print it, or read its fields.
 
@@ -99,19 +104,19 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
     """
     state = assemble(mechanism) if state is None else state
     check_state(mechanism, state)
-    found, sizes = mechanism.constraints(), mechanism.constraint_sizes()
-    pairs = list(zip(found, sizes, strict=True))
+    constraints, sizes = mechanism.constraints(), mechanism.constraint_sizes()
+    pairs = list(zip(constraints, sizes, strict=True))
     joints = [
         (part, size) for part, size in pairs if not isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
     ]
     count = sum(size for _, size in joints)
     C, variables = jnp.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
     driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
-    # What drivers prescribe does not move: the other variables follow from the joints' rows, and from those of drivers
-    # whose coordinates are no variables.
+    # Prescribed variables do not move. The other variables follow from the rows of joints, and from those of drivers
+    # whose coordinates are not variables of the system.
     prescribed = [i for i, name in enumerate(variables) if name in driven]
     dependent = list(np.flatnonzero(pivot_columns(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
-    rest = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
+    independent = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
     repeats = redundancy(mechanism, state).repeats
     return Description(
         kind=mechanism.coordinates,
@@ -121,7 +126,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
         redundant=repeats,
-        independent=tuple(variables[i] for i in rest),
+        independent=tuple(variables[i] for i in independent),
         dependent=tuple(variables[i] for i in dependent),
         driven=driven,
         reactions=load_names(mechanism),
@@ -130,14 +135,15 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
 
 
 def load_names(mechanism: Mechanism) -> tuple[str, ...]:
-    """What the rows of the constraints are as loads: `"B.Fx"`, …; of a driver its effort."""
+    """Return the name of the load of each constraint row: `"B.Fx"`, …; for a driver its effort."""
     each = zip(mechanism.row_labels(), signed_loads(mechanism), strict=True)
     return tuple(f"{name}.{load.removeprefix('-') or f'lambda{row + 1}'}" for (name, row), load in each)
 
 
 def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
-    """For each row the load that its multiplier is, with a "-" where the load is minus the multiplier; "" if none."""
-    found: list[str] = []
+    """Return for each row the load that its multiplier stands for, with a "-" if it is minus the multiplier; "" if it
+    stands for none."""
+    names: list[str] = []
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
         loads: tuple[str, ...] = ()
         if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
@@ -146,20 +152,20 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
             loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
             without = part.without if isinstance(part, PointConstraint) else ()
             loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
-        found += loads if len(loads) == size else ("",) * size
-    return tuple(found)
+        names += loads if len(loads) == size else ("",) * size
+    return tuple(names)
 
 
 def _kind(mechanism: Mechanism, name: str) -> str:
     return type(mechanism[name]).__name__
 
 
-def _rated(speed: str) -> str:
+def _acceleration_name(speed: str) -> str:
     owner, _, component = speed.rpartition(".")
     return (
         f"{owner}.{component.removesuffix('_rate')}_acceleration" if component.endswith("_rate") else f"d({speed})/dt"
     )
 
 
-def _listed(names: tuple[str, ...] | list[str]) -> str:
+def _join(names: tuple[str, ...] | list[str]) -> str:
     return ", ".join(names) if names else "none"

@@ -1,4 +1,4 @@
-"""Kinematic analysis: the motion that drivers prescribe, as many as there are degrees of freedom."""
+"""Kinematic analysis: the motion of a mechanism that has as many drivers as degrees of freedom."""
 
 from typing import Any
 
@@ -32,32 +32,33 @@ from jaxmbd.integrate.formulations.newton_closure import (
 from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
-_SINGULAR = 1e-6  # of the largest singular value: nearer counts as singular
-_LEAST_STEP = 1e-9  # of the interval between two times
-# A step is short enough if Newton's method corrects what is predicted by less than this share of the step, or by less
-# than this number [m, rad].
+_SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
+_LEAST_STEP = 1e-9  # share of the interval between two times
+# A step is accepted if Newton's method corrects the prediction by less than this share of the step, plus this length or
+# angle [m, rad].
 _SHARE, _NEAR = 0.01, 1e-5
 
-_Place = tuple[Array, Array, Array]  # t, q, v
+_Point = tuple[Array, Array, Array]  # t, q, v
 
 
 def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, throw: bool = True) -> Solution:
-    """The motion of a mechanism whose drivers prescribe all of it, and the loads that this takes.
+    """Compute the motion of a mechanism that its drivers prescribe completely, and the loads that it requires.
 
     `Φ(q, t) = 0`,   `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
 
-    From time to time the positions are found by Newton's method, from what speeds and accelerations predict, in as many
-    steps as that takes; at all times at once then the speeds, accelerations and multipliers.
+    Positions are computed one time after another: speeds and accelerations predict the next position, Newton's method
+    corrects it, and the step is divided where the correction is too large. Speeds, accelerations and multipliers follow
+    for all times at once.
 
-    **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled one at the first of them, which
-    chooses the closure (one near the bodies' own poses unless given); `throw=False` gives positions that cannot be
-    reached as NaN (`solution.result` says so), and loads at singular positions as they come.
+    **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled state at the first time, which
+    selects the assembly mode (by default the one near the bodies' own poses); with `throw=False` positions that cannot
+    be reached are NaN (see `solution.result`), and loads at singular positions are returned as computed.
 
-    **Returns:** a `Solution`: everything by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (how near
-    singular).
+    **Returns:** a `Solution`: every channel by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (the
+    distance from a singular position).
 
-    **Raises:** `MechanismError` if drivers are too few or repeat one another; `SolveError` where the motion cannot go
-    on, or where the position is singular.
+    **Raises:** `MechanismError` if there are too few drivers or if they are redundant; `SolveError` if the motion
+    cannot be continued, or if a position is singular.
 
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
     """
@@ -69,7 +70,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     known = is_concrete(mechanism, state, ts)
     if throw and known:
         _check_drivers(mechanism, state)
-    solution = _follow(mechanism, jnp.asarray(ts), state, is_concrete(ts, state.t))
+    solution = _motion(mechanism, jnp.asarray(ts), state, is_concrete(ts, state.t))
     if throw and known:
         _check_motion(solution)
     elif throw:
@@ -80,15 +81,15 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
 
 @cached_on_disk
-def _follow(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
-    """The motion. `checked`: are times?"""
+def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
+    """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
     redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
     fixed, q, v, times = frozen((equations, q, v, ts))
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
 
-    def follow(here: _Place, t: Array) -> tuple[_Place, tuple[Array, Array]]:
+    def follow(here: _Point, t: Array) -> tuple[_Point, tuple[Array, Array]]:
         _, q, v = _reach(fixed, here, t)
         return (t, q, v), (q, v)
 
@@ -104,28 +105,31 @@ def _follow(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     return Solution(mechanism, Kinematic(), ts, qs, vs, {}, redundant, {}, result)
 
 
-def _reach(equations: Equations, here: _Place, end: Array) -> _Place:
-    """The position at another time, followed from a closed one in steps short enough for what is predicted to lie near
-    what Newton's method finds: a longer one may lead to another closure. Not a number where no step is short enough."""
-    least = _LEAST_STEP * (end - here[0])
+def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
+    """Return time, position and speeds at `end`, continued from a closed position.
 
-    def wanted(carry: tuple[_Place, Array]) -> Array:
+    Steps are so short that the prediction lies near the corrected position, since a longer step may lead to another
+    assembly mode. The position is NaN if no step is short enough.
+    """
+    least_step = _LEAST_STEP * (end - here[0])
+
+    def unfinished(carry: tuple[_Point, Array]) -> Array:
         (t, _, _), step = carry
-        return (t < end) & (step > least)
+        return (t < end) & (step > least_step)
 
-    def advance(carry: tuple[_Place, Array]) -> tuple[_Place, Array]:
+    def advance(carry: tuple[_Point, Array]) -> tuple[_Point, Array]:
         (t, q, v), step = carry
-        later = jnp.where(t + 1.5 * step > end, end, t + step)  # no remainder that is much shorter
+        later = jnp.where(t + 1.5 * step > end, end, t + step)  # avoids a last step that is much shorter
         at, ahead = equations.at(t, q), later - t
         vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
         predicted = at.advanced(v + 0.5 * ahead * vdot, ahead)
-        found = close_loops(equations, later, predicted, DeterminedCorrection())
-        off, moved = (jnp.max(jnp.abs(x)) for x in (found - predicted, predicted - q))
-        speeds = consistent_speeds(equations.at(later, found), v + ahead * vdot, DeterminedCorrection())
-        there, fine = (later, found, speeds), off <= _SHARE * moved + _NEAR
-        return jax.tree.map(lambda a, b: jnp.where(fine, a, b), (there, 2 * step), (carry[0], step / 2))
+        corrected = close_loops(equations, later, predicted, DeterminedCorrection())
+        correction, distance = (jnp.max(jnp.abs(x)) for x in (corrected - predicted, predicted - q))
+        speeds = consistent_speeds(equations.at(later, corrected), v + ahead * vdot, DeterminedCorrection())
+        next_point, accepted = (later, corrected, speeds), correction <= _SHARE * distance + _NEAR
+        return jax.tree.map(lambda a, b: jnp.where(accepted, a, b), (next_point, 2 * step), (carry[0], step / 2))
 
-    (t, q, v), _ = jax.lax.while_loop(wanted, advance, (here, end - here[0]))
+    (t, q, v), _ = jax.lax.while_loop(unfinished, advance, (here, end - here[0]))
     return t, jnp.where(t < end, jnp.nan, q), v
 
 
@@ -134,26 +138,26 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
     if freedom:
-        chosen = np.asarray(pivot_columns(jnp.asarray(C)))
-        free = [name for name, given in zip(mechanism.variables, chosen, strict=True) if not given]
+        dependent = np.asarray(pivot_columns(jnp.asarray(C)))
+        free = [name for name, is_dependent in zip(mechanism.variables, dependent, strict=True) if not is_dependent]
         raise MechanismError(
-            f"Too few drivers for a kinematic analysis: {_counted(drivers)} and the joints leave {freedom} "
+            f"Too few drivers for a kinematic analysis: {_driver_list(drivers)} and the joints leave {freedom} "
             f"degree{'s' * (freedom != 1)} of freedom. Prescribe as many more coordinates, such as {', '.join(free)}; "
             "or let forces move them: simulate(mechanism, state, ts)."
         )
     for repeat in redundancy(mechanism, state).repeats:
         if repeat.joint in drivers:
             raise MechanismError(
-                f"Too many drivers for a kinematic analysis: {repeat}. Leave one of {_counted(drivers)} out."
+                f"Too many drivers for a kinematic analysis: {repeat}. Leave one of {_driver_list(drivers)} out."
             )
 
 
-def _counted(drivers: list[str]) -> str:
+def _driver_list(drivers: list[str]) -> str:
     return f"{len(drivers)} driver{'s' * (len(drivers) != 1)} ({', '.join(map(repr, drivers)) or 'none'})"
 
 
 def _check_motion(solution: Solution) -> None:
-    """Raises where the motion ends, or where it is at a singular position at one of the times."""
+    """Raise if the motion ends early, or if the position at one of the times is singular."""
     mechanism, ts = solution.mechanism, np.asarray(solution.ts)
     reached = np.isfinite(np.asarray(solution.q)).all(axis=1)
     if not reached.all():

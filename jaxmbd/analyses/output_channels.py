@@ -1,14 +1,14 @@
-"""Reading quantities off a motion by name, for one instant; everything else maps this over time.
+"""Output channels: quantities of a motion by name at one instant. Solutions map this over time.
 
 `"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"rod.position"`,
-`"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass, world axes. In space `"rod.omega"` and
-`"rod.alpha"` are vectors in body axes, as their components `"rod.omega_x"` are, `"rod.omega_world"` and
-`"rod.alpha_world"` the same ones in world axes; `"rod.yaw"`, `"rod.pitch"`, `"rod.roll"`: its angles about z, y and x,
-each turn about an axis that those before have moved. `"t"`: the time. `"O.angle"`,
-`"O.angle_rate"`: a joint's coordinate and its rate. `"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's
-second body, world axes, moment about the joint's marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque
-of a driver, or of a force along a coordinate. `"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers.
-A sensor's name: its reading. `"kinetic_energy"`, `"potential_energy"`, `"energy"`.
+`"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass in world axes. In space `"rod.omega"` and
+`"rod.alpha"` are vectors in body axes, as are their components `"rod.omega_x"`; `"rod.omega_world"` and
+`"rod.alpha_world"` are the same vectors in world axes; `"rod.yaw"`, `"rod.pitch"`, `"rod.roll"` are the intrinsic
+rotation angles about z, y and x. `"t"`: the time. `"O.angle"`, `"O.angle_rate"`: a joint's coordinate and its rate.
+`"O.fx"`, `"O.fy"`, `"O.moment"`: the reaction on the joint's second body in world axes, the moment about the joint's
+marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque of a driver, or of a force along a coordinate.
+`"spring.length"`, `"spring.tension"`. `"O.lambda"`: multipliers. A sensor's name: its reading. `"kinetic_energy"`,
+`"potential_energy"`, `"energy"`.
 """
 
 from collections.abc import Iterable
@@ -46,7 +46,7 @@ class Snapshot(eqx.Module):
     lam: Float[Array, " m"]
 
 
-# Vectors of a body, and angles of one in space, with their units.
+# Vectors of a body, and angles of a body in space, with their units.
 _VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
 ANGLES = ("yaw", "pitch", "roll")
 _SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
@@ -54,64 +54,64 @@ _SPATIAL |= dict.fromkeys(ANGLES, "rad")
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
-    """All names that can be read from a mechanism's motion, with their units."""
+    """Return the names of all output channels of a mechanism, with their units."""
     space = mechanism.space
-    found: dict[str, str] = {}
+    units: dict[str, str] = {}
     components = [(name, unit) for name, unit in zip(space.coordinates, space.units, strict=True)]
     components += [(name, unit + "/s") for name, unit in zip(space.speeds, space.twist_units, strict=True)]
     components += [(name, unit + "/s²") for name, unit in zip(space.accelerations, space.twist_units, strict=True)]
     components += [*_VECTORS.items(), *(_SPATIAL if space.dim == 3 else {}).items()]
     for body in mechanism.bodies:
-        found |= {f"{body.name}.{name}": unit for name, unit in components}
+        units |= {f"{body.name}.{name}": unit for name, unit in components}
     for joint in mechanism.joints:
         if isinstance(joint, AbstractJoint):
             for name, unit in zip(joint.coordinate_names, joint.coordinate_units, strict=True):
-                found |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
+                units |= {f"{joint.name}.{name}": unit, f"{joint.name}.{name}_rate": unit + "/s"}
             for effort, unit in zip(space.efforts, space.effort_units, strict=True):
-                found[f"{joint.name}.{effort}"] = unit
+                units[f"{joint.name}.{effort}"] = unit
     for part in mechanism.constraints():
-        found[f"{part.name}.lambda"] = ""
-    found |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
-    found |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
+        units[f"{part.name}.lambda"] = ""
+    units |= dict(zip(mechanism.coordinate_names, mechanism.coordinate_units, strict=True))
+    units |= dict(zip(mechanism.speed_names, mechanism.speed_units, strict=True))
     for part in (*mechanism.drivers, *(force for force in mechanism.forces if isinstance(force, AbstractJointForce))):
         unit = mechanism.coordinate(part.coordinate).unit(space)
-        found[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
+        units[f"{part.name}.effort"] = "N m" if unit == "rad" else "N"
     for force in mechanism.forces:
         if isinstance(force, SpringDamper):
-            found |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
-    found |= dict.fromkeys(ENERGIES, "J")
+            units |= {f"{force.name}.length": "m", f"{force.name}.tension": "N"}
+    units |= dict.fromkeys(ENERGIES, "J")
     for sensor in mechanism.sensors:
-        found[sensor.name] = _scaled_unit(sensor, found) if isinstance(sensor, Scaled) else sensor.unit
-    return {name: unit for name, unit in found.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
+        units[sensor.name] = _scaled_unit(sensor, units) if isinstance(sensor, Scaled) else sensor.unit
+    return {name: unit for name, unit in units.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
 
 
 def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
-    """The unit of what a `Scaled` reads; raise unless the quantity exists."""
+    """Return the unit of a `Scaled` sensor; raise unless the quantity that it scales exists."""
     if sensor.of not in known:
         raise MechanismError(f"Scaled {sensor.name!r}: {unknown('quantity', sensor.of, known)}")
     return known[sensor.of] if sensor.unit is None else sensor.unit
 
 
 def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Those of the names that are no scalars, with their shapes: sensors, and multipliers of several rows."""
+    """Return the shapes of those channels that are not scalars: sensors, and multipliers of several rows."""
     sensors = {sensor.name for sensor in mechanism.sensors}
-    asked = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
-    if not asked:
+    vectors = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
+    if not vectors:
         return {}
     q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
     still = Snapshot(jnp.zeros(()), q, v, v, lam)
-    found = eqx.filter_eval_shape(lambda: read(Equations(mechanism), asked, still))
-    return {name: value.shape for name, value in found.items() if value.shape != ()}
+    shapes = eqx.filter_eval_shape(lambda: read(Equations(mechanism), vectors, still))
+    return {name: value.shape for name, value in shapes.items() if value.shape != ()}
 
 
 def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
-    """The named quantities at one instant."""
+    """Return the named quantities at one instant."""
     reader = Reader(equations, at)
     return {name: reader.read(name) for name in names}
 
 
 class Reader:
-    """Reads one instant; what several quantities need is computed once."""
+    """Reads quantities of one instant; intermediate results that several quantities share are computed once."""
 
     def __init__(self, equations: Equations, at: Snapshot) -> None:
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at
@@ -119,16 +119,16 @@ class Reader:
 
     @cached_property
     def twists(self) -> Float[Array, "bodies twist"]:
-        """The bodies' twists."""
+        """The twists of the bodies."""
         return self.position.twists(self.at.v)
 
     @cached_property
     def accelerations(self) -> Float[Array, "bodies twist"]:
-        """How they change."""
+        """The rates of the bodies' twists."""
         return self.position.accelerations(self.at.v, self.at.vdot)
 
     @cached_property
-    def _of_groups(self) -> list[Float[Array, "parts markers efforts"]]:
+    def _reactions(self) -> list[Float[Array, "parts markers efforts"]]:
         return self.position.reactions(self.at.lam)
 
     @cached_property
@@ -136,19 +136,20 @@ class Reader:
         return self.position.transmitted(self.at.v, self.at.vdot, self.at.lam)
 
     def reaction(self, name: str) -> Float[Array, "markers efforts"]:
-        """The wrench of a joint or driver on the body at each of its markers: world axes, moment about the marker."""
+        """Return the wrench of a joint or driver on the body at each of its markers: world axes, moment about the
+        marker."""
         if name in self.mechanism.tree.joints:
             return self.position.at_joint(name, self._transmitted)
         place = [part.name for part in local_constraints(self.mechanism)].index(name)
-        pairs = zip(self.equations.parts.joints, self._of_groups, strict=True)
+        pairs = zip(self.equations.parts.joints, self._reactions, strict=True)
         return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
 
     def read(self, name: str) -> Array:
-        """The quantity of that name."""
+        """Return the quantity of a name."""
         mechanism, at = self.mechanism, self.at
         for sensor in mechanism.sensors:
             if sensor.name == name:
-                return self._sense(sensor)
+                return self._sensor_reading(sensor)
         if name in ENERGIES:
             return self._energy(name)
         if name == TIME:
@@ -158,38 +159,38 @@ class Reader:
         if name in mechanism.speed_names:
             return at.v[mechanism.speed_names.index(name)]
         owner, _, component = name.partition(".")
-        for look in (self._of_body, self._of_joint, self._of_force):
-            found = look(owner, component)
-            if found is not None:
-                return found
+        for channel in (self._body_channel, self._joint_channel, self._force_channel):
+            value = channel(owner, component)
+            if value is not None:
+                return value
         raise unknown("quantity", name, channel_units(mechanism))
 
-    def _of_body(self, owner: str, component: str) -> Array | None:
+    def _body_channel(self, owner: str, component: str) -> Array | None:
         space, names = self.mechanism.space, [body.name for body in self.mechanism.bodies]
         if owner not in names:
             return None
-        place = names.index(owner)
+        k = names.index(owner)
         if component in space.coordinates:
-            return self.position.poses()[place, space.coordinates.index(component)]
+            return self.position.poses()[k, space.coordinates.index(component)]
         if component in space.speeds:
-            return self.twists[place, space.speeds.index(component)]
+            return self.twists[k, space.speeds.index(component)]
         if component in space.accelerations:
-            return self.accelerations[place, space.accelerations.index(component)]
+            return self.accelerations[k, space.accelerations.index(component)]
         if component in _VECTORS:
             vectors = {"position": self.position.poses, "velocity": lambda: self.twists}
-            return vectors.get(component, lambda: self.accelerations)()[place, : space.dim]
-        return self._of_turning(place, component) if space.dim == 3 and component in _SPATIAL else None
+            return vectors.get(component, lambda: self.accelerations)()[k, : space.dim]
+        return self._rotation_channel(k, component) if space.dim == 3 and component in _SPATIAL else None
 
-    def _of_turning(self, place: int, component: str) -> Array:
-        """How a body in space is turned and turns."""
+    def _rotation_channel(self, body: int, component: str) -> Array:
+        """Return an orientation angle, an angular velocity or an angular acceleration of a body in space."""
         if component in ANGLES:
-            return angles(self.position.poses()[place, 3:], "zyx")[ANGLES.index(component)]
+            return angles(self.position.poses()[body, 3:], "zyx")[ANGLES.index(component)]
         base = component.removesuffix("_world")
-        vector = (self.twists if base == "omega" else self.accelerations)[place, 3:]
-        frame = jax.tree.map(lambda x: x[place], self.position.bodies.frames)
+        vector = (self.twists if base == "omega" else self.accelerations)[body, 3:]
+        frame = jax.tree.map(lambda x: x[body], self.position.bodies.frames)
         return vector if base == component else frame.to_world(vector)
 
-    def _of_joint(self, owner: str, component: str) -> Array | None:
+    def _joint_channel(self, owner: str, component: str) -> Array | None:
         mechanism, at = self.mechanism, self.at
         if component == "lambda" and any(part.name == owner for part in mechanism.constraints()):
             return at.lam[self.equations.rows_of(owner)]
@@ -206,7 +207,7 @@ class Reader:
                 return value if base == component else rate
         return None
 
-    def _of_force(self, owner: str, component: str) -> Array | None:
+    def _force_channel(self, owner: str, component: str) -> Array | None:
         at, space = self.at, self.mechanism.space
         for part in self.mechanism.forces:
             force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
@@ -223,7 +224,7 @@ class Reader:
         kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
         return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
-    def _sense(self, sensor: Sensor) -> Array:
+    def _sensor_reading(self, sensor: Sensor) -> Array:
         at, space, position = self.at, self.mechanism.space, self.position
         if isinstance(sensor, Scaled):
             return sensor.value(self.read(sensor.of))

@@ -1,4 +1,4 @@
-"""Reading quantities of a single state by name."""
+"""Output channels of a single state by name."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -18,34 +18,34 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
-    """Quantities of one state by name: all that `solution[name]` knows, of a state alone.
+    """Return quantities of one state by name: the same names as in `solution[name]`.
 
-    Joint coordinates and their rates (`"R.angle"`, `"R.angle_rate"`) whatever the mechanism's coordinates are, vectors
-    (`"rod.position"`), sensors, energies; accelerations, multipliers and reactions are those of
-    `M v̇ + Cᵀ λ = F`, `C v̇ = γ` at the state. Works under `jit` and `vmap`, and is differentiated by the mechanism and
-    by the state.
+    They include joint coordinates and their rates (`"R.angle"`, `"R.angle_rate"`) in every kind of coordinates, vectors
+    (`"rod.position"`), sensors and energies. Accelerations, multipliers and reactions are those of `M v̇ + Cᵀ λ = F`,
+    `C v̇ = γ` at the state. The function works under `jit` and `vmap`, and is differentiable with respect to the
+    mechanism and the state.
 
     **Arguments:** the `mechanism` that the `state` belongs to; `names`, one name or several.
 
-    **Returns:** the quantity, or a dictionary of several.
+    **Returns:** the value, or a dictionary of values if `names` has several.
 
     **Raises:** `MechanismError` if the state belongs to another mechanism or a name does not exist.
 
         >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
     """
     check_state(mechanism, state)
-    wanted = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
-    known = channel_units(mechanism)
-    for name in wanted:
-        if name not in known and name != TIME:
-            raise unknown("quantity", name, known)
-    found = _read(mechanism, state, wanted)
-    return found[wanted[0]] if isinstance(names, str) else {name: found[name] for name in wanted}
+    requested = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
+    units = channel_units(mechanism)
+    for name in requested:
+        if name not in units and name != TIME:
+            raise unknown("quantity", name, units)
+    values = _read(mechanism, state, requested)
+    return values[requested[0]] if isinstance(names, str) else {name: values[name] for name in requested}
 
 
 @cached_on_disk
 def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
-    """The named quantities; what none of them needs is left out of the compiled program as dead code."""
+    """Return the named quantities; XLA removes all others from the compiled program as dead code."""
     equations = Equations(mechanism)
     motion = motion_of(Stabilized(), equations, state.t, state.q, state.v)
     return readings(equations, names, Snapshot(state.t, state.q, state.v, motion.vdot, motion.lam))

@@ -1,4 +1,4 @@
-"""Which constraints repeat one another: the rank of `C`, and the dependences between its rows by the joints' names."""
+"""Redundant constraints: the rank of `C`, and the linear dependences between its rows by the joints' names."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,13 +14,13 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values, tolerance_of_rank
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_TAKES_PART = 1e-6  # of the largest number in a dependence
-_PIVOT = 0.1  # of the largest: a later row is the one left out as long as its part in a dependence is not smaller
+_TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
+_PIVOT = 0.1  # share of the largest coefficient: the last row above it is called the redundant one
 
 
 @dataclass(frozen=True)
 class Repeat:
-    """A row that others already enforce: the `row`-th (from 0) of `joint`, by rows of the joints `of`."""
+    """A redundant row: number `row` (from 0) of `joint`, which rows of the joints `dependent_on` already enforce."""
 
     joint: str
     row: int
@@ -37,11 +37,14 @@ class Repeat:
 
 @dataclass(frozen=True)
 class Redundancy:
-    """The rank of the constraint rows at a position, `repr` as a sentence.
+    """The rank of the constraint rows at a position. `print` states it, and names up to four redundant rows.
 
-    `rows`, `rank` and `tolerance` (the share of the largest singular value below which one counts as zero);
-    `degrees_of_freedom`, those of speeds; `repeats`, one for each redundant row, the last of each dependence whose part
-    in it is not small; `kept`, the other rows, by number: an independent set that allows the same motions.
+    - `rows`, `rank`: the number of constraint rows and their rank;
+    - `tolerance`: the share of the largest singular value below which a singular value counts as zero;
+    - `degrees_of_freedom`: the number of independent speeds;
+    - `repeats`: one `Repeat` for each redundant row, which is the last row of a dependence with a coefficient that is
+      not small;
+    - `independent_rows`: the numbers of the other rows, an independent set that allows the same motions.
     """
 
     rows: int
@@ -53,7 +56,7 @@ class Redundancy:
 
     @property
     def joints(self) -> tuple[str, ...]:
-        """The joints and drivers that take part in a dependence, in the mechanism's order of rows."""
+        """The joints and drivers whose rows are linearly dependent, in the order of the mechanism's rows."""
         return tuple(dict.fromkeys(name for repeat in self.repeats for name in (*repeat.dependent_on, repeat.joint)))
 
     def __repr__(self) -> str:
@@ -70,12 +73,12 @@ class Redundancy:
 
 
 def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
-    """Find constraints that repeat one another at a state.
+    """Find the redundant constraints at a state.
 
-    `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a dependence between
-    rows; they are reduced, with pivots, so that each names one redundant row and the rows it repeats. Without those the
-    rows are independent: `C[list(found.independent_rows)]` has the rank and the null space of `C`, and
-    `mechanism.row_labels()[k]` is the joint and the number of row `k`.
+    `rank C` is the number of singular values above 1e-10 of the largest. Each left null vector is a linear dependence
+    between rows. Elimination with pivoting reduces the null vectors so that each names one redundant row and the rows
+    that it depends on. The other rows are independent: `C[list(result.independent_rows)]` has the rank and the null
+    space of `C`, and `mechanism.row_labels()[k]` is the joint and the number of row `k`.
 
         >>> print(redundancy(mechanism, state))
         30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
@@ -84,22 +87,23 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
     rank, labels, repeats = int(np.sum(nonzero_singular_values(values))), mechanism.row_labels(), {}
-    for out, vector in _reduced(left[:, rank:].T).items():
-        part = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
-        names = tuple(dict.fromkeys(labels[k][0] for k in part if k != out))
-        repeats[out] = Repeat(*labels[out], names)
-    kept = tuple(k for k in range(len(labels)) if k not in repeats)
+    for redundant_row, vector in _reduced(left[:, rank:].T).items():
+        rows = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
+        names = tuple(dict.fromkeys(labels[k][0] for k in rows if k != redundant_row))
+        repeats[redundant_row] = Repeat(*labels[redundant_row], names)
+    independent_rows = tuple(k for k in range(len(labels)) if k not in repeats)
     tolerance = tolerance_of_rank(values.dtype)
-    return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), kept)
+    return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), independent_rows)
 
 
 def singular(dtype: Any) -> lx.SVD:
-    """The solve of least norm where rows may repeat: what repeats is left out, not divided by its rounding."""
+    """Return a lineax solver of least norm for rows that may be dependent: singular values that are zero up to rounding
+    are left out."""
     return lx.SVD(rcond=tolerance_of_rank(dtype))
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
-    """`C` in NumPy."""
+    """Return `C` as a NumPy array."""
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
@@ -109,8 +113,10 @@ def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
 
 
 def _reduced(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, " m"]]:
-    """A basis of the same space by columns, in their order: each vector is the only one with a number in its column,
-    the last column in which what is left of the vectors is not small."""
+    """Return the reduced row echelon form of the vectors, by pivot column and in the order of these columns.
+
+    The pivot column is the last one in which an entry of the remaining vectors is not small.
+    """
     vectors, columns = vectors.copy(), []
     for done in range(len(vectors)):
         size = np.abs(vectors[done:]).max(axis=0)

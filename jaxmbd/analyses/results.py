@@ -1,4 +1,4 @@
-"""Verdicts: how an analysis went, for each instance of a batch; and what follows for its values and derivatives."""
+"""Result codes of analyses, for each instance of a batch, and their effect on values and derivatives."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from jaxtyping import Array, Bool
 
 
 class RESULTS(eqx.Enumeration):
-    """How an analysis went: `state.result`, `solution.result`; `RESULTS[result]` is the text.
+    """The result code of an analysis: `state.result`, `solution.result`; `RESULTS[result]` is its text.
 
-    Under `vmap` there is one for each instance: `solution.result == RESULTS.successful` is an array. Values are NaN
-    where an analysis failed, and so are their derivatives.
+    Under `vmap` each instance has one: `solution.result == RESULTS.successful` is an array. Values are NaN where an
+    analysis failed, and so are their derivatives.
     """
 
     successful = ""
@@ -44,7 +44,7 @@ class RESULTS(eqx.Enumeration):
 
 
 def first_failure(*cases: tuple[Bool[Array, ""], RESULTS]) -> RESULTS:
-    """The result that goes with the first condition that holds; successful where none does."""
+    """Return the result code that belongs to the first condition that is true; `successful` if none is."""
     result = RESULTS.successful
     for failed, item in reversed(cases):
         result = RESULTS.where(failed, item, result)
@@ -52,58 +52,60 @@ def first_failure(*cases: tuple[Bool[Array, ""], RESULTS]) -> RESULTS:
 
 
 def is_successful(result: RESULTS) -> Bool[Array, ""]:
-    """Whether a result is the good one."""
+    """Return True where the result code is `successful`."""
     return result == RESULTS.successful
 
 
 def number_of(result: RESULTS) -> Any:
-    """The number that stands for a result in compiled programs."""
+    """Return the integer that represents a result code in compiled programs."""
     return jax.tree.leaves(result)[0]
 
 
 def text_of(number: np.ndarray) -> str:
-    """The text of the result with a number; without JAX, for use while a program runs."""
+    """Return the text of a result code from its integer, without JAX, for use while a program runs."""
     return RESULTS[jax.tree.unflatten(jax.tree.structure(RESULTS.successful), [np.asarray(number)])]
 
 
 def invalidated(ok: Bool[Array, "*batch"], value: Array, inputs: Any) -> Array:
-    """`value` where `ok`, which says so of its leading axes, else NaN; its derivatives by the `inputs` likewise.
+    """Return `value` where `ok` is True and NaN elsewhere; so for its derivatives with respect to the `inputs`.
 
-    A zero in the place of a derivative would look like an answer, and that is what comes out where no step was taken.
-    So each derivative that depends on an invalid number is NaN. Reverse derivatives to which invalid numbers do not
-    contribute (their cotangents are zero) are not touched: a loss may leave out failed instances by
-    `jnp.where(result == RESULTS.successful, loss, 0.0)`, of which `where` alone would make NaN.
+    `ok` has the leading axes of `value`. Where no step was taken the derivative would be zero, which looks like an
+    answer, so each derivative that depends on an invalid number is NaN instead. Reverse derivatives to which invalid
+    numbers do not contribute are unchanged, since zero cotangents are not multiplied by NaN: a loss may leave out
+    failed instances by a single `jnp.where(result == RESULTS.successful, loss, 0.0)`.
     """
     ok = jnp.reshape(ok, ok.shape + (1,) * (value.ndim - ok.ndim))
     return _invalidated((jax.lax.stop_gradient(ok), value), inputs)
 
 
 @eqx.filter_custom_jvp
-def _invalidated(given: tuple[Array, Array], inputs: Any) -> Array:
-    ok, value = given
+def _invalidated(ok_and_value: tuple[Array, Array], inputs: Any) -> Array:
+    ok, value = ok_and_value
     return jnp.where(ok, value, jnp.nan)
 
 
 @_invalidated.def_jvp
 def _invalidated_jvp(primals: Any, tangents: Any) -> tuple[Array, Array]:
     (ok, value), inputs = primals
-    (_, change), changes = tangents
-    change = jnp.zeros_like(value) if change is None else change
-    # The sum of all changes of inputs does not enter the result, but its cotangent reaches every input.
-    total = sum((jnp.sum(leaf).astype(value.dtype) for leaf in jax.tree.leaves(changes)), jnp.zeros((), value.dtype))
+    (_, tangent), input_tangents = tangents
+    tangent = jnp.zeros_like(value) if tangent is None else tangent
+    # The sum of all input tangents does not enter the result, but its cotangent reaches every input.
+    total = sum(
+        (jnp.sum(leaf).astype(value.dtype) for leaf in jax.tree.leaves(input_tangents)), jnp.zeros((), value.dtype)
+    )
 
     flags = jnp.append(jnp.broadcast_to(ok, value.shape).reshape(-1), True)
 
-    def forward(_: Any, changes: Array) -> Array:
-        return jnp.where(flags, changes, jnp.nan)
+    def forward(_: Any, input_tangents: Array) -> Array:
+        return jnp.where(flags, input_tangents, jnp.nan)
 
     def backward(_: Any, cotangents: Array) -> Array:
-        # Those that are NaN reach the inputs by the sum alone: linear solves on the way (lineax) would raise errors.
+        # NaN cotangents reach the inputs through the sum alone, since linear solves (lineax) on the way would raise.
         is_used = jnp.any(~flags & (cotangents != 0) | ~jnp.isfinite(cotangents))
         valid = jnp.where(flags & jnp.isfinite(cotangents), cotangents, 0.0)
         return valid.at[-1].add(jnp.where(is_used, jnp.nan, 0.0))
 
-    # JAX's one way to give a linear function a transpose of our own, under all transformations. (One vector, since
-    # batches of several are not supported where one depends on another.)
-    linear = jax.lax.custom_linear_solve(lambda x: x, jnp.append(change.reshape(-1), total), forward, backward)
+    # `custom_linear_solve` is the only way in JAX to define the transpose of a linear function that works under all
+    # transformations. The argument is one vector, since batching fails for several that depend on one another.
+    linear = jax.lax.custom_linear_solve(lambda x: x, jnp.append(tangent.reshape(-1), total), forward, backward)
     return _invalidated((ok, value), inputs), linear[:-1].reshape(value.shape)

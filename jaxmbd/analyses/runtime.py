@@ -1,8 +1,8 @@
-"""Errors of running programs, with texts made from their numbers: which instance of a batch, which joint.
+"""Run-time errors of compiled programs, with texts that depend on values: which instance of a batch, which joint.
 
-`equinox.error_if` knows its texts beforehand. Here the text is made when the error occurs, by a call to Python in a
-branch that is taken then only. JAX keeps no program with such a call in its cache on disk: use it where errors are
-wanted and values are traced.
+`equinox.error_if` needs its text at trace time. Here the text is written when the error occurs, by a callback to Python
+in a branch that is taken in that case only. JAX does not store programs with callbacks in its cache on disk, so this is
+used only where errors are wanted and values are traced.
 """
 
 from collections.abc import Callable
@@ -16,21 +16,21 @@ from jaxtyping import Array, Bool
 
 from jaxmbd.integrate.diffrax_binding import any_instance, report_error
 
-_LISTED = 4  # instances of a batch that a message describes
+_LISTED = 4  # number of instances of a batch that a message describes
 
 Describe = Callable[..., str]
 
 
 class _EquinoxRuntimeError(RuntimeError):
-    """`equinox.filter_jit` knows an error of its own by this name, and raises `EquinoxRuntimeError` with its text."""
+    """`equinox.filter_jit` recognises its own errors by this name, and raises `EquinoxRuntimeError` with their text."""
 
 
 @eqx.filter_jit
 def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *details: Array) -> Any:
-    """`values`, arrays, unchanged; where `failed`, an error when the program runs, with the text `describe(*details)`.
+    """Return the arrays `values` unchanged; if `failed`, raise with the text `describe(*details)` at run time.
 
-    Under `vmap` the text names the instances (by number, several where `vmap`s are nested) and describes the first few
-    of them, each by its own details. The error is raised only if a value is used.
+    Under `vmap` the text gives the index of each instance that failed (several numbers if `vmap`s are nested) and
+    describes the first few by their own details. The error is raised only if one of the values is used.
     """
 
     def report(failed: Any, *details: Any) -> Any:
@@ -48,9 +48,10 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
 def _text(failed: np.ndarray, details: list[np.ndarray], describe: Describe) -> str:
     if failed.ndim == 0:
         return describe(*details)
-    places = [tuple(map(int, place)) for place in np.argwhere(failed)]
-    each = [
-        f"Instance {', '.join(map(str, place))}: {describe(*(x[place] for x in details))}" for place in places[:_LISTED]
+    indices = [tuple(map(int, index)) for index in np.argwhere(failed)]
+    lines = [
+        f"Instance {', '.join(map(str, index))}: {describe(*(x[index] for x in details))}"
+        for index in indices[:_LISTED]
     ]
-    more = [f"(and {len(places) - _LISTED} more)"] if len(places) > _LISTED else []
-    return "\n".join([f"{len(places)} of {failed.size} instances of the batch failed.", *each, *more])
+    more = [f"(and {len(indices) - _LISTED} more)"] if len(indices) > _LISTED else []
+    return "\n".join([f"{len(indices)} of {failed.size} instances of the batch failed.", *lines, *more])

@@ -14,13 +14,14 @@ from jaxmbd.printing import by_owner, count_of, format_number, readable
 class State(eqx.Module):
     """Time `t` [s], coordinates `q (nq,)` and speeds `v (nv,)`; `state["rod.theta"]`, `state["rod.omega"]`.
 
-    What is no entry of `q` or `v` (a joint's angle and its rate in absolute coordinates, a sensor, an energy) takes the
-    mechanism: `read(mechanism, state, "R.angle_rate")`.
+    Quantities that are not entries of `q` or `v` (in absolute coordinates a joint's angle and its rate, a sensor, an
+    energy) need the mechanism: `read(mechanism, state, "R.angle_rate")`.
 
-    `rank`: that of the constraint rows, found at assembly (singular values above 1e-10 of the largest); where it is
-    less than the number of rows, `redundancy(mechanism, state)` says which ones repeat one another. `result`: how the
-    assembly, or the motion that the state was taken from, went (see `RESULTS`); values are NaN where it failed.
-    `units`, those of the coordinates and then of the speeds. `print(state)` shows a table of them by body or joint.
+    `rank`: the rank of the constraint rows at assembly (the number of singular values above 1e-10 of the largest). If
+    it is less than the number of rows, `redundancy(mechanism, state)` names the redundant ones. `result`: the result
+    code of the assembly, or of the motion that the state was taken from (see `RESULTS`); values are NaN if it failed.
+    `units`: the units of the coordinates, then of the speeds. `print(state)` shows coordinates and speeds as a table by
+    body or joint.
     """
 
     t: Scalar
@@ -69,7 +70,7 @@ def state_of(
     rank: Array | None = None,
     result: RESULTS = RESULTS.successful,
 ) -> State:
-    """A state of a mechanism, with its names."""
+    """Return a state of a mechanism, with the names and units of its coordinates and speeds."""
     units = (*mechanism.coordinate_units, *mechanism.speed_units)
     names = mechanism.coordinate_names, mechanism.speed_names
     return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units)

@@ -1,4 +1,4 @@
-"""How stiff a mechanism is at a state: its fastest motion, and the force that makes it fast."""
+"""Numerical stiffness at a state: the fastest small motion, and the force that causes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,16 +16,17 @@ from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-STABLE = 6.0  # the largest |eigenvalue| × step of Dopri8, measured; of Tsit5 and Dopri5 it is about 3.3
-_MOVES = 0.3  # of the largest component of a mode
+STABLE = 6.0  # stability limit of |eigenvalue| × step for Dopri8, measured; about 3.3 for Tsit5 and Dopri5
+_MOVES = 0.3  # share of the largest component of a mode from which a speed is named
 
 
 @dataclass(frozen=True)
 class TimeScales:
-    """The eigenvalues of small motions about a state, `repr` as a sentence.
+    """The eigenvalues of the small motions about a state. `print` describes the fastest motion and the step it allows.
 
-    `eigenvalues` `[1/s]`, fastest first, of the motions that the constraints leave free; `cause`, the force that has
-    the largest part in the fastest one (empty if none has), and `moving`, the speeds that move most in it.
+    `eigenvalues` `[1/s]`: those of the motions that the constraints allow, fastest first; `cause`: the force with the
+    largest share in the fastest motion (empty if there is none); `moving`: the speeds with the largest components in
+    it.
     """
 
     eigenvalues: Complex[np.ndarray, " k"]
@@ -39,7 +40,7 @@ class TimeScales:
 
     @property
     def step(self) -> float:
-        """The largest step [s] that the default explicit solver can take."""
+        """The largest step [s] at which the default explicit solver is stable."""
         return STABLE / self.fastest if self.fastest else float("inf")
 
     def __repr__(self) -> str:
@@ -56,24 +57,24 @@ class TimeScales:
 
 
 def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
-    """Find what limits the steps of an explicit solver at a state.
+    """Find the motion that limits the steps of an explicit solver at a state.
 
-    On the motions `u` with `C u = 0` that the constraints leave free, `(s² M + s D + K) u = 0`, where `K` and `D` are
-    the derivatives of `M v̇ − F + Cᵀ λ` along the coordinates and by the speeds. The cause of the fastest one is the
-    force with the largest `|uᴴ (K + s D) u|` of its own.
+    The motions `u` that the constraints allow, `C u = 0`, satisfy `(s² M + s D + K) u = 0` in these directions, where
+    `K` and `D` are the derivatives of `M v̇ − F + Cᵀ λ` with respect to the coordinates and the speeds. The cause of the
+    fastest motion is the force whose own contribution to `|uᴴ (K + s D) u|` is the largest.
 
-        >>> print(stiffness(mechanism, state))
+    **Returns:** `TimeScales`.
+
+        >>> print(time_scales(mechanism, state))
         The fastest motion, of 'load.vx', vibrates at 1.13e+04 Hz, by the force 'bushing'. It holds ...
-
-    **Returns:** a `Stiffness`.
     """
     check_state(mechanism, state)
     return time_scales_at(mechanism, state.t, state.q, state.v)
 
 
 def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeScales:
-    """`stiffness` at a time, coordinates and speeds."""
-    M, C, K, D = (np.asarray(x) for x in _linear(mechanism, t, q, v))
+    """Return the `time_scales` at a time, coordinates and speeds."""
+    M, C, K, D = (np.asarray(x) for x in _linearized(mechanism, t, q, v))
     _, values, basis = np.linalg.svd(C)
     free = basis[int(np.sum(nonzero_singular_values(values))) :].T
     if not free.shape[1]:
@@ -90,16 +91,16 @@ def time_scales_at(mechanism: Mechanism, t: Array, q: Array, v: Array) -> TimeSc
 
 
 @cached_on_disk
-def _linear(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
-    """`M`, `C`, `K` and `D`."""
+def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Array, Array, Array, Array]:
+    """Return `M`, `C`, `K` and `D`."""
     equations = Equations(mechanism)
     motion, at = motion_of(Augmented(0.0, 0.0), equations, jnp.asarray(t), q, v), equations.at(t, q)
 
-    def miss(x: Array, v: Array) -> Array:
-        there = equations.at(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)))
-        return there.inertia.times(motion.vdot) - there.force(v) + there.jacobian.T @ motion.lam
+    def imbalance(x: Array, v: Array) -> Array:
+        moved = equations.at(t, q + at.rate(x) - at.rate(jnp.zeros_like(x)))
+        return moved.inertia.times(motion.vdot) - moved.force(v) + moved.jacobian.T @ motion.lam
 
-    K, D = jax.jacfwd(miss, (0, 1))(jnp.zeros_like(v), v)
+    K, D = jax.jacfwd(imbalance, (0, 1))(jnp.zeros_like(v), v)
     return at.inertia.matrix(), at.jacobian, K, D
 
 
@@ -111,10 +112,10 @@ def _cause(
     s: Any,
     mode: Complex[np.ndarray, " nv"],
 ) -> str:
-    """The force that takes the largest part in a mode."""
+    """Return the name of the force with the largest share in a mode; empty if none has one."""
 
     def part(*forces: Any) -> complex:
-        return complex(np.vdot(mode, np.asarray(_stiff_part(mechanism, forces, t, q, v, s, mode))))
+        return complex(np.vdot(mode, np.asarray(_stiffness_of(mechanism, forces, t, q, v, s, mode))))
 
     inertial = part()
     parts = {force.name: abs(part(force) - inertial) for force in mechanism.forces}
@@ -123,10 +124,10 @@ def _cause(
 
 
 @cached_on_disk
-def _stiff_part(
+def _stiffness_of(
     mechanism: Mechanism, forces: Sequence[Any], t: Array, q: Array, v: Array, s: Any, mode: Any
 ) -> Complex[Array, " nv"]:
-    """`(K + s D) u` of some of the forces."""
+    """Return the contribution of some of the forces to `(K + s D) u`."""
     equations = Equations(mechanism.replaced(forces=forces))
 
     def force(x: Array, v: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Measured data that ship with the package, with their sources and licences beside them."""
+"""Measured data that are part of the package; sources and licences are in the same folders."""
 
 from importlib import resources
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def double_pendulum() -> dict[str, np.ndarray]:
-    """26 free swings of a real double pendulum, 2.666 s each at 1 kHz.
+    """Return 26 measured free swings of a double pendulum, 2.666 s each at 1 kHz.
 
     **Returns:** `t (2667,)` [s], `t_start (26,)` [s], `theta1`, `theta2 (26, 2667)` [rad] from the upright vertical
     (π hangs down), `omega1`, `omega2` [rad/s].
@@ -18,7 +18,7 @@ def double_pendulum() -> dict[str, np.ndarray]:
 
 
 def driven_pendulum() -> dict[str, np.ndarray]:
-    """One run of a real torque-driven pendulum with friction, 3.9 s.
+    """Return a measured run of a torque-driven pendulum with friction, 3.9 s.
 
     **Returns:** `t`, `angle` [rad] (0 hangs down), `rate` [rad/s], `torque` [N m], each `(1170,)`.
 

@@ -1,4 +1,4 @@
-"""Example mechanisms by name: `get("slider-crank")`, `names()`; each is a function that returns an `Example`.
+"""Example mechanisms: functions that return an `Example`, and `get("slider-crank")`, `names()` to find them by name.
 
 A body's frame has its origin at the centre of mass; a rod's x axis points along the rod. Units are SI.
 """

@@ -1,4 +1,4 @@
-"""Andrews' squeezing mechanism, with the names and numbers of Hairer and Wanner, Solving ODEs II, VII.7."""
+"""Andrews' squeezing mechanism, with the symbols and numbers of Hairer and Wanner, Solving ODEs II, VII.7."""
 
 import math
 
@@ -20,8 +20,8 @@ _INERTIAS = (2.194e-6, 4.410e-7, 5.255e-6, 5.667e-7, 1.169e-5, 5.667e-7, 1.912e-
 _GUESS = (0.0, 0.45528, 0.22267, 0.48737, -0.22267, 1.23055)  # Θ γ Φ δ Ω ε [rad]
 
 
-def _placed(origin: tuple[float, float], angle: float, x: float, y: float) -> tuple[float, float]:
-    """The point `origin + R(angle) (x, y)`."""
+def _point(origin: tuple[float, float], angle: float, x: float, y: float) -> tuple[float, float]:
+    """Return the point `origin + R(angle) (x, y)`."""
     c, s = math.cos(angle), math.sin(angle)
     return origin[0] + c * x - s * y, origin[1] + s * x + c * y
 
@@ -29,16 +29,16 @@ def _placed(origin: tuple[float, float], angle: float, x: float, y: float) -> tu
 def _bodies(crank_angle: float) -> list[pl.Body]:
     theta, gamma, phi, delta, omega, epsilon = _GUESS
     angles = (crank_angle, crank_angle + theta, gamma, phi + delta, delta, omega + epsilon, epsilon)
-    f, g = _placed((0.0, 0.0), angles[0], _rr, 0.0), _placed(_A, angles[4], _zt, 0.0)
-    h = _placed(_A, angles[6], 0.0, -_u)
+    f, g = _point((0.0, 0.0), angles[0], _rr, 0.0), _point(_A, angles[4], _zt, 0.0)
+    h = _point(_A, angles[6], 0.0, -_u)
     centres = (
-        _placed((0.0, 0.0), angles[0], _ra, 0.0),
-        _placed(f, angles[1], -_da, 0.0),
-        _placed(_B, angles[2], _sb, -_sa),
-        _placed(g, angles[3], 0.0, _ea - _e),
-        _placed(_A, angles[4], _ta, _tb),
-        _placed(h, angles[5], _zf - _fa, 0.0),
-        _placed(_A, angles[6], -_ub, -_ua),
+        _point((0.0, 0.0), angles[0], _ra, 0.0),
+        _point(f, angles[1], -_da, 0.0),
+        _point(_B, angles[2], _sb, -_sa),
+        _point(g, angles[3], 0.0, _ea - _e),
+        _point(_A, angles[4], _ta, _tb),
+        _point(h, angles[5], _zf - _fa, 0.0),
+        _point(_A, angles[6], -_ub, -_ua),
     )
     return [
         pl.Body(f"b{i + 1}", m, inertia, (*centre, angle))
@@ -50,7 +50,7 @@ def _bodies(crank_angle: float) -> list[pl.Body]:
 def andrews(problem: str = "andrews_ivp") -> Example:
     """Andrews' squeezing mechanism: seven bodies, a spring, a constant torque on the crank, from rest.
 
-    **Arguments:** `problem`, `"iftomm_a03"` or `"andrews_ivp"`, which differ in the crank's start angle.
+    **Arguments:** `problem`: `"iftomm_a03"` or `"andrews_ivp"`, which differ in the crank's initial angle.
     """
     if problem not in ANDREWS_STARTS:
         raise unknown("version of Andrews' mechanism", problem, ANDREWS_STARTS)

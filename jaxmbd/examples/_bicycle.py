@@ -1,4 +1,4 @@
-"""The bicycle of Whipple, with the numbers of the benchmark."""
+"""Whipple's bicycle, with the parameters of the benchmark."""
 
 import math
 
@@ -16,12 +16,12 @@ REAR_RADIUS, FRONT_RADIUS = 0.3, 0.35  # [m]
 def bicycle(speed: Number = 5.0, front_radius: Number = FRONT_RADIUS) -> Example:
     """A bicycle that rides straight ahead without hands: it stays upright by itself between 4.3 and 6.0 m/s.
 
-    Two wheels roll without slip, with thin edges; the rider is part of the rear frame. x is ahead, z up.
+    Two thin wheels roll without slip; the rider is part of the rear frame. x points ahead, z up.
 
-    **Arguments:** `speed` `[m/s]`; `front_radius` `[m]`, with which the front wheel's centre rises, while wheel base,
-    trail, tilt, masses and moments of inertia stay.
+    **Arguments:** `speed` `[m/s]`; `front_radius` `[m]`, which changes the height of the front wheel's centre, but not
+    wheel base, trail, tilt, masses and moments of inertia.
     """
-    y, up = (0.0, 1.0, 0.0), (-math.sin(TILT), 0.0, math.cos(TILT))  # of the hubs; of the steering axis
+    y, up = (0.0, 1.0, 0.0), (-math.sin(TILT), 0.0, math.cos(TILT))  # directions of the hubs and of the steering axis
     r, front_radius = REAR_RADIUS, jnp.asarray(front_radius, float)
     rear = sp.Body("rear wheel", 2.0, (0.0603, 0.12, 0.0603), (0.0, 0.0, r))
     frame = sp.Body("frame", 85.0, _inertia(9.2, 11.0, 2.8, -2.4), (0.3, 0.0, 0.9))
@@ -43,5 +43,5 @@ def bicycle(speed: Number = 5.0, front_radius: Number = FRONT_RADIUS) -> Example
 
 
 def _inertia(xx: float, yy: float, zz: float, xz: float) -> list[list[float]]:
-    """With z up; the benchmark's z is down, and its `xz` of the other sign."""
+    """Return an inertia matrix with z up; in the benchmark z points down, and `xz` has the opposite sign."""
     return [[xx, 0.0, xz], [0.0, yy, 0.0], [xz, 0.0, zz]]

@@ -1,4 +1,4 @@
-"""Slider-cranks and four-bars."""
+"""Planar examples: slider-cranks and four-bars."""
 
 import math
 
@@ -11,9 +11,9 @@ from jaxmbd.examples._shared import MODELICA_GRAVITY, rod
 def slider_crank(crank_angle: float = 0.0, crank_speed: float = 0.0) -> Example:
     """A crank with a constant torque, a rod and a slider, without gravity.
 
-    The crank is 0.1 m long and driven by 0.1 N m, the rod 0.3 m.
+    The crank is 0.1 m long and driven by 0.1 N m, the rod is 0.3 m long.
 
-    **Arguments:** `crank_angle` [rad] and `crank_speed` [rad/s] at the start.
+    **Arguments:** the initial `crank_angle` [rad] and `crank_speed` [rad/s].
     """
     pin = (0.1 * math.cos(crank_angle), 0.1 * math.sin(crank_angle))
     tilt = -math.asin(pin[1] / 0.3)
@@ -39,8 +39,7 @@ def slider_crank(crank_angle: float = 0.0, crank_speed: float = 0.0) -> Example:
 def sundials_slider_crank() -> Example:
     """A rod whose centre slides on a line, a crank, a spring-damper between them and a force at the rod's far end.
 
-    The crank's centre of mass sits at its hinge, so that its inertia is that about the hinge; its mass
-    has no effect.
+    The crank's centre of mass is at its hinge, so that its inertia is that about the hinge; its mass has no effect.
     """
     angle, tilt = math.pi / 2, -math.pi / 6
     crank = pl.Body("crank", mass=1.0, inertia=1.0, pose=(0.0, 0.0, angle))
@@ -67,7 +66,7 @@ def sundials_slider_crank() -> Example:
 def planar_four_bar() -> Example:
     """Three moving boxes on four pins, with viscous friction in the first one, from rest.
 
-    All body frames are parallel to the world's at the start.
+    All body frames are initially parallel to the world's.
     """
     b1 = pl.Body("b1", 7.7, 0.104270833333333, (0.2, 0.0, 0.0))
     b2 = pl.Body("b2", *_box(0.1, 1.1, 0.05), pose=(0.45, 0.55, 0.0))
@@ -93,7 +92,7 @@ def planar_four_bar() -> Example:
 
 
 def _box(x: float, y: float, width: float) -> tuple[float, float]:
-    """Mass and central inertia of Modelica's box (7700 kg/m³) that reaches from (0, 0) to `(x, y)` [m]."""
+    """Return the mass and central inertia of Modelica's box (7700 kg/m³) from (0, 0) to `(x, y)` [m]."""
     length = math.hypot(x, y)
     mass = 7700 * length * width**2
     return mass, mass * (length**2 + width**2) / 12

@@ -1,4 +1,4 @@
-"""An example mechanism and its start, and the list of all examples by name."""
+"""Examples: a mechanism with its initial state, and the registry of all examples by name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -25,11 +25,11 @@ def _numbers(values: Mapping[str, Number] | None) -> dict[str, Array]:
 
 
 class Example(eqx.Module):
-    """A mechanism that is ready to run: a tree of arrays, the start included, so that all of it can be differentiated.
+    """A mechanism with its initial state, as a tree of arrays, so that everything in it can be differentiated.
 
-    **Arguments:** `mechanism`; `fixed`, `speeds`, `guess`, what `assemble` takes to put it at its start; `duration`
-    `[s]`, how long it is worth watching; `inputs`, where a force may push, as `linearize` names it; `outputs`, names of
-    what is worth reading. `listed` adds `name`, `description` and `source`, whose problem it is.
+    **Arguments:** `mechanism`; `fixed`, `speeds`, `guess`: the arguments of `assemble` for the initial state;
+    `duration` `[s]`: the length of a typical simulation; `inputs`: names of suitable inputs of `linearize`; `outputs`:
+    names of channels of interest. `listed` adds `name`, `description` and `source`, the origin of the problem.
     """
 
     mechanism: Mechanism
@@ -44,22 +44,22 @@ class Example(eqx.Module):
     source: str = eqx.field(static=True, default="")
 
     def with_coordinates(self, coordinates: str, cuts: Iterable[str] = ()) -> "Example":
-        """The same example in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
+        """Return the example in other coordinates: `"absolute"`, or `"joint"` with the joints to be cut."""
         return replace(self, mechanism=self.mechanism.with_coordinates(coordinates, cuts))
 
     def state(self, **options: Any) -> State:
-        """The assembled start; `options` of `jaxmbd.assemble`."""
+        """Return the assembled initial state; `options` are those of `jaxmbd.assemble`."""
         return assemble(self.mechanism, self.fixed, guess=self.guess, speeds=self.speeds, **options)
 
     def simulate(self, ts: Any = None, **options: Any) -> Solution:
-        """The motion from the assembled start, at 201 times over the `duration` unless `ts` [s] are given."""
+        """Simulate from the assembled initial state; `ts` `[s]` are by default 201 times over the `duration`."""
         times = jnp.linspace(0.0, self.duration, 201) if ts is None else ts
         return simulate(self.mechanism, self.state(), times, **options)
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One of the list of examples: the function that makes it, what it is in a sentence, and whose problem it is."""
+    """An entry of the registry: the function that makes the example, its description, and the source of the problem."""
 
     make: Callable[..., Example]
     description: str
@@ -70,10 +70,13 @@ _ENTRIES: dict[str, Entry] = {}
 
 
 def listed(source: str = "") -> Callable[[Callable[P, Example]], Callable[P, Example]]:
-    """Put a function among the examples, `slider_crank` as `"slider-crank"`; its docstring's first line tells of it."""
+    """Register a function as an example, `slider_crank` as `"slider-crank"`.
+
+    The first line of its docstring becomes the description that users see.
+    """
 
     def add(make: Callable[P, Example]) -> Callable[P, Example]:
-        name, description = _spelled(make.__name__), (make.__doc__ or "").partition("\n")[0]
+        name, description = _with_hyphens(make.__name__), (make.__doc__ or "").partition("\n")[0]
 
         @wraps(make)
         def named(*args: P.args, **kwargs: P.kwargs) -> Example:
@@ -85,31 +88,31 @@ def listed(source: str = "") -> Callable[[Callable[P, Example]], Callable[P, Exa
     return add
 
 
-def _spelled(name: str) -> str:
+def _with_hyphens(name: str) -> str:
     return name.replace("_", "-")
 
 
 def entries() -> dict[str, Entry]:
-    """All examples by name, none of them made yet."""
+    """Return the entries of all examples by name."""
     return dict(sorted(_ENTRIES.items()))
 
 
 def names() -> tuple[str, ...]:
-    """The names of all examples."""
+    """Return the names of all examples."""
     return tuple(entries())
 
 
 def get(name: str, *arguments: Any, **options: Any) -> Example:
-    """An example by its name, `"slider-crank"` or `"slider_crank"`.
+    """Return an example by its name, `"slider-crank"` or `"slider_crank"`.
 
-    **Arguments:** what the example's function takes: `get("four-bars", 10)`.
+    **Arguments:** the name, then the arguments of the example's function: `get("four-bars", 10)`.
 
     **Returns:** an `Example`.
 
-    **Raises:** `MechanismError` if there is none of that name.
+    **Raises:** `MechanismError` if there is no example of this name.
 
         >>> solution = get("pendulum").simulate()
     """
-    if not isinstance(name, str) or _spelled(name) not in _ENTRIES:
+    if not isinstance(name, str) or _with_hyphens(name) not in _ENTRIES:
         raise unknown("example", name, names())
-    return _ENTRIES[_spelled(name)].make(*arguments, **options)
+    return _ENTRIES[_with_hyphens(name)].make(*arguments, **options)

@@ -1,4 +1,4 @@
-"""Several closed loops in the plane, and loops with more than one degree of freedom."""
+"""Planar examples with several closed loops, or with more than one degree of freedom."""
 
 import math
 
@@ -65,7 +65,7 @@ def five_bar() -> Example:
 
 
 def _bar(name: str, length: float, pose: tuple[float, float, float]) -> pl.Body:
-    """A slender bar of 2 kg/m."""
+    """Return a slender bar of 2 kg/m."""
     return pl.Body(name, mass=2.0 * length, inertia=length**3 / 6, pose=pose)
 
 
@@ -81,10 +81,10 @@ def _swinging(t: Scalar) -> Scalar:
 def pendulum_with_four_bar() -> Example:
     """A pendulum that carries a slider on a spring-damper; a crank and a rod close a loop to its end.
 
-    The pendulum hangs on the origin, its centre of mass 0.5 m below, and the loop's pin at 0.4 m. `q1` is its angle
-    from the vertical, `q2` the slider's distance from the origin, along it. The crank turns about (0.6, 0); crank and
-    rod are 0.5 m long. The loop closes in two ways; a guess of `"crank pin.angle": -4.0` and `"rod pin.angle": 2.0`
-    leads to the other one.
+    The pendulum hangs at the origin, with its centre of mass at 0.5 m and the loop's pin at 0.4 m. `q1` is its angle
+    from the vertical, `q2` the slider's distance from the origin along the pendulum. The crank turns about (0.6, 0);
+    crank and rod are 0.5 m long. The loop has two assembly modes; a guess of `"crank pin.angle": -4.0` and
+    `"rod pin.angle": 2.0` leads to the other one.
     """
     pendulum = pl.Body("pendulum", 5.0, 0.1, (0.42, -0.27, -0.57))
     slider = pl.Body("slider", 2.0, 0.01, (0.17, -0.11, -0.57))

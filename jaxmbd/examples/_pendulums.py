@@ -1,4 +1,4 @@
-"""Open chains, and one that hangs on both its ends."""
+"""Planar examples: pendulums, and a chain that hangs between two pins."""
 
 import math
 
@@ -11,8 +11,8 @@ from jaxmbd.examples._shared import MODELICA_GRAVITY, rod
 def pendulum() -> Example:
     """A rod on a pin, released at rest from the horizontal, to the left.
 
-    A body of 1 kg whose centre is 0.5 m from the pivot and whose inertia about the pivot is 0.5 kg m²: its
-    equation `θ'' = −(m g r / I_O) sin θ` is that of a point mass 1 m from the pivot. The sensor `P` is there.
+    The body has 1 kg, its centre 0.5 m from the pivot and an inertia of 0.5 kg m² about the pivot. Its equation
+    `θ'' = −(m g r / I_O) sin θ` is that of a point mass 1 m from the pivot, where the sensor `P` is.
     """
     body = pl.Body("rod", mass=1.0, inertia=0.25, pose=(-0.5, 0.0, math.pi))
     mechanism = pl.Mechanism(
@@ -77,12 +77,12 @@ def modelica_double_pendulum() -> Example:
 def hanging_chain(n: int = 10) -> Example:
     """A chain of equal links between two pins at one height, released from an arc; friction brings it to rest.
 
-    `n` links of 1.5 m and 1 kg in all, 1 m from pin to pin. It comes to rest as a polygon along the catenary; nothing
-    but gravity holds it there.
+    The `n` links have 1.5 m and 1 kg in total; the pins are 1 m apart. The chain comes to rest as a polygon along the
+    catenary, which gravity alone determines.
     """
     length, angle = 1.5 / n, _half_angle(1.5)
-    turns = [-angle + (2 * k + 1) * angle / n for k in range(n)]  # of the chords of an arc that starts at both pins
-    links, start = [], ((1.0 - length * sum(map(math.cos, turns))) / 2, 0.0)  # chords fall short of the arc
+    turns = [-angle + (2 * k + 1) * angle / n for k in range(n)]  # angles of the chords of an arc between the pins
+    links, start = [], ((1.0 - length * sum(map(math.cos, turns))) / 2, 0.0)  # the chords are shorter than the arc
     for k, turn in enumerate(turns, 1):
         links.append(rod(f"link{k}", 1.0 / n, length, start, turn))
         start = start[0] + length * math.cos(turn), start[1] + length * math.sin(turn)
@@ -100,7 +100,8 @@ def hanging_chain(n: int = 10) -> Example:
 
 
 def _half_angle(ratio: float) -> float:
-    """Half the angle of an arc that is `ratio` times as long as its chord: `a = ratio sin a`, by Newton's method."""
+    """Return half the angle of an arc that is `ratio` times as long as its chord: `a = ratio sin a`, by Newton's
+    method."""
     a = math.sqrt(6 * (1 - 1 / ratio))
     for _ in range(8):
         a -= (a - ratio * math.sin(a)) / (1 - ratio * math.cos(a))

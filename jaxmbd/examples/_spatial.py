@@ -1,4 +1,4 @@
-"""Mechanisms in space: tops and discs, and the loops of the IFToMM and Modelica libraries."""
+"""Spatial examples: a top, a rolling disc, and closed loops of the IFToMM and Modelica libraries."""
 
 import itertools
 import math
@@ -33,7 +33,8 @@ def heavy_top() -> Example:
 def rolling_disc() -> Example:
     """A disc that rolls on a table without slipping, leaning by 25 degrees, steadily in a circle.
 
-    From `A ω² sin α cos α − (C + m r²) ω s sin α = m g r cos α` follows the spin `s` that goes with turning at ω.
+    The spin `s` for the rate ω around the circle follows from
+    `A ω² sin α cos α − (C + m r²) ω s sin α = m g r cos α`.
     """
     r, lean, turning = 0.2, math.radians(65.0), 2.5
     solid = sp.disc(2700, r, 0.01)
@@ -57,7 +58,7 @@ def spatial_four_bar() -> Example:
         _cylinder("b2", (1.0, 0.0, 0.0), (0.0, 0.2, 0.0)),
         _cylinder("b3", (1.0, 0.2, 0.0), (-1.0, 0.3, 0.1)),
     )
-    # Axes of the cross: y, the first marker's x, fixed in b2; z, the second marker's y, fixed in b3.
+    # Axes of the cross: y (the first marker's x) is fixed in b2, z (the second marker's y) in b3.
     cross = np.array([(0, 0, 1), (1, 0, 0), (0, 1, 0)], dtype=float)  # x, y, z axes: y, z, x
     mechanism = sp.Mechanism(
         bodies=[crank, slider, coupler],
@@ -78,7 +79,7 @@ def spatial_four_bar() -> Example:
 
 
 def _cylinder(name: str, start: tuple[float, float, float], r: tuple[float, float, float]) -> sp.Body:
-    """A steel cylinder of 0.05 m diameter from `start` along `r`; the body's axes are the world's."""
+    """Return a steel cylinder of 0.05 m diameter from `start` along `r`, with body axes parallel to the world's."""
     d, length = 0.05, math.hypot(*r)
     mass = 7700 * math.pi / 4 * d**2 * length
     along, across = mass * d**2 / 8, mass * (length**2 + 0.75 * d**2) / 12
@@ -91,7 +92,7 @@ def _cylinder(name: str, start: tuple[float, float, float], r: tuple[float, floa
 def bricard() -> Example:
     """Bricard's ring of five bars and six hinges: thirty constraints on thirty speeds, and yet it moves.
 
-    Bars of 1 m, 1 kg and a square section of .1 m, the sixth one being the ground. Sensor `corner`: the hinge P3.
+    The bars have 1 m, 1 kg and a square section of 0.1 m; the sixth one is the ground. Sensor `corner`: the hinge P3.
     """
     points = np.array([(0, 0, 0), (1, 0, 0), (1, -1, 0), (1, -1, 1), (0, -1, 1), (0, 0, 1)], dtype=float)
     along, across = 0.1**2 / 6, (1 + 0.1**2) / 12
@@ -115,7 +116,7 @@ def bricard() -> Example:
 def governor() -> Example:
     """A flyball governor with very stiff springs, spinning once a second.
 
-    `slide.displacement` is the slider's height above its start, .5 m.
+    `slide.displacement` is the slider's height above its initial height of 0.5 m.
     """
     solids = [sp.box(3000.0, 0.01, 0.01, 1.0), sp.box(3000.0, 0.1, 0.1, 0.1)]
     shaft, slider = (

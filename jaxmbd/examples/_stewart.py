@@ -1,4 +1,4 @@
-"""A hexapod (Stewart platform), moved by its six legs."""
+"""A hexapod (Stewart platform), driven by its six legs."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,35 +10,35 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.examples._example import Example, listed
 from jaxmbd.space import rotation as rot
 
-_LEG = 0.45  # [m], a cylinder, and a piston
+_LEG = 0.45  # [m], the length of a cylinder, and of a piston
 # Angles [°] of the lower and the upper end of each leg about the vertical.
 _LEGS = ((-14, -45), (14, 45), (106, 75), (134, 165), (226, 195), (254, 285))
 
 
 def platform_path(t: Scalar) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
-    """Where the platform is wanted: the place of its centre [m] and its rotation."""
+    """Return the prescribed pose of the platform: the position of its centre [m] and its rotation (a quaternion)."""
     w = jnp.pi * t
     place = jnp.stack([0.10 * jnp.cos(w), 0.10 * jnp.sin(w), 0.70 + 0.06 * jnp.sin(2 * w)])
     return place, rot.from_vector(jnp.stack([0.25 * jnp.sin(w), 0.25 * jnp.cos(w), jnp.zeros_like(w)]))
 
 
 class Stretch(eqx.Module):
-    """How far a leg between `base` and the platform's point `joint` [m] is stretched [m] on the platform's path."""
+    """The extension [m] of a leg from `base` to the platform's point `joint` [m] along the platform's path."""
 
     base: Float[Array, "3"]
     joint: Float[Array, "3"]
 
     def __call__(self, t: Scalar) -> Scalar:
-        place, turned = platform_path(t)
-        return jnp.linalg.norm(place + rot.rotate(turned, self.joint) - self.base) - _LEG
+        place, rotation = platform_path(t)
+        return jnp.linalg.norm(place + rot.rotate(rotation, self.joint) - self.base) - _LEG
 
 
 @listed()
 def stewart_platform() -> Example:
     """A hexapod whose six legs move a platform along a tilting circle: all is prescribed, forces are sought.
 
-    Each leg is a cylinder on a universal joint and a piston under a ball joint; its driver prescribes how far it is
-    stretched, from the wanted place of the platform (`platform_path`).
+    Each leg is a cylinder on a universal joint and a piston under a ball joint. Its driver prescribes its extension,
+    which follows from the pose of the platform (`platform_path`).
     """
     disc = sp.disc(2700, 0.35, 0.03).translated(z=0.7)
     platform = sp.Body("platform", disc.mass, disc.inertia, disc.centre)
@@ -62,6 +62,6 @@ def stewart_platform() -> Example:
 
 
 def _tube(name: str, start: np.ndarray, stop: np.ndarray, radius: float) -> sp.Body:
-    """A round steel rod between two points [m]; the body's axes are the world's."""
+    """Return a round steel rod between two points [m], with body axes parallel to the world's."""
     solid = sp.cylinder(7800, radius, float(np.linalg.norm(stop - start))).rotated(rot.along(stop - start))
     return sp.Body(name, solid.mass, solid.inertia, (start + stop) / 2)

@@ -1,4 +1,4 @@
-"""A car's axis on a bumpy road, and a wheel's suspension."""
+"""Planar examples: a car's axis on a bumpy road, and a wheel suspension."""
 
 import math
 
@@ -26,10 +26,10 @@ class Bumps(eqx.Module):
 def car_axis() -> Example:
     """A car's body on two stiff springs over an axle, one wheel of which runs over bumps.
 
-    The axle, 1 m long, is held at the left wheel, and driven so that the right one goes up and down by 0.1 m. The body
-    is a bar of 1 m with half its mass at each end; a spring of 0.5 m stands under each. Its left end stays on the
-    normal to the axle through the left wheel. In units of the test set: `M ε² / 2 = 5e-4` kg at each end, springs of
-    1 N/m, g = 1 m/s². What the axle weighs matters to its motor alone.
+    The axle, 1 m long, is hinged at the left wheel and driven so that the right wheel moves up and down by 0.1 m. The
+    body is a bar of 1 m with half its mass at each end and a spring of 0.5 m under each end. Its left end stays on the
+    normal to the axle through the left wheel. In the units of the test set there are `M ε² / 2 = 5e-4` kg at each end,
+    springs of 1 N/m, and g = 1 m/s². The mass of the axle has an effect on its driver alone.
     """
     mass, length, height = 10 * 0.01**2 / 2, 1.0, 0.5
     axle = pl.Body("axle", mass=1e-3, inertia=1e-4, pose=(length / 2, 0.0, 0.0))
@@ -60,8 +60,8 @@ def car_axis() -> Example:
 def suspension() -> Example:
     """Two superimposed arms that carry an upright and a wheel: a car's corner that drops onto its tyre.
 
-    Arms 0.4 m and 0.35 m long, hinged to the chassis at (0, 0.3) and (0, 0); the chassis slides up and down. Five
-    joints carry coordinates, the pin `B` closes the loop.
+    The arms are 0.35 m and 0.4 m long, and hinged to the chassis at (0, 0.3) and (0, 0); the chassis slides up and
+    down. Five joints form the spanning tree, the pin `B` closes the loop.
     """
     chassis = pl.Body("chassis", 250.0, 10.0)
     lower, upper = rod("lower", 3.0, 0.4, (0.0, 0.0), 0.1), rod("upper", 2.0, 0.35, (0.0, 0.3), 0.05)

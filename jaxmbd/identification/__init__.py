@@ -1,4 +1,4 @@
-"""Identification: parameters from measurements, with their uncertainty."""
+"""Identification: parameters of mechanisms from measurements, with their uncertainty."""
 
 from jaxmbd.identification._experiment import Experiment as Experiment
 from jaxmbd.identification._fit import fit as fit

@@ -1,4 +1,4 @@
-"""An experiment: measured channels over time, and the initial state they belong to."""
+"""Experiments: measured channels over time, and their initial states."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ class Experiment(eqx.Module):
 
     **Arguments:**
 
-    - `ts`: increasing times `[s]`, `(times,)`; the motion starts at the first;
-    - `data`: measured values by channel, `{"arm.theta": values}`: any name that a solution knows, `(times,)` or
+    - `ts`: increasing times `[s]`, `(times,)`; the motion starts at the first time;
+    - `data`: measured values by channel, `{"arm.theta": values}`, for any name that a solution can read, `(times,)` or
       `(times, k)`;
-    - `start`, `speeds`: the initial state, as for `assemble`: coordinates `{"O.angle": 0.1}` and speeds;
-    - `estimate`: which of their names are unknown, to be estimated with the parameters (`True` for all);
-    - `sigma`: noise level of the channels, a number or a mapping; residuals are divided by it;
-    - `missing=True`: samples that are NaN are left out. Otherwise NaN is an error.
+    - `start`, `speeds`: the initial coordinates `{"O.angle": 0.1}` and speeds, as for `assemble`;
+    - `estimate`: the names of initial values that are estimated with the parameters (`True` for all);
+    - `sigma`: the noise level of the channels, a number or a mapping, by which residuals are divided;
+    - `missing=True`: leave out samples that are NaN. Otherwise NaN is an error.
     """
 
     ts: Array
@@ -54,26 +54,26 @@ class Experiment(eqx.Module):
         self.data = {name: as_float(values) for name, values in data.items()}
         self.start = {name: as_float(value) for name, value in (start or {}).items()}
         self.speeds = {name: as_float(value) for name, value in (speeds or {}).items()}
-        given = dict(sigma) if isinstance(sigma, Mapping) else dict.fromkeys(data, sigma)
-        for name, level in given.items():
+        levels = dict(sigma) if isinstance(sigma, Mapping) else dict.fromkeys(data, sigma)
+        for name, level in levels.items():
             if name not in data:
                 raise unknown("measured channel for sigma", name, data)
             check_number("Experiment: sigma of", repr(name), as_float(level), "the channel's unit")
-        self.sigma = {name: as_float(given.get(name, 1.0)) for name in data}
+        self.sigma = {name: as_float(levels.get(name, 1.0)) for name in data}
         names = (*(f"start:{n}" for n in self.start), *(f"speed:{n}" for n in self.speeds))
         if isinstance(estimate, bool):
             self.estimate = names if estimate else ()
         else:
-            wanted = checked_names("Experiment: estimate", estimate, "O.angle")
-            self.estimate = tuple(_qualified(name, names) for name in wanted)
+            estimated = checked_names("Experiment: estimate", estimate, "O.angle")
+            self.estimate = tuple(_qualified(name, names) for name in estimated)
         _check(self, missing)
 
     def unknowns(self) -> dict[str, Array]:
-        """The starting values of what is estimated of the initial state."""
+        """Return the starting values of the initial values that are estimated."""
         return {name: self._values()[name] for name in self.estimate}
 
     def initial(self, unknowns: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
-        """Coordinates and speeds for `assemble`, with the unknowns put in."""
+        """Return coordinates and speeds for `assemble`, with the values of the unknowns."""
         values = self._values() | unknowns
         start = {name: values[f"start:{name}"] for name in self.start}
         return start, {name: values[f"speed:{name}"] for name in self.speeds}
@@ -117,12 +117,13 @@ def _check(experiment: Experiment, missing: bool) -> None:
 
 
 def stack(experiments: list[Experiment]) -> list[tuple[list[int], Experiment]]:
-    """Experiments that can be simulated side by side, stacked; with their places in the list."""
-    found: dict[Any, list[int]] = {}
-    for place, experiment in enumerate(experiments):
+    """Stack experiments with equal shapes, which are simulated in one batch; return each stack with the indices of its
+    experiments in the list."""
+    groups: dict[Any, list[int]] = {}
+    for index, experiment in enumerate(experiments):
         leaves, treedef = jax.tree.flatten(experiment)
-        found.setdefault((treedef, tuple(leaf.shape for leaf in leaves)), []).append(place)
+        groups.setdefault((treedef, tuple(leaf.shape for leaf in leaves)), []).append(index)
     stacks = []
-    for places in found.values():
-        stacks.append((places, jax.tree.map(lambda *x: jnp.stack(x), *(experiments[i] for i in places))))
+    for indices in groups.values():
+        stacks.append((indices, jax.tree.map(lambda *x: jnp.stack(x), *(experiments[i] for i in indices))))
     return stacks

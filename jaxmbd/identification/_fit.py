@@ -1,4 +1,4 @@
-"""Identification: the parameters of a mechanism, and initial states, from measured motions."""
+"""Parameter estimation: the parameters of a mechanism, and initial states, from measured motions."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,20 +51,20 @@ def fit(
 
     **Arguments:**
 
-    - `mechanism`: a mechanism whose leaves are freed by `free={"k": lambda m: m["spring"].stiffness}`, or a
-      function from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
-    - `experiments`: one or several `Experiment`s; those of one shape are simulated side by side;
+    - `mechanism`: a mechanism, with free leaves such as `free={"k": lambda m: m["spring"].stiffness}`; or a function
+      from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
+    - `experiments`: one or several `Experiment`s; those with equal shapes are simulated in one batch;
     - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
-    - `optimiser`: an optax optimiser (reverse mode); Levenberg-Marquardt (forward mode) unless given;
-    - `steps`: at most this many; `tolerance`: relative, on the change of loss and unknowns;
+    - `optimiser`: an optax optimiser (reverse mode); by default Levenberg-Marquardt (forward mode);
+    - `steps`: the maximum number of steps; `tolerance`: relative, on the change of loss and unknowns;
     - `method`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
       `max_events`, `max_steps`: as for `simulate`;
-    - `progress`: show the step and the loss while it runs.
+    - `progress`: show the step and the loss during the search.
 
-    **Returns:** a `Fit`; print it. Parameters that the data determine in some combinations only, or that lie at the
-    edge of their range, are named in its `warnings`. Ctrl-C ends the search and returns the best so far.
+    **Returns:** a `Fit`; print it. Its `warnings` name parameters that the data determine in some combinations only, or
+    that lie at the edge of their range. Ctrl-C ends the search and returns the best result so far.
 
-    **Warns:** `FitWarning` if Levenberg-Marquardt has used up its steps before it converged.
+    **Warns:** `FitWarning` if Levenberg-Marquardt takes all its steps without converging.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
     """

@@ -1,9 +1,8 @@
-"""What the data determine: the rank of the residuals' Jacobian, and the combinations of parameters that it leaves open.
+"""Identifiability: the rank of the residuals' Jacobian, and the combinations of parameters that the data determine.
 
 With the Jacobian in scaled unknowns, `J̄ = J D` with columns of length one, and `J̄ = U Σ Vᵀ`, the covariance is
-`V₁ Σ₁⁻² V₁ᵀ` in the row space `V₁`. The others, `V₂`, are directions along which the unknowns may change and the data
-do not: an unknown that has a part in one of them has no finite standard error, and the others have those of the row
-space.
+`V₁ Σ₁⁻² V₁ᵀ` in the row space `V₁`. In the null space `V₂` the unknowns can change without a change of the data. An
+unknown with a component in the null space has no finite standard error; the others have those of the row space.
 
 Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *System Identification* (1999), §4.5.
 """
@@ -14,22 +13,25 @@ from fractions import Fraction
 import numpy as np
 from jaxtyping import Bool, Float
 
-RANK = 1e-6  # of the largest singular value of the scaled Jacobian: what is smaller counts as zero
-_SILENT = 1e-9  # of the channels: a parameter whose change by its own size changes them by less has no effect
-_TAKES_PART = 1e-4  # of a unit vector: unknowns that take part in a direction without effect
-_PIVOT = 0.1  # of the largest: a later unknown is the reference of a combination unless its part is smaller
-_SIMPLE = 1e-3  # how near exponents and factors are to simple fractions
-_LISTED = 6  # unknowns that are listed by name
+RANK = 1e-6  # share of the largest singular value of the scaled Jacobian below which a singular value counts as zero
+_SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect
+_TAKES_PART = 1e-4  # component of a unit null vector from which an unknown belongs to it
+_PIVOT = 0.1  # share of the largest component: the last unknown above it is the reference of a combination
+_SIMPLE = 1e-3  # largest difference from a simple fraction for which exponents and factors are replaced by it
+_LISTED = 6  # number of unknowns that are listed by name
 
 
 class FitWarning(UserWarning):
-    """A fit ended in a way that its numbers alone do not show."""
+    """A warning about a fit that its numbers alone do not show."""
 
 
 @dataclass(frozen=True)
 class Unknowns:
-    """The columns of the Jacobian: their names, values and sizes, the physical changes that count as one; and which
-    are parameters greater than zero."""
+    """The unknowns, in the order of the Jacobian's columns.
+
+    `names`, `values`; `sizes`: the physical changes that serve as units; `positive`: True for parameters greater than
+    zero.
+    """
 
     names: tuple[str, ...]
     values: Float[np.ndarray, " n"]
@@ -37,17 +39,17 @@ class Unknowns:
     positive: Bool[np.ndarray, " n"]
 
     def of(self, members: np.ndarray) -> "Unknowns":
-        """Some of them."""
+        """Return the unknowns with the given indices."""
         names = tuple(self.names[k] for k in members)
         return Unknowns(names, self.values[members], self.sizes[members], self.positive[members])
 
 
 @dataclass(frozen=True)
 class Undetermined:
-    """Unknowns that the data do not determine one by one.
+    """A group of unknowns that the data do not determine one by one.
 
-    `names`; `combinations`: what the data determine of them, to first order at the estimates, `"I/mass"` or `"a + b"`,
-    nothing where they have no effect.
+    `names`: the unknowns; `combinations`: those that the data determine, to first order at the estimates, `"I/mass"` or
+    `"a + b"`; empty if the unknowns have no effect.
     """
 
     names: tuple[str, ...]
@@ -64,8 +66,13 @@ class Undetermined:
 
 @dataclass(frozen=True)
 class Identifiability:
-    """`rank`, that of the scaled Jacobian; `open (n,)`, the unknowns that are not determined; `inverse (n, n)`, of
-    `JᵀJ` in the unknowns divided by their sizes, in the row space; `groups`, of undetermined unknowns."""
+    """The result of the rank analysis.
+
+    - `rank`: the rank of the scaled Jacobian;
+    - `open (n,)`: True for unknowns that are not determined;
+    - `inverse (n, n)`: the pseudo-inverse of `JᵀJ` in the unknowns divided by their sizes;
+    - `groups`: the groups of undetermined unknowns.
+    """
 
     rank: int
     open: Bool[np.ndarray, " n"]
@@ -76,55 +83,59 @@ class Identifiability:
 def identifiability(
     J: Float[np.ndarray, "rows n"], unknowns: Unknowns, channels: float, tolerance: float
 ) -> Identifiability:
-    """What a Jacobian `J`, in the unknowns divided by their sizes, determines.
+    """Return the rank analysis of a Jacobian `J` in the unknowns divided by their sizes.
 
-    `channels`: the norm of the model's channels, in the units of the residuals, beside which a column can be no more
-    than rounding.
+    `channels`: the norm of the model's channels in the units of the residuals; columns that are small relative to it
+    count as rounding errors.
     """
     norms = np.linalg.norm(J, axis=0)
-    seen = norms > _SILENT * channels
-    scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=seen)
-    seen_alone = np.linalg.qr(J[:, seen] * scale[seen], mode="r") if seen.any() else np.zeros((0, 0))
-    _, values, basis = np.linalg.svd(seen_alone)
+    has_effect = norms > _SILENT * channels
+    scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=has_effect)
+    R = np.linalg.qr(J[:, has_effect] * scale[has_effect], mode="r") if has_effect.any() else np.zeros((0, 0))
+    _, values, basis = np.linalg.svd(R)
     rank = int(np.sum(values > tolerance * values.max(initial=0.0)))
     rows, null = np.zeros((rank, len(norms))), np.zeros((len(basis) - rank, len(norms)))
-    rows[:, seen], null[:, seen] = basis[:rank], basis[rank:]
-    part = (rows * scale).T / values[:rank]
-    is_open = ~seen | (np.linalg.norm(null, axis=0) > _TAKES_PART)
-    groups = [Undetermined((unknowns.names[k],), ()) for k in np.flatnonzero(~seen)]
+    rows[:, has_effect], null[:, has_effect] = basis[:rank], basis[rank:]
+    half_inverse = (rows * scale).T / values[:rank]
+    is_open = ~has_effect | (np.linalg.norm(null, axis=0) > _TAKES_PART)
+    groups = [Undetermined((unknowns.names[k],), ()) for k in np.flatnonzero(~has_effect)]
     for members in _connected(null):
-        groups.append(_named(unknowns.of(members), _basis(null[:, members]) * scale[members]))
-    return Identifiability(rank, is_open, part @ part.T, tuple(groups))
+        groups.append(_undetermined(unknowns.of(members), _basis(null[:, members]) * scale[members]))
+    return Identifiability(rank, is_open, half_inverse @ half_inverse.T, tuple(groups))
 
 
 def _connected(null: Float[np.ndarray, "k n"]) -> list[np.ndarray]:
-    """The unknowns that directions without effect tie to one another, group by group."""
-    projection = null.T @ null  # its diagonal holds squares: a part shows among the other entries as it is
-    tied, takes_part = np.abs(projection) > 0.1 * _TAKES_PART, np.diag(projection) > _TAKES_PART**2
-    groups, left = [], set(np.flatnonzero(takes_part).tolist())
-    while left:
-        group, new = set(), {min(left)}
+    """Return the indices of the unknowns that the null space couples, as one array for each group."""
+    # The diagonal of the projection contains squares of components; its other entries are linear in a small component.
+    projection = null.T @ null
+    is_coupled, takes_part = np.abs(projection) > 0.1 * _TAKES_PART, np.diag(projection) > _TAKES_PART**2
+    groups, remaining = [], set(np.flatnonzero(takes_part).tolist())
+    while remaining:
+        group, new = set(), {min(remaining)}
         while new:
             group |= new
-            new = {j for i in new for j in np.flatnonzero(tied[i]).tolist() if j in left} - group
-        left -= group
+            new = {j for i in new for j in np.flatnonzero(is_coupled[i]).tolist() if j in remaining} - group
+        remaining -= group
         groups.append(np.array(sorted(group)))
     return groups
 
 
 def _basis(vectors: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "r n"]:
-    """A basis of the space that vectors span."""
+    """Return an orthonormal basis of the span of the vectors."""
     _, values, basis = np.linalg.svd(vectors)
-    return basis[: int(np.sum(values > 0.5))]  # rows of an orthonormal basis: a group takes part in full, or not at all
+    # Singular values are 1 or 0, since the vectors are columns of an orthonormal basis that couple with no others.
+    return basis[: int(np.sum(values > 0.5))]
 
 
-# --- in words ---------------------------------------------------------------------------------------------------------
+# --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _named(unknowns: Unknowns, moves: Float[np.ndarray, "r n"]) -> Undetermined:
-    """The combinations that do not change along `moves`, changes of the unknowns divided by their sizes: products where
-    these have the simpler exponents, else sums."""
-    reduced, pivots = _reduced(moves)
+def _undetermined(unknowns: Unknowns, moves: Float[np.ndarray, "r n"]) -> Undetermined:
+    """Return the combinations that are constant along `moves`, changes of the unknowns divided by their sizes.
+
+    They are products of powers if these have the simpler exponents, else sums.
+    """
+    reduced, pivots = _reduced_echelon(moves)
     units = [unknowns.values] if unknowns.positive.all() else []
     choices = [_combinations(unknowns, reduced, pivots, unit) for unit in (*units, None)]
     return Undetermined(unknowns.names, min(choices, key=lambda choice: choice[0])[1])
@@ -133,33 +144,36 @@ def _named(unknowns: Unknowns, moves: Float[np.ndarray, "r n"]) -> Undetermined:
 def _combinations(
     unknowns: Unknowns, reduced: Float[np.ndarray, "r n"], pivots: list[int], logarithmic: np.ndarray | None
 ) -> tuple[float, tuple[str, ...]]:
-    """Products of powers, or sums, that do not change along `reduced` moves, and how complicated they are.
+    """Return the complexity and the texts of the products of powers, or sums, that are constant along `reduced` moves.
 
-    Of moves `r` of unknown `i` with a pivot `j`, in units of the sizes, `δᵢ / sᵢ = r δⱼ / sⱼ`: of logarithms
-    `r (sᵢ / xᵢ) / (sⱼ / xⱼ)`, of the numbers themselves `r sᵢ / sⱼ`.
+    If unknown `i` moves by `r` times the pivot `j` in units of the sizes, `δᵢ / sᵢ = r δⱼ / sⱼ`, the coefficient is
+    `r (sᵢ / xᵢ) / (sⱼ / xⱼ)` for logarithms and `r sᵢ / sⱼ` for the numbers themselves.
     """
     steps = unknowns.sizes if logarithmic is None else unknowns.sizes / logarithmic
-    effort, texts = 0.0, []
+    complexity, texts = 0.0, []
     for i in (i for i in range(len(steps)) if i not in pivots):
-        found: dict[int, Fraction | float] = {i: Fraction(1)}
-        found |= {
+        coefficients: dict[int, Fraction | float] = {i: Fraction(1)}
+        coefficients |= {
             j: _simple(-reduced[row, i] * steps[i] / steps[j])
             for row, j in enumerate(pivots)
             if abs(reduced[row, i]) > _SIMPLE
         }
-        effort += sum(_effort(x, logarithmic is not None) for x in found.values())
-        texts.append((_sum if logarithmic is None else _product)(unknowns.names, found))
-    return effort, tuple(texts)
+        complexity += sum(_complexity(x, logarithmic is not None) for x in coefficients.values())
+        texts.append((_sum if logarithmic is None else _product)(unknowns.names, coefficients))
+    return complexity, tuple(texts)
 
 
-def _effort(x: Fraction | float, is_exponent: bool) -> float:
+def _complexity(x: Fraction | float, is_exponent: bool) -> float:
     if isinstance(x, Fraction):
         return abs(x.numerator) + x.denominator
-    return 1e3 if is_exponent else 1e2  # where neither is simple, a sum says what holds near the estimates
+    return 1e3 if is_exponent else 1e2  # if neither is simple, a sum is preferred: it is valid near the estimates
 
 
-def _reduced(moves: Float[np.ndarray, "r n"]) -> tuple[Float[np.ndarray, "r n"], list[int]]:
-    """The same space with a unit matrix in the columns of the pivots, the last that are not small."""
+def _reduced_echelon(moves: Float[np.ndarray, "r n"]) -> tuple[Float[np.ndarray, "r n"], list[int]]:
+    """Return a basis of the same space with a unit matrix in the pivot columns, and these columns.
+
+    The pivot columns are the last ones with entries that are not small.
+    """
     moves, pivots = np.array(moves), []
     for done in range(len(moves)):
         size = np.abs(moves[done:]).max(axis=0)
@@ -176,7 +190,7 @@ def _reduced(moves: Float[np.ndarray, "r n"]) -> tuple[Float[np.ndarray, "r n"],
 
 
 def _simple(x: float) -> Fraction | float:
-    """A fraction with a small denominator where one is near, else the number."""
+    """Return a fraction with a small denominator if one is close, else the number."""
     near = Fraction(x).limit_denominator(3)
     return near if abs(float(near) - x) <= _SIMPLE and abs(near.numerator) <= 4 else x
 

@@ -1,4 +1,4 @@
-"""The searches, one step at a time: so that they show progress, and can be interrupted without losing what is done."""
+"""The optimisers, run step by step, so that they show progress and can be interrupted without losing their result."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -24,10 +24,10 @@ Report = Callable[[str], None]
 
 
 class MinimiserResult(eqx.Module):
-    """Where a search ended.
+    """The result of a search.
 
-    The unknowns, the channels there, the Jacobian of the residuals (`None` where the search has none), the loss
-    `½ Σ r²` after each step, and why it stopped.
+    `y`: the unknowns; `values`: the channels there; `jacobian`: the Jacobian of the residuals (`None` if the optimiser
+    computes none); `history`: the loss `½ Σ r²` after each step; `outcome`: the reason for which it stopped.
     """
 
     y: Unknowns
@@ -39,7 +39,7 @@ class MinimiserResult(eqx.Module):
 
 @contextmanager
 def reporting(progress: bool) -> Iterator[Report]:
-    """A line that shows what is being done, and since when."""
+    """Show a line with the current activity and the elapsed time."""
     if not progress:
         yield lambda text: None
         return
@@ -50,45 +50,45 @@ def reporting(progress: bool) -> Iterator[Report]:
 
 
 def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: Report) -> MinimiserResult:
-    """Least squares by optimistix's Levenberg-Marquardt.
+    """Minimise the sum of squares by optimistix's Levenberg-Marquardt.
 
-    A step of it evaluates residuals and Jacobian once, at `state.y_eval`. They come from one compiled program
-    (the simulations), and the step sees them as a linear function.
+    Each step evaluates residuals and Jacobian once, at `state.y_eval`. They come from one compiled program (the
+    simulations), and the optimiser's step gets them as a linear function.
     """
     y = problem.start()
     solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=lx.QR())
     evaluate = eqx.filter_jit(linearise)
     report("compiling the simulations and their derivatives ...")
     model, r, J = evaluate(y, problem)
-    at = (y, r, J)
+    evaluated = (y, r, J)
     shapes = jax.eval_shape(lambda: (r, None))
-    state = eqx.filter_jit(solver.init)(_linear, y, at, {}, *shapes, frozenset())
+    state = eqx.filter_jit(solver.init)(_linear, y, evaluated, {}, *shapes, frozenset())
     step = eqx.filter_jit(solver.step)
     stop = eqx.filter_jit(solver.terminate)
     best, history, outcome = (model, J), [], USED_UP
     try:
         for k in range(steps):
-            y, state, _ = step(_linear, y, at, {}, state, frozenset())
-            if eqx.tree_equal(y, at[0]):
+            y, state, _ = step(_linear, y, evaluated, {}, state, frozenset())
+            if eqx.tree_equal(y, evaluated[0]):
                 best = (model, J)
             history.append(0.5 * float(jnp.sum(state.f_info.residual**2)))
             report(f"step {k + 1}: loss {history[-1]:.6g}")
-            done, result = stop(_linear, y, at, {}, state, frozenset())
+            done, result = stop(_linear, y, evaluated, {}, state, frozenset())
             if bool(done):
                 outcome = "converged" if result == optx.RESULTS.successful else str(optx.RESULTS[result])
                 break
             try:
                 model, r, J = evaluate(state.y_eval, problem)
-            except eqx.EquinoxRuntimeError:  # numbers so far off that nothing can be assembled: the step is refused
+            except eqx.EquinoxRuntimeError:  # no mechanism with such numbers can be assembled: NaN rejects the step
                 r = jnp.full_like(r, jnp.nan)
-            at = (state.y_eval, r, J)
+            evaluated = (state.y_eval, r, J)
     except KeyboardInterrupt:
         outcome = "interrupted"
     return MinimiserResult(y, *best, tuple(history), outcome)
 
 
 def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None]:
-    """Residuals linearised about the point where they were computed."""
+    """Return the residuals, linearised about the point where they were computed."""
     centre, r, J = at
     return r + J @ (ravel_pytree(y)[0] - ravel_pytree(centre)[0]), None
 
@@ -96,7 +96,7 @@ def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None
 def gradient_descent(
     problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report
 ) -> MinimiserResult:
-    """Any optax optimiser, on `½ Σ r²` by reverse mode."""
+    """Minimise `½ Σ r²` by an optax optimiser, with gradients by reverse mode."""
     y = problem.start()
     optimiser = optax.with_extra_args_support(optimiser)
     state = optimiser.init(y)

@@ -1,7 +1,7 @@
-"""Free parameters: which numbers of a mechanism may change, and the range each may have.
+"""Free parameters: the numbers of a mechanism that are estimated, and their ranges.
 
-The optimiser works on unconstrained values `u`; a range maps them to physical ones, so that every mechanism that
-is tried is valid.
+The optimiser works on unconstrained values `u`. A range maps them to physical values, so that every trial mechanism is
+valid.
 """
 
 import abc
@@ -21,39 +21,40 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import readable
 from jaxmbd.user_functions import call_user
 
-_EDGE = 1e-3  # of the width of a range: an estimate nearer to an end lies at it
-_FALLEN, _VANISHED = 1e-3, 1e-6  # of the starting value: below, an estimate that is no larger than its standard error,
-# and any other, runs to zero
+_EDGE = 1e-3  # share of the width of a range: an estimate that is closer to an end counts as lying at it
+# Shares of the starting value below which an estimate counts as running to zero: one that does not exceed its standard
+# error, and any other.
+_FALLEN, _VANISHED = 1e-3, 1e-6
 
 Build = Callable[[dict[str, Any]], Mechanism]
 
 
 class AbstractRange(eqx.Module):
-    """The values that a parameter may take, as a smooth map from all real numbers."""
+    """The range of a parameter, as a smooth map from all real numbers to it."""
 
     @abc.abstractmethod
     def physical(self, u: Array, start: Array) -> Array:
-        """The physical value of an unconstrained one; `u = 0` may mean anything."""
+        """Return the physical value of an unconstrained value; `u = 0` has no special meaning."""
 
     @abc.abstractmethod
     def unconstrained(self, value: Array) -> Array:
-        """The inverse of `physical`."""
+        """Return the unconstrained value of a physical value (the inverse of `physical`)."""
 
     @abc.abstractmethod
     def contains(self, value: np.ndarray) -> bool:
-        """Whether a starting value lies inside."""
+        """Return True if a starting value lies inside the range."""
 
     @abc.abstractmethod
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
-        """The change of the physical value that counts as one, where sensitivities are compared."""
+        """Return the change of the physical value that serves as its unit where sensitivities are compared."""
 
     @abc.abstractmethod
     def remark(self, value: float, start: float, error: float) -> str:
-        """What is to be said of an estimate, with its standard error, at the edge of the range; "" elsewhere."""
+        """Return a remark on an estimate, with its standard error, at the edge of the range; "" elsewhere."""
 
 
 class Unbounded(AbstractRange):
-    """Any value; scaled by the starting one, so that the optimiser sees numbers near one."""
+    """All real values, scaled by the starting value so that the optimiser works with numbers near one."""
 
     def physical(self, u: Array, start: Array) -> Array:
         return u * _scale(start)
@@ -87,8 +88,8 @@ class Positive(AbstractRange):
         return np.asarray(value)
 
     def remark(self, value: float, start: float, error: float) -> str:
-        is_lost = value < _FALLEN * start and error >= value
-        if is_lost or value < _VANISHED * start:
+        is_undetermined = value < _FALLEN * start and error >= value
+        if is_undetermined or value < _VANISHED * start:
             return f"runs to zero, the end of its range (from {start:.3g} to {value:.3g})"
         return f"runs to infinity (from {start:.3g} to {value:.3g})" if value * _VANISHED > start else ""
 
@@ -138,10 +139,14 @@ def _scale(value: Array) -> Array:
 class Parameter(eqx.Module):
     """A free parameter.
 
-    **Arguments:** either `where`, a function from the mechanism to the leaf that is free (or to several leaves,
-    which then share one value; or to a whole module, a neural network say), or, if `fit` is given a function that
-    builds the mechanism, `start`, the value to begin with. `within` is its range: `Unbounded()`, `Positive()` or
-    `Bounded(lower, upper)`; `unit` is for the table.
+    **Arguments:**
+
+    - `where`: a function from the mechanism to the leaf that is free, to several leaves that share one value, or to a
+      whole module, such as a neural network;
+    - `start`: the starting value, in place of `where` if the first argument of `fit` is a function that builds the
+      mechanism;
+    - `within`: the range: `Unbounded()`, `Positive()` or `Bounded(lower, upper)`;
+    - `unit`: the unit in the table of results.
     """
 
     where: Callable[[Mechanism], Any] | None = None
@@ -165,7 +170,7 @@ class Parameter(eqx.Module):
 
 
 class Parameters(eqx.Module):
-    """All free parameters: their starting values, and the mechanism as a function of unconstrained values."""
+    """All free parameters, their starting values, and the mechanism as a function of unconstrained values."""
 
     mechanism: Mechanism | None
     build: Build | None = eqx.field(static=True)
@@ -173,7 +178,7 @@ class Parameters(eqx.Module):
     start: dict[str, Any]
 
     def mechanism_at(self, u: dict[str, Any]) -> Mechanism:
-        """The mechanism at unconstrained values."""
+        """Return the mechanism for unconstrained values."""
         values = self.physical(u)
         if self.build is not None:
             takes = "{" + ", ".join(map(repr, values)) + "}"
@@ -183,15 +188,15 @@ class Parameters(eqx.Module):
         mechanism = self.mechanism
         assert mechanism is not None
         for name, free in self.free.items():
-            mechanism = _put(mechanism, free, values[name])
+            mechanism = _replace(mechanism, free, values[name])
         return mechanism
 
     def physical(self, u: dict[str, Any]) -> dict[str, Any]:
-        """Physical values of unconstrained ones."""
+        """Return the physical values of unconstrained values."""
         return {name: jax.tree.map(free.within.physical, u[name], self.start[name]) for name, free in self.free.items()}
 
     def unconstrained(self) -> dict[str, Any]:
-        """The starting values, unconstrained."""
+        """Return the unconstrained starting values."""
         return {name: jax.tree.map(free.within.unconstrained, self.start[name]) for name, free in self.free.items()}
 
 
@@ -203,18 +208,18 @@ def collect(mechanism: Mechanism | Build, free: Mapping[str, Any]) -> Parameters
             f"fit: mechanism must be a Mechanism, or a function from parameters to one, got {type(mechanism).__name__}."
         )
     check_mapping("free", free, "{'k': lambda m: m['spring'].stiffness}")
-    found = {name: f if isinstance(f, Parameter) else _free(name, f) for name, f in free.items()}
+    parameters = {name: f if isinstance(f, Parameter) else _free(name, f) for name, f in free.items()}
     start = {}
-    for name, one in found.items():
-        if is_built and one.start is None:
+    for name, parameter in parameters.items():
+        if is_built and parameter.start is None:
             raise MechanismError(f"Free parameter {name!r} needs a start value: Parameter(start=..., within=...).")
-        start[name] = one.start if is_built else _look_up(mechanism, name, one)
+        start[name] = parameter.start if is_built else _look_up(mechanism, name, parameter)
         for leaf in jax.tree.leaves(start[name]):
-            if not one.within.contains(np.asarray(leaf)):
+            if not parameter.within.contains(np.asarray(leaf)):
                 raise MechanismError(
-                    f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {one.within}."
+                    f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {parameter.within}."
                 )
-    return Parameters(None if is_built else mechanism, mechanism if is_built else None, found, start)  # pyright: ignore[reportArgumentType]
+    return Parameters(None if is_built else mechanism, mechanism if is_built else None, parameters, start)  # pyright: ignore[reportArgumentType]
 
 
 def _free(name: str, where: Any) -> Parameter:
@@ -235,8 +240,8 @@ def _nodes(mechanism: Mechanism, free: Parameter) -> tuple[Any, ...]:
 def _look_up(mechanism: Mechanism, name: str, free: Parameter) -> Any:
     if free.where is None:
         raise MechanismError(f"Free parameter {name!r} needs where=lambda m: m['part'].number.")
-    found = call_user(f"Free parameter {name!r}", "where", free.where, mechanism, takes="mechanism")
-    nodes = found if isinstance(found, tuple) else (found,)
+    selected = call_user(f"Free parameter {name!r}", "where", free.where, mechanism, takes="mechanism")
+    nodes = selected if isinstance(selected, tuple) else (selected,)
     leaves = {id(leaf) for leaf in jax.tree.leaves(mechanism)}
     for node in nodes:
         if not all(id(leaf) in leaves for leaf in jax.tree.leaves(eqx.filter(node, eqx.is_inexact_array))):
@@ -251,7 +256,7 @@ def _look_up(mechanism: Mechanism, name: str, free: Parameter) -> Any:
     return value
 
 
-def _put(mechanism: Mechanism, free: Parameter, value: Any) -> Mechanism:
+def _replace(mechanism: Mechanism, free: Parameter, value: Any) -> Mechanism:
     for k, node in enumerate(_nodes(mechanism, free)):
         replaced = eqx.combine(value, node)
         mechanism = eqx.tree_at(lambda m, k=k: _nodes(m, free)[k], mechanism, replaced)
@@ -259,10 +264,10 @@ def _put(mechanism: Mechanism, free: Parameter, value: Any) -> Mechanism:
 
 
 def flat(value: Any) -> np.ndarray:
-    """All numbers of a parameter."""
+    """Return all numbers of a parameter as one vector."""
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(value)])
 
 
 def labels(name: str, size: int) -> list[str]:
-    """What the numbers of a parameter are called."""
+    """Return the labels of the numbers of a parameter."""
     return [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]

@@ -1,8 +1,8 @@
 """The residuals of all experiments as one vector, and their Jacobian by blocks.
 
-The unknowns are the parameters, shared by all experiments, and the initial state of each experiment, which only
-its own residuals depend on. So the Jacobian is computed for each experiment in its own few directions, side by
-side, and the blocks are placed.
+The unknowns are the parameters, which all experiments share, and the initial state of each experiment, on which only
+its own residuals depend. Therefore the Jacobian is computed for each experiment with respect to its own few unknowns,
+in one batch, and the blocks are assembled.
 """
 
 from typing import Any, Literal
@@ -29,7 +29,7 @@ Unknowns = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
 
 
 class Settings(eqx.Module):
-    """How the experiments are simulated."""
+    """The options with which the experiments are simulated."""
 
     method: AbstractMethod | None = None
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None
@@ -45,21 +45,21 @@ class Settings(eqx.Module):
 
 
 class Problem(eqx.Module):
-    """Parameters, experiments (stacked where they can be) and settings."""
+    """Parameters, experiments (stacked if their shapes are equal) and settings."""
 
     parameters: Parameters
     stacks: tuple[Experiment, ...]
     settings: Settings
 
     def start(self) -> Unknowns:
-        """Where the search begins."""
+        """Return the unknowns at which the search starts."""
         return self.parameters.unconstrained(), tuple(stack.unknowns() for stack in self.stacks)
 
 
 def predict(
     problem: Problem, u: dict[str, Any], unknowns: dict[str, Array], experiment: Experiment, derivative: Adjoint
 ) -> dict[str, Array]:
-    """The measured channels of one experiment as the model gives them."""
+    """Return the model's values of the measured channels of one experiment."""
     mechanism = problem.parameters.mechanism_at(u)
     settings = problem.settings
     solution = simulate(
@@ -74,13 +74,13 @@ def predict(
 
 
 def initial_state(mechanism: Mechanism, experiment: Experiment, unknowns: dict[str, Array]) -> State:
-    """The assembled initial state of one experiment."""
+    """Return the assembled initial state of one experiment."""
     start, speeds = experiment.initial(unknowns)
     return assemble(mechanism, start, speeds=speeds, t=experiment.ts[0], check=False)
 
 
 def residuals(problem: Problem, values: tuple[dict[str, Array], ...]) -> Array:
-    """`(model − measured) / sigma` of all experiments as one vector; zero where a sample is missing."""
+    """Return `(model − measured) / sigma` of all experiments as one vector; zero for missing samples."""
     parts = []
     for model, stack in zip(values, problem.stacks, strict=True):
         for name, measured in stack.data.items():
@@ -90,24 +90,28 @@ def residuals(problem: Problem, values: tuple[dict[str, Array], ...]) -> Array:
 
 
 def experiment_of_rows(problem: Problem) -> np.ndarray:
-    """For each residual, the number of the experiment it belongs to (in the order of the stacks)."""
-    owners, first = [], 0
+    """Return the number of the experiment of each residual, in the order of the stacks."""
+    numbers, first = [], 0
     for stack in problem.stacks:
         count = len(stack.ts)
-        owners += [np.repeat(first + np.arange(count), data[0].size) for data in stack.data.values()]
+        numbers += [np.repeat(first + np.arange(count), data[0].size) for data in stack.data.values()]
         first += count
-    return np.concatenate(owners)
+    return np.concatenate(numbers)
 
 
 def weigh(values: Array, stack: Experiment, name: str) -> Array:
-    """Divide a channel `(experiments, ..., k)` by its noise level, zero where missing: `(experiments, samples, k)`."""
+    """Divide a channel `(experiments, ..., k)` by its noise level and return it as `(experiments, samples, k)`.
+
+    Missing samples are zero.
+    """
     measured = stack.data[name]
     present = jnp.isfinite(measured).reshape(len(measured), -1, 1)
     return jnp.where(present, values.reshape(*present.shape[:2], -1), 0.0) / stack.sigma[name][:, None, None]
 
 
 def plain_values(y: Unknowns, problem: Problem, derivative: Adjoint) -> tuple[dict[str, Array], ...]:
-    """The channels of all experiments (stacks on the first axis), differentiated through the simulations."""
+    """Return the channels of all experiments, differentiable through the simulations; each stack has its experiments on
+    the first axis."""
     u, unknowns = y
     return tuple(
         jax.vmap(lambda x, e: predict(problem, u, x, e, derivative))(x, stack)
@@ -116,21 +120,21 @@ def plain_values(y: Unknowns, problem: Problem, derivative: Adjoint) -> tuple[di
 
 
 def linearise(y: Unknowns, problem: Problem) -> tuple[tuple[dict[str, Array], ...], Array, Array]:
-    """The channels, the residuals and the residuals' Jacobian with respect to the flattened unknowns."""
+    """Return the channels, the residuals, and their Jacobian with respect to the flattened unknowns."""
     u, unknowns = y
-    found, rows, offset = [], [], ravel_pytree(u)[0].size
+    models, rows, offset = [], [], ravel_pytree(u)[0].size
     columns = ravel_pytree(y)[0].size
     for x, stack in zip(unknowns, problem.stacks, strict=True):
         model, slope = jax.vmap(lambda x, e: _blocks(problem, u, x, e))(x, stack)
-        found.append(model)
+        models.append(model)
         rows += [_place(weigh(slope[n], stack, n), ravel_pytree(u)[0].size, offset, columns) for n in stack.data]
         offset += ravel_pytree(x)[0].size
-    model = tuple(found)
+    model = tuple(models)
     return model, residuals(problem, model), jnp.concatenate(rows)
 
 
 def _blocks(problem: Problem, u: Any, x: Any, experiment: Experiment) -> tuple[Any, Any]:
-    """The channels of one experiment, and their Jacobian in the parameters and in its initial state."""
+    """Return the channels of one experiment, and their Jacobian with respect to parameters and initial state."""
     flat, unravel = ravel_pytree((u, x))
 
     def f(z: Array) -> tuple[Any, Any]:
@@ -143,7 +147,7 @@ def _blocks(problem: Problem, u: Any, x: Any, experiment: Experiment) -> tuple[A
 
 
 def _place(slope: Array, shared: int, offset: int, columns: int) -> Array:
-    """Put `(experiments, samples, shared + own)` into rows whose own columns start at `offset`, name by name."""
+    """Expand `(experiments, samples, shared + own)` to full rows; the own columns start at `offset`, name by name."""
     count, samples, width = slope.shape
     own = jnp.einsum("srk,st->srkt", slope[..., shared:], jnp.eye(count, dtype=slope.dtype))
     rows = jnp.zeros((count * samples, columns), slope.dtype)

@@ -18,16 +18,20 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 class Fit(eqx.Module):
-    """What a fit found.
+    """The result of a fit. `print` shows the estimates with standard errors and strongest correlations, and `warnings`.
 
-    `parameters`: estimates by name; `standard_errors` and `correlation`: from the Jacobian at the estimates and the
-    residuals' variance or, from five experiments on, their scatter between experiments, which allows for residuals
-    that are not independent (`None` where the search gives no Jacobian); of parameters that the data do not determine
-    they are infinite, and NaN; `mechanism`: the fitted one; `states`: the initial state of each experiment;
-    `predicted` and `residuals` (model minus measured, in the channel's unit): by experiment and channel; `history`: the
-    loss after each step; `outcome`: why the search stopped; `undetermined`: groups of parameters and initial values
-    that the data determine in some combinations only, or not at all; `remarks`: what else is to be said of estimates,
-    such as that one lies at the edge of its range.
+    - `parameters`: the estimates by name;
+    - `standard_errors`, `correlation`: from the Jacobian at the estimates and the variance of the residuals or, from
+      five experiments on, the scatter between experiments, which is valid for residuals that are not independent
+      (`None` if the optimiser computes no Jacobian). For parameters that the data do not determine, standard errors are
+      infinite and correlations NaN;
+    - `labels`: the rows of `correlation`; `units`: the units of the parameters;
+    - `mechanism`: the fitted mechanism; `states`: the initial state of each experiment;
+    - `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment and channel;
+    - `history`: the loss after each step; `outcome`: the reason for which the search stopped;
+    - `undetermined`: groups of parameters and initial values that the data determine in some combinations only, or not
+      at all;
+    - `remarks`: other remarks on estimates, such as that one lies at the edge of its range.
     """
 
     parameters: dict[str, Any]
@@ -46,23 +50,23 @@ class Fit(eqx.Module):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What the numbers alone do not show, a sentence each: the search did not converge, the data leave something
-        open, an estimate lies at the edge of its range."""
+        """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
+        determine all unknowns, or an estimate lies at the edge of its range."""
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
         return (*ended, *map(str, self.undetermined), *self.remarks)
 
     @property
     def residuals(self) -> tuple[dict[str, np.ndarray], ...]:
-        """Model minus measured, by experiment and channel; NaN where a sample is missing."""
+        """Model minus measured, by experiment and channel; NaN for missing samples."""
         pairs = zip(self.predicted, self.experiments, strict=True)
         return tuple({n: p[n] - np.asarray(e.data[n]) for n in e.data} for p, e in pairs)
 
     def rms(self) -> tuple[dict[str, float], ...]:
-        """Root mean square of the residuals, by experiment and channel."""
+        """Return the root mean square of the residuals, by experiment and channel."""
         return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
 
     def table(self) -> Table:
-        """Estimates, standard errors and strongest correlations, for `rich.print`."""
+        """Return a table of estimates, standard errors and strongest correlations for `rich.print`."""
         table = Table(title=f"Fit: {self.outcome} after {len(self.history)} steps")
         for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
@@ -105,7 +109,7 @@ def _error_text(error: float) -> str:
 
 
 def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: MinimiserResult) -> Fit:
-    """Put the result of a search together."""
+    """Return the `Fit` that corresponds to the result of a search."""
     u, unknowns = search.y
     parameters = problem.parameters
     mechanism = parameters.mechanism_at(u)
@@ -129,12 +133,12 @@ def summarise(problem: Problem, places: list[list[int]], experiments: list[Exper
 
 
 def _remarks(parameters: Parameters, physical: dict[str, Any], errors: dict[str, Any] | None) -> tuple[str, ...]:
-    """What is to be said of estimates at the edges of their ranges."""
-    found = []
+    """Return the remarks on estimates at the edges of their ranges."""
+    remarks = []
     for name, free in parameters.free.items():
         value, start = flat(physical[name]), flat(parameters.start[name])
         error = np.zeros_like(value) if errors is None else flat(errors[name])
         for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
             text = free.within.remark(*map(float, numbers))
-            found += [f"{label} {text}"] if text else []
-    return tuple(found)
+            remarks += [f"{label} {text}"] if text else []
+    return tuple(remarks)

@@ -1,1 +1,1 @@
-"""Assembly: the search for closed positions, all assembly modes, and what to say where there is none."""
+"""Assembly: the solution of the position constraints, all assembly modes, and the diagnosis of failures."""

@@ -1,6 +1,7 @@
 """Assembly: positions and speeds that satisfy the constraints, from guesses and prescribed values.
 
-Positions come from the search in `_closing`, speeds from a linear solve: those of least kinetic energy.
+Positions come from the nonlinear least-squares search in `position_solve.py`, speeds from a linear solve, as those of
+least kinetic energy.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -54,29 +55,35 @@ def assemble(
 ) -> State:
     """Find positions with `Φ(q, t) = 0` and speeds with `C v = −Φ_t`.
 
-    Coordinates that are not fixed are searched from the guess and stay near it (each body's `pose`, or `guess`);
-    speeds that are not given are those of least kinetic energy. Differentiable, implicitly, with respect to the
-    mechanism and all given values.
+    The search for coordinates that are not fixed starts at the guess and stays near it (`guess`, or each body's
+    `pose`). Speeds that are not prescribed are those of least kinetic energy. The result is differentiable (implicit
+    differentiation) with respect to the mechanism and all prescribed values.
 
-    With `weights` the position is the nearest to the guess `q₀`, a minimum of `½ (q − q₀)ᵀ W (q − q₀)` over the closed
-    positions, sought from the one found without; its derivative is exact, also by the guess and the weights. Without
-    them a closed position near the guess is enough, which costs less. Its derivative is that of least norm among those
-    that keep the joints closed (unique where all coordinates are determined), and zero by what is only guessed.
+    With `weights` the position is the closed one nearest to the guess `q₀`, a local minimum of
+    `½ (q − q₀)ᵀ W (q − q₀)`; the search for it starts at the position that is found without weights. Its derivative is
+    exact, also with respect to the guess and the weights. Without weights the result is some closed position near the
+    guess, which costs less. Its derivative is the one of least norm that keeps the joints closed (unique if all
+    coordinates are determined), and zero with respect to the guess.
 
-    **Arguments:** `fixed`, values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`, of
-    orientation angles of a body in space, `{"frame.roll": 0.1}`, or of sensors of position: a `Point`, `Distance`,
-    `AngleBetween` or `EulerAngle`, `Scaled` or not; `guess`, starting values of coordinates of bodies and joints, or a
-    `State` (joint coordinates place the bodies along a tree of joints, coordinates of bodies go before them); `speeds`,
-    values of named speeds, `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate, `{"O.angle": 2.0}`
-    `[m/s, rad/s]`; `t`, the time `[s]`; `weights`, how much a change of a coordinate of `q` costs, or of all those of a
-    body or joint, `{"crank.theta": 100.0, "rod": 10.0}`, one unless given (`{}`: all one; of a quaternion give all
-    four the same); `locked`, coordinates, and bodies as a whole, that stay as guessed, `("crank.theta", "frame")`;
-    `check=False` raises no error: `state.result` tells how it went, for each instance of a batch, and what failed is
-    NaN.
+    **Arguments:**
+
+    - `fixed`: values of named coordinates, `{"crank.theta": 0.3, "O.angle": 0.3}` `[m, rad]`, of orientation angles of
+      a body in space, `{"frame.roll": 0.1}`, or of sensors of position: a `Point`, `Distance`, `AngleBetween` or
+      `EulerAngle`, `Scaled` or not;
+    - `guess`: starting values of coordinates of bodies and joints, or a `State`. Joint coordinates place the bodies
+      along a tree of joints; coordinates of bodies have priority over them;
+    - `speeds`: values of named speeds, `{"crank.omega": 2.0}`, or of the rate of a joint's coordinate,
+      `{"O.angle": 2.0}` `[m/s, rad/s]`;
+    - `t`: the time `[s]`;
+    - `weights`: the diagonal of `W`, for a coordinate of `q` or for all those of a body or joint,
+      `{"crank.theta": 100.0, "rod": 10.0}`; one by default (`{}`: all one). The four of a quaternion must be equal;
+    - `locked`: coordinates, and whole bodies, that keep their guessed values, `("crank.theta", "frame")`;
+    - `check=False`: raise no error. `state.result` is then the result code, for each instance of a batch, and values
+      that could not be computed are NaN.
 
     **Returns:** a `State`.
 
-    **Raises:** `AssemblyError` if the joints cannot be closed (it names those that miss, and says whether another guess
+    **Raises:** `AssemblyError` if the joints cannot be closed (it names the open ones, and says whether another guess
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
     """
     check_mechanism(mechanism)
@@ -87,20 +94,20 @@ def assemble(
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
         _rate_name(mechanism, name)
-    costs = None if weights is None else _costs(mechanism, _numbers("weights", weights)).astype(start.dtype)
-    q, v, rank, result, misses = _assemble(mechanism, start, prescribed, rates, time, costs)
-    if check and is_concrete(q, v, result, misses):
-        _check_positions(mechanism, start, misses, prescribed, time)
+    diagonal = None if weights is None else _weights(mechanism, _numbers("weights", weights)).astype(start.dtype)
+    q, v, rank, result, residuals = _assemble(mechanism, start, prescribed, rates, time, diagonal)
+    if check and is_concrete(q, v, result, residuals):
+        _check_positions(mechanism, start, residuals, prescribed, time)
         check_mass(mechanism, q)
-        _check_speeds(mechanism, misses, rates)
+        _check_speeds(mechanism, residuals, rates)
     elif check:
-        q, v = _raising(mechanism, q, v, result, misses, tuple(prescribed), tuple(rates))
+        q, v = _raise_at_run_time(mechanism, q, v, result, residuals, tuple(prescribed), tuple(rates))
     return state_of(mechanism, time, q, v, rank, result)
 
 
-class _Misses(NamedTuple):
-    """What the search left: the coordinates and speeds as it found them, what positions, a least change and speeds
-    miss."""
+class _Residuals(NamedTuple):
+    """The coordinates and speeds where the search ended, and the residuals there: of the position constraints, of the
+    condition that the position is nearest to the guess (`slope`), and of the velocity constraints."""
 
     q: Array
     v: Array
@@ -110,8 +117,8 @@ class _Misses(NamedTuple):
 
     @property
     def speed_limit(self) -> Any:
-        """The largest miss of a speed that counts as none."""
-        return 1e2 * tolerance_of(self.v) * (1 + _worst(self.v))
+        """The largest residual of the velocity constraints that counts as zero."""
+        return 1e2 * tolerance_of(self.v) * (1 + _largest(self.v))
 
 
 @cached_on_disk
@@ -121,81 +128,82 @@ def _assemble(
     prescribed: dict[str, Array],
     speeds: dict[str, Array],
     t: Scalar,
-    costs: Array | None,
-) -> tuple[Array, Array, Array, RESULTS, _Misses]:
-    """Coordinates and speeds, NaN where there are none; the rank of the rows; the verdict; what was found."""
+    weights: Array | None,
+) -> tuple[Array, Array, Array, RESULTS, _Residuals]:
+    """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals."""
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
     q, slope = closed(closing, start), jnp.zeros((), start.dtype)
-    if costs is not None:
-        q, slope = nearest(closing, costs, start, q)
+    if weights is not None:
+        q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
     rows, at_rest = as_program(_speed_rows)(equations, speeds, t, q)
     v = _speeds(equations.at(t, q), rows, -at_rest)
-    misses = _Misses(q, v, closure(q, closing), slope, rows @ v + at_rest)
-    result = _verdict(misses)
-    inputs = (mechanism, start, prescribed, speeds, t, costs)
+    residuals = _Residuals(q, v, closure(q, closing), slope, rows @ v + at_rest)
+    result = _verdict(residuals)
+    inputs = (mechanism, start, prescribed, speeds, t, weights)
     is_placed = ~((result == RESULTS.not_assembled) | (result == RESULTS.not_nearest))
     q, v = invalidated(is_placed, q, inputs), invalidated(is_successful(result), v, inputs)
-    return q, v, rank_of(rows[: equations.m]), result, misses
+    return q, v, rank_of(rows[: equations.m]), result, residuals
 
 
-def _verdict(misses: _Misses) -> RESULTS:
-    tolerance = tolerance_of(misses.q)
+def _verdict(residuals: _Residuals) -> RESULTS:
+    tolerance = tolerance_of(residuals.q)
     limits = (
-        (misses.position, tolerance, RESULTS.not_assembled),
-        (misses.slope, tolerance, RESULTS.not_nearest),
-        (misses.speed, misses.speed_limit, RESULTS.speeds_contradict),
+        (residuals.position, tolerance, RESULTS.not_assembled),
+        (residuals.slope, tolerance, RESULTS.not_nearest),
+        (residuals.speed, residuals.speed_limit, RESULTS.speeds_contradict),
     )
-    return first_failure(*((~jnp.asarray(_worst(miss) <= limit), item) for miss, limit, item in limits))
+    return first_failure(*((~jnp.asarray(_largest(residual) <= limit), item) for residual, limit, item in limits))
 
 
 @cached_on_disk
-def _held(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
+def _locked_values(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
     return current_values(Equations(mechanism), t, start, names)
 
 
 def prescribed_at(
     mechanism: Mechanism, start: Array, fixed: Mapping[str, Any] | None, locked: Iterable[str], t: Scalar
 ) -> dict[str, Array]:
-    """Fixed values, and those that locked coordinates and bodies have at a start; in the order of their names."""
+    """Return the fixed values, and the values at `start` of locked coordinates and bodies, sorted by name."""
     positions = _fixed_numbers(mechanism, fixed)
     names = _locked_names(mechanism, positions, locked)
-    return dict(sorted({**positions, **(_held(mechanism, start, names, t) if names else {})}.items()))
+    return dict(sorted({**positions, **(_locked_values(mechanism, start, names, t) if names else {})}.items()))
 
 
 def _speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Array) -> tuple[Array, Array]:
-    """The rows of `C` and of the given speeds, and what a mechanism at rest misses in each of them."""
+    """Return the rows of `C` and of the prescribed speeds, and the residual of each row at rest."""
     at, still = equations.at(t, q), jnp.zeros(equations.mechanism.nv, q.dtype)
-    given = lambda v: _given(at, tuple(speeds), v)  # noqa: E731
-    wanted = jnp.stack([*speeds.values()]) if speeds else still[:0]
-    rows = jnp.concatenate([at.jacobian, jax.jacfwd(given)(still)])
-    return rows, jnp.concatenate([at.velocity(still), given(still) - wanted])
+    values = lambda v: _speed_values(at, tuple(speeds), v)  # noqa: E731
+    prescribed = jnp.stack([*speeds.values()]) if speeds else still[:0]
+    rows = jnp.concatenate([at.jacobian, jax.jacfwd(values)(still)])
+    return rows, jnp.concatenate([at.velocity(still), values(still) - prescribed])
 
 
-def _given(at: Configuration, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
-    """The values of named speeds at `v`."""
+def _speed_values(at: Configuration, names: tuple[str, ...], v: Array) -> Float[Array, " k"]:
+    """Return the values of named speeds at `v`."""
     nothing = jnp.zeros(at.equations.m, v.dtype)
     reader = Reader(at.equations, Snapshot(at.t, at.q, v, jnp.zeros_like(v), nothing))
     return jnp.stack([reader.read(_rate_name(at.mechanism, name)) for name in names]) if names else v[:0]
 
 
 def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
-    """The speeds of least kinetic energy with the given rates of the rows: with `M = L Lᵀ`, of least norm of `Lᵀ v`.
+    """Return the speeds of least kinetic energy for given rates of the rows: with `M = L Lᵀ`, those of least `|Lᵀ v|`.
 
-    Chosen speeds are counted from the slowest motion, since the bodies may move where all of them are zero.
+    User-defined generalized speeds are measured from the slowest motion, since bodies may move where all of them are
+    zero.
     """
     slowest = at.slowest()
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1]) if slowest is None else slowest
     rates = rates if slowest is None else rates - rows @ slowest
     scaled = lx.MatrixLinearOperator(at.inertia.whiten(rows))
-    found = at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
-    return found if slowest is None else found + slowest
+    v = at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
+    return v if slowest is None else v + slowest
 
 
 def _rate_name(mechanism: Mechanism, name: str) -> str:
-    """What a given speed is called among the readings: where a coordinate is named, its rate."""
+    """Return the output channel of a prescribed speed; for the name of a coordinate, the channel of its rate."""
     space = mechanism.space
     bodies = {body.name: [f"{body.name}.{speed}" for speed in space.speeds] for body in mechanism.bodies}
     known = [*mechanism.speed_names, *(speed for speeds in bodies.values() for speed in speeds)]
@@ -207,38 +215,38 @@ def _rate_name(mechanism: Mechanism, name: str) -> str:
     except MechanismError:
         joints = [f"{j.name}.{c}" for j in mechanism.joints for c in getattr(j, "coordinate_names", ())]
         raise unknown("speed", name, dict.fromkeys((*known, *joints))) from None
-    # A coordinate of a body that can be named here stands at the place of its rate: x and vx.
+    # A body's coordinate that can be named here has the same index as its rate: x and vx.
     return bodies[owner][space.coordinates.index(component)] if owner in bodies else f"{owner}.{component}_rate"
 
 
-def _costs(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq"]:
-    """The weight of each coordinate; a name of one goes before that of its body or joint."""
+def _weights(mechanism: Mechanism, weights: dict[str, Array]) -> Float[Array, " nq"]:
+    """Return the weight of each coordinate; the name of a coordinate has priority over that of its body or joint."""
     names = mechanism.coordinate_names
     owners = [name.partition(".")[0] for name in names]
-    found = jnp.ones(len(names), jnp.result_type(float, *weights.values()))
+    diagonal = jnp.ones(len(names), jnp.result_type(float, *weights.values()))
     for name, value in sorted(weights.items(), key=lambda item: "." in item[0]):
         check_number("weights", repr(name), value, "per unit of change squared")
         places = [i for i, pair in enumerate(zip(names, owners, strict=True)) if name in pair]
         if not places:
             raise unknown("coordinate of q, or body or joint that has some,", name, dict.fromkeys((*names, *owners)))
-        found = found.at[np.asarray(places)].set(value)
-    return found
+        diagonal = diagonal.at[np.asarray(places)].set(value)
+    return diagonal
 
 
 def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterable[str]) -> tuple[str, ...]:
-    """The names of locked coordinates and bodies; raise unless these, and those of fixed coordinates, exist."""
-    cached_on_disk, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
+    """Return the names of locked coordinates and bodies; raise unless these and those of fixed coordinates exist."""
+    locked_names, bodies = checked_names("locked", locked, "crank.theta"), {body.name for body in mechanism.bodies}
     coordinates = (name for name in fixed if not is_reading(mechanism, name))
-    for name in (*coordinates, *(name for name in cached_on_disk if name not in bodies)):
+    for name in (*coordinates, *(name for name in locked_names if name not in bodies)):
         mechanism.coordinate(name)
-    for name in cached_on_disk:
+    for name in locked_names:
         if name in fixed:
             raise MechanismError(f"{name!r} is fixed and locked: fix it at a value, or lock it where it is guessed.")
-    return cached_on_disk
+    return locked_names
 
 
 def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
-    """Values of fixed quantities: a number each, of a `Point` a vector."""
+    """Return the values of fixed quantities as arrays: scalars, or a vector for a `Point`."""
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
     return _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
 
@@ -246,24 +254,26 @@ def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dic
 def _numbers(
     what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> dict[str, Array]:
-    """Values by name as arrays; each must be a number, or of the shape that is given, and finite where it is known. In
-    the order of their names, in which JAX hands dictionaries on: so are the rows that they give."""
+    """Return values by name as arrays; raise unless each is a scalar or has the shape in `shapes`, and is finite.
+
+    They are sorted by name, as JAX sorts dictionaries, so that the constraint rows they lead to have the same order.
+    """
     check_mapping(what, values, "{'crank.theta': 0.3}")
-    found = {name: as_float(value) for name, value in sorted((values or {}).items())}
-    for name, value in found.items():
+    arrays = {name: as_float(value) for name, value in sorted((values or {}).items())}
+    for name, value in arrays.items():
         check_finite(what, repr(name), value, (shapes or {}).get(name, ()))
-    return found
+    return arrays
 
 
 def _check_positions(
-    mechanism: Mechanism, start: Array, misses: _Misses, prescribed: dict[str, Array], t: Scalar
+    mechanism: Mechanism, start: Array, residuals: _Residuals, prescribed: dict[str, Array], t: Scalar
 ) -> None:
-    tolerance = tolerance_of(misses.q)
-    if not _worst(misses.position) <= tolerance:
-        text = closure_text(mechanism, start, np.asarray(misses.position), prescribed, t)
-        raise AssemblyError(text + over_constrained_text(mechanism, misses.q, len(prescribed)))
-    if not _worst(misses.slope) <= tolerance:
-        slope = float(misses.slope)
+    tolerance = tolerance_of(residuals.q)
+    if not _largest(residuals.position) <= tolerance:
+        text = closure_text(mechanism, start, np.asarray(residuals.position), prescribed, t)
+        raise AssemblyError(text + over_constrained_text(mechanism, residuals.q, len(prescribed)))
+    if not _largest(residuals.slope) <= tolerance:
+        slope = float(residuals.slope)
         raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {slope:.3g}).")
 
 
@@ -273,10 +283,10 @@ _STEEP = (
 )
 
 
-def _check_speeds(mechanism: Mechanism, misses: _Misses, speeds: Mapping[str, Any]) -> None:
-    limit = float(misses.speed_limit)
-    if not float(_worst(misses.speed)) <= limit:
-        rows = named_rows(mechanism, np.asarray(misses.speed), tuple(speeds))
+def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[str, Any]) -> None:
+    limit = float(residuals.speed_limit)
+    if not float(_largest(residuals.speed)) <= limit:
+        rows = named_rows(mechanism, np.asarray(residuals.speed), tuple(speeds))
         missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= limit)
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
@@ -284,31 +294,31 @@ def _check_speeds(mechanism: Mechanism, misses: _Misses, speeds: Mapping[str, An
         )
 
 
-def _raising(
+def _raise_at_run_time(
     mechanism: Mechanism,
     q: Array,
     v: Array,
     result: RESULTS,
-    misses: _Misses,
+    residuals: _Residuals,
     prescribed: tuple[str, ...],
     speeds: tuple[str, ...],
 ) -> tuple[Array, Array]:
-    """The same state, which raises when the program runs where assembly failed, and then names the parts that miss."""
+    """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
 
     def describe(position: np.ndarray, slope: np.ndarray, speed: np.ndarray, limit: np.ndarray) -> str:
         tolerance = tolerance_of(position)
-        if not _worst(position) <= tolerance:
+        if not _largest(position) <= tolerance:
             text = open_text(positions, position, tolerance)
             return f"Assembly failed: the joints cannot be closed at these values: {text} (m or rad; m² for a Rod)."
-        if not _worst(slope) <= tolerance:
+        if not _largest(slope) <= tolerance:
             return f"Assembly failed: {_STEEP}."
         return f"Assembly failed: the speeds contradict the constraints: {open_text(rates, speed, float(limit))}."
 
-    details = misses.position, misses.slope, misses.speed, misses.speed_limit
+    details = residuals.position, residuals.slope, residuals.speed, residuals.speed_limit
     return raise_where((q, v), ~is_successful(result), describe, *details)
 
 
-def _worst(miss: Array | np.ndarray | np.generic) -> Array | np.floating:
-    lib = np if is_concrete(miss) else jnp  # what is known needs no compiler
-    return lib.max(lib.abs(miss), initial=0.0)  # pyright: ignore
+def _largest(residual: Array | np.ndarray | np.generic) -> Array | np.floating:
+    lib = np if is_concrete(residual) else jnp  # NumPy for known values, which then need no compilation
+    return lib.max(lib.abs(residual), initial=0.0)  # pyright: ignore

@@ -1,4 +1,4 @@
-"""Why a mechanism does not close, in words: which parts miss, by how much, and whether another start would do."""
+"""Messages for failed assembly: the open parts, the sizes of their residuals, and whether another start succeeds."""
 
 from collections.abc import Mapping
 
@@ -17,39 +17,39 @@ from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_TRIES, _SEED = 32, 0  # starts, all but one random, before a mechanism is called infeasible: the same ones every time
-_LAST = 1e-3  # how much the rows of one part weigh against all others, to leave the whole gap to it
-_OF_LOAD = {"F": "m", "M": "rad"}  # what a row misses, by the load that its multiplier is
+_TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible
+_GAP_WEIGHT = 1e-3  # weight of the rows of one part relative to all others, which leaves the whole gap to this part
+_UNIT_OF_RESIDUAL = {"F": "m", "M": "rad"}  # the unit of a row's residual, by the load that its multiplier stands for
 
 
 def tolerance_of(q: Array | np.ndarray) -> float:
-    """The largest violation that counts as closed: 1e-8 m or rad in double, 1e-4 in single precision."""
+    """Return the largest residual of a closed joint: 1e-8 m or rad in double precision, 1e-4 in single precision."""
     return 1e-8 if q.dtype == jnp.float64 else 1e-4
 
 
 def closure_text(
     mechanism: Mechanism, start: Array, miss: Float[np.ndarray, " rows"], prescribed: dict[str, Array], t: Scalar
 ) -> str:
-    """The message for a mechanism that does not close from a start.
+    """Return the message for a mechanism that cannot be closed from a start.
 
-    Searches from random starts tell two cases apart: some of them close, so that the guess was too far off; or none
-    does, and the smallest misses of all are reported.
+    Searches from random starts distinguish two cases: if some of them succeed the guess was too far off, and if none
+    does the smallest residuals of all are reported.
     """
     tolerance, names = tolerance_of(start), tuple(prescribed)
-    ends, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
-    good = int(ends.closed(tolerance).sum())
-    if good:
+    results, _ = search(mechanism, start, prescribed, t, _TRIES, _SEED)
+    closed = int(results.closed(tolerance).sum())
+    if closed:
         return (
             f"The mechanism cannot be assembled from this guess: {open_rows(mechanism, miss, names, tolerance)} (m or "
-            f"rad; m² for a Rod). It can be closed: the guess is too far off; {good} of {_TRIES} searches from "
+            f"rad; m² for a Rod). It can be closed: the guess is too far off; {closed} of {_TRIES} searches from "
             "there and from random starts did close. Take a better guess, or one of assembly_modes(...)."
         )
-    misses = np.nan_to_num(np.linalg.norm(np.asarray(ends.miss), axis=1), nan=np.inf)
-    q = ends.q[int(np.argmin(np.where(np.asarray(ends.wrong), np.inf, misses)))]
+    sizes = np.nan_to_num(np.linalg.norm(np.asarray(results.miss), axis=1), nan=np.inf)
+    q = results.q[int(np.argmin(np.where(np.asarray(results.wrong), np.inf, sizes)))]
     closing = (Equations(mechanism), prescribed, t)
-    spread, least_miss = _leaving(closing, jnp.ones_like(miss), q)
+    least_q, least_miss = _least_residuals(closing, jnp.ones_like(miss), q)
     least = open_rows(mechanism, np.asarray(least_miss), names, tolerance)
-    gap = _gap(mechanism, closing, spread, np.abs(np.asarray(least_miss)))
+    gap = _gap_text(mechanism, closing, least_q, np.abs(np.asarray(least_miss)))
     return (
         f"The mechanism cannot be assembled: {least} (m or rad; m² for a Rod). It seems infeasible: these are the "
         f"least misses, and none of {_TRIES} searches from random starts closed it.{gap} Either "
@@ -59,7 +59,7 @@ def closure_text(
 
 
 def over_constrained_text(mechanism: Mechanism, q: Array, prescribed: int) -> str:
-    """What to add to that message where more is prescribed than can move."""
+    """Return the addition to that message if more is prescribed than there are degrees of freedom, else ""."""
     drivers = [driver.name for driver in mechanism.drivers]
     joints = sum(mechanism.constraint_sizes()) - len(drivers)
     freedom = mechanism.nv - int(np.linalg.matrix_rank(jacobian(mechanism, jnp.zeros(()), q)[:joints], tol=1e-6))
@@ -74,19 +74,19 @@ def over_constrained_text(mechanism: Mechanism, q: Array, prescribed: int) -> st
 
 
 def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tuple[str, ...], tolerance: float) -> str:
-    """The parts whose rows miss by more than a tolerance, worst first."""
+    """Return the text on the parts with residuals above a tolerance, largest first."""
     return open_text(row_names(mechanism, fixed), miss, tolerance)
 
 
 def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float) -> str:
-    """The parts whose rows miss by more than a tolerance, worst first; `names`, the part of each row."""
+    """Return the text on the parts with residuals above a tolerance, largest first; `names`: the part of each row."""
     rows = [(name, value) for name, value in _worst_first(names, miss) if not value <= tolerance]
     more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
     return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
 
 
 def named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
-    """The largest miss of each part, and of each prescribed coordinate or body, worst first."""
+    """Return the largest residual of each part and of each prescribed coordinate or body, in descending order."""
     return _worst_first(row_names(mechanism, extra), miss)
 
 
@@ -98,58 +98,60 @@ def _worst_first(names: list[str], miss: np.ndarray) -> list[tuple[str, float]]:
 
 
 def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
-    """The part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
+    """Return the part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
     bodies = {body.name for body in mechanism.bodies}
     rows = [name for name, _ in mechanism.row_labels()]
     count = lambda name: len(mechanism.space.speeds) if name in bodies else rows_of(mechanism, name)  # noqa: E731
     return rows + [name for name in extra for _ in range(count(name))]
 
 
-def _gap(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
-    """By how much one joint stays open if all else is closed, where that can be."""
+def _gap_text(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
+    """Return the text on how far one joint stays open if all else is closed; "" if all else cannot be closed."""
     prescribed = closing[1]
     labels, units = np.asarray(row_names(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
     if not np.isfinite(miss).all():
         return ""
-    # A joint with a gap in metres says most; the worst of these, else the worst of all.
-    reach = np.where(units == "m", miss, 0.0)
-    name = labels[int(np.argmax(reach if reach.max(initial=0.0) > _LAST * miss.max() else miss))]
-    mine = labels == name
-    _, left = _leaving(closing, jnp.asarray(np.where(mine, _LAST, 1.0), q.dtype), q)
-    left = np.abs(np.asarray(left))
-    if not left[~mine].max(initial=0.0) <= 10 * _LAST * left[mine].max():
+    # A gap in metres is the most informative: the largest of these if there is one, else the largest residual.
+    lengths = np.where(units == "m", miss, 0.0)
+    name = labels[int(np.argmax(lengths if lengths.max(initial=0.0) > _GAP_WEIGHT * miss.max() else miss))]
+    is_of_part = labels == name
+    _, residual = _least_residuals(closing, jnp.asarray(np.where(is_of_part, _GAP_WEIGHT, 1.0), q.dtype), q)
+    residual = np.abs(np.asarray(residual))
+    if not residual[~is_of_part].max(initial=0.0) <= 10 * _GAP_WEIGHT * residual[is_of_part].max():
         return ""
-    sizes = {unit: float(np.linalg.norm(left[mine & (units == unit)])) for unit in dict.fromkeys(units[mine])}
-    told = [_quantity(size, unit) for unit, size in sizes.items() if size > _LAST * max(sizes.values())]
-    return f" With everything else closed, {str(name)!r} misses by {' and '.join(told)}."
+    sizes = {
+        unit: float(np.linalg.norm(residual[is_of_part & (units == unit)])) for unit in dict.fromkeys(units[is_of_part])
+    }
+    gaps = [_quantity(size, unit) for unit, size in sizes.items() if size > _GAP_WEIGHT * max(sizes.values())]
+    return f" With everything else closed, {str(name)!r} misses by {' and '.join(gaps)}."
 
 
 @cached_on_disk
-def _leaving(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
-    """The position of least misses, each times its weight; and what it misses."""
+def _least_residuals(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
+    """Return the position of least weighted residuals, and the residuals there."""
     q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))
     return q, closure(q, closing)
 
 
 def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
-    """The unit of each row of a closure."""
-    found: list[str] = []
+    """Return the unit of each row of a closure."""
+    row_units: list[str] = []
     for part, size in zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True):
         loads: tuple[str, ...] = ()
         if isinstance(part, AbstractJoint):
             loads = part.plane_loads if mechanism.space.dim == 2 and part.plane_loads else part.loads
-        units = [_OF_LOAD.get(load.removeprefix("-")[0], "") for load in loads]
+        units = [_UNIT_OF_RESIDUAL.get(load.removeprefix("-")[0], "") for load in loads]
         if isinstance(part, PositionDriverConstraint):
             units = [part.coordinate.unit(mechanism.space)]
-        found += units if len(units) == size else [""] * size
-    whole = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
+        row_units += units if len(units) == size else [""] * size
+    pose_units = ["m"] * mechanism.space.dim + ["rad"] * (len(mechanism.space.speeds) - mechanism.space.dim)
     bodies = {body.name for body in mechanism.bodies}
     for name in prescribed:
         if is_reading(mechanism, name):
-            found += [unit_of(mechanism, name)] * rows_of(mechanism, name)
+            row_units += [unit_of(mechanism, name)] * rows_of(mechanism, name)
         else:
-            found += whole if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
-    return np.asarray(found)
+            row_units += pose_units if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
+    return np.asarray(row_units)
 
 
 def _quantity(value: float, unit: str) -> str:

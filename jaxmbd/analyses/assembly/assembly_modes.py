@@ -1,4 +1,4 @@
-"""All positions in which a mechanism closes, as far as searches from random starts find them."""
+"""Assembly modes: all closed positions that searches from random starts find."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,17 +20,20 @@ from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
-_COLUMNS = 6  # of a table of assembly modes
+_COLUMNS = 6  # number of coordinates in a table of assembly modes
 
 
 @dataclass(frozen=True)
 class AssemblyModes:
-    """The positions in which a mechanism closes, `repr` as a table; a sequence of states.
+    """The assembly modes of a mechanism, a sequence of states. `print` shows a table with one line for each of them.
 
-    `states`, nearest to the bodies' own poses first, with least speeds; `counts`, how often each was found, of `tries`
-    searches; `distances` from those poses: positions as shares of the mechanism's size, and axes of unit length;
-    `movable`, how many searches ended where the mechanism can move on (or is singular), which are left out. A closure
-    that was found once only may not be the last one: search again with more tries.
+    - `states`: the closed positions, nearest to the bodies' own poses first, with the speeds of least kinetic energy;
+    - `counts`: the number of searches that found each of them, out of `tries`;
+    - `distances`: the distance of each from the bodies' own poses, in which positions are shares of the mechanism's
+      size and axes have unit length;
+    - `movable`: the number of searches that ended where the mechanism can move (or is singular). These are left out.
+
+    If a mode was found only once there may be more: search again with more `tries`.
     """
 
     states: tuple[State, ...]
@@ -49,20 +52,20 @@ class AssemblyModes:
         return iter(self.states)
 
     def __repr__(self) -> str:
-        found = (
+        head = (
             f"{len(self)} assembly mode{'s' * (len(self) != 1)}, found by {sum(self.counts)} of {self.tries} searches"
         )
-        found += f" ({self.movable} ended in positions that can be moved on)" * (self.movable > 0)
+        head += f" ({self.movable} ended in positions that can be moved on)" * (self.movable > 0)
         more = f"; the {_COLUMNS} coordinates that differ most:" * (len(self.states[0].q) > _COLUMNS)
         q = np.stack([np.asarray(state.q) for state in self.states])
-        told = sorted(np.argsort(-np.ptp(q, axis=0), kind="stable")[:_COLUMNS])  # where they differ most
-        names = [self.states[0].coordinate_names[i] for i in told]
+        columns = sorted(np.argsort(-np.ptp(q, axis=0), kind="stable")[:_COLUMNS])  # the coordinates that differ most
+        names = [self.states[0].coordinate_names[i] for i in columns]
         rows = [["", "found", "distance", *names]]
         for k, (count, distance) in enumerate(zip(self.counts, self.distances, strict=True)):
-            rows.append([str(k), str(count), f"{distance:.3g}", *(f"{q[k, i]:.5g}" for i in told)])
+            rows.append([str(k), str(count), f"{distance:.3g}", *(f"{q[k, i]:.5g}" for i in columns)])
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([found + more, *lines])
+        return "\n".join([head + more, *lines])
 
 
 def assembly_modes(
@@ -75,19 +78,21 @@ def assembly_modes(
     seed: int = 0,
     tolerance: float = 1e-4,
 ) -> AssemblyModes:
-    """Find all positions in which a mechanism closes, by searches from random starts.
+    """Find all assembly modes of a mechanism by searches from random starts.
 
-    Two positions are one where all bodies lie alike: whole turns, and the sign of a quaternion, make no difference.
-    Each state is that of `assemble(mechanism, fixed, guess=state)`, with its derivatives. How many there are depends on
-    values, so this cannot be compiled: inside `jit` and `vmap` assemble from an assembly mode that was found outside.
+    Two positions are the same mode if all bodies have the same placements; whole turns, and the sign of a quaternion,
+    make no difference. Each state is that of `assemble(mechanism, fixed, guess=state)`, with its derivatives. Since the
+    number of modes depends on values, this function cannot be compiled: inside `jit` and `vmap` assemble from a mode
+    that was found outside.
 
-    **Arguments:** `fixed`, `t` and `locked` as for `assemble`; `tries` and `seed`: one search from the bodies' own
-    poses, the others from random ones within the mechanism's size; `tolerance`, the difference up to which two closures
-    are one: of positions as shares of the mechanism's size, and of the components of unit vectors.
+    **Arguments:** `fixed`, `t` and `locked` as for `assemble`; `tries`, `seed`: one search starts at the bodies' own
+    poses, the others at random poses within the mechanism's size; `tolerance`: the largest difference between two
+    positions of the same mode, of positions as shares of the mechanism's size and of the components of unit vectors.
 
     **Returns:** `AssemblyModes`, ordered by their distance from the bodies' own poses.
 
-    **Raises:** `AssemblyError` if none is found, or if they are not isolated: it says how many coordinates to fix.
+    **Raises:** `AssemblyError` if no mode is found, or if the modes are not isolated (it says how many coordinates to
+    fix).
 
         >>> print(assembly_modes(four_bar, {"crank.theta": 1.1}))
         2 assembly modes, found by 64 of 64 searches; the 6 coordinates that differ most: ...
@@ -109,34 +114,36 @@ def assembly_modes(
     origin = guessed(known, {})
     time = jnp.asarray(known_t, origin.dtype)
     prescribed = prescribed_at(known, origin, known_fixed, locked, time)
-    ends, own = search(known, origin, prescribed, time, tries, seed)
-    closed = np.flatnonzero(ends.closed(tolerance_of(origin)))
+    results, own = search(known, origin, prescribed, time, tries, seed)
+    closed = np.flatnonzero(results.closed(tolerance_of(origin)))
     if not len(closed):
-        raise AssemblyError(closure_text(known, origin, np.asarray(ends.miss)[0], prescribed, time))
-    isolated = closed[_isolated(np.asarray(ends.freedom)[closed])]
-    first, counts, distances = _distinct(ends, isolated, own, tolerance)
-    guesses = [state_of(known, time, ends.q[k], jnp.zeros(known.nv, origin.dtype)) for k in first]
+        raise AssemblyError(closure_text(known, origin, np.asarray(results.miss)[0], prescribed, time))
+    isolated = closed[_isolated(np.asarray(results.freedom)[closed])]
+    first, counts, distances = _distinct(results, isolated, own, tolerance)
+    guesses = [state_of(known, time, results.q[k], jnp.zeros(known.nv, origin.dtype)) for k in first]
     states = (assemble(mechanism, fixed, guess=each, t=t, locked=locked, check=False) for each in guesses)
     return AssemblyModes(tuple(states), counts, distances, len(closed) - len(isolated), tries)
 
 
 def _distinct(
-    ends: MultistartResults, closed: Int[np.ndarray, " k"], own: Float[np.ndarray, " numbers"], tolerance: float
+    results: MultistartResults, closed: Int[np.ndarray, " k"], own: Float[np.ndarray, " numbers"], tolerance: float
 ) -> tuple[list[int], tuple[int, ...], tuple[float, ...]]:
-    """One search for each assembly mode that was found, in order; how many found it; and how far it is from `own`."""
-    placed = np.asarray(ends.placed)
-    found: dict[int, list[int]] = {}
+    """Return for each assembly mode, nearest to `own` first, the first search that found it, the number of searches
+    that
+    found it, and its distance from `own`."""
+    placed = np.asarray(results.placed)
+    members: dict[int, list[int]] = {}
     for k in map(int, closed):
-        same = (j for j in found if np.abs(placed[j] - placed[k]).max() <= tolerance)
-        found.setdefault(next(same, k), []).append(k)
-    # Mirror images lie equally far: rounded, so that not their last digits put them in order.
-    away = {k: float(np.linalg.norm(placed[k] - own)) for k in found}
-    order = sorted(found, key=lambda k: (round(away[k], 6), *np.round(placed[k], 6)))
-    return order, tuple(len(found[k]) for k in order), tuple(away[k] for k in order)
+        same = (j for j in members if np.abs(placed[j] - placed[k]).max() <= tolerance)
+        members.setdefault(next(same, k), []).append(k)
+    # Mirror images have equal distances: these are rounded, so that the order does not depend on their last digits.
+    distance = {k: float(np.linalg.norm(placed[k] - own)) for k in members}
+    order = sorted(members, key=lambda k: (round(distance[k], 6), *np.round(placed[k], 6)))
+    return order, tuple(len(members[k]) for k in order), tuple(distance[k] for k in order)
 
 
 def _isolated(freedom: Int[np.ndarray, " k"]) -> Bool[np.ndarray, " k"]:
-    """Which closed positions cannot be moved on; raise where all can."""
+    """Return True for each closed position that has no degree of freedom; raise if there is none."""
     left = int(freedom.min())
     if left:
         raise AssemblyError(

@@ -1,6 +1,6 @@
-"""Quantities besides coordinates that assembly can be given values of: those that depend on the position alone.
+"""Readings that assembly can prescribe besides coordinates: quantities that depend on the position alone.
 
-They are orientation angles of bodies (`"frame.roll"`), sensors of position (`Point`, `Distance`, `Angle`,
+They are orientation angles of bodies (`"frame.roll"`), sensors of position (`Point`, `Distance`, `AngleBetween`,
 `EulerAngle`), and `Scaled` readings of these and of coordinates.
 """
 
@@ -19,7 +19,7 @@ from jaxmbd.space.vectors import nearest_turn
 
 
 def is_reading(mechanism: Mechanism, name: str) -> bool:
-    """Whether a name is that of such a quantity."""
+    """Return True if the name is that of a reading that can be prescribed."""
     sensor = _sensor(mechanism, name)
     if isinstance(sensor, Scaled):
         return is_reading(mechanism, sensor.of) or _is_coordinate(mechanism, sensor.of)
@@ -46,7 +46,7 @@ def _is_coordinate(mechanism: Mechanism, name: str) -> bool:
 
 
 def shape_of(mechanism: Mechanism, name: str) -> tuple[int, ...]:
-    """The shape of a prescribed quantity."""
+    """Return the shape of a prescribed quantity."""
     sensor = _sensor(mechanism, name)
     if isinstance(sensor, Scaled):
         return shape_of(mechanism, sensor.of)
@@ -54,17 +54,17 @@ def shape_of(mechanism: Mechanism, name: str) -> tuple[int, ...]:
 
 
 def rows_of(mechanism: Mechanism, name: str) -> int:
-    """How many numbers a prescribed quantity has."""
+    """Return the number of components of a prescribed quantity."""
     return math.prod(shape_of(mechanism, name))
 
 
 def unit_of(mechanism: Mechanism, name: str) -> str:
-    """The unit of a prescribed quantity."""
+    """Return the unit of a prescribed quantity."""
     return channel_units(mechanism)[name]
 
 
 def missed_reading(at: Configuration, name: str, value: Array) -> Array:
-    """How far a reading is from a value; an angle that is not scaled, from the nearest of its whole turns."""
+    """Return a reading minus its prescribed value; for an angle that is not scaled, up to the nearest whole turn."""
     still, nothing = jnp.zeros(at.mechanism.nv, at.q.dtype), jnp.zeros(at.equations.m, at.q.dtype)
     reading = Reader(at.equations, Snapshot(at.t, at.q, still, still, nothing)).read(name)
     is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)

@@ -1,4 +1,4 @@
-"""Where a search for closed positions starts: at the bodies' own poses, at a guess, or anywhere."""
+"""Starting points of searches for closed positions: the bodies' own poses, a guess, or random poses."""
 
 from collections.abc import Iterable, Mapping
 
@@ -19,18 +19,18 @@ from jaxmbd.model.mechanism.spanning_tree import spanning
 
 
 def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
-    """The coordinates that the bodies' own poses give; joint angles that count turns start at zero turns."""
-    return _measured(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
+    """Return the coordinates `q` of the bodies' own poses; joint angles that count turns start without whole turns."""
+    return _coordinates_of_poses(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
 
 
 @cached_on_disk
-def _measured(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
+def _coordinates_of_poses(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
     own = Equations(mechanism).coordinates.measured(poses)
     return jnp.append(own, jnp.zeros(len(mechanism.turns), poses.dtype))
 
 
 def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Array, " nq"]:
-    """The bodies' poses with guessed coordinates of bodies and joints in them; or the coordinates of a state."""
+    """Return the coordinates of the bodies' poses with guessed values of body and joint coordinates, or of a state."""
     if isinstance(guess, State):
         if guess.coordinate_names != mechanism.coordinate_names:
             raise MechanismError(
@@ -40,16 +40,18 @@ def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Arra
             )
         return guess.q
     poses, names = jnp.stack([body.pose for body in mechanism.bodies]), mechanism.coordinate_names
-    known = {f"{body.name}.{component}" for body in mechanism.bodies for component in mechanism.space.coordinates}
-    joints = {name: value for name, value in guess.items() if name not in known}
-    for name in joints:
+    body_coordinates = {
+        f"{body.name}.{component}" for body in mechanism.bodies for component in mechanism.space.coordinates
+    }
+    joint_values = {name: value for name, value in guess.items() if name not in body_coordinates}
+    for name in joint_values:
         if name not in names:
             mechanism.coordinate(name)  # raises for a name that does not exist
-    own = {name: value for name, value in guess.items() if name in known}
-    poses = _with_coordinates(mechanism, poses, own)
-    if set(joints) - set(mechanism.tree.coordinates):
-        poses = _with_coordinates(mechanism, _hung_up(mechanism, poses, joints), own)
-    start = _measured(mechanism, poses)
+    body_values = {name: value for name, value in guess.items() if name in body_coordinates}
+    poses = _with_coordinates(mechanism, poses, body_values)
+    if set(joint_values) - set(mechanism.tree.coordinates):
+        poses = _with_coordinates(mechanism, _poses_along_tree(mechanism, poses, joint_values), body_values)
+    start = _coordinates_of_poses(mechanism, poses)
     for name in set(guess) & set(names):
         start = start.at[names.index(name)].set(guess[name])
     return start
@@ -65,39 +67,41 @@ def _with_coordinates(
     return poses
 
 
-def _hung_up(
+def _poses_along_tree(
     mechanism: Mechanism, poses: Float[Array, "bodies pose"], values: dict[str, Array]
 ) -> Float[Array, "bodies pose"]:
-    """The poses of bodies that hang on one another by a tree of joints, which have the given coordinates."""
-    hung = _tree_with(mechanism, values)
-    q = _measured(hung, poses)
+    """Return the bodies' poses with the given joint coordinates, which place the bodies along a tree of joints."""
+    tree = _tree_with(mechanism, values)
+    q = _coordinates_of_poses(tree, poses)
     for name, value in values.items():
-        q = q.at[hung.coordinate_names.index(name)].set(value)
-    return _poses(hung, q)
+        q = q.at[tree.coordinate_names.index(name)].set(value)
+    return _poses(tree, q)
 
 
 def _tree_with(mechanism: Mechanism, names: Iterable[str]) -> Mechanism:
-    """The bodies and those joints of a mechanism that can be in a tree, in coordinates of a tree of joints that has the
-    named coordinates; raise if there is none."""
+    """Return the bodies and tree joints of a mechanism in joint coordinates whose spanning tree has the named ones.
+
+    **Raises:** `MechanismError` if there is no such tree.
+    """
     owners = list(dict.fromkeys(name.partition(".")[0] for name in names))
-    able = [joint for joint in mechanism.joints if isinstance(joint, AbstractTreeJoint)]
-    carried = {f"{joint.name}.{own}" for joint in able for own in joint.tree_coordinate_units}
+    tree_joints = [joint for joint in mechanism.joints if isinstance(joint, AbstractTreeJoint)]
+    available = {f"{joint.name}.{own}" for joint in tree_joints for own in joint.tree_coordinate_units}
     for name in names:
-        if name not in carried:
+        if name not in available:
             raise MechanismError(
                 f"guess takes coordinates of bodies, and of joints that determine how these lie, and {name!r} is none "
                 f"of them. Guess the bodies' coordinates, or prescribe it: fixed={{{name!r}: value}}."
             )
-    tree = spanning(mechanism.bodies, able, (), (), first=owners)
-    left = [name for name in owners if name not in tree.joints]
-    if left:
-        others = ", ".join(repr(name) for name in owners if name not in left)
+    tree = spanning(mechanism.bodies, tree_joints, (), (), first=owners)
+    cut = [name for name in owners if name not in tree.joints]
+    if cut:
+        others = ", ".join(repr(name) for name in owners if name not in cut)
         raise MechanismError(
-            f"guess: the joints {others} and {left[0]!r} are in one loop, in which the coordinates of {left[0]!r} "
+            f"guess: the joints {others} and {cut[0]!r} are in one loop, in which the coordinates of {cut[0]!r} "
             "follow from the others. Leave one of them out."
         )
-    cuts = [joint.name for joint in able if joint.name not in tree.joints]
-    return Mechanism(mechanism.bodies, able, floating=True, coordinates="joint", cuts=cuts)
+    cuts = [joint.name for joint in tree_joints if joint.name not in tree.joints]
+    return Mechanism(mechanism.bodies, tree_joints, floating=True, coordinates="joint", cuts=cuts)
 
 
 @cached_on_disk
@@ -108,53 +112,60 @@ def _poses(mechanism: Mechanism, q: Float[Array, " nq"]) -> Float[Array, "bodies
 def with_turn_counts(
     mechanism: Mechanism, start: Float[Array, " nq"], fixed: Mapping[str, Array]
 ) -> Float[Array, " nq"]:
-    """A start whose carried angles count the whole turns of their fixed values."""
+    """Return coordinates in which angles that count turns have their fixed values, whole turns included."""
     for name in set(fixed) & set(mechanism.turns):
         start = start.at[mechanism.coordinate_names.index(name)].set(fixed[name])
     return start
 
 
 def convert_coordinates(source: Mechanism, target: Mechanism, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " n"]:
-    """The coordinates of one description of a mechanism for those of another: from the bodies' poses, and those of the
-    same name as they are, with the whole turns that they count."""
+    """Convert coordinates between two descriptions of the same mechanism.
+
+    They are computed from the bodies' poses; coordinates that both descriptions have are copied, so that angles keep
+    their whole turns.
+    """
     if source is target:
         return q
-    found = _measured(target, Equations(source).at(t, q).poses())
+    converted = _coordinates_of_poses(target, Equations(source).at(t, q).poses())
     for name in set(source.coordinate_names) & set(target.coordinate_names):
-        found = found.at[target.coordinate_names.index(name)].set(q[source.coordinate_names.index(name)])
-    return found
+        converted = converted.at[target.coordinate_names.index(name)].set(q[source.coordinate_names.index(name)])
+    return converted
 
 
 def random_starts(mechanism: Mechanism, tries: int, seed: int) -> Float[Array, "tries nq"]:
-    """Coordinates of bodies anywhere within a size of the mechanism from the middle of its ground, turned anyhow."""
+    """Return coordinates of random body poses, within the size of the mechanism around the centre of its ground."""
     middle, size = extent(mechanism)
     dtype = mechanism.bodies[0].pose.dtype
-    return _scattered(mechanism, jax.random.key(seed), jnp.asarray(middle, dtype), jnp.asarray(size, dtype), tries)
+    return _random_coordinates(
+        mechanism, jax.random.key(seed), jnp.asarray(middle, dtype), jnp.asarray(size, dtype), tries
+    )
 
 
 @cached_on_disk
-def _scattered(mechanism: Mechanism, key: Array, middle: Array, size: Scalar, tries: int) -> Array:
+def _random_coordinates(mechanism: Mechanism, key: Array, middle: Array, size: Scalar, tries: int) -> Array:
     space, bodies = mechanism.space, len(mechanism.bodies)
 
     def one(key: Array) -> Array:
-        turns, places = jax.random.split(key)
-        # Normal numbers of a standard deviation of π: their direction is uniform, and so, nearly, is an angle.
-        poses = jnp.pi * jax.random.normal(turns, (bodies, len(space.coordinates)), size.dtype)
-        within = size * jax.random.uniform(places, (bodies, space.dim), size.dtype, -1.0, 1.0)
-        poses = poses.at[:, : space.dim].set(middle[None] + within)
-        return _measured(mechanism, jax.vmap(space.normalize)(poses))
+        orientation_key, position_key = jax.random.split(key)
+        # Normal deviates with standard deviation π: the directions of quaternions are uniform, and angles nearly so.
+        poses = jnp.pi * jax.random.normal(orientation_key, (bodies, len(space.coordinates)), size.dtype)
+        offsets = size * jax.random.uniform(position_key, (bodies, space.dim), size.dtype, -1.0, 1.0)
+        poses = poses.at[:, : space.dim].set(middle[None] + offsets)
+        return _coordinates_of_poses(mechanism, jax.vmap(space.normalize)(poses))
 
     return jax.vmap(one)(jax.random.split(key, tries))
 
 
 def extent(mechanism: Mechanism) -> tuple[Float[np.ndarray, " dim"], float]:
-    """The middle of the markers on the ground, and the mechanism's size [m]: that of its largest body, of the ground
-    between its markers, or of the heap that the bodies' poses make."""
-    on: dict[str, list[np.ndarray]] = {body.name: [np.zeros(mechanism.space.dim)] for body in mechanism.bodies}
+    """Return the centre of the ground's markers, and the size of the mechanism [m].
+
+    The size is the largest of the extents of the markers on each body and on the ground, and of the bodies' positions.
+    """
+    points_on: dict[str, list[np.ndarray]] = {body.name: [np.zeros(mechanism.space.dim)] for body in mechanism.bodies}
     for joint in mechanism.with_reactions().values():
         for marker in joint.markers:
-            on.setdefault(marker.body, []).append(np.asarray(marker.position))
-    heap = np.stack([np.asarray(body.pose)[: mechanism.space.dim] for body in mechanism.bodies])
-    sizes = [float(np.linalg.norm(np.ptp(np.stack(points), axis=0))) for points in (*on.values(), list(heap))]
+            points_on.setdefault(marker.body, []).append(np.asarray(marker.position))
+    centres = np.stack([np.asarray(body.pose)[: mechanism.space.dim] for body in mechanism.bodies])
+    sizes = [float(np.linalg.norm(np.ptp(np.stack(points), axis=0))) for points in (*points_on.values(), list(centres))]
     size = max(sizes)
-    return np.stack(on.get(GROUND, list(heap))).mean(axis=0), size if size > 0 else 1.0
+    return np.stack(points_on.get(GROUND, list(centres))).mean(axis=0), size if size > 0 else 1.0

@@ -1,7 +1,7 @@
-"""Closed positions sought from many starts at once.
+"""Multistart search: closed positions from many starting points at once.
 
-The search is one of joint coordinates, whatever those of the mechanism: with only the cut joints to close it ends well
-far more often (Bricard's ring, 26 of 64 searches against 2 in coordinates of the bodies).
+The search uses joint coordinates, whatever the coordinates of the mechanism are. Since only the cut joints have to be
+closed then, it succeeds far more often (Bricard's ring: 26 of 64 searches, against 2 in absolute coordinates).
 """
 
 import equinox as eqx
@@ -22,13 +22,17 @@ from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.space.vectors import nearest_turn
 
-_OPPOSED = 0.5  # of a unit vector: half a turn off is 2, and a closed joint is off by its tolerance
+_OPPOSED = 0.5  # difference of unit vectors: 2 after half a turn; in a closed joint, its tolerance
 
 
 class MultistartResults(eqx.Module):
-    """Where searches end: coordinates `q`, what they miss, the degrees of freedom there, whether a joint is fitted the
-    wrong way round, and the bodies' placements as numbers: positions as shares of the mechanism's size, two unit
-    vectors of each body's axes."""
+    """The end points of searches.
+
+    - `q`: the coordinates; `miss`: the residual of the closure; `freedom`: the number of degrees of freedom;
+    - `wrong`: True if the axes of a joint's two markers are opposed;
+    - `placed`: the bodies' placements as numbers: positions as shares of the mechanism's size, and two axes (unit
+      vectors) of each body.
+    """
 
     q: Float[Array, "*tries nq"]
     miss: Float[Array, "*tries rows"]
@@ -37,24 +41,28 @@ class MultistartResults(eqx.Module):
     placed: Float[Array, "*tries numbers"]
 
     def closed(self, tolerance: float) -> Bool[np.ndarray, " tries"]:
-        """Which of them miss nothing."""
+        """Return True for each search that ended in a closed position, without opposed axes."""
         return (np.abs(np.asarray(self.miss)).max(axis=1, initial=0.0) <= tolerance) & ~np.asarray(self.wrong)
 
 
 def search(
     mechanism: Mechanism, origin: Array, prescribed: dict[str, Array], t: Scalar, tries: int, seed: int
 ) -> tuple[MultistartResults, Float[np.ndarray, " numbers"]]:
-    """Search from `origin`, to whose turns the angles found are brought, and from random starts; and the placements at
-    `origin`."""
+    """Search from `origin` and from random starts; return the end points, and the placements at `origin`.
+
+    Angles of the end points are reduced to the turn nearest to those of `origin`.
+    """
     origin, size = with_turn_counts(mechanism, origin, prescribed), jnp.asarray(extent(mechanism)[1], origin.dtype)
-    hung = _in_joint_coordinates(mechanism)
-    ends, own = _ends(mechanism, hung, random_starts(hung, tries - 1, seed), origin, prescribed, t, size)
-    return ends, np.asarray(own)
+    tree = _in_joint_coordinates(mechanism)
+    results, own = _search_all(mechanism, tree, random_starts(tree, tries - 1, seed), origin, prescribed, t, size)
+    return results, np.asarray(own)
 
 
 def _in_joint_coordinates(mechanism: Mechanism) -> Mechanism:
-    """The mechanism in joint coordinates, without what has no part in closing it; as it is, where a user's constraint
-    is written for its own coordinates."""
+    """Return the mechanism in joint coordinates, without forces and sensors of motion.
+
+    It is returned unchanged if a user's constraint is written for its own coordinates.
+    """
     if mechanism.coordinates == "joint" or any(isinstance(joint, GlobalConstraint) for joint in mechanism.joints):
         return mechanism
     sensors = tuple(sensor for sensor in mechanism.sensors if is_reading(mechanism, sensor.name))
@@ -63,48 +71,58 @@ def _in_joint_coordinates(mechanism: Mechanism) -> Mechanism:
 
 
 @cached_on_disk
-def _ends(
+def _search_all(
     mechanism: Mechanism,
-    hung: Mechanism,
+    tree: Mechanism,
     starts: Array,
     origin: Array,
     prescribed: dict[str, Array],
     t: Scalar,
     size: Scalar,
 ) -> tuple[MultistartResults, Array]:
-    equations, within = Equations(mechanism), Equations(hung)
+    equations, tree_equations = Equations(mechanism), Equations(tree)
     closing = (equations, prescribed, t)
     angles = np.asarray([unit == "rad" for unit in mechanism.coordinate_units])
 
     def one(start: Array) -> MultistartResults:
-        found = within.normalize(closed((within, prescribed, t), with_turn_counts(hung, start, prescribed)))
-        q = equations.normalize(with_turn_counts(mechanism, convert_coordinates(hung, mechanism, t, found), prescribed))
-        # The same position by less wound-up angles, unless turns count: with a gear between two of them they do.
-        near = jnp.where(angles, nearest_turn(q, origin), q)
-        here, there = closure(q, closing), closure(near, closing)
-        good = jnp.all(jnp.abs(there) <= 2 * jnp.abs(here) + 1e3 * jnp.finfo(q.dtype).eps)
-        q, miss = jnp.where(good, near, q), jnp.where(good, there, here)
+        tree_q = tree_equations.normalize(
+            closed((tree_equations, prescribed, t), with_turn_counts(tree, start, prescribed))
+        )
+        q = equations.normalize(
+            with_turn_counts(mechanism, convert_coordinates(tree, mechanism, t, tree_q), prescribed)
+        )
+        # The same position with angles reduced to the nearest turn, unless whole turns matter, as in a gear pair.
+        reduced = jnp.where(angles, nearest_turn(q, origin), q)
+        residual, reduced_residual = closure(q, closing), closure(reduced, closing)
+        is_closed = jnp.all(jnp.abs(reduced_residual) <= 2 * jnp.abs(residual) + 1e3 * jnp.finfo(q.dtype).eps)
+        q, miss = jnp.where(is_closed, reduced, q), jnp.where(is_closed, reduced_residual, residual)
         at, still = equations.at(t, q), jnp.zeros(mechanism.nv, q.dtype)
         rows = jax.jacfwd(lambda step: closure(at.perturbed(step), closing))(still)
-        return MultistartResults(q, miss, mechanism.nv - rank_of(rows), _wrong(at), _placed(at, size))
+        return MultistartResults(
+            q, miss, mechanism.nv - rank_of(rows), _has_opposed_axes(at), _placement_numbers(at, size)
+        )
 
-    first = convert_coordinates(mechanism, hung, t, origin)
-    return jax.vmap(one)(jnp.concatenate([first[None], starts])), _placed(equations.at(t, origin), size)
+    first = convert_coordinates(mechanism, tree, t, origin)
+    return jax.vmap(one)(jnp.concatenate([first[None], starts])), _placement_numbers(equations.at(t, origin), size)
 
 
-def _wrong(at: Configuration) -> Bool[Array, ""]:
-    """Whether a joint has its second marker turned otherwise than it would place it. The rows of a hinge are zero for
-    opposed axes, too, since these are as parallel as those that point the same way."""
-    apart = [jnp.zeros((), at.q.dtype)]
+def _has_opposed_axes(at: Configuration) -> Bool[Array, ""]:
+    """Return True if the second marker of a joint has another orientation than the joint gives it.
+
+    The rows of a hinge are zero for opposed axes too, since these are also parallel.
+    """
+    differences = [jnp.zeros((), at.q.dtype)]
     for joint in at.mechanism.joints:
         if isinstance(joint, AbstractTreeJoint):
             first, second = at.near(joint.markers).frames
-            mated = first.compose(joint.X_FM(joint.measure((first, second))))
-            apart += [jnp.max(jnp.abs(x - y)) for x, y in ((mated.axis, second.axis), (mated.normal, second.normal))]
-    return jnp.max(jnp.stack(apart)) > _OPPOSED
+            expected = first.compose(joint.X_FM(joint.measure((first, second))))
+            differences += [
+                jnp.max(jnp.abs(x - y)) for x, y in ((expected.axis, second.axis), (expected.normal, second.normal))
+            ]
+    return jnp.max(jnp.stack(differences)) > _OPPOSED
 
 
-def _placed(at: Configuration, size: Scalar) -> Array:
+def _placement_numbers(at: Configuration, size: Scalar) -> Array:
     frames = jax.tree.map(lambda x: x[:-1], at.bodies.frames)  # without the ground
     numbers = jax.vmap(lambda f: jnp.concatenate([f.position / size, f.axis, f.normal]))(frames)
     return numbers.reshape(-1)

@@ -1,8 +1,8 @@
-"""Closing the joints: what a position misses, the search for one that misses nothing, and its derivative.
+"""Position solve: the residual of the position constraints, the search for its roots, and their derivatives.
 
-The search is a damped least-squares one (Levenberg-Marquardt). It gives *a* closed position near its start. Its
-derivative is that of the implicit function theorem: of all changes that keep the joints closed, the least. The
-*nearest* position takes one more solve, of the conditions of a least change; its derivative is exact.
+The search is a damped least-squares method (Levenberg-Marquardt), which finds *a* closed position near its start. The
+implicit function theorem gives its derivative, the change of least norm that keeps the joints closed. The *nearest*
+closed position takes one more solve, of the first-order optimality conditions; its derivative is exact.
 
 Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.3 (the search), §18.1 (the conditions).
 """
@@ -24,26 +24,25 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 
 _STEPS = 256
-_SOFT = 1e-2  # how much a miss weighs against a change of one, before the conditions are solved: 1 / _SOFT²
+_SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 
-# The equations; what is prescribed, `{"crank.theta": value, "rod": pose}`; the time.
+# The equations; the prescribed coordinates, readings and poses, `{"crank.theta": value, "rod": pose}`; the time.
 Closing = tuple[Equations, dict[str, Array], Scalar]
 
 
 def closure(q: Float[Array, " nq"], closing: Closing) -> Float[Array, " rows"]:
-    """`Φ(q, t)` and, below it, what the prescribed coordinates and poses miss."""
+    """Return the residual of a closure: `Φ(q, t)` and, below it, the residuals of prescribed coordinates and poses."""
     return as_program(_closure)(q, closing)
 
 
 def _closure(q: Array, closing: Closing) -> Array:
     equations, prescribed, t = closing
     at = equations.at(t, q)
-    return jnp.concatenate([at.position(), *(_missed(at, name, value) for name, value in prescribed.items())])
+    return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
 
 
-def _missed(at: Configuration, name: str, value: Array) -> Array:
-    """How far a named coordinate or reading is from a value, an angle of whole turns from the nearest one; or a body
-    from a pose."""
+def _residual(at: Configuration, name: str, value: Array) -> Array:
+    """Return the residual of a prescribed coordinate, reading or pose; of an angle, up to the nearest whole turn."""
     mechanism, bodies = at.mechanism, [body.name for body in at.mechanism.bodies]
     if name in bodies:
         here, there = jax.tree.map(lambda x: x[bodies.index(name)], at.bodies.frames), at.space.place(value)
@@ -57,14 +56,14 @@ def _missed(at: Configuration, name: str, value: Array) -> Array:
 
 
 def current_values(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[str, ...]) -> dict[str, Array]:
-    """The values of coordinates, and the poses of bodies, at a position."""
+    """Return the values of named coordinates, and the poses of named bodies, at a position."""
     at, bodies = equations.at(t, q), [body.name for body in equations.mechanism.bodies]
     still = jnp.zeros(equations.mechanism.nv, q.dtype)
     return {n: at.poses()[bodies.index(n)] if n in bodies else at.coordinate(n, still)[0] for n in names}
 
 
 def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: Any) -> Array:
-    """Levenberg and Marquardt's search for the least sum of squares, from a start."""
+    """Return a minimiser of the sum of squares of a residual, by Levenberg and Marquardt's method from a start."""
     tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
     search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=singular(start.dtype))
     return optx.least_squares(residual, search, start, args=args, max_steps=_STEPS, throw=False).value
@@ -72,13 +71,13 @@ def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: A
 
 @eqx.filter_custom_jvp
 def closed(closing: Closing, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
-    """A position without miss, near `start`. Its derivative is the least change that keeps it without miss."""
+    """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
     return least_squares(closure, start, closing)
 
 
 @closed.def_jvp
 def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
-    """By the implicit function theorem: `A δq = −∂Φ/∂p δp`, the solution of least norm."""
+    """Apply the implicit function theorem: `A δq = −∂Φ/∂p δp`, solved with least norm."""
     (closing, start), (changes, _) = primals, tangents
     q = closed(closing, start)
     return q, _response(closure, q, closing, changes)
@@ -87,49 +86,49 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 def nearest(
     closing: Closing, weights: Float[Array, " nq"], guess: Float[Array, " nq"], start: Float[Array, " nq"]
 ) -> tuple[Float[Array, " nq"], Scalar]:
-    """The closed position nearest to `guess`, sought from a closed one; and how far it is from being the nearest.
+    """Return the closed position nearest to `guess`, from a closed start, and the residual of its optimality condition.
 
-    It is stationary for `½ (q − q₀)ᵀ W (q − q₀)` subject to `Φ(q) = 0`: with `z = W^½ (q − q₀)` and the rows `A` of
-    `Φ` by `z`, `z + Aᵀ μ = 0`. Its derivative is that of these conditions, by all that is in them, `q₀` and `W` too.
+    The position is stationary for `½ (q − q₀)ᵀ W (q − q₀)` subject to `Φ(q) = 0`: `z + Aᵀ μ = 0` with
+    `z = W^½ (q − q₀)` and `A = ∂Φ/∂z`. Its derivative is that of these conditions, also with respect to `q₀` and `W`.
     """
     root = jnp.sqrt(weights / jax.lax.stop_gradient(jnp.max(weights)))  # a common factor changes nothing
     problem = (closing, root, guess)
     unknowns = _stationary(problem, root * (start - guess))
-    slope = _conditions(unknowns, problem)[: guess.shape[0]]
+    slope = _optimality(unknowns, problem)[: guess.shape[0]]
     return guess + unknowns[: guess.shape[0]] / root, jnp.max(jnp.abs(slope))
 
 
 @eqx.filter_custom_jvp
 def _stationary(problem: Any, start: Array) -> Array:
-    """`z` and `μ`. A search with the joints a little soft slides to a minimum; the conditions are then solved."""
-    soft = least_squares(lambda z, p: jnp.append(_stretched(z, p) / _SOFT, z), start, problem)
-    A = jax.jacfwd(_stretched)(soft, problem)
+    """Return `z` and `μ`. A penalty method approaches the minimum, then the optimality conditions are solved."""
+    soft = least_squares(lambda z, p: jnp.append(_weighted_closure(z, p) / _SOFT, z), start, problem)
+    A = jax.jacfwd(_weighted_closure)(soft, problem)
     mu = lx.linear_solve(lx.MatrixLinearOperator(A.T), -soft, singular(soft.dtype), throw=False).value
-    return least_squares(_conditions, jnp.append(soft, mu), problem)
+    return least_squares(_optimality, jnp.append(soft, mu), problem)
 
 
 @_stationary.def_jvp
 def _stationary_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     (problem, start), (changes, _) = primals, tangents
     unknowns = _stationary(problem, start)
-    return unknowns, _response(_conditions, unknowns, problem, changes)
+    return unknowns, _response(_optimality, unknowns, problem, changes)
 
 
-def _stretched(z: Array, problem: Any) -> Array:
-    """What the position `q₀ + W^-½ z` misses."""
+def _weighted_closure(z: Array, problem: Any) -> Array:
+    """Return the residual of the closure at `q₀ + W^-½ z`."""
     closing, root, guess = problem
     return closure(guess + z / root, closing)
 
 
-def _conditions(unknowns: Array, problem: Any) -> Array:
-    """`z + Aᵀ μ` and `Φ`."""
+def _optimality(unknowns: Array, problem: Any) -> Array:
+    """Return the residual of the optimality conditions, `z + Aᵀ μ` and `Φ`."""
     z, mu = jnp.split(unknowns, [problem[-1].shape[0]])
-    rows, pull = jax.vjp(lambda z: _stretched(z, problem), z)
+    rows, pull = jax.vjp(lambda z: _weighted_closure(z, problem), z)
     return jnp.append(z + pull(mu)[0], rows)
 
 
 def _response(residual: Callable[[Array, Any], Array], x: Array, args: Any, changes: Any) -> Array:
-    """How a root `x` of a residual changes with its arguments: the change of least norm that keeps it one."""
+    """Return the tangent of a root `x` of a residual for tangents of its arguments, the solution of least norm."""
     _, miss = eqx.filter_jvp(lambda a: residual(x, a), (args,), (changes,))
     if miss is None:
         return jnp.zeros_like(x)

@@ -1,4 +1,4 @@
-"""Whether the mass matrix is regular where bodies without inertia about an axis take part."""
+"""The check that the mass matrix is regular if some bodies have no moment of inertia about an axis."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,15 +10,15 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_REGULAR = 1e-12  # of the scaled mass matrix, whose diagonal is one: an eigenvalue below counts as zero
-_NOTHING = 1e-8  # of the largest root of a diagonal entry of M: one below counts as zero
-_SHARE = 0.1  # of a direction without inertia: a speed with less is not named
+_REGULAR = 1e-12  # eigenvalues of the mass matrix, scaled to a unit diagonal, that are smaller count as zero
+_NOTHING = 1e-8  # share of the largest root of a diagonal entry of M below which such a root counts as zero
+_SHARE = 0.1  # share of the largest component of a direction without inertia from which a speed is named
 
 
 def check_mass(mechanism: Mechanism, q: Float[Array, " nq"]) -> None:
     """Raise if `M` is known to be singular, and name the speeds that have no inertia.
 
-    Only point masses and thin rods, which are known to have none about some axis, can make it so.
+    Only point masses and thin rods, which have no moment of inertia about some axis, can make it singular.
     """
     thin = [body.name for body in mechanism.bodies if body.lacks_inertia]
     if not thin or not is_concrete(q, mechanism):

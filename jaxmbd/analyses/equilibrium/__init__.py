@@ -1,1 +1,1 @@
-"""Equilibrium: static and in steady rotation, its stability, and paths of equilibria."""
+"""Equilibrium at rest and in steady rotation, its stability, and paths of equilibria."""

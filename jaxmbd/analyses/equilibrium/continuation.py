@@ -1,11 +1,11 @@
-"""Steps along a curve of equilibria over one parameter `p`: predictor and corrector.
+"""Numerical continuation: predictor and corrector steps along a curve of equilibria over one parameter `p`.
 
-A point `(q, p)` of the curve moves by `δ = R y + n + n_p s`, `s` being the change of `p` as a share of its range:
+A point `(q, p)` of the curve moves by `δ = R y + n + n_p s`, where `s` is the change of `p` as a share of its range:
 
     K̂ y + Rᵀ (∂f/∂p + K n_p) s = −Rᵀ (f + K n),      ⟨τ, (δ, s)⟩ = ahead
 
-`τ` is the tangent of the point before, which the second row is bordered with: the matrix stays regular at limit points,
-where `K̂` alone is singular. With `τ = (0, 1)` the parameter is prescribed.
+`τ` is the tangent at the previous point. The bordered matrix is regular at limit points, where `K̂` alone is singular.
+With `τ = (0, 1)` the parameter is prescribed.
 
 Source: Keller, *Numerical solution of bifurcation and nonlinear eigenvalue problems* (1977); Seydel, *Practical
 Bifurcation and Stability Analysis* (2010), §4.
@@ -26,12 +26,15 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _CORRECTIONS, _SUBSTEPS = 12, 40
-_WIDE = 0.5  # of a step: corrections that add up to more have left for another part of the curve
+_WIDE = 0.5  # share of a step: if corrections add up to more they have led to another part of the curve
 
 
 class Family(eqx.Module):
-    """The balances of a mechanism over one parameter; `rate`, of the rotation, and `turned` where its speed is the
-    parameter; `span`, the range of the parameter."""
+    """The balances of a mechanism as a family over one parameter.
+
+    `rate`: the twist of the rotation, for a unit speed if the speed is the parameter (`along` is None); `span`: the
+    range of the parameter; `along`: selects the parameter in the mechanism.
+    """
 
     mechanism: Mechanism
     rate: Float[Array, " twist"]
@@ -40,7 +43,7 @@ class Family(eqx.Module):
     along: Callable[[Any], Any] | None = eqx.field(static=True)
 
     def at(self, p: Scalar) -> tuple[Mechanism, Balance]:
-        """The mechanism, and its balance, at a value; without `along` that is the speed of the rotation."""
+        """Return the mechanism and its balance at a value of the parameter."""
         if self.along is None:
             return self.mechanism, Balance(Equations(self.mechanism), p * self.rate, self.t)
         mechanism = eqx.tree_at(self.along, self.mechanism, p)
@@ -48,7 +51,7 @@ class Family(eqx.Module):
 
 
 class PathPoint(NamedTuple):
-    """A point of the curve, and its unit tangent."""
+    """A point `(q, p)` of the curve, and the unit tangent `(step, share)`."""
 
     q: Float[Array, " nq"]
     p: Scalar
@@ -57,66 +60,66 @@ class PathPoint(NamedTuple):
 
 
 def corrected(family: Family, ahead: PathPoint, natural: bool) -> tuple[PathPoint, Scalar, Bool[Array, ""]]:
-    """The point of the curve next to a predicted one, how far it was off, and whether it was found."""
+    """Return the point of the curve near a predicted one, the length of the correction, and True if it converged."""
     tolerance = tolerance_of_balance(ahead.q.dtype)
     one, far = jnp.ones_like(ahead.p), jnp.full_like(ahead.p, jnp.inf)
     border = ahead._replace(step=jnp.zeros_like(ahead.step), share=one) if natural else ahead
 
-    def more(state: Any) -> Any:
+    def unfinished(state: Any) -> Any:
         _, size, _, count = state
         return (size > tolerance) & (count < _CORRECTIONS) & (jnp.isfinite(size) | (count == 0))
 
     def correct(state: Any) -> Any:
-        point, _, off, count = state
+        point, _, correction, count = state
         point, size = _correction(family, border, point)
-        return point, size, off + size, count + 1
+        return point, size, correction + size, count + 1
 
     start = (ahead, far, jnp.zeros_like(far), jnp.asarray(0))
-    point, size, off, _ = jax.lax.while_loop(more, correct, start)
-    return point, off, size <= tolerance
+    point, size, correction, _ = jax.lax.while_loop(unfinished, correct, start)
+    return point, correction, size <= tolerance
 
 
 def _correction(family: Family, border: PathPoint, point: PathPoint) -> tuple[PathPoint, Scalar]:
-    """One step of Newton's method from a point to the curve, at a right angle to the border's tangent, and the
-    curve's tangent there."""
+    """Return the point after one step of Newton's method orthogonal to the border's tangent, with the curve's tangent,
+    and the length of the step."""
     q, p = point.q, point.p
     at = Reduced(family.at(p)[1], q)
     unbalance = lambda p: family.at(p)[1].unbalance(q, at.lam)  # noqa: E731
     f_p, phi_p = jax.tree.map(lambda x: family.span * x, jax.jvp(unbalance, (p,), (jnp.ones_like(p),))[1])
     n, n_p = at.particular(at.phi), at.particular(phi_p)
     size = _size(family, at)
-    pull = at.inertia.times(border.step) / size
+    weighted = at.inertia.times(border.step) / size
     forces = jnp.column_stack([at.stiffness * size, at.load(f_p, n_p), at.load(at.f, n)])
     scale = jnp.max(jnp.abs(forces[:, :-1]))
-    row = jnp.concatenate([pull @ at.R, jnp.stack([pull @ n_p / size + border.share, pull @ n / size])])
+    row = jnp.concatenate([weighted @ at.R, jnp.stack([weighted @ n_p / size + border.share, weighted @ n / size])])
     system = jnp.concatenate([forces / jnp.where(scale > 0, scale, 1.0), row[None]])
     A, miss = system[:, :-1], system[:, -1]
 
-    def move(x: Array) -> Array:
+    def to_step(x: Array) -> Array:
         return size * at.R @ x[:-1] + n_p * x[-1]
 
-    fix, along = least_norm(A, -miss), least_norm(A, jnp.zeros_like(miss).at[-1].set(1.0))
-    step, tangent = move(fix) + n, move(along)
+    newton, along = least_norm(A, -miss), least_norm(A, jnp.zeros_like(miss).at[-1].set(1.0))
+    step, tangent = to_step(newton) + n, to_step(along)
     length = jnp.sqrt(jnp.vdot(tangent, at.inertia.times(tangent)) / size**2 + along[-1] ** 2)
-    off = jnp.sqrt(jnp.vdot(step, at.inertia.times(step)) / size**2 + fix[-1] ** 2)
-    moved = at.steady.position.perturbed(step)
-    return PathPoint(moved, p + family.span * fix[-1], tangent / length, along[-1] / length), off
+    correction = jnp.sqrt(jnp.vdot(step, at.inertia.times(step)) / size**2 + newton[-1] ** 2)
+    new_q = at.steady.position.perturbed(step)
+    return PathPoint(new_q, p + family.span * newton[-1], tangent / length, along[-1] / length), correction
 
 
 def _size(family: Family, at: Reduced) -> Scalar:
-    """Of a step as large as the mechanism, in the metric of `M`."""
+    """Return the mass-weighted length scale: the norm of a step as large as the mechanism in the metric of `M`."""
     return at.steady.extent() * jnp.sqrt(jnp.sum(at.steady.position.parts.masses))
 
 
 def predicted(family: Family, point: PathPoint, ahead: Scalar) -> PathPoint:
-    """The point `ahead` along the tangent."""
+    """Return the point at the distance `ahead` along the tangent."""
     at = family.at(point.p)[1].at(point.q)
     q, p = at.position.perturbed(ahead * point.step), point.p + family.span * ahead * point.share
     return PathPoint(q, p, point.step, point.share)
 
 
 def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) -> tuple[PathPoint, Bool[Array, " k"]]:
-    """The points at given values, each from the one before; at the first value the position is known."""
+    """Return the points at given values, each continued from the previous one; the first position is known."""
 
     def advance(point: PathPoint, value: Scalar) -> tuple[PathPoint, tuple[PathPoint, Array]]:
         def more(state: Any) -> Array:
@@ -124,16 +127,16 @@ def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) 
             return (count == 0) | ((point.p != value) & (count < _SUBSTEPS))
 
         def part(state: Any) -> Any:
-            """All of the way that is left, or as much of it as goes well."""
+            """Advance by a share of the remaining change of the parameter; halve the share if the corrector fails."""
             point, share, count = state
             ahead = share * (value - point.p) / (family.span * point.share)
             target = predicted(family, point, ahead)._replace(p=point.p + share * (value - point.p))
             target = target._replace(p=jnp.where(share == 1.0, value, target.p))
-            new, off, found = corrected(family, target, natural=True)
+            new, correction, converged = corrected(family, target, natural=True)
             new = new._replace(p=target.p)  # prescribed: corrections change it by rounding
-            good = found & ((off <= _WIDE * jnp.abs(ahead)) | (point.p == value))
-            kept = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
-            return kept, jnp.where(good, jnp.minimum(1.0, 2 * share), 0.5 * share), count + 1
+            is_good = converged & ((correction <= _WIDE * jnp.abs(ahead)) | (point.p == value))
+            accepted = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, point)
+            return accepted, jnp.where(is_good, jnp.minimum(1.0, 2 * share), 0.5 * share), count + 1
 
         new, _, _ = jax.lax.while_loop(more, part, (point, jnp.ones_like(value), jnp.asarray(0)))
         return new, (new, new.p == value)
@@ -144,17 +147,19 @@ def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) 
 def arc_steps(
     family: Family, first: PathPoint, last: Scalar, step: Scalar, points: int
 ) -> tuple[PathPoint, Bool[Array, " points"]]:
-    """Points along the curve, from one whose position is known, until the parameter passes its last value. A step that
-    fails is halved."""
+    """Return points along the curve, from a known first position until the parameter passes its last value.
+
+    A step that fails is halved.
+    """
 
     def advance(state: Any, k: Array) -> tuple[Any, tuple[PathPoint, Array]]:
         point, length, inside = state
         ahead = jnp.where(k == 0, 0.0, length)
-        new, off, found = corrected(family, predicted(family, point, ahead), natural=False)
-        good = found & ((off <= _WIDE * ahead) | (k == 0)) & inside
+        new, correction, converged = corrected(family, predicted(family, point, ahead), natural=False)
+        is_good = converged & ((correction <= _WIDE * ahead) | (k == 0)) & inside
         within = (last - new.p) * first.share >= 0
-        new = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, point)
-        length = jnp.where(good, jnp.minimum(1.5 * length, step), 0.5 * length)
-        return (new, length, inside & (within | ~good)), (new, good & within)
+        new = jax.tree.map(lambda a, b: jnp.where(is_good, a, b), new, point)
+        length = jnp.where(is_good, jnp.minimum(1.5 * length, step), 0.5 * length)
+        return (new, length, inside & (within | ~is_good)), (new, is_good & within)
 
     return jax.lax.scan(advance, (first, step, jnp.asarray(True)), jnp.arange(points))[1]

@@ -1,4 +1,4 @@
-"""Equilibria: positions at which all forces balance, at rest or in steady rotation."""
+"""Equilibria: positions in which all forces balance, at rest or in steady rotation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -38,11 +38,14 @@ from jaxmbd.printing import count_of, readable
 
 
 class Equilibrium(eqx.Module):
-    """A position in which all forces balance; `print` says how stable it is, and shows the state.
+    """An equilibrium: a position in which all forces balance. `print` shows its stability and the state.
 
-    `state`; `equilibrium["spring.tension"]` and all other names of `names`; `mechanism`, with a driver for each held
-    coordinate; `rate`, the rotation as velocity at the world's origin and angular velocity, zero at rest; `steps` of
-    the search; `converged`.
+    `equilibrium["spring.tension"]` reads a channel of `names`.
+
+    - `mechanism`: the mechanism, with a driver for each fixed coordinate;
+    - `state`: the position, and the speeds of the rotation;
+    - `rate`: the rotation, as the velocity at the world's origin and the angular velocity, zero at rest;
+    - `steps`: the number of steps of the search; `converged`: True if it converged.
     """
 
     mechanism: Mechanism
@@ -57,14 +60,14 @@ class Equilibrium(eqx.Module):
     def _text(self) -> str:
         state, rate = self.state, np.asarray(self.rate)
         kind = "steady rotation" if rate.any() else "at rest"
-        went = f"found in {count_of(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
-        held = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
-        holds = f"; held: {', '.join(held)}" if held else ""
-        return f"Equilibrium, {kind}, {self.verdict} ({went}){holds}\n{state}"
+        outcome = f"found in {count_of(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
+        fixed = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
+        fixed_text = f"; held: {', '.join(fixed)}" if fixed else ""
+        return f"Equilibrium, {kind}, {self.verdict} ({outcome}){fixed_text}\n{state}"
 
     @property
     def solution(self) -> Solution:
-        """The equilibrium as a motion of one instant, from which everything can be read."""
+        """The equilibrium as a solution with a single instant, from which every channel can be read."""
         state, m = self.state, sum(self.mechanism.constraint_sizes())
         redundant = jnp.asarray(True) if state.rank is None else state.rank < m
         instant = state.t[None], state.q[None], state.v[None]
@@ -72,7 +75,7 @@ class Equilibrium(eqx.Module):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that `equilibrium[name]` knows."""
+        """The names of all channels that `equilibrium[name]` can read."""
         return self.solution.names
 
     def __getitem__(self, name: str) -> Array:
@@ -80,50 +83,51 @@ class Equilibrium(eqx.Module):
 
     @property
     def vdot(self) -> Float[Array, " nv"]:
-        """Accelerations: not zero where bodies turn about a distant axis."""
+        """The accelerations, which are not zero if bodies rotate about a distant axis."""
         return self.solution.vdot[0]
 
     @property
     def lam(self) -> Float[Array, " m"]:
-        """Multipliers; those of least norm where constraints repeat one another."""
+        """The multipliers; those of least norm if constraints are redundant."""
         return self.solution.lam[0]
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
-        """What a joint (or driver) does to one of its bodies: `force (1, dim)` and `moment`, as in `Solution`."""
+        """Return the reaction of a joint or driver on one of its bodies: `force (1, dim)` and `moment`, as in
+        `Solution`."""
         return self.solution.reaction(name, body, frame)
 
     def effort(self, name: str) -> Scalar:
-        """The force [N] or torque [N m] of a driver, or with which a coordinate is held: `"motor"`, `"O.angle"`."""
+        """Return the force [N] or torque [N m] of a driver, `"motor"`, or of a fixed coordinate, `"O.angle"`."""
         return self.solution.effort(holder(name))[0]
 
     @property
     def small_motions(self) -> SmallMotions:
-        """The small motions about the equilibrium."""
+        """The eigenvalues of the small motions about the equilibrium, and the counts that decide on its stability."""
         return small_motions(self.balance, self.state.q)
 
     @property
     def balance(self) -> Balance:
-        """The balance of forces that it satisfies."""
+        """The balance of forces that the equilibrium satisfies."""
         return Balance(Equations(self.mechanism), self.rate, self.state.t)
 
     @property
     def eigenvalues(self) -> Complex[Array, " n"]:
-        """Those of the small motions [1/s], fastest growing first; held directions count as −inf."""
+        """The eigenvalues of the small motions [1/s], fastest growing first; −inf for constrained directions."""
         return self.small_motions.eigenvalues
 
     @property
     def stable(self) -> Bool[Array, ""]:
-        """Whether no small motion grows, and none is indifferent."""
+        """True if every small motion decays or oscillates: none grows, and none is neutral."""
         return frozen(self).small_motions.stable
 
     @property
     def verdict(self) -> str:
-        """`"stable"`, `"neutral"` (some motion neither grows nor comes back) or `"unstable (n growing modes)"`."""
+        """The stability: `"stable"`, `"neutral"` (some eigenvalue is zero) or `"unstable (n growing modes)"`."""
         return verdict(frozen(self).small_motions)
 
 
 def verdict(motions: SmallMotions) -> str:
-    """What small motions say of stability, as a word."""
+    """Return the stability that the small motions imply, as text."""
     growing = int(motions.growing)
     if growing:
         return f"unstable ({growing} growing mode{'s' * (growing != 1)})"
@@ -140,27 +144,29 @@ def equilibrium(
     stable: bool = False,
     check: bool = True,
 ) -> Equilibrium:
-    """Find a position in which all forces balance, at rest or while everything turns steadily as one.
+    """Find an equilibrium: a position in which all forces balance, at rest or in a steady rotation of the whole
+    mechanism.
 
     `M v̇ + Cᵀ λ = F(q, v, t)` and `Φ(q, t) = 0`, with the speeds `v` of the rotation and their rates `v̇`. Newton's
-    method searches from the guess and finds what is next to it, be it stable or not; where it gets lost, steps
-    downhill follow. Differentiable, implicitly, with respect to the mechanism and all given values.
+    method starts at the guess and converges to an equilibrium near it, stable or unstable; if it fails, descent steps
+    follow. The result is differentiable (implicit differentiation) with respect to the mechanism and all prescribed
+    values.
 
     **Arguments:**
 
     - `guess`: starting values of coordinates, as for `assemble`, or a `State`;
-    - `fixed`: coordinates that are held, `{"O.angle": 0.3}` `[m, rad]`; `equilibrium.effort("O.angle")` is what holds
-      them;
-    - `rotation`: a `Rotation`, or the speed of one of the joints to the ground, `{"spindle.angle": 3.0}` `[rad/s]`;
+    - `fixed`: coordinates with prescribed values, `{"O.angle": 0.3}` `[m, rad]`; `equilibrium.effort("O.angle")` is the
+      effort that this takes;
+    - `rotation`: a `Rotation`, or the speed of a joint to the ground, `{"spindle.angle": 3.0}` `[rad/s]`;
     - `t`: the time `[s]` of drivers and forces;
-    - `stable`: go downhill from the beginning, off ridges too, to an equilibrium that is stable (without rotation, if
-      the forces have a potential);
-    - `check=False` leaves out the tests of the result.
+    - `stable`: take descent steps from the beginning, also away from saddle points, to a stable equilibrium (without
+      rotation, and if the forces have a potential);
+    - `check=False`: do not test the result.
 
     **Returns:** an `Equilibrium`.
 
     **Raises:** `AssemblyError` if the joints cannot be closed; `SolveError` if nothing balances some force, if the
-    search did not end, or if a driver or joint contradicts the rotation.
+    search did not converge, or if a driver or joint contradicts the rotation.
 
         >>> hanging = equilibrium(mechanism, {"O.angle": 0.1}, stable=True)
         >>> hanging["rod.theta"], hanging.verdict
@@ -168,19 +174,19 @@ def equilibrium(
     check_mechanism(mechanism)
     check_mapping("fixed", fixed, "{'O.angle': 0.3}")
     check_time("equilibrium", t)
-    given = {name: as_float(value) for name, value in (fixed or {}).items()}
-    for name, value in given.items():
+    prescribed = {name: as_float(value) for name, value in (fixed or {}).items()}
+    for name, value in prescribed.items():
         mechanism.coordinate(name)
         check_finite("fixed", repr(name), value)
-    start = _start(mechanism, guess, given, t, check)
+    start = _start(mechanism, guess, prescribed, t, check)
     time = jnp.asarray(t, start.dtype)
     rate = rate_of(mechanism, rotation, start, time)
-    found, search, faults = _equilibrium(
-        holding(mechanism, given), rate, time, start, jnp.asarray(stable), rotation is not None
+    result, search, faults = _equilibrium(
+        holding(mechanism, prescribed), rate, time, start, jnp.asarray(stable), rotation is not None
     )
     if check:
-        return _checked(found, search, faults, tuple(given), rotation is not None)
-    return found
+        return _checked(result, search, faults, tuple(prescribed), rotation is not None)
+    return result
 
 
 @cached_on_disk
@@ -190,12 +196,12 @@ def _equilibrium(
     balance = Balance(Equations(mechanism), rate, t)
     fixed = frozen(balance)
     search = settle(fixed, frozen(start), stable)
-    found = settled(mechanism, balance, search.q, search.steps, search.done)
-    return found, search, unsteady(fixed, search.q, turns)
+    result = settled(mechanism, balance, search.q, search.steps, search.done)
+    return result, search, unsteady(fixed, search.q, turns)
 
 
 def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, converged: Array) -> Equilibrium:
-    """The equilibrium at a position that a search has found, with its derivatives."""
+    """Return the equilibrium at the position where a search has ended, with its derivatives."""
     q = implicit(balance, q)
     steady = balance.at(q)
     state = state_of(mechanism, balance.t, q, steady.v, rank_of(steady.position.jacobian))
@@ -203,20 +209,20 @@ def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, conv
 
 
 def holder(name: str) -> str:
-    """The name of the driver that holds a coordinate."""
+    """Return the name of the driver that fixes a coordinate."""
     return name.replace(".", " ")
 
 
 def holding(mechanism: Mechanism, fixed: Mapping[str, Array]) -> Mechanism:
-    """The mechanism with a driver for each held coordinate, in the same coordinates `q`."""
+    """Return the mechanism with a driver for each fixed coordinate, in the same coordinates `q`."""
     if not fixed:
         return mechanism
-    own = (eqx.tree_at(lambda d: d.motion, Driver(holder(name), name, 0.0), value) for name, value in fixed.items())
-    return mechanism.replaced(drivers=(*mechanism.drivers, *own))
+    fixing = (eqx.tree_at(lambda d: d.motion, Driver(holder(name), name, 0.0), value) for name, value in fixed.items())
+    return mechanism.replaced(drivers=(*mechanism.drivers, *fixing))
 
 
 def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Number, check: bool) -> Array:
-    """A closed position to start from; nothing depends on it smoothly."""
+    """Return a closed position at which the search starts; the result has no derivative with respect to it."""
     if isinstance(guess, State):
         return frozen(guessed(mechanism, guess))
     mechanism, fixed, guess, t = frozen((mechanism, fixed, guess, t))
@@ -236,21 +242,21 @@ def rate_of(mechanism: Mechanism, rotation: Any, start: Array, t: Scalar) -> Flo
 
 
 def _checked(
-    found: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, fixed: tuple[str, ...], turns: bool
+    result: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, fixed: tuple[str, ...], turns: bool
 ) -> Equilibrium:
-    """The equilibrium, if it is one."""
-    mechanism, q = found.mechanism, found.state.q
-    contradicts, missed = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)
-    open_ = missed > tolerance_of(q)
-    if not is_concrete(found, search):
+    """Return the equilibrium; raise if the search failed or if the state is not steady."""
+    mechanism, q = result.mechanism, result.state.q
+    contradicts, largest_miss = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)
+    is_open = largest_miss > tolerance_of(q)
+    if not is_concrete(result, search):
         text = "No equilibrium: the search did not end, or a joint or driver contradicts the state of rest or rotation."
         return eqx.tree_at(
-            lambda e: e.state.q, found, eqx.error_if(q, ~search.done | contradicts | open_, text)
+            lambda e: e.state.q, result, eqx.error_if(q, ~search.done | contradicts | is_open, text)
         )  # fmt: skip
-    if bool(open_):
+    if bool(is_open):
         raise AssemblyError(open_text(mechanism, search.miss))
     if bool(contradicts):
         raise SolveError(contradiction(mechanism, faults, turns, tolerance_of(q)))
     if not bool(search.done):
         raise SolveError(failure_text(mechanism, search, turns))
-    return found
+    return result

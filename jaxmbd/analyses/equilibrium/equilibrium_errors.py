@@ -1,4 +1,4 @@
-"""Why there is no equilibrium, or no steady rotation, in mechanical terms."""
+"""Messages for failed equilibrium analyses: the conditions of a steady state, and the parts that violate them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,18 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_STEADY = 1e-3  # a share: stiff springs lift the rounding of speeds to 1e-6 of the forces
-_SHARE = 0.5  # of the missing force: along directions that nothing holds
+_STEADY = 1e-3  # share of the forces; stiff springs amplify rounding errors of speeds to 1e-6 of the forces
+_SHARE = 0.5  # share of the unbalanced force in directions without stiffness from which it is called the cause
 
 
 class SteadyStateResiduals(eqx.Module):
-    """What a steady state misses: the twists of the bodies that its speeds do not reach, `Φ̇`, `C v̇ − γ`, and the share
-    of the forces that gets out of balance as everything turns by one radian; `scale`, of the speeds."""
+    """The residuals of a steady state.
+
+    - `twists`: the part of the bodies' twists that the speeds cannot produce;
+    - `speeds`, `accelerations`: `Φ̇` and `C v̇ − γ`;
+    - `drift`: the change of the balance when the mechanism rotates by one radian, as a share of the forces;
+    - `scale`: the scale of the speeds, with which the tolerance is multiplied.
+    """
 
     twists: Float[Array, "bodies twist"]
     speeds: Float[Array, " m"]
@@ -34,14 +39,14 @@ class SteadyStateResiduals(eqx.Module):
     scale: Scalar
 
     def contradicts(self, tolerance: float) -> Bool[Array, ""]:
-        """Whether any of it is more than rounding."""
+        """Return True if any residual exceeds its tolerance."""
         motions = self.twists, self.speeds, self.accelerations
         worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
         return (worst > tolerance * self.scale) | (jnp.max(jnp.abs(self.drift)) > _STEADY)
 
 
 def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadyStateResiduals:
-    """What a steady state at `q` misses."""
+    """Return the residuals of the steady state at `q`; `turns`: the mechanism rotates."""
     steady = balance.at(q)
     at, v = steady.position, steady.v
     twists, speeds, one = steady.twists - at.twists(v), at.velocity(v), jnp.ones((), q.dtype)
@@ -53,28 +58,32 @@ def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadySta
 
 
 def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
-    """How fast forces get out of balance along the motion, as a share of them: what no multipliers can take up."""
+    """Return the rate at which forces become unbalanced along the motion, as a share of the forces.
+
+    The part that multipliers can balance is subtracted.
+    """
     steady = balance.at(q)
     at = steady.position
-    lam = _least(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
+    lam = _least_norm(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
 
     def force(q: Array, t: Scalar) -> Array:
         return eqx.tree_at(lambda b: b.t, balance, t).at(q).unbalance(lam)
 
     change = jax.jvp(force, (q, balance.t), (at.rate(steady.v), jnp.ones_like(balance.t)))[1]
-    change = change - at.jacobian.T @ _least(at.jacobian.T, change)
+    change = change - at.jacobian.T @ _least_norm(at.jacobian.T, change)
     strength = steady.strength() * jnp.sqrt(jnp.diag(at.inertia.matrix()))
     return change / jnp.where(strength > 0, strength, 1.0)
 
 
-def _least(A: Array, b: Array) -> Array:
+def _least_norm(A: Array, b: Array) -> Array:
     if A.shape[1] == 0:
         return jnp.zeros(0, b.dtype)
     return lx.linear_solve(lx.MatrixLinearOperator(A), b, singular(b.dtype), throw=False).value
 
 
 def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar, q: Array) -> Float[Array, " twist"]:
-    """The rotation about a joint to the ground, given as the rate of its angle, `{"spindle.angle": 3.0}`."""
+    """Return the twist of a rotation about a joint to the ground, from the rate of its angle,
+    `{"spindle.angle": 3.0}`."""
     if len(rotation) != 1:
         raise MechanismError(f"rotation takes one joint's angle, such as {{'spindle.angle': 3.0}}, got {rotation!r}.")
     ((name, speed),) = rotation.items()
@@ -95,7 +104,7 @@ def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar,
 
 
 def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: bool, tolerance: float) -> str:
-    """The message for what cannot be at rest, or cannot turn."""
+    """Return the message for a mechanism that cannot be at rest, or cannot rotate steadily."""
     state = "turn steadily with this rotation" if turns else "be at rest"
     rows, least = [name for name, _ in mechanism.row_labels()], tolerance * float(faults.scale)
     misses = [np.abs(np.asarray(x)) for x in (faults.speeds, faults.accelerations)]
@@ -125,7 +134,7 @@ def contradiction(mechanism: Mechanism, faults: SteadyStateResiduals, turns: boo
 
 
 def open_text(mechanism: Mechanism, miss: Array) -> str:
-    """The message for a search that left the joints open."""
+    """Return the message for a search that ended with open joints."""
     k = int(np.abs(np.asarray(miss)).argmax())
     name, _ = mechanism.row_labels()[k]
     return (
@@ -135,7 +144,7 @@ def open_text(mechanism: Mechanism, miss: Array) -> str:
 
 
 def failure_text(mechanism: Mechanism, search: NewtonSearch, turns: bool) -> str:
-    """The message for a search that found no balance."""
+    """Return the message for a search that found no equilibrium."""
     force, loose = np.asarray(search.force), np.asarray(search.loose)
     if not np.isfinite(force).all():
         return (
@@ -143,16 +152,16 @@ def failure_text(mechanism: Mechanism, search: NewtonSearch, turns: bool) -> str
             "and the range they are valid in, or start from a better guess."
         )
     if np.abs(loose).max() > _SHARE * np.abs(force).max():
-        return f"No equilibrium: nothing holds {_named(mechanism, loose)}. Add a spring, a joint or fixed={{...}}."
+        return f"No equilibrium: nothing holds {_force_text(mechanism, loose)}. Add a spring, a joint or fixed={{...}}."
     motion = "turn on" if turns else "move on"
     return (
-        f"No equilibrium found in {int(search.steps)} of {STEPS} steps: {_named(mechanism, force)} is left over. "
+        f"No equilibrium found in {int(search.steps)} of {STEPS} steps: {_force_text(mechanism, force)} is left over. "
         f"There may be none (a torque larger than what can balance it: the mechanism would {motion}), or the "
         "guess is too far off: start nearer, or with stable=True."
     )
 
 
-def _named(mechanism: Mechanism, force: Any) -> str:
+def _force_text(mechanism: Mechanism, force: Any) -> str:
     k = int(np.abs(force).argmax())
     name, unit = mechanism.speed_names[k], {"m/s": " N", "rad/s": " N m"}.get(mechanism.speed_units[k], "")
     return f"{name.split('.')[0]!r} against an unbalanced force of {abs(force[k]):.3g}{unit} along {name!r}"

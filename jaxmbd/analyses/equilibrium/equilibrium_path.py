@@ -1,4 +1,4 @@
-"""Paths of equilibria: how an equilibrium moves as one number of the mechanism changes, through limit points too."""
+"""Paths of equilibria: an equilibrium as a function of one parameter, through limit points too."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -24,11 +24,15 @@ from jaxmbd.user_functions import call_user
 
 
 class EquilibriumPath(eqx.Module):
-    """Equilibria along a parameter: `values (points,)`, and `path["rod.theta"]`, each with `points` on its first axis.
+    """Equilibria along a parameter. `print` shows where the path is stable, and its limit points and bifurcations.
 
-    `equilibria`, all of them as one `Equilibrium` of stacked arrays, `path.at(k)` the one of a point; `slope`, the
-    parameter's part in the path's unit tangent; `found`, which points are equilibria (all of them, unless the path was
-    computed inside `jit` or with `check=False`). `print` says where it is stable, and where it turns back or branches.
+    `path["rod.theta"]` reads a channel, with `points` as its first axis; `path.at(k)` is the equilibrium of one point.
+
+    - `values`: the values of the parameter;
+    - `equilibria`: all equilibria as one `Equilibrium` with stacked arrays;
+    - `slope`: the parameter's component of the unit tangent of the path;
+    - `found`: True for points that are equilibria (all of them, unless the path was computed inside `jit` or with
+      `check=False`).
     """
 
     values: Float[Array, " points"]
@@ -57,45 +61,47 @@ class EquilibriumPath(eqx.Module):
         return _series(self.equilibria, name)
 
     def at(self, k: int) -> Equilibrium:
-        """The equilibrium at a point."""
+        """Return the equilibrium at point `k`."""
         check_index("path.at", k, len(self.values), "points")
         return jax.tree.map(lambda x: x[k] if eqx.is_array(x) else x, self.equilibria)
 
     @property
     def small_motions(self) -> SmallMotions:
-        """The small motions about each point."""
+        """The eigenvalues of the small motions about each point, and the counts that decide on its stability."""
         return _motions(self.equilibria)
 
     @property
     def eigenvalues(self) -> Complex[Array, "points n"]:
-        """Of the small motions about each point [1/s]."""
+        """The eigenvalues of the small motions about each point [1/s]."""
         return self.small_motions.eigenvalues
 
     @property
     def stable(self) -> Bool[Array, " points"]:
-        """Whether each point is stable."""
+        """True for each stable point."""
         return self._signs.stable
 
     @property
     def verdicts(self) -> tuple[str, ...]:
-        """For each point `"stable"`, `"neutral"` or `"unstable (n growing modes)"`."""
+        """The stability of each point: `"stable"`, `"neutral"` or `"unstable (n growing modes)"`."""
         motions = self._signs
         return tuple(verdict(jax.tree.map(lambda x, k=k: x[k], motions)) for k in range(len(self.values)))
 
     @property
     def limits(self) -> Bool[Array, " intervals"]:
-        """Whether there is a limit point between each point and the next: the parameter turns back there."""
+        """True for each interval between two points with a limit point, where the parameter turns back."""
         return self._turns & self._crossings
 
     @property
     def bifurcations(self) -> Bool[Array, " intervals"]:
-        """Whether another branch crosses the path between each point and the next: a stiffness passes through zero and
-        the parameter does not turn back, or the other way round."""
+        """True for each interval between two points with a bifurcation, where another branch crosses the path.
+
+        Either a stiffness changes its sign there and the parameter does not turn back, or the reverse.
+        """
         return self._turns ^ self._crossings
 
     @property
     def _signs(self) -> SmallMotions:
-        """The small motions, where only signs and counts are wanted: these have no derivatives."""
+        """The small motions without derivatives, for signs and counts."""
         return _motions(frozen(self.equilibria))
 
     @property
@@ -122,46 +128,46 @@ def equilibrium_path(
     step: Number = 0.05,
     check: bool = True,
 ) -> EquilibriumPath:
-    """Follow an equilibrium as one number of the mechanism changes.
+    """Follow an equilibrium along a parameter: one number of the mechanism, or the speed of its rotation.
 
-    Each point is predicted along the tangent of the one before and corrected by Newton's method. Differentiable,
-    implicitly, each point at its value of the parameter.
+    Each point is predicted along the tangent at the previous point and corrected by Newton's method. The points are
+    differentiable (implicit differentiation) at fixed values of the parameter.
 
     **Arguments:**
 
-    - `along`: which number, as for `equinox.tree_at`: `lambda m: m["spring"].stiffness`; or `"speed"`, that of the
+    - `along`: the parameter, as for `equinox.tree_at`: `lambda m: m["spring"].stiffness`; or `"speed"`, that of the
       `rotation`;
-    - `values`: without `points`, the values at which equilibria are wanted, in order; with `points`, the range: the
-      path starts at the first value and is followed through limit points, also beyond the first value, until it
-      passes the last one, or has so many points;
+    - `values`: without `points`, the parameter values of the equilibria, in order; with `points`, the range: the path
+      starts at the first value and is followed through limit points, also beyond the first value, until it passes the
+      last one or has this number of points;
     - `step`: the largest step of such a path, as a share of the range of values and the size of the mechanism;
     - `guess`, `fixed`, `rotation`, `t`, `stable`, `check`: as for `equilibrium`, for the first point.
 
     **Returns:** an `EquilibriumPath`.
 
-    **Raises:** what `equilibrium` raises, for the first point; `SolveError` where the path ends at a limit point
-    before the last of the values, or where nothing of it is found.
+    **Raises:** the errors of `equilibrium`, for the first point; `SolveError` if the path ends at a limit point before
+    the last value, or if no second point is found.
     """
     check_mechanism(mechanism)
-    wanted = _checked_values(values)
+    numbers = _checked_values(values)
     if points is not None:
         check_count("points", points, 2)
     check_finite("equilibrium_path", "step", as_float(step))
     check_number("equilibrium_path", "step", as_float(step), "1")
-    speed = isinstance(along, str)
-    if speed and (along != "speed" or rotation is None):
+    is_speed = isinstance(along, str)
+    if is_speed and (along != "speed" or rotation is None):
         raise MechanismError(
             "along must be a function such as lambda m: m['spring'].stiffness, or 'speed' with a "
             f"rotation; got {along!r}."
         )
-    turned = _turning(rotation, wanted[0]) if speed else rotation
-    mechanism = mechanism if speed else _with(mechanism, along, wanted[0])
-    first = equilibrium(mechanism, guess, fixed=fixed, rotation=turned, t=t, stable=stable, check=check)
-    unit = rate_of(mechanism, _turning(rotation, 1.0), first.state.q, first.state.t) if speed else first.rate
-    span = jnp.max(wanted) - jnp.min(wanted)
-    family = Family(first.mechanism, unit, first.state.t, span, None if speed else along)
-    path = _path(family, first.state.q, wanted, points, jnp.asarray(step, wanted.dtype))
-    return _whole(path, wanted, points) if check else path
+    first_rotation = _with_speed(rotation, numbers[0]) if is_speed else rotation
+    mechanism = mechanism if is_speed else _with(mechanism, along, numbers[0])
+    first = equilibrium(mechanism, guess, fixed=fixed, rotation=first_rotation, t=t, stable=stable, check=check)
+    unit = rate_of(mechanism, _with_speed(rotation, 1.0), first.state.q, first.state.t) if is_speed else first.rate
+    span = jnp.max(numbers) - jnp.min(numbers)
+    family = Family(first.mechanism, unit, first.state.t, span, None if is_speed else along)
+    path = _path(family, first.state.q, numbers, points, jnp.asarray(step, numbers.dtype))
+    return _checked_path(path, numbers, points) if check else path
 
 
 @cached_on_disk
@@ -170,16 +176,16 @@ def _path(family: Family, q: Array, values: Array, points: int | None, step: Arr
     still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
     first = PathPoint(start, ends[0], still, towards)
     if points is None:
-        every, found = natural_steps(fixed, first, ends)
+        path_points, found = natural_steps(fixed, first, ends)
     else:
-        every, found = arc_steps(fixed, first, ends[-1], step, points)
-    parameters = values if points is None else every.p
+        path_points, found = arc_steps(fixed, first, ends[-1], step, points)
+    parameters = values if points is None else path_points.p
 
     def one(p: Array, q: Array, good: Array) -> Equilibrium:
         return settled(*family.at(p), q, jnp.asarray(0), good)
 
-    equilibria = eqx.filter_vmap(one)(parameters, every.q, found)
-    return EquilibriumPath(parameters, equilibria, every.share, found)
+    equilibria = eqx.filter_vmap(one)(parameters, path_points.q, found)
+    return EquilibriumPath(parameters, equilibria, path_points.share, found)
 
 
 @cached_on_disk
@@ -195,39 +201,39 @@ def _series(equilibria: Equilibrium, name: str) -> Array:
 def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise MechanismError(f"values must be a sequence of at least two numbers, got {values!r}.")
-    wanted = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
-    if not isinstance(wanted, Array):
-        raise MechanismError(f"values must be a sequence of at least two numbers, got {wanted!r}.")
-    if wanted.ndim != 1 or wanted.shape[0] < 2:
-        raise MechanismError(f"values must be a sequence of at least two numbers, got shape {wanted.shape}.")
-    check_finite("equilibrium_path", "values", wanted, wanted.shape)
-    return wanted
+    numbers = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
+    if not isinstance(numbers, Array):
+        raise MechanismError(f"values must be a sequence of at least two numbers, got {numbers!r}.")
+    if numbers.ndim != 1 or numbers.shape[0] < 2:
+        raise MechanismError(f"values must be a sequence of at least two numbers, got shape {numbers.shape}.")
+    check_finite("equilibrium_path", "values", numbers, numbers.shape)
+    return numbers
 
 
-def _turning(rotation: Any, speed: Any) -> Any:
-    """The same rotation at another speed."""
+def _with_speed(rotation: Any, speed: Any) -> Any:
+    """Return the same rotation with another speed."""
     if isinstance(rotation, Mapping):
         return dict.fromkeys(rotation, speed)
     return Rotation(speed, rotation.axis, rotation.point)
 
 
 def _with(mechanism: Mechanism, along: Callable[[Any], Any], value: Array) -> Mechanism:
-    """The mechanism with another value of the parameter."""
-    found = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
-    if not eqx.is_array(found):
-        raise MechanismError(f"along must select one number of the mechanism, got {found!r}.")
-    if not any(found is leaf for leaf in jax.tree.leaves(mechanism)):
+    """Return the mechanism with another value of the parameter; raise unless `along` selects one of its numbers."""
+    entry = call_user("equilibrium_path", "along", along, mechanism, takes="mechanism")
+    if not eqx.is_array(entry):
+        raise MechanismError(f"along must select one number of the mechanism, got {entry!r}.")
+    if not any(entry is leaf for leaf in jax.tree.leaves(mechanism)):
         raise MechanismError(
-            f"along must select one number of the mechanism; what it gives, of shape {found.shape}, has been computed, "
+            f"along must select one number of the mechanism; what it gives, of shape {entry.shape}, has been computed, "
             "or taken out of an array."
         )
-    if found.shape != ():
-        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {found.shape}.")
+    if entry.shape != ():
+        raise MechanismError(f"along must select one number of the mechanism, got an array of shape {entry.shape}.")
     return eqx.tree_at(along, mechanism, value)
 
 
-def _whole(path: EquilibriumPath, values: Array, points: int | None) -> EquilibriumPath:
-    """The points that were found; an error where some of those that were asked for are missing."""
+def _checked_path(path: EquilibriumPath, values: Array, points: int | None) -> EquilibriumPath:
+    """Return the path with the points that were found; raise if requested points are missing."""
     if not is_concrete(path):
         return path
     found = np.asarray(path.found)

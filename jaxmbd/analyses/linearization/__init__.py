@@ -1,1 +1,1 @@
-"""Linearisation: small motions, their state space, modes and responses."""
+"""Linearisation: small motions about a state, their state-space form, modes and responses."""

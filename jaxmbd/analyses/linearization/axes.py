@@ -1,4 +1,4 @@
-"""Axes in which the small motions of a turning body have equations with constant coefficients."""
+"""The choice of axes in which the small motions of a rotating body have constant coefficients."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -10,16 +10,16 @@ from jaxmbd.arrays import frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_TURN = 1e-3  # [rad], by which axes turn between the two instants whose matrices are compared
-_LESS = 0.1  # world axes are taken if the matrix changes in them by less than this share of its change in others
-_NONE = 1e-9  # of its largest entry: what counts as no change
+_TURN = 1e-3  # [rad]: the rotation of the axes between the two instants whose matrices are compared
+_LESS = 0.1  # world axes are chosen if the matrix changes by less than this share of its change in body axes
+_NONE = 1e-9  # share of the largest entry: smaller changes count as zero
 
 
 def in_steady_axes(mechanism: Mechanism, state: State, choice: Choice) -> Choice:
-    """The choice, or one with angular velocities about world axes for those about axes that turn.
+    """Return the choice, or another one with angular velocities about world axes in place of rotating axes.
 
-    An asymmetric body that spins freely has constant coefficients in its own axes, a wheel that rolls straight ahead
-    has them in the world's. The latter are taken if the matrix of the small motions hardly changes in them.
+    An asymmetric body that spins freely has constant coefficients in its own axes, a wheel that rolls straight ahead in
+    world axes. World axes are chosen if the matrix of the small motions hardly changes in them.
     """
     mechanism, state = frozen((mechanism, state))
     rates = turning_rates(mechanism, state.v)
@@ -32,7 +32,7 @@ def in_steady_axes(mechanism: Mechanism, state: State, choice: Choice) -> Choice
 
 
 def _change(mechanism: Mechanism, state: State, choice: Choice, time: float) -> float:
-    """By how much the matrix of the small motions changes in a time, as a share of its largest entry."""
+    """Return the change of the matrix of the small motions after a time, as a share of its largest entry."""
     here = linearized(mechanism, state.t, state.q, state.v, choice, (), ())
     q = Equations(mechanism).at(state.t, here.q).advanced(here.v + 0.5 * time * here.vdot, jnp.asarray(time))
     later = linearized(mechanism, state.t + time, q, here.v + time * here.vdot, choice, (), ())

@@ -1,4 +1,4 @@
-"""The choice of independent coordinates at a state: as many as there are degrees of freedom, by name or by pivoting."""
+"""The choice of independent coordinates at a state, by name or by elimination with pivoting."""
 
 import itertools
 from collections.abc import Iterable, Sequence
@@ -22,16 +22,17 @@ from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 
-_SINGULAR = 1e-6  # a share of the largest: singular values, and how fast dependent rows become independent
-_AVOIDED = 1e3  # times as large count the rows' entries at speeds along the axes that turn fastest, as pivots
-_TURNING = 1e-6  # [rad/s]: axes that turn slower count as fixed
-_TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
+_SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
+_AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
+_TURNING = 1e-6  # [rad/s]: axes that rotate more slowly count as fixed
+_TAKES_PART = 1e-3  # component of a unit null vector from which a row belongs to a dependence
 
 
 class Choice(eqx.Module):
-    """Names of speeds or coordinates: of the independent speeds, `speeds`, and of those along which positions are
-    changed, `places`. Without rolling, which constrains speeds alone, they are the same. `rows`: those that constrain
-    positions.
+    """The names of independent speeds and coordinates.
+
+    `speeds`: the independent speeds; `places`: the speeds along which positions change. They are the same unless there
+    is rolling, which constrains speeds alone. `rows`: the numbers of the constraint rows that constrain positions.
     """
 
     speeds: tuple[str, ...] = eqx.field(static=True)
@@ -40,8 +41,11 @@ class Choice(eqx.Module):
 
 
 class _ConstraintsAtState(eqx.Module):
-    """The constraints at a state: rows by candidates scaled with inertia, `Φ` and `Φ̇`; rates of named variables by the
-    candidates, each row of length one."""
+    """The constraints at a state, with candidate speeds that are scaled by the inertia.
+
+    `rows`: the constraint rows; `named`: the rows of the named variables, of unit length; `position`, `velocity`: `Φ`
+    and `Φ̇`.
+    """
 
     rows: Float[Array, "m nv"]
     named: Float[Array, "k nv"]
@@ -50,67 +54,67 @@ class _ConstraintsAtState(eqx.Module):
 
 
 @cached_on_disk
-def _look(
+def _constraints_at(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array, candidates: tuple[str, ...], names: tuple[str, ...]
 ) -> _ConstraintsAtState:
     at = Equations(mechanism).at(t, q)
-    turned = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, with rotation matrices
-    scale = jnp.sqrt(jnp.diag(turned.T @ at.inertia.matrix() @ turned))
-    rows, named = (x @ turned / scale[None] for x in (at.jacobian, NamedCoordinateCorrection(names).rows(at)))
+    basis = NamedCoordinateCorrection(candidates).rows(at).T  # orthogonal: the identity, or rotation matrices
+    scale = jnp.sqrt(jnp.diag(basis.T @ at.inertia.matrix() @ basis))
+    rows, named = (x @ basis / scale[None] for x in (at.jacobian, NamedCoordinateCorrection(names).rows(at)))
     return _ConstraintsAtState(rows, named / jnp.linalg.norm(named, axis=1)[:, None], at.position(), at.velocity(v))
 
 
 def choose(
     mechanism: Mechanism, state: State, independent: Sequence[str] | None, other_axes: Sequence[str] = ()
 ) -> tuple[Choice, Array]:
-    """The choice, and the coordinates of the state, checked.
+    """Return the choice, and the coordinates of the state, which have been checked.
 
-    `other_axes`: angular velocities that are counted about world axes in the place of their own.
+    `other_axes`: angular velocities that are replaced by those about world axes.
 
-    **Raises:** see `linearize`; inside `jit` or `vmap` when the compiled program runs.
+    **Raises:** see `linearize`; inside `jit` or `vmap` at run time.
     """
-    fixed = frozen((mechanism, state.t, state.q, state.v))  # what is known stays known inside grad, where it is wrapped
-    names = None if independent is None else _named(mechanism, independent)
-    candidates = tuple(_counted_about(name, other_axes) for name in mechanism.variables)
-    look, rolling = _look(*fixed, candidates, names or ()), _rolling(mechanism)
-    if not is_concrete(look):
-        return _unseen(mechanism, look, names, state.q, rolling)
-    check_assembled(mechanism, "state", look.position, look.velocity)
+    fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
+    names = None if independent is None else _ordered_names(mechanism, independent)
+    candidates = tuple(_in_chosen_axes(name, other_axes) for name in mechanism.variables)
+    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), _rolling(mechanism)
+    if not is_concrete(constraints):
+        return _traced_choice(mechanism, constraints, names, state.q, rolling)
+    check_assembled(mechanism, "state", constraints.position, constraints.velocity)
     if not other_axes:
-        _check_regular(fixed, look)
-    weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(look.named)
+        _check_regular(fixed, constraints)
+    weights, named = _weights(mechanism, fixed[-1], candidates)[None], np.asarray(constraints.named)
     if names is None:
-        marks = ~np.asarray(pivot_columns(look.rows * weights))
-        names, named = tuple(itertools.compress(candidates, marks)), np.eye(mechanism.nv)[marks]
-    _check_names(mechanism, np.asarray(look.rows), named, names)
+        is_independent = ~np.asarray(pivot_columns(constraints.rows * weights))
+        names, named = tuple(itertools.compress(candidates, is_independent)), np.eye(mechanism.nv)[is_independent]
+    _check_names(mechanism, np.asarray(constraints.rows), named, names)
     rows, places = np.flatnonzero(~rolling), names
-    if rolling.any():  # more positions than speeds are free: these, and others that elimination leaves over
-        places = _with_others(names, named, np.asarray(look.rows)[rows] * weights, candidates)
+    if rolling.any():  # more coordinates than speeds are independent: elimination adds the others
+        places = _with_others(names, named, np.asarray(constraints.rows)[rows] * weights, candidates)
     return Choice(names, places, tuple(rows.tolist())), state.q
 
 
 def _with_others(
     names: tuple[str, ...], named: np.ndarray, rows: np.ndarray, candidates: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The names, and the candidates that elimination of the rows leaves over beside them."""
-    taken = np.asarray(pivot_columns(jnp.asarray(named)))
-    rest = rows - rows[:, taken] @ np.linalg.solve(named[:, taken], named)
-    others = ~np.asarray(pivot_columns(jnp.asarray(np.where(taken, 0.0, rest)))) & ~taken
+    """Return the names, and the candidates that are independent beside them by elimination of the rows."""
+    dependent = np.asarray(pivot_columns(jnp.asarray(named)))
+    rest = rows - rows[:, dependent] @ np.linalg.solve(named[:, dependent], named)
+    others = ~np.asarray(pivot_columns(jnp.asarray(np.where(dependent, 0.0, rest)))) & ~dependent
     order = [*candidates, *names]
     return tuple(sorted((*names, *itertools.compress(candidates, others)), key=order.index))
 
 
 def _rolling(mechanism: Mechanism) -> np.ndarray:
-    """Which rows constrain speeds alone: those of a part that rolls, below its rows of positions."""
+    """Return True for each row that constrains speeds alone; in a rolling part these follow the position rows."""
     pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
     counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
     return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 
 def turning_rates(mechanism: Mechanism, v: Array) -> dict[str, float]:
-    """How fast `[rad/s]` the axes turn along which speeds are counted: of `omega_x`, `_y`, `_z`, where they turn.
+    """Return the angular speeds `[rad/s]` of those axes of `omega_x`, `_y`, `_z` that rotate.
 
-    Those are angular velocities along axes that turn with them: with `ω`, the axis `e` turns at `|ω × e|`.
+    These are angular velocities along body-fixed axes: with `ω`, the axis `e` rotates at `|ω × e|`.
     """
     rates, values = {}, dict(zip(mechanism.variables, np.asarray(v), strict=True))
     for name in own_angular(mechanism):
@@ -121,48 +125,48 @@ def turning_rates(mechanism: Mechanism, v: Array) -> dict[str, float]:
 
 
 def own_angular(mechanism: Mechanism) -> list[str]:
-    """The speeds that are angular velocities along axes that turn with them."""
+    """Return the speeds that are angular velocities along axes that rotate with them."""
     turns = mechanism.space.speeds[mechanism.space.dim :] if mechanism.space.dim == 3 else ()
     pairs = zip(mechanism.variables, mechanism.speed_names, strict=True)
     return [name for name, speed in pairs if name == speed and name.rpartition(".")[2] in turns]
 
 
 def _weights(mechanism: Mechanism, v: Array, candidates: tuple[str, ...]) -> np.ndarray:
-    """Factors of the columns for elimination: it then leaves over, where it can, speeds along axes that do not turn.
+    """Return column weights for elimination, which then leaves speeds along fixed axes independent where possible.
 
-    About a steady motion the equations in such speeds have constant coefficients where those along the axes of a
-    spinning wheel have periodic ones, whose values at one instant tell nothing.
+    About a steady motion the equations have constant coefficients in such speeds, but periodic ones in those along the
+    axes of a spinning wheel, whose values at one instant have no meaning.
     """
     turning = turning_rates(mechanism, v)
     rates = np.asarray([turning.get(name, 0.0) for name in candidates])
     return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
 
 
-def _counted_about(name: str, other_axes: Sequence[str]) -> str:
-    """The name of a speed, or that of its like about a world axis."""
+def _in_chosen_axes(name: str, other_axes: Sequence[str]) -> str:
+    """Return the name of a speed, or of the same speed about a world axis."""
     return in_world_axes(name) if name in other_axes else name
 
 
-def _named(mechanism: Mechanism, given: Sequence[str]) -> tuple[str, ...]:
-    """The names that are given, those of variables by these and in their order, then the others."""
+def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[str, ...]:
+    """Return the names without repeats: first those of variables, in the mechanism's order, then the others."""
     in_space = [f"{body.name}.omega_{axis}" for body in mechanism.bodies for axis in "xyz" if mechanism.space.dim == 3]
     about_world = [in_world_axes(name) for name in dict.fromkeys((*in_space, *own_angular(mechanism)))]
-    found, others = set(), []
-    for name in checked_names("independent", given, "O.angle"):
+    variables, others = set(), []
+    for name in checked_names("independent", independent, "O.angle"):
         k = index_of(mechanism, name)
         if k is None and name not in about_world:
             check_independent(mechanism, [name])
         if k is None:
             others.append(name)
         else:
-            found.add(mechanism.variables[k])
-    return tuple(name for name in mechanism.variables if name in found) + tuple(dict.fromkeys(others))
+            variables.add(mechanism.variables[k])
+    return tuple(name for name in mechanism.variables if name in variables) + tuple(dict.fromkeys(others))
 
 
-def _unseen(
-    mechanism: Mechanism, look: _ConstraintsAtState, names: tuple[str, ...] | None, q: Array, rolling: np.ndarray
+def _traced_choice(
+    mechanism: Mechanism, constraints: _ConstraintsAtState, names: tuple[str, ...] | None, q: Array, rolling: np.ndarray
 ) -> tuple[Choice, Array]:
-    """The choice where values are not known; what is wrong with them raises when the compiled program runs."""
+    """Return the choice for traced values; wrong values raise at run time."""
     if names is None or rolling.any():
         why = "which coordinates are independent depends on values that are not known inside jit or vmap"
         raise MechanismError(
@@ -170,9 +174,9 @@ def _unseen(
             if names is None
             else f"linearize: with rolling, {why}. Linearise outside of it (grad and jacfwd alone are no obstacle)."
         )
-    fits = rank_of(look.rows) + len(names) == mechanism.nv
-    fits = fits & (rank_of(jnp.concatenate([look.rows, look.named])) == mechanism.nv)
-    missed = jnp.concatenate([look.position, look.velocity])
+    fits = rank_of(constraints.rows) + len(names) == mechanism.nv
+    fits = fits & (rank_of(jnp.concatenate([constraints.rows, constraints.named])) == mechanism.nv)
+    missed = jnp.concatenate([constraints.position, constraints.velocity])
     closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
     q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
@@ -180,7 +184,7 @@ def _unseen(
 
 
 def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, names: tuple[str, ...]) -> None:
-    """Raise unless the named speeds, whose rows are `named`, can be the independent ones."""
+    """Raise unless the named speeds, with the rows `named`, can be the independent ones."""
     freedom = mechanism.nv - int(rank_of(jnp.asarray(rows)))
     if not freedom:
         raise MechanismError(
@@ -204,15 +208,15 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _ConstraintsAtState) -> None:
+def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], constraints: _ConstraintsAtState) -> None:
     """Raise at a singular position.
 
-    The directions `x` with `C x = 0` are motions unless dependent rows, `λᵀ C = 0`, become independent along them:
-    `λᵀ Ċ(x) y` is zero for all `x` and `y` where rows repeat one another at each position, as in overconstrained
+    The directions `x` with `C x = 0` are possible motions unless dependent rows, `λᵀ C = 0`, become independent along
+    them. `λᵀ Ċ(x) y` is zero for all `x` and `y` if the rows are dependent at every position, as in overconstrained
     mechanisms that move.
     """
     mechanism, t, q, _ = fixed
-    left, values, right = np.linalg.svd(np.asarray(look.rows))
+    left, values, right = np.linalg.svd(np.asarray(constraints.rows))
     rank, opening = int(np.sum(nonzero_singular_values(values))), np.zeros(0, int)
     if rank < len(left):
         dependent, free = left[:, rank:], right[rank:].T
@@ -236,7 +240,7 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], look: _Constra
 
 @cached_on_disk
 def _spread(mechanism: Mechanism, t: Scalar, q: Array, dependent: Array, free: Array) -> Float[Array, "rows n n"]:
-    """`½ (B + Bᵀ)` with `B = yᵀ Ċ(x)ᵀ λ` for each dependence `λ`, along free directions scaled with inertia."""
+    """Return `½ (B + Bᵀ)`, `B = yᵀ Ċ(x)ᵀ λ`, for each dependence `λ` along free directions scaled by inertia."""
     at = Equations(mechanism).at(t, q)
     along = free / jnp.sqrt(jnp.diag(at.inertia.matrix()))[:, None]
     turn = lambda lam, x: at.constraint_force_rate(x, lam) - at.constraint_force_rate(jnp.zeros_like(x), lam)  # noqa: E731

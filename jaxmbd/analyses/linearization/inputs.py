@@ -1,4 +1,4 @@
-"""The inputs of a linearised system: each is a change of the mechanism by one number, zero where it is linearised."""
+"""The inputs of a linear system: each changes the mechanism by one number, which is zero where it is linearised."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -22,7 +22,7 @@ Input: TypeAlias = str | tuple[str, Leaf]
 
 
 class Shifted(AbstractJointForce):
-    """A force along a coordinate with a number added to its effort."""
+    """A force along a coordinate, with a number added to its effort."""
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
@@ -36,8 +36,8 @@ class Shifted(AbstractJointForce):
         return self.law.potential(coordinate)
 
 
-class _Pull(eqx.Module):
-    """The actuator of a spring-damper with a number added to its tension."""
+class _ShiftedTension(eqx.Module):
+    """The actuator of a spring-damper, with a number added to its tension."""
 
     actuator: Any
     by: Scalar
@@ -49,89 +49,89 @@ class _Pull(eqx.Module):
 
 
 def input_units(mechanism: Mechanism) -> dict[str, str]:
-    """All names that an input can have, with their units: what a unit of it adds."""
-    found: dict[str, str] = {}
+    """Return all names of inputs, with the units of the efforts that they add."""
+    units: dict[str, str] = {}
     for force in mechanism.forces:
         if isinstance(force, AbstractJointForce):
-            found[f"{force.name}.effort"] = _effort(mechanism, force.coordinate)
+            units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
         if isinstance(force, SpringDamper):
-            found[f"{force.name}.tension"] = "N"
+            units[f"{force.name}.tension"] = "N"
     coordinates = [
         f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names
     ]
     coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
-    found |= {name: _effort(mechanism, name) for name in coordinates}
+    units |= {name: _effort_unit(mechanism, name) for name in coordinates}
     efforts = list(zip(mechanism.space.efforts, mechanism.space.effort_units, strict=True))
-    return found | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
+    return units | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
 
 
-def _effort(mechanism: Mechanism, coordinate: str) -> str:
+def _effort_unit(mechanism: Mechanism, coordinate: str) -> str:
     return "N m" if mechanism.coordinate(coordinate).unit(mechanism.space) == "rad" else "N"
 
 
 def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input, ...]:
-    """The inputs as a tuple; raise for names that do not exist and for what is no input."""
+    """Return the inputs as a tuple; raise unless each is an existing name or selects a number of the mechanism."""
     if not isinstance(inputs, Iterable):
         raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
-    found = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    checked = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
-    for given in found:
-        if isinstance(given, str):
-            owner, _, component = given.partition(".")
+    for entry in checked:
+        if isinstance(entry, str):
+            owner, _, component = entry.partition(".")
             if owner in drivers and component in ("motion", "effort"):
                 raise MechanismError(
-                    f"{given!r} cannot be an input: what a driver prescribes enters with its first and second "
+                    f"{entry!r} cannot be an input: what a driver prescribes enters with its first and second "
                     f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
                     f"{mechanism[owner].coordinate!r}."
                 )
-            if given not in known:
-                raise unknown("input", given, known)
-        elif not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and callable(given[1])):
+            if entry not in known:
+                raise unknown("input", entry, known)
+        elif not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and callable(entry[1])):
             raise MechanismError(
                 "An input is a name, or a name and a function that finds a number in the mechanism, "
-                f"('load', lambda m: m['load'].torque); got {given!r}."
+                f"('load', lambda m: m['load'].torque); got {entry!r}."
             )
         else:
-            _number(mechanism, *given)
-    return found
+            _selected_number(mechanism, *entry)
+    return checked
 
 
-def named(given: Input) -> str:
-    """The name of an input."""
-    return given if isinstance(given, str) else given[0]
+def named(entry: Input) -> str:
+    """Return the name of an input."""
+    return entry if isinstance(entry, str) else entry[0]
 
 
-def changed(mechanism: Mechanism, given: Input, by: Scalar) -> Mechanism:
-    """The mechanism with an input that is `by` larger than where it is linearised."""
-    if not isinstance(given, str):
-        return eqx.tree_at(given[1], mechanism, _number(mechanism, *given) + by)
-    owner, _, component = given.partition(".")
+def changed(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
+    """Return the mechanism with an input that is `by` larger than where it is linearised."""
+    if not isinstance(entry, str):
+        return eqx.tree_at(entry[1], mechanism, _selected_number(mechanism, *entry) + by)
+    owner, _, component = entry.partition(".")
     for k, force in enumerate(mechanism.forces):
         if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
             return _with(mechanism, Shifted(force.name, force.coordinate, force, by), k)
         if force.name == owner and component == "tension" and isinstance(force, SpringDamper):
-            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _Pull(force.actuator, by)), k)
+            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _ShiftedTension(force.actuator, by)), k)
     part, space, bodies = owner + " " + component, mechanism.space, {body.name: body for body in mechanism.bodies}
     if owner in bodies and component in space.efforts:
         wrench = jnp.zeros(len(space.efforts), by.dtype).at[space.efforts.index(component)].set(by)
         torque = wrench[space.dim] if space.dim == 2 else wrench[space.dim :]
         return _with(mechanism, Force(part, bodies[owner].at(), wrench[: space.dim], torque))
-    return _with(mechanism, JointForce(part, given, by))
+    return _with(mechanism, JointForce(part, entry, by))
 
 
 def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechanism:
-    """The mechanism with a force more, or with another one in a place. Nothing is checked: names may repeat."""
+    """Return the mechanism with one more force, or with a force replaced. Names are not checked and may repeat."""
     forces = list(mechanism.forces)
     forces[slice(len(forces), None) if place is None else slice(place, place + 1)] = [force]
     return mechanism.replaced(forces=forces)
 
 
-def _number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
+def _selected_number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
     value = call_user(f"The input {name!r}", "function", leaf, mechanism, takes="mechanism")
     if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
-        what = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
+        description = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
         raise MechanismError(
             f"The input {name!r} must be a single number of the mechanism, as m['spring'].free_length is; its function "
-            f"finds {what}{', computed or taken out of an array' if what == 'shape ()' else ''}."
+            f"finds {description}{', computed or taken out of an array' if description == 'shape ()' else ''}."
         )
     return value

@@ -1,4 +1,4 @@
-"""A linearised mechanism: its matrices, natural motions, and responses to inputs."""
+"""Linear systems: the matrices of a linearised mechanism, its modes, and its responses to inputs."""
 
 from typing import Any
 
@@ -18,17 +18,18 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import readable
 
-_AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: speeds and accelerations that count as none
+_AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: smaller speeds and accelerations count as zero
 
 
 class LinearSystem(eqx.Module):
     """The small motions about a state, `ẋ = A x + B u`, `y = C x + D u`; see `linearize`.
 
-    `x` holds changes of the `coordinates` and below them of the `speeds`, which `states` lists.
-    `directions (nv, coordinates)`, all speeds along the independent coordinates, and `mass`, the mass matrix along
-    them, `M̂`. `t`, `q`, `v`, `vdot`: the state, and its accelerations.
+    - `x`: the changes of the `coordinates` and, below them, of the `speeds`; `states` are their names;
+    - `directions (nv, coordinates)`: the generalized speeds for unit rates of the independent coordinates;
+    - `mass`: the mass matrix `M̂` of the independent coordinates;
+    - `t`, `q`, `v`, `vdot`: the state and its accelerations.
 
-    `print(system)` shows the modes.
+    `print(system)` shows the time and the speeds of the state, the names of states, inputs and outputs, and the modes.
     """
 
     A: Float[Array, "x x"]
@@ -57,16 +58,16 @@ class LinearSystem(eqx.Module):
 
     @property
     def stiffness(self) -> Float[Array, "k k"]:
-        """`K̂` of `M̂ z̈ + D̂ ż + K̂ z = …`."""
+        """The stiffness matrix `K̂` of `M̂ z̈ + D̂ ż + K̂ z = …`."""
         return -self.mass @ self._half(0)
 
     @property
     def damping(self) -> Float[Array, "k k"]:
-        """`D̂` of `M̂ z̈ + D̂ ż + K̂ z = …`: dampers, and gyroscopic and Coriolis' forces."""
+        """The matrix `D̂` of `M̂ z̈ + D̂ ż + K̂ z = …`: damping, gyroscopic and Coriolis forces."""
         return -self.mass @ self._half(1)
 
     def _half(self, side: int) -> Float[Array, "k k"]:
-        """The lower left or lower right quarter of `A`."""
+        """Return the lower left (0) or lower right (1) quarter of `A`."""
         if len(self.coordinates) != len(self.speeds):
             raise MechanismError(
                 "With rolling there are fewer independent speeds than coordinates, and no equations of second order: "
@@ -77,24 +78,25 @@ class LinearSystem(eqx.Module):
 
     @property
     def eigenvalues(self) -> Complex[Array, " x"]:
-        """The eigenvalues of `A` `[1/s]`, the poles, smallest first; both of each conjugate pair.
+        """The eigenvalues of `A` `[1/s]` (the poles), smallest first, with both of each conjugate pair.
 
-        Differentiable in both modes; where eigenvalues repeat, a change that splits them has their mean right only.
+        Differentiable in forward and reverse mode. If eigenvalues repeat, the derivative of their mean is correct, but
+        not that of a change that splits them.
         """
         return self._eigen().values
 
     def _eigen(self) -> Eigen:
-        """Of `A`, in states scaled to one size: by the inertia, and speeds by the rate of the fastest motions."""
+        """Return the eigenvalues and eigenvectors of `A`, computed with the states scaled by `sizes_of`."""
         return general(self.A, sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice))
 
     def modes(self, undamped: bool | None = None) -> Modes:
-        """The natural motions, slowest first: of conjugate eigenvalues the one with positive imaginary part.
+        """Return the modes, slowest first; of each conjugate pair the one with positive imaginary part.
 
-        Without damping and gyroscopic forces they are those of `K̂ φ = ω² M̂ φ`, by a symmetric eigenvalue problem.
+        Without damping and gyroscopic forces they are those of the symmetric eigenvalue problem `K̂ φ = ω² M̂ φ`.
 
-        **Arguments:** `undamped=True` solves that one, whatever `D̂` is; `False` the general one of `A`. Unless given,
-        the values decide; inside `jit` and `vmap`, where they are not known, it has to be `True` (or take
-        `eigenvalues`).
+        **Arguments:** `undamped=True` solves the symmetric problem, whatever `D̂` is; `False` solves the general one of
+        `A`. By default the values decide. Inside `jit` and `vmap`, where they are unknown, only `True` is possible (or
+        use `eigenvalues`).
         """
         known = [np.asarray(x) for x in map(jax.lax.stop_gradient, (self.A, self.mass)) if is_concrete(x)]
         if undamped is None and known:
@@ -118,44 +120,45 @@ class LinearSystem(eqx.Module):
         return bool(np.abs(K - K.T).max() <= tolerance * size and np.abs(D).max() <= tolerance * size**0.5)
 
     def configurations_along(self, step: Any) -> Float[Array, "steps nq"]:
-        """Coordinates along steps `(steps, nv)` from the state, such as `modes().shapes.T.real`; the loops closed."""
+        """Return the coordinates after steps `(steps, nv)` from the state, such as `modes().shapes.T.real`, with the
+        loops closed."""
         return reached(self.mechanism, self.t, self.q, self.choice, jnp.asarray(step, self.q.dtype))
 
     def response(self, omega: Any) -> Complex[Array, "omega outputs inputs"]:
-        """The frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω` `[rad/s]`, shape `(omega,)`."""
+        """Return the frequency response `C (iω − A)⁻¹ B + D` at angular frequencies `ω (omega,)` `[rad/s]`."""
         omega, one = self._numbers("omega", omega), jnp.eye(len(self.A), dtype=self.A.dtype)
         gain = jax.vmap(lambda w: self.C @ jnp.linalg.solve(1j * w * one - self.A, self.B + 0j))(omega)
         return gain + self.D[None]
 
     def step(self, ts: Any) -> Float[Array, "times outputs inputs"]:
-        """The outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
+        """Return the outputs at times `ts` `[s]` after a unit step of each input, `(times, outputs, inputs)`."""
         x, (_, r) = len(self.A), self.B.shape
-        whole = jnp.zeros((x + r, x + r), self.A.dtype).at[:x].set(jnp.concatenate([self.A, self.B], axis=1))
-        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * whole)[:x, x:])(self._numbers("ts", ts))
-        return self.C[None] @ found + self.D[None]
+        augmented = jnp.zeros((x + r, x + r), self.A.dtype).at[:x].set(jnp.concatenate([self.A, self.B], axis=1))
+        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * augmented)[:x, x:])(self._numbers("ts", ts))
+        return self.C[None] @ outputs + self.D[None]
 
     def impulse(self, ts: Any) -> Float[Array, "times outputs inputs"]:
-        """The outputs at times `ts` `[s]` after a unit impulse of each input; without that at once, by `D`."""
-        found = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._numbers("ts", ts))
-        return self.C[None] @ found
+        """Return the outputs at times `ts` `[s]` after a unit impulse of each input, without the impulse `D` at 0."""
+        outputs = jax.vmap(lambda t: jax.scipy.linalg.expm(t * self.A) @ self.B)(self._numbers("ts", ts))
+        return self.C[None] @ outputs
 
-    def _numbers(self, what: str, given: Any) -> Float[Array, " numbers"]:
-        array = as_float(given)
+    def _numbers(self, what: str, values: Any) -> Float[Array, " numbers"]:
+        array = as_float(values)
         if not isinstance(array, Array) or array.ndim > 1 or jnp.iscomplexobj(array):
-            raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {given!r}.")
+            raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {values!r}.")
         return jnp.atleast_1d(array).astype(self.A.dtype)
 
     def to_xarray(self) -> xr.Dataset:
-        """`A`, `B`, `C`, `D` as an `xarray.Dataset`, with the names of states, inputs and outputs."""
+        """Return `A`, `B`, `C`, `D` as an `xarray.Dataset` with the names of states, inputs and outputs."""
         axes = {"state": self.states, "state_": self.states, "input": self.inputs, "output": self.outputs}
-        found = {
+        matrices = {
             "A": (("state", "state_"), np.asarray(self.A)),
             "B": (("state", "input"), np.asarray(self.B)),
             "C": (("output", "state"), np.asarray(self.C)),
             "D": (("output", "input"), np.asarray(self.D)),
         }
         coordinates = {axis: (axis, np.asarray(names, dtype=object)) for axis, names in axes.items()}
-        data = xr.Dataset(found, coordinates, {"t": float(self.t)})
+        data = xr.Dataset(matrices, coordinates, {"t": float(self.t)})
         data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
         return data
 
@@ -163,16 +166,18 @@ class LinearSystem(eqx.Module):
         return readable(self, lambda: f"{self._headline()}\n{self.modes()}", A=2, v=1, vdot=1, mass=2)
 
     def _headline(self) -> str:
-        fast, fastening = (float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot))
+        largest_speed, largest_acceleration = (
+            float(np.abs(np.asarray(x)).max(initial=0.0)) for x in (self.v, self.vdot)
+        )
         about = f"Linearised at t = {float(self.t):g} s, at rest."
-        if max(fast, fastening) > _AT_REST:
+        if max(largest_speed, largest_acceleration) > _AT_REST:
             about = (
-                f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {fast:.3g}, accelerations up to "
-                f"{fastening:.3g} (m, rad, s)."
+                f"Linearised at t = {float(self.t):g} s, frozen: speeds up to {largest_speed:.3g}, accelerations up to "
+                f"{largest_acceleration:.3g} (m, rad, s)."
             )
         rates = turning_rates(self.mechanism, self.v)
         pairs = zip(self.coordinates, self.choice.places, strict=True)
-        turning = [f"{name} ({rates[own]:.3g} rad/s)" for name, own in pairs if own in rates]
+        turning = [f"{name} ({rates[place]:.3g} rad/s)" for name, place in pairs if place in rates]
         if turning:
             about += f"\nAlong axes that turn, which the eigenvalues depend on: {', '.join(turning)}."
         parts = [("States", self.states), ("Inputs", self.inputs), ("Outputs", self.outputs)]

@@ -1,8 +1,8 @@
 """Linearisation: the small motions about a state, in independent coordinates.
 
-A position near the state is reached by independent coordinates `z` along the independent speeds `w`, and `x = (z, w)`:
-`ẋ = A x + B u`, `y = C x + D u`. With `q̇ = h(q, v)`, `v = R w + b` and `v̇` from the reduced equations, a change `z`
-moves the coordinates by `F z`, where `F` is `h` along `R`. As `F` turns with the motion, `F ż = δq̇ − Ḟ z`.
+With independent coordinates `z` along the independent speeds `w`, and `x = (z, w)`: `ẋ = A x + B u`, `y = C x + D u`.
+From `q̇ = h(q, v)` and `v = R w + b`, a change `z` moves the coordinates by `F z`, where the columns of `F` are `h` of
+the columns of `R`; `v̇` follows from the reduced equations. Since `F` changes along the motion, `F ż = δq̇ − Ḟ z`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_worl
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_HELD = 1e-9  # [per unit of input]: a constraint that an input changes by less does not depend on it
+_NO_STRAIN = 1e-9  # [per unit of input]: smaller derivatives of constraints with respect to inputs count as zero
 
 
 def linearize(
@@ -39,30 +39,31 @@ def linearize(
 ) -> LinearSystem:
     """Linearise the equations of motion about a state: `ẋ = A x + B u`, `y = C x + D u`.
 
-    `x` holds small changes of the independent coordinates, as increments along the independent speeds (`"∫S.omega_x"`
-    along a speed that is no coordinate's rate), and below them those of these speeds; `u` and `y` are changes
-    too. About a state that moves the matrices are those of that instant (frozen): they govern the small motions about
-    the trajectory as long as they hardly change, and exactly where they do not change at all. For a steady rotation
-    that is so in coordinates that turn with it; its eigenvalues differ between coordinates by the speed of turning.
+    `x` contains small changes of the independent coordinates, as increments along the independent speeds
+    (`"∫S.omega_x"` for a speed that is not the rate of a coordinate), and below them the changes of these speeds; `u`
+    and `y` are also changes. If the state moves, the matrices are those of that instant (frozen coefficients): they
+    describe the small motions about the trajectory approximately if they change slowly, and exactly if they are
+    constant. In a steady rotation they are constant in coordinates that rotate with it; eigenvalues in different
+    coordinates differ by the speed of the rotation.
 
     **Arguments:**
 
-    - `state`: a `State`, or what has one (an equilibrium); its time, position and speeds are put back onto the
-      constraints by the dependent coordinates, so that derivatives by the mechanism's numbers are taken at the
-      independent coordinates of the state;
-    - `inputs`: a force along a coordinate, `"O.angle"`, `"slider.x"` `[N m, N]`; on a body at its centre of mass, world
-      axes, `"slider.fx"`; added to a force along a coordinate, `"motor.effort"`, or to a spring's tension,
-      `"spring.tension"`; or any other number of the mechanism that its constraints do not depend on, a name and a
-      function, `("rest", lambda m: m["spring"].free_length)`. What a driver prescribes cannot be an input;
-    - `outputs`: any name that `solution[name]` knows, accelerations and reactions included;
-    - `independent`: names of speeds, or of coordinates of bodies and joints, `"O.angle"`, in absolute coordinates too,
-      or of angular velocities about world axes, `"disc.omega_world.x"`; as many as there are degrees of freedom. Chosen
-      by elimination with pivoting unless given, angular velocities about axes that turn (of a spinning wheel) last,
-      since eigenvalues seen from those are others. Where they cannot be avoided, angular velocities about world axes
-      take their place if the matrices then change less along the motion; `print` names the ones that are taken. Where
-      values are not known (inside `jit`, `vmap`) they have to be given.
+    - `state`: a `State`, or an object with one, such as an equilibrium. Its dependent coordinates and speeds are
+      corrected to satisfy the constraints, so that derivatives with respect to the mechanism's numbers are taken at
+      fixed independent coordinates;
+    - `inputs`: a force along a coordinate, `"O.angle"`, `"slider.x"` `[N m, N]`; on a body at its centre of mass in
+      world axes, `"slider.fx"`; an addition to a force along a coordinate, `"motor.effort"`, or to a spring's tension,
+      `"spring.tension"`; or any other number of the mechanism on which the constraints do not depend, as a name and a
+      function, `("rest", lambda m: m["spring"].free_length)`. The motion of a driver cannot be an input;
+    - `outputs`: any name that `solution[name]` can read, including accelerations and reactions;
+    - `independent`: as many names as there are degrees of freedom: of speeds, of coordinates of bodies and joints,
+      `"O.angle"` (in absolute coordinates too), or of angular velocities about world axes, `"disc.omega_world.x"`. By
+      default they are chosen by elimination with pivoting, with angular velocities about rotating axes (of a spinning
+      wheel) last, since these give other eigenvalues. If such axes cannot be avoided, world axes replace them if the
+      matrices then change less along the motion; `print` names the rotating axes that are used. If values are not known
+      (inside `jit`, `vmap`), the names are required.
 
-    **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; `print` it.
+    **Returns:** a `LinearSystem`: matrices, `modes()`, `response(omega)`, step and impulse responses; print it.
 
     **Raises:** `MechanismError` for names that do not exist or do not fit, and at a singular position;
     `AssemblyError` for a state that does not satisfy the constraints.
@@ -73,30 +74,30 @@ def linearize(
     Source: Müller, Schiehlen, *Linear Vibrations* (1985), §2; Haug, *Computer Aided Kinematics and Dynamics of
     Mechanical Systems* (1989), §7.3.
     """
-    inner = getattr(state, "state", state)
-    state = inner if isinstance(inner, State) else state
+    own_state = getattr(state, "state", state)
+    state = own_state if isinstance(own_state, State) else state
     check_state(mechanism, state)
-    changes, shown = checked_inputs(mechanism, inputs), _checked_outputs(mechanism, outputs)
+    changes, channels = checked_inputs(mechanism, inputs), _checked_outputs(mechanism, outputs)
     choice, q = choose(mechanism, state, independent)
     if independent is None:
         choice = in_steady_axes(mechanism, state, choice)
-    found = linearized(mechanism, state.t, q, state.v, choice, changes, shown)
-    sizes, forces, units = found.sizes, input_units(mechanism), channel_units(mechanism)
+    matrices = linearized(mechanism, state.t, q, state.v, choice, changes, channels)
+    sizes, forces, units = matrices.sizes, input_units(mechanism), channel_units(mechanism)
     return LinearSystem(
-        A=_check_strain(mechanism, found, tuple(map(named, changes))),
-        B=found.B, C=found.C, D=found.D, mass=found.mass, directions=found.directions,
-        mechanism=mechanism, choice=choice, t=state.t, q=found.q, v=found.v, vdot=found.vdot,
+        A=_check_strain(mechanism, matrices, tuple(map(named, changes))),
+        B=matrices.B, C=matrices.C, D=matrices.D, mass=matrices.mass, directions=matrices.directions,
+        mechanism=mechanism, choice=choice, t=state.t, q=matrices.q, v=matrices.v, vdot=matrices.vdot,
         coordinates=tuple(_increment(mechanism, name) for name in choice.places),
         speeds=tuple(_speed(mechanism, name) for name in choice.speeds),
         inputs=tuple(map(named, changes)),
-        outputs=tuple(part for name, size in zip(shown, sizes, strict=True) for part in _components(name, size)),
+        outputs=tuple(part for name, size in zip(channels, sizes, strict=True) for part in _components(name, size)),
         input_units=tuple(forces.get(named(change), "") for change in changes),
-        output_units=tuple(units[name] for name, size in zip(shown, sizes, strict=True) for _ in range(size)),
+        output_units=tuple(units[name] for name, size in zip(channels, sizes, strict=True) for _ in range(size)),
     )  # fmt: skip
 
 
 def _speed(mechanism: Mechanism, name: str) -> str:
-    """The name of an independent speed: one of the mechanism's, the rate of a coordinate, or the name itself."""
+    """Return the name of an independent speed: a generalized speed, the rate of a coordinate, or the name itself."""
     k = index_of(mechanism, name)
     if k is not None:
         return mechanism.speed_names[k]
@@ -104,10 +105,10 @@ def _speed(mechanism: Mechanism, name: str) -> str:
 
 
 def _increment(mechanism: Mechanism, name: str) -> str:
-    """The name of a small change of position along a speed: the coordinate's, or the integral of one that has none."""
+    """Return the name of a small change of position along a speed: its coordinate, or its integral if it has none."""
     speed, space = _speed(mechanism, name), mechanism.space
     owner, _, component = speed.partition(".")
-    places = dict(zip(space.speeds, space.prescribable, strict=False))  # vx and x, ...; of turns in space none
+    places = dict(zip(space.speeds, space.prescribable, strict=False))  # vx and x, ...; none for rotations in space
     if component in places and any(body.name == owner for body in mechanism.bodies):
         return f"{owner}.{places[component]}"
     return f"∫{speed}" if name == speed else name
@@ -123,23 +124,23 @@ def _checked_outputs(mechanism: Mechanism, outputs: Iterable[str]) -> tuple[str,
 
 
 def _components(name: str, size: int) -> list[str]:
-    """The names of the components of an output: `P.x`, `P.y`, `P.z` of a point, numbers of anything longer."""
+    """Return the names of the components of an output: `P.x`, `P.y`, `P.z` up to three, else numbered ones."""
     if size == 1:
         return [name]
     return [f"{name}.{'xyz'[k]}" if size <= 3 else f"{name}[{k}]" for k in range(size)]
 
 
-def _check_strain(mechanism: Mechanism, found: Matrices, inputs: tuple[str, ...]) -> Array:
-    """`A`; raise if an input changes the constraints: it would enter with its rate and acceleration too."""
-    strained = jnp.abs(found.strain) > _HELD
-    if not is_concrete(strained):
-        return eqx.error_if(found.A, jnp.any(strained), "linearize: an input changes the constraints.")
+def _check_strain(mechanism: Mechanism, matrices: Matrices, inputs: tuple[str, ...]) -> Array:
+    """Return `A`; raise if an input changes the constraints, since its derivatives would then enter the equations."""
+    is_strained = jnp.abs(matrices.strain) > _NO_STRAIN
+    if not is_concrete(is_strained):
+        return eqx.error_if(matrices.A, jnp.any(is_strained), "linearize: an input changes the constraints.")
     labels = 2 * [name for name, _ in mechanism.row_labels()]
     for k, name in enumerate(inputs):
-        parts = dict.fromkeys(labels[row] for row in np.flatnonzero(strained[:, k]))
+        parts = dict.fromkeys(labels[row] for row in np.flatnonzero(is_strained[:, k]))
         if parts:
             raise MechanismError(
                 f"{name!r} cannot be an input: the constraints of {', '.join(map(repr, parts))} depend on it, so that "
                 "it would enter with its first and second derivatives too."
             )
-    return found.A
+    return matrices.A

@@ -1,4 +1,4 @@
-"""The small motions about a state: one function of independent coordinates, speeds and inputs, and its Jacobian."""
+"""Linearised dynamics: the equations as a function of independent coordinates, speeds and inputs, and its Jacobian."""
 
 import equinox as eqx
 import jax
@@ -20,10 +20,11 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 class Matrices(eqx.Module):
-    """`ẋ = A x + B u`, `y = C x + D u` and where they hold.
+    """The matrices of `ẋ = A x + B u`, `y = C x + D u`, and the state `q`, `v`, `vdot` at which they are computed.
 
-    `directions`, all speeds along the independent coordinates, and `mass`, the mass matrix along them; `strain`, how
-    `Φ` and `Φ̇` change with the inputs; `sizes`, numbers of components of the outputs.
+    `directions`: the generalized speeds for unit rates of the independent coordinates; `mass`: the mass matrix in these
+    directions; `strain`: the derivatives of `Φ` and `Φ̇` with respect to the inputs; `sizes`: the numbers of components
+    of the outputs.
     """
 
     A: Float[Array, "x x"]
@@ -44,7 +45,7 @@ def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
     choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
 ) -> Matrices:  # fmt: skip
-    """The matrices of the small motions about a state."""
+    """Return the matrices of the small motions about a state."""
     small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
     none = jnp.zeros(len(inputs), q.dtype)
     q = close_loops(small.equations(none), t, q, small.correction)
@@ -58,22 +59,22 @@ def linearized(
     def flow(x: Array) -> tuple[Array, Array, list[Array]]:
         return small.flow(t, q + frame @ x[:k], v, independent + x[k : k + n], x[k + n :])
 
-    qdot, vdot, shown = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
+    qdot, vdot, outputs_jacobian = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
     zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
-        jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *shown])
+        jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *outputs_jacobian])
     )
     strain = jax.jacfwd(lambda u: small.violation(t, q, v, u))(none)
-    along, sizes = small.directions(at), tuple(len(rows) for rows in shown)
-    mass = along.T @ at.inertia.matrix() @ along
-    return Matrices(A, B, C, D, mass, along, q, v, partition.accelerations(v), strain, sizes)
+    directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
+    mass = directions.T @ at.inertia.matrix() @ directions
+    return Matrices(A, B, C, D, mass, directions, q, v, partition.accelerations(v), strain, sizes)
 
 
 @cached_on_disk
 def reached(
     mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
 ) -> Float[Array, "steps nq"]:
-    """Coordinates along steps, speeds times a time, with the loops closed; as they are where these cannot be closed."""
+    """Return the coordinates after steps (speeds times a time), with the loops closed if that is possible."""
     small = _LinearizedDynamics(mechanism, choice, (), ())
     equations = small.equations(jnp.zeros(0))
 
@@ -86,7 +87,7 @@ def reached(
 
 
 def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: Choice) -> Float[Array, " x"]:
-    """Sizes of the states that are comparable: by the inertia, and speeds by the rate of the fastest motions."""
+    """Return comparable sizes of the states: scaled by the inertia, and speeds by the rate of the fastest motion."""
     k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)
     size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
     scaled = jnp.abs(A * size[None, :] / size[:, None])
@@ -96,7 +97,7 @@ def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: Choice) 
 
 
 class _LinearizedDynamics:
-    """The equations about a state, as functions of what may change."""
+    """The equations near a state as functions of coordinates, speeds and inputs."""
 
     def __init__(
         self, mechanism: Mechanism, choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...]
@@ -106,41 +107,41 @@ class _LinearizedDynamics:
         self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
 
     def equations(self, u: Float[Array, " inputs"]) -> Equations:
-        """The equations of the mechanism with its inputs changed."""
+        """Return the equations of the mechanism with changed inputs `u`."""
         mechanism = self.mechanism
-        for given, by in zip(self.inputs, u, strict=True):
-            mechanism = changed(mechanism, given, by)
+        for entry, by in zip(self.inputs, u, strict=True):
+            mechanism = changed(mechanism, entry, by)
         return Equations(mechanism, self.redundant)
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
-        """The speeds that keep the positions closed, one of them one and the other independent ones zero."""
+        """Return the generalized speeds that keep the joints closed, one column for each unit independent speed."""
         rows = np.asarray(self.choice.rows, dtype=int)
         stacked = jnp.concatenate([at.jacobian[rows], NamedCoordinateCorrection(self.choice.places).rows(at)])
         return LeastSquaresQR(stacked).least_squares(jnp.eye(len(stacked), dtype=at.q.dtype)[:, len(rows) :])
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
-        """How the coordinates change with the independent ones."""
+        """Return the derivative of the coordinates with respect to the independent ones."""
         at = self.equations(jnp.zeros(len(self.inputs), q.dtype)).at(t, q)
         directions = self.directions(at)
         return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
     def flow(self, t: Scalar, q: Array, v: Array, w: Array, u: Array) -> tuple[Array, Array, list[Array]]:
-        """`q̇`, the accelerations of the independent speeds `w`, and the outputs, each as a vector; `v` is near."""
+        """Return `q̇`, the rates of the independent speeds `w`, and the outputs as vectors; `v` is a near velocity."""
         equations = self.equations(u)
         at = equations.at(t, q)
         partition = Partition(at, self.correction)
         v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        found = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
-        return at.rate(v), partition.reduced_accelerations(v), [found[name].reshape(-1) for name in self.outputs]
+        values = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
+        return at.rate(v), partition.reduced_accelerations(v), [values[name].reshape(-1) for name in self.outputs]
 
     def violation(self, t: Scalar, q: Array, v: Array, u: Array) -> Float[Array, " rows"]:
-        """`Φ` and `Φ̇` with the inputs changed."""
+        """Return `Φ` and `Φ̇` with changed inputs `u`."""
         at = self.equations(u).at(t, q)
         return jnp.concatenate([at.position(), at.velocity(v)])
 
 
 def _consistent(at: Configuration, v: Array, partition: Partition, change: Array) -> Array:
-    """Speeds near `v` with `C v = −Φ_t`, the independent ones changed by `change`."""
+    """Return the speeds with `C v = −Φ_t` that follow from `v` if the independent ones change by `change`."""
     return v + partition.solve(jnp.concatenate([-at.velocity(v), change]))

@@ -1,4 +1,4 @@
-"""Natural motions of a linearised mechanism: frequencies, damping, shapes."""
+"""Modes of a linearised mechanism: frequencies, damping and shapes."""
 
 import equinox as eqx
 import jax
@@ -9,22 +9,26 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmbd.analyses.linearization.eigen import Eigen, symmetric
 from jaxmbd.printing import readable
 
-_RIGID = 16.0  # square roots of rounding, of the fastest mode: what is slower is no vibration
-_NONE = 1e-9  # of an eigenvalue: a real or imaginary part that is rounding
-_SHARES, _LEAST = 3, 0.05  # coordinates named for a mode, and the share of its energy from which one is
+_RIGID = 16.0  # units of the square root of rounding: below this share of the fastest mode a mode is a rigid-body mode
+_NONE = 1e-9  # share of an eigenvalue below which its real or imaginary part counts as zero
+_SHARES, _LEAST = 3, 0.05  # the most coordinates that are named for a mode, and the least share of its energy for that
 
 
 class Modes(eqx.Module):
-    """Natural motions `x e^{λt}`, slowest first.
+    """The modes `x e^{λt}` of a linear system, slowest first. `print` shows them as a table.
 
-    `eigenvalues` λ `[1/s]`; `omega`, the undamped natural angular frequencies `|λ|` `[rad/s]`; `rigid`, those of zero
-    frequency; `reduced (n, modes)`, the shapes φ in the independent coordinates, which `names` lists, with
-    `φᴴ M̂ φ = 1`, the one with the largest share of the kinetic energy real and positive; `shapes (nv, modes)`, along
-    all speeds; `shares (n, modes)`, of the kinetic energy; `accurate`, whether the eigenvalue problem is
-    satisfied: where it is not, shapes and shares mean nothing, and derivatives are not numbers.
+    - `eigenvalues`: λ `[1/s]`; `omega`: the undamped natural angular frequencies `|λ|` `[rad/s]`;
+    - `rigid`: True for rigid-body modes, whose frequency is zero;
+    - `names`: the names of the independent coordinates;
+    - `reduced (n, modes)`: the mode shapes φ in the independent coordinates, with `φᴴ M̂ φ = 1`; the component with the
+      largest share of the kinetic energy is real and positive;
+    - `shapes (nv, modes)`: the mode shapes in all generalized speeds;
+    - `shares (n, modes)`: the shares of the coordinates in the kinetic energy;
+    - `accurate`: True if the eigenvalue problem is satisfied; otherwise shapes and shares have no meaning, and
+      derivatives are NaN.
 
-    Differentiable in both modes; where eigenvalues repeat see `LinearSystem.eigenvalues`, and their shapes are any
-    basis. The derivative of a frequency that is zero is taken as zero. `print` shows them as a table.
+    Differentiable in forward and reverse mode. For repeated eigenvalues see `LinearSystem.eigenvalues`; their shapes
+    are an arbitrary basis. The derivative of a zero frequency is set to zero.
     """
 
     eigenvalues: Complex[Array, " modes"]
@@ -43,14 +47,14 @@ class Modes(eqx.Module):
 
     @property
     def damping(self) -> Float[Array, " modes"]:
-        """The damping ratios `−Re λ / |λ|`: one without oscillation, negative where the motion grows."""
+        """The damping ratios `−Re λ / |λ|`: one without oscillation, negative for growing modes."""
         return jnp.where(self.rigid, 0.0, -self.eigenvalues.real / jnp.where(self.rigid, 1.0, self.omega))
 
     @property
     def time_constants(self) -> Float[Array, " modes"]:
-        """`−1 / Re λ` `[s]`, in which the motion decays to `1/e`; negative where it grows, infinite without damping."""
-        flat = jnp.abs(self.eigenvalues.real) <= _NONE * self.omega
-        return jnp.where(flat, jnp.inf, -1 / jnp.where(flat, 1.0, self.eigenvalues.real))
+        """The time constants `−1 / Re λ` `[s]` of the decay; negative for growing modes, infinite without damping."""
+        no_decay = jnp.abs(self.eigenvalues.real) <= _NONE * self.omega
+        return jnp.where(no_decay, jnp.inf, -1 / jnp.where(no_decay, 1.0, self.eigenvalues.real))
 
     def __repr__(self) -> str:
         return readable(self, self._text, eigenvalues=1, omega=1, shares=2)
@@ -93,13 +97,13 @@ class Modes(eqx.Module):
 def modes_of_squares(
     names: tuple[str, ...], K: Float[Array, "n n"], M: Float[Array, "n n"], directions: Float[Array, "nv n"]
 ) -> Modes:
-    """The modes of `K φ = ω² M φ`, both symmetric, from `L⁻¹ K L⁻ᵀ` with `M = L Lᵀ`."""
+    """Return the modes of `K φ = ω² M φ` with symmetric `K` and `M`, from `L⁻¹ K L⁻ᵀ` with `M = L Lᵀ`."""
     L = jnp.linalg.cholesky(M)
-    half = lambda X: jax.scipy.linalg.solve_triangular(L, X, lower=True)  # noqa: E731
-    S = half(half(0.5 * (K + K.T)).T)
+    solve_L = lambda X: jax.scipy.linalg.solve_triangular(L, X, lower=True)  # noqa: E731
+    S = solve_L(solve_L(0.5 * (K + K.T)).T)
     squares, vectors = symmetric(0.5 * (S + S.T))
     size = jnp.abs(squares)
-    rigid = size <= (_rigid(squares.dtype) * jnp.sqrt(jnp.max(size))) ** 2
+    rigid = size <= (_rigid_tolerance(squares.dtype) * jnp.sqrt(jnp.max(size))) ** 2
     omega = jnp.where(rigid, 0.0, jnp.sqrt(jnp.where(rigid, 1.0, size)))
     values = jnp.where(squares > 0, 1j, 1.0) * omega
     order = jnp.argsort(size, stable=True)
@@ -111,22 +115,24 @@ def modes_of_squares(
 def modes_of_pairs(
     names: tuple[str, ...], eigen: Eigen, M: Float[Array, "k k"], directions: Float[Array, "nv k"]
 ) -> Modes:
-    """The modes of `ẋ = A x`, whose eigenvalues are known: one of each conjugate pair."""
-    known = np.asarray(jax.lax.stop_gradient(eigen.values))
-    size, k = np.abs(known), directions.shape[1]
-    kept = np.flatnonzero(np.imag(known) >= -_NONE * size)
-    rigid = jnp.asarray(size[kept] <= _rigid(M.dtype) * size.max())
-    return _modes(names, eigen.values[kept], eigen.right[:k, kept], M, directions, rigid, eigen.accurate[kept])
+    """Return the modes of `ẋ = A x` from its eigenvalues, one of each conjugate pair."""
+    values = np.asarray(jax.lax.stop_gradient(eigen.values))
+    size, k = np.abs(values), directions.shape[1]
+    selected = np.flatnonzero(np.imag(values) >= -_NONE * size)
+    rigid = jnp.asarray(size[selected] <= _rigid_tolerance(M.dtype) * size.max())
+    return _modes(
+        names, eigen.values[selected], eigen.right[:k, selected], M, directions, rigid, eigen.accurate[selected]
+    )
 
 
-def _rigid(dtype: jnp.dtype) -> float:
+def _rigid_tolerance(dtype: jnp.dtype) -> float:
     return _RIGID * float(jnp.finfo(dtype).eps) ** 0.5
 
 
 def _modes(
     names: tuple[str, ...], values: Array, z: Array, M: Array, directions: Array, rigid: Array, accurate: Array
 ) -> Modes:
-    """Modes with their shapes scaled."""
+    """Return the modes of eigenvalues and unscaled shapes `z`."""
     momentum = M @ z
     energy = jnp.real(jnp.sum(z.conj() * momentum, axis=0))
     z, momentum = (x / jnp.sqrt(energy)[None] for x in (z, momentum))
