@@ -13,16 +13,17 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo     run the demo"
-	@echo "make test     run ruff, pyright and all tests but those marked long"
-	@echo "make quick    run the tests that are marked neither slow nor long; TESTS names files to run"
-	@echo "make newest   run some of the quick tests with the newest Python found, if PYTHON is not that one"
+	@echo "make demo     identify a real double pendulum from its measurements; pictures go to out/demo"
+	@echo "make test     run ruff, pyright and all tests except those marked long"
+	@echo "make quick    run the tests marked neither slow nor long, without ruff and pyright; TESTS=... selects files"
+	@echo "make newest   run the quick tests of the parts that touch JAX and the compilers with the newest Python found;"
+	@echo "              does nothing if PYTHON is the newest"
 	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
-	@echo "make sanitize run the tests of programs with the C code compiled by gcc's sanitizers"
-	@echo "make lint     run ruff and pyright only"
-	@echo "make format   let ruff format and mend what it can"
-	@echo "make bench    run the benchmarks beside other programs"
-	@echo "make clean    remove .venv, caches and outputs"
+	@echo "make sanitize run the tests of programs with the C code compiled by gcc's address and undefined-behaviour sanitizers"
+	@echo "make lint     run ruff and pyright, without changing files"
+	@echo "make format   change files: ruff format, and ruff check --fix"
+	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 20 minutes)"
+	@echo "make clean    remove .venv, .venv-*, caches, build, dist and out"
 
 demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
@@ -42,7 +43,7 @@ quick: $(VENV)/.installed-dev
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
 NEWEST := $(addprefix tests/test_,checked.py program.py program_transformations.py kept_files.py machine.py tracing.py \
-	graph.py user_functions.py wrong_inputs.py space/rotation.py solids.py verdicts.py laws.py)
+	graph.py user_functions.py wrong_inputs.py rotation.py solids.py verdicts.py laws.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
 	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \

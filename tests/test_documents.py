@@ -1,5 +1,7 @@
-"""The examples of the README and of the page on analyses run, and give the numbers that stand beside them."""
+"""The examples of the README and of the page on analyses run, and give the numbers that stand beside them; the files,
+pages and names that all pages mention exist."""
 
+import importlib
 import re
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,10 @@ import pytest
 
 STRUT = 0.6  # [m] from the pivot to the end of the rod
 ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FOLDERS = ("jaxmbd", "tests", "docs", "benchmarks", "notebooks", ".ci")
+NO_FILES = {"model.py", "_x.py"}  # names that stand for a file
+MODULES = {"mbd": "jaxmbd", "jaxmbd": "jaxmbd", "pl": "jaxmbd.planar", "sp": "jaxmbd.spatial"}
 
 
 def examples(page: str, words: str) -> list[str]:
@@ -52,3 +58,46 @@ def test_a_mechanism_in_space() -> None:
     np.testing.assert_allclose(found, written(block, "mbd.read(swing"), atol=1e-4)
     np.testing.assert_allclose(found, [0.5, 0.3 * np.cos(0.5), 0.0, -0.3 * np.sin(0.5)], atol=1e-9)
     np.testing.assert_allclose(start["fork.omega_z"], 6.0, atol=1e-9)
+
+
+def page_id(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_files_that_a_page_mentions_exist(page: Path) -> None:
+    """Each file in backticks, by its name or the end of its path."""
+    known = [f"/{path.name}" for path in ROOT.iterdir()]
+    known += [f"/{path.relative_to(ROOT)}" for folder in FOLDERS for path in (ROOT / folder).rglob("*.*")]
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    named = set(re.findall(r"`([\w./-]+\.(?:py|c|h|md|csv|json))`", text)) - NO_FILES
+    assert [name for name in sorted(named) if not any(path.endswith(f"/{name}") for path in known)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_links_of_a_page_lead_somewhere(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#:]*)(?:#([^)]*))?\)", page.read_text(encoding="utf-8")):
+        there = page if not target else page.parent / target
+        assert there.exists(), f"{target} does not exist"
+        if anchor:
+            titles = re.findall(r"^#+ (.*)$", there.read_text(encoding="utf-8"), re.MULTILINE)
+            slugs = [re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles]
+            assert anchor in slugs, f"{target}#{anchor}: there are {slugs}"
+
+
+def exists(start: str, names: list[str]) -> bool:
+    """Whether a module has a name, that one the next, and so on; each a module itself or an attribute."""
+    found: Any = importlib.import_module(start)
+    for name in names:
+        try:
+            found = getattr(found, name, None) or importlib.import_module(f"{found.__name__}.{name}")
+        except (AttributeError, ImportError):
+            return False
+    return True
+
+
+@pytest.mark.parametrize("page", PAGES, ids=page_id)
+def test_names_that_a_page_mentions_exist(page: Path) -> None:
+    """Each `mbd.…`, `jaxmbd.…`, `pl.…` and `sp.…`, in text and in examples."""
+    found = set(re.findall(r"\b(mbd|jaxmbd|pl|sp)\.([A-Za-z][\w.]*\w)", page.read_text(encoding="utf-8")))
+    assert [f"{short}.{name}" for short, name in sorted(found) if not exists(MODULES[short], name.split("."))] == []
