@@ -1,7 +1,7 @@
 """The Delassus matrix `S = C M⁻¹ Cᵀ`, assembled from the nonzero entries of `C`.
 
-`S_ij` is nonzero only if `M` couples a speed of row `i` with a speed of row `j`. In a long chain of loops this holds for
-few pairs of rows, and the topology determines them, so the cost of `S` is linear in the number of joints instead of the
+`S_ij` is nonzero only if `M` couples a speed of row `i` with a speed of row `j`. In a long chain of loops few pairs of
+rows do so, and the topology determines them: the cost of `S` is then linear in the number of joints, instead of the
 product of three dense dimensions.
 """
 

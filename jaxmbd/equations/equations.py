@@ -80,9 +80,9 @@ class Equations(eqx.Module):
         start = sum(self.sizes[: names.index(name)])
         return slice(start, start + self.sizes[names.index(name)])
 
-    def solved_in(self, redundant: bool | Bool[Array, ""], kept: Bool[Array, " m"] | None) -> "Equations":
-        """The same equations with other values of `redundant` and of `independent_rows` (`kept`)."""
-        known = _false_or_array(redundant), kept
+    def solved_in(self, redundant: bool | Bool[Array, ""], independent_rows: Bool[Array, " m"] | None) -> "Equations":
+        """The same equations with other values of `redundant` and of `independent_rows`."""
+        known = _false_or_array(redundant), independent_rows
         return eqx.tree_at(lambda e: (e.redundant, e.independent_rows), self, known, is_leaf=lambda x: x is None)
 
     # --- coordinates ------------------------------------------------------------------------------------

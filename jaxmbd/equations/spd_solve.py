@@ -36,11 +36,11 @@ class Symmetric(eqx.Module):
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
         return Symmetric(self.values + shift * diagonal, self.pattern)
 
-    def limited(self, kept: Bool[Array, " n"]) -> "Symmetric":
-        """`S` restricted to the rows and columns in the mask `kept`; the others become a multiple of the identity."""
+    def limited(self, mask: Bool[Array, " n"]) -> "Symmetric":
+        """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
         i, j = self.pattern.rows, self.pattern.columns
         identity = self.largest() * (i == j)
-        return Symmetric(jnp.where(kept[i] & kept[j], self.values, identity), self.pattern)
+        return Symmetric(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
 
     def scaled(self) -> "Symmetric":
         """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""

@@ -1,4 +1,4 @@
-"""Torques in the plane."""
+"""Torques and torsional springs in the plane."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +17,10 @@ from jaxmbd.user_functions import user_array
 
 
 class Torque(AbstractForce):
-    """A torque on the second marker's body, its reaction on the first's (or on the ground).
+    """A torque on the body of marker `on`, with its reaction on the body of marker `from_`.
 
-    **Arguments:** `on`, the marker it acts on; `torque` `[N m]`: a constant or a function
-    `(t, angle, rate)` of the time and the relative angle and rate; `from_`, the marker that takes the reaction.
+    **Arguments:** `on`, the marker it acts on; `torque` `[N m]`, a constant or a function `(t, angle, rate)` of the
+    time and the relative angle and rate; `from_`, the marker of the reaction (default: the ground).
     """
 
     name: str = eqx.field(static=True)

@@ -1,4 +1,4 @@
-"""What parts have in common: the same law, for numbers of the same shapes."""
+"""Grouping keys: parts with the same law and array shapes can be stacked."""
 
 from typing import Any
 
@@ -10,9 +10,9 @@ _NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 def unnamed(part: Any) -> Any:
-    """A copy of a part without its names, which would keep equal parts from being stacked.
+    """A copy of a part without its names, which would prevent equal parts from being stacked.
 
-    A user's own modules, parameters of a law, are left as they are.
+    Modules of a user (parameters of a law) are unchanged.
     """
     if isinstance(part, tuple):
         return tuple(unnamed(item) for item in part)
@@ -27,7 +27,7 @@ def unnamed(part: Any) -> Any:
 
 
 def kind_of(arrays: Any, static: Any) -> Any:
-    """What parts without names share whose numbers can be stacked, from their arrays and the rest of them."""
+    """The grouping key of a part without names, from its arrays and static fields; equal for stackable parts."""
     leaves, treedef = jax.tree.flatten(arrays)
     shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
     others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))
