@@ -37,10 +37,14 @@ def call_user(part: str, field: str, function: Callable[..., Any], *arguments: A
 
 
 def user_array(
-    part: str, field: str, given: Any, *arguments: Any, takes: str, shape: tuple[int, ...] | None = None
+    part: str, field: str, value_or_function: Any, *arguments: Any, takes: str, shape: tuple[int, ...] | None = None
 ) -> Array:
     """The value of a user's function, or a constant in its place, as a real array of `shape` (None for any shape)."""
-    value = call_user(part, field, given, *arguments, takes=takes) if callable(given) else given
+    value = (
+        call_user(part, field, value_or_function, *arguments, takes=takes)
+        if callable(value_or_function)
+        else value_or_function
+    )
     needed = "an array of numbers" if shape is None else "a number" if shape == () else f"numbers of shape {shape}"
     if value is None:
         raise MechanismError(f"{part}: {_function_name(field)} returns None, not {needed}. Is its return missing?")

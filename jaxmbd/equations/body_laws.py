@@ -43,16 +43,16 @@ class Bodies(eqx.Module):
 
 @trace_once
 def _evaluate_rows(
-    of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array
+    method: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
 ) -> Any:
-    return of(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *near)
+    return method(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *values)
 
 
 @trace_once
 def _evaluate_part(
-    of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array
+    function: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
 ) -> Any:
-    return of(space, t, law_of(static, numbers, turns), bodies, *near)
+    return function(space, t, law_of(static, numbers, turns), bodies, *values)
 
 
 class Parts(eqx.Module):
@@ -86,25 +86,25 @@ class Parts(eqx.Module):
 
     # --- constraints ------------------------------------------------------------------------------------
 
-    def position(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows"]]:
+    def position(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows"]]:
         """`Φ` of each group."""
-        return self._constrain(t, at, ConstraintRows.position)
+        return self._constrain(t, bodies, ConstraintRows.position)
 
-    def blocks(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+    def blocks(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """The nonzero blocks of `C_b`: the rows' Jacobian with respect to the twist of the body at each marker."""
-        return self._constrain(t, at, ConstraintRows.jacobian)
+        return self._constrain(t, bodies, ConstraintRows.jacobian)
 
-    def wrenches(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+    def wrenches(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
         """The gradients of the rows with respect to the markers' rates, as wrenches in world axes."""
-        return self._constrain(t, at, ConstraintRows.wrenches)
+        return self._constrain(t, bodies, ConstraintRows.wrenches)
 
-    def velocity(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+    def velocity(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`Φ̇` of each group."""
-        return self._constrain(t, at, ConstraintRows.velocity, self._joint_twists(twists))
+        return self._constrain(t, bodies, ConstraintRows.velocity, self._joint_twists(twists))
 
-    def gamma(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+    def gamma(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`γ_b` of each group: minus the second time derivative of `Φ` at constant twists."""
-        return self._constrain(t, at, ConstraintRows.gamma, self._joint_twists(twists))
+        return self._constrain(t, bodies, ConstraintRows.gamma, self._joint_twists(twists))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from the `blocks` of `C_b`."""
@@ -117,25 +117,26 @@ class Parts(eqx.Module):
             [jnp.einsum("prmw,pr->pmw", b, e) for b, e in zip(blocks, eta, strict=True)], self.joints
         )
 
-    def constraint_force_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
+    def constraint_force_rate(self, t: Scalar, bodies: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
         """`Ċ_bᵀ η`."""
         return self._on_bodies(
-            self._constrain(t, at, ConstraintRows.constraint_force_rate, self._joint_twists(twists), eta), self.joints
+            self._constrain(t, bodies, ConstraintRows.constraint_force_rate, self._joint_twists(twists), eta),
+            self.joints,
         )
 
-    def angles(self, t: Scalar, at: Bodies, twists: Twists) -> tuple[Array, Array]:
+    def angles(self, t: Scalar, bodies: Bodies, twists: Twists) -> tuple[Array, Array]:
         """The integrated joint angles in the order of `Mechanism.turns`, each modulo whole turns, and their rates."""
         angles: dict[int, Array] = {}
         for group in self.turning:
-            group_angles = self._over(_evaluate_part, turning, group, t, at, self._twists_of(group, twists))
+            group_angles = self._over(_evaluate_part, turning, group, t, bodies, self._twists_of(group, twists))
             angles |= dict(zip(group.members, group_angles, strict=True))
         values, rates = jnp.concatenate([angles[i] for i in sorted(angles)], axis=1)
         return values, rates
 
-    def _constrain(self, t: Scalar, at: Bodies, of: Callable[..., Array], *values: Any) -> list[Array]:
+    def _constrain(self, t: Scalar, bodies: Bodies, method: Callable[..., Array], *values: Any) -> list[Array]:
         """Map a method of `ConstraintRows` over the joints of each group; `values` have one slice per joint."""
         each = zip(self.joints, *values, strict=True)
-        return [self._over(_evaluate_rows, of, group, t, at, *slices) for group, *slices in each]
+        return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
@@ -143,38 +144,44 @@ class Parts(eqx.Module):
         """`M_b V`."""
         return jax.vmap(self.space.momentum)(self.inertia, twists)
 
-    def efforts(self, t: Scalar, at: Bodies, twists: Twists) -> Twists:
+    def efforts(self, t: Scalar, bodies: Bodies, twists: Twists) -> Twists:
         """`W`: the efforts of all forces on the bodies, gravity included, plus the gyroscopic terms."""
         space = self.space
         total = jax.vmap(space.gyroscopic)(self.inertia, twists)
         total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
         local = [
-            self._over(_evaluate_part, of, group, t, at, self._twists_of(group, twists))
-            for of, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
+            self._over(_evaluate_part, function, group, t, bodies, self._twists_of(group, twists))
+            for function, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
             for group in groups
         ]
         return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
 
-    def potential(self, t: Scalar, at: Bodies) -> Scalar:
+    def potential(self, t: Scalar, bodies: Bodies) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
-        energy = -jnp.sum(weight * at.frames.position[: len(self.masses)])
-        for of, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
+        energy = -jnp.sum(weight * bodies.frames.position[: len(self.masses)])
+        for function, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
             for group in groups:
-                energy = energy + jnp.sum(self._over(_evaluate_part, of, group, t, at))
+                energy = energy + jnp.sum(self._over(_evaluate_part, function, group, t, bodies))
         return energy
 
     # --- groups -----------------------------------------------------------------------------------------
 
     def _over(
-        self, one: Callable[..., Any], of: Callable[..., Any], group: Group, t: Scalar, at: Bodies, *values: Array
+        self,
+        evaluate: Callable[..., Any],
+        function: Callable[..., Any],
+        group: Group,
+        t: Scalar,
+        bodies: Bodies,
+        *values: Array,
     ) -> Array:
         """Map a local law over the parts of a group, with the frames of the bodies that each part connects; `values`
         have one slice per part."""
-        bodies = jax.tree.map(lambda x: x[group.incidence], at.frames)
-        turns = jnp.append(at.q, 0.0)[group.turn_table]
-        return jax.vmap(lambda *local: one(of, self.space, t, group.static, *local))(
-            group.stacked, turns, bodies, *values
+        frames = jax.tree.map(lambda x: x[group.incidence], bodies.frames)
+        turns = jnp.append(bodies.q, 0.0)[group.turn_table]
+        return jax.vmap(lambda *local: evaluate(function, self.space, t, group.static, *local))(
+            group.stacked, turns, frames, *values
         )
 
     def _twists_of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
@@ -190,8 +197,8 @@ class Parts(eqx.Module):
         count = len(self.masses)
         if not local:
             return jnp.zeros((count, len(self.space.speeds)))
-        bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
-        table = gather_table(np.where(bodies < count, bodies, -1), count)
+        targets = np.concatenate([group.incidence.reshape(-1) for group in groups])
+        table = gather_table(np.where(targets < count, targets, -1), count)
         return gather_sum(jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in local]), table)
 
 

@@ -122,16 +122,16 @@ class ConstraintRows:
 
     def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
         self.space, self.law, self.t = space, law, t
-        self.near = MarkerKinematics(space, law.markers, bodies, t)
+        self.kinematics = MarkerKinematics(space, law.markers, bodies, t)
         self.rolling = isinstance(law, AbstractNonholonomic)
         self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
 
     def position(self) -> Float[Array, " rows"]:
         """`Φ`, padded with zeros for the nonholonomic rows."""
-        phi = residual_of(self.law, self.t, self.near.frames)
+        phi = residual_of(self.law, self.t, self.kinematics.frames)
         if not self.rolling:
             return phi
-        extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
+        extra = jax.eval_shape(lambda: self._slip(self.t, self.kinematics.frames, self.still))
         return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
 
     def wrenches(self) -> Float[Array, "rows markers twist"]:
@@ -139,46 +139,48 @@ class ConstraintRows:
 
         A unit multiplier of a row exerts the negative of these wrenches on the bodies.
         """
-        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.perturbed(step)))(self.still)
+        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.kinematics.perturbed(step)))(self.still)
         if not self.rolling:
             return C
-        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
+        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.kinematics.frames, r))(self.still)])
 
     def jacobian(self) -> Float[Array, "rows markers twist"]:
         """The Jacobian of the rows with respect to the twists of the joint's bodies."""
-        return jax.vmap(self.near.to_centre)(self.wrenches())
+        return jax.vmap(self.kinematics.to_centre)(self.wrenches())
 
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
-        rates = self.near.rates(twists)
-        phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, self.near.perturbed(s * rates)), self.t, 1)
-        return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
+        rates = self.kinematics.rates(twists)
+        phi = derivative_at_zero(
+            lambda s: residual_of(self.law, self.t + s, self.kinematics.perturbed(s * rates)), self.t, 1
+        )
+        return jnp.concatenate([phi, self._slip(self.t, self.kinematics.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v` (first for `Ψ`)."""
-        frames = self.near.frames_at_constant_speed(twists)
+        frames = self.kinematics.frames_at_constant_speed(twists)
         phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
         if self.rolling:
-            rates = self.near.rates(twists)
-            drift = self.near.accelerations(twists, self.still)
+            rates = self.kinematics.rates(twists)
+            drift = self.kinematics.accelerations(twists, self.still)
             psi = derivative_at_zero(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
             phi = jnp.concatenate([phi, psi])
         return -phi
 
     def constraint_force_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
         """`Ċᵀ η` as efforts on the joint's bodies."""
-        frames, rates = self.near.frames_at_constant_speed(twists), self.near.rates(twists)
+        frames, rates = self.kinematics.frames_at_constant_speed(twists), self.kinematics.rates(twists)
         wrenches, changes = taylor_pair(lambda s: self._row_wrenches(s, frames, s * rates, eta), self.t)
-        return self.near.to_centre_rate(twists, wrenches, changes)
+        return self.kinematics.to_centre_rate(twists, wrenches, changes)
 
     def _row_wrenches(
         self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]
     ) -> Twists:
         """The wrenches `Cᵀ η` at the markers after a time `s` of motion and a displacement `step`."""
-        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
+        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.kinematics.frames)).shape[0]
 
         def phi(d: Twists) -> Scalar:
-            displaced = tuple(frame.perturbed(x) for frame, x in zip(self.near.perturbed(step), d, strict=True))
+            displaced = tuple(frame.perturbed(x) for frame, x in zip(self.kinematics.perturbed(step), d, strict=True))
             return jnp.dot(eta[:count], residual_of(self.law, self.t + s, displaced))
 
         wrenches = jax.grad(phi)(self.still)
@@ -192,27 +194,29 @@ class ConstraintRows:
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    near = MarkerKinematics(space, law.markers, bodies, t)
-    rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
-    return near.to_centre(law.wrenches(t, near.frames, rates))
+    kinematics = MarkerKinematics(space, law.markers, bodies, t)
+    rates = tuple(space.as_rate(rate) for rate in kinematics.rates(twists))
+    return kinematics.to_centre(law.wrenches(t, kinematics.frames, rates))
 
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts on the bodies from a force that acts along a joint coordinate `c`: `∂c/∂v` times the force."""
-    near = MarkerKinematics(space, part.markers, bodies, t)
-    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.perturbed(step)))(jnp.zeros_like(twists))
-    return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
+    kinematics = MarkerKinematics(space, part.markers, bodies, t)
+    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(kinematics.perturbed(step)))(
+        jnp.zeros_like(twists)
+    )
+    return kinematics.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * kinematics.rates(twists))))
 
 
 def turning(
     space: AbstractSpace, t: Scalar, law: AbstractJointWithCoordinates, bodies: Any, twists: Twists
 ) -> Float[Array, "2 n"]:
     """The integrated angles of a joint, modulo whole turns, and their rates."""
-    near = MarkerKinematics(space, law.markers, bodies, t)
-    rates = near.rates(twists)
+    kinematics = MarkerKinematics(space, law.markers, bodies, t)
+    rates = kinematics.rates(twists)
 
     def angles(s: Scalar) -> Array:
-        motion = law.motion(near.perturbed(s * rates))
+        motion = law.motion(kinematics.perturbed(s * rates))
         return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.unwrapped])
 
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))

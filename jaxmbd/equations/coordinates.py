@@ -118,8 +118,8 @@ class AbsolutePlacement(AbstractPlacement):
 
     def __init__(self, space: AbstractSpace, poses: Float[Array, "bodies pose"]) -> None:
         self.space, self._poses = space, poses
-        rest = jnp.asarray(space.rest, poses.dtype)
-        self.frames = jax.vmap(space.place)(jnp.concatenate([poses, rest[None]]))
+        ground = jnp.asarray(space.rest, poses.dtype)
+        self.frames = jax.vmap(space.place)(jnp.concatenate([poses, ground[None]]))
 
     def rate(self, v: Array) -> Array:
         return jax.vmap(self.space.rate)(self._poses, self.twists(v)).reshape(-1)

@@ -43,9 +43,8 @@ def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> Symmetric:
     """`C M⁻¹ Cᵀ` for any `M`: rows that involve different connected components of `M` share one right-hand side."""
     m, nv = C.shape
     component = inertia.components()[C.columns]
-    touched_component, touching_row = np.unique(
-        np.stack([component, C.rows]), axis=1
-    )  # pairs: component, row with an entry in it
+    # All pairs of a component and a row with an entry in it.
+    touched_component, touching_row = np.unique(np.stack([component, C.rows]), axis=1)
     colour = _greedy_colouring(m, touched_component, touching_row)
     b = SparseMatrix(C.values, C.columns, colour[C.rows], (nv, colour.max(initial=-1) + 1))
     x = inertia.solve_rows(b.dense().T)

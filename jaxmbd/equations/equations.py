@@ -82,8 +82,8 @@ class Equations(eqx.Module):
 
     def solved_in(self, redundant: bool | Bool[Array, ""], independent_rows: Bool[Array, " m"] | None) -> "Equations":
         """The same equations with other values of `redundant` and of `independent_rows`."""
-        known = _false_or_array(redundant), independent_rows
-        return eqx.tree_at(lambda e: (e.redundant, e.independent_rows), self, known, is_leaf=lambda x: x is None)
+        values = _false_or_array(redundant), independent_rows
+        return eqx.tree_at(lambda e: (e.redundant, e.independent_rows), self, values, is_leaf=lambda x: x is None)
 
     # --- coordinates ------------------------------------------------------------------------------------
 
@@ -101,8 +101,8 @@ class Equations(eqx.Module):
         Quaternions get unit norm, and each integrated joint angle becomes the joint's own angle plus the number of
         whole turns that is nearest to its previous value.
         """
-        own, turns = self.split(q)
-        exact = self.coordinates.normalize(own)
+        coordinates, turns = self.split(q)
+        exact = self.coordinates.normalize(coordinates)
         if not len(turns):
             return exact
         angles, _ = self.at(jnp.zeros((), q.dtype), q).angles(jnp.zeros(self.mechanism.nv, q.dtype))
@@ -172,13 +172,13 @@ class Equations(eqx.Module):
         """Split one value per row, `(m,)`, into `(parts, rows)` per group and `(rows,)` per global constraint."""
         is_global = [isinstance(part, GlobalConstraint) for part in self.mechanism.constraints()]
         local = [size for size, is_separate in zip(self.sizes, is_global, strict=True) if not is_separate]
-        counts = [(len(group.members), local[group.members[0]]) for group in self.parts.joints]
-        sizes = [parts * rows for parts, rows in counts]
+        shapes = [(len(group.members), local[group.members[0]]) for group in self.parts.joints]
+        sizes = [parts * rows for parts, rows in shapes]
         sizes += [size for size, is_separate in zip(self.sizes, is_global, strict=True) if is_separate]
         flat = lam[np.argsort(np.asarray(self.order, dtype=int))]
         pieces = jnp.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
-        groups = [piece.reshape(shape) for piece, shape in zip(pieces, counts, strict=False)]
-        return groups, list(pieces[len(counts) :])
+        groups = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=False)]
+        return groups, list(pieces[len(shapes) :])
 
     def split(self, q: Float[Array, " nq"]) -> tuple[Array, Array]:
         """The coordinates of the bodies or tree joints, and the integrated joint angles."""
@@ -242,9 +242,9 @@ class Configuration:
         coordinate, names = self.mechanism.coordinate(name), self.mechanism.coordinate_names
         if name in names:
             coordinate = coordinate.by(self.q[names.index(name)])
-        near = self.near(coordinate.markers)
-        rates = near.rates(self.on_markers(coordinate.markers, self.twists(v)))
-        return taylor_pair(lambda s: coordinate.value(near.perturbed(s * rates)), jnp.zeros((), self.q.dtype))
+        kinematics = self.near(coordinate.markers)
+        rates = kinematics.rates(self.on_markers(coordinate.markers, self.twists(v)))
+        return taylor_pair(lambda s: coordinate.value(kinematics.perturbed(s * rates)), jnp.zeros((), self.q.dtype))
 
     def near(self, markers: Sequence[AbstractMarker]) -> MarkerKinematics:
         """The kinematics of markers in the world."""
@@ -340,8 +340,8 @@ class Configuration:
 
     def _global_force_rate(self, part: GlobalConstraint, v: Array, eta: Array) -> Array:
         def load(s: Array) -> Array:
-            there = self.equations.at(self.t + s, self.advanced(v, s))
-            phi = lambda step: jnp.dot(eta, part.residual(there.t, there.perturbed(step)))  # noqa: E731
+            configuration = self.equations.at(self.t + s, self.advanced(v, s))
+            phi = lambda step: jnp.dot(eta, part.residual(configuration.t, configuration.perturbed(step)))  # noqa: E731
             return jax.grad(phi)(jnp.zeros_like(v))
 
         return derivative_at_zero(load, self.t, 1)

@@ -4,9 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-_UNROLLED_LAYERS = (
-    16  # largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it
-)
+# Largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it.
+_UNROLLED_LAYERS = 16
 
 
 def gather_table(targets: np.ndarray, size: int) -> np.ndarray:
@@ -37,8 +36,8 @@ def gather_sum(values: Array, table: np.ndarray) -> Array:
     return total
 
 
-def matches(wanted: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Join: all index pairs `(i, j)` with `wanted[i] == among[j]`, as two arrays; `among` is sorted."""
-    first, last = np.searchsorted(among, wanted), np.searchsorted(among, wanted, side="right")
-    index = np.repeat(np.arange(len(wanted)), last - first)
+def matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join: all index pairs `(i, j)` with `left[i] == right[j]`, as two arrays; `right` is sorted."""
+    first, last = np.searchsorted(right, left), np.searchsorted(right, left, side="right")
+    index = np.repeat(np.arange(len(left)), last - first)
     return index, first[index] + np.arange(len(index)) - np.searchsorted(index, index)

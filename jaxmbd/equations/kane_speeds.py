@@ -43,7 +43,7 @@ class ChosenPlacement(AbstractPlacement):
         self.base, self.coordinates = coordinates.base.at(t, q), coordinates
         self.t, self.q, self.frames = t, q, self.base.frames
 
-    def given(self, p: Array) -> Array:
+    def base_speeds(self, p: Array) -> Array:
         """`v = A p + b`."""
         return self.coordinates.speeds.given(p, self.q, self.t)
 
@@ -59,26 +59,26 @@ class ChosenPlacement(AbstractPlacement):
     def _velocity_product(self, p: Array) -> Array:
         """`v̇` at constant `p`."""
         moving = (self.rate(p), jnp.ones_like(self.t))
-        given = self.coordinates.speeds.given
-        return jax.jvp(lambda q, t: given(p, q, t), (self.q, self.t), moving)[1]
+        function = self.coordinates.speeds.given
+        return jax.jvp(lambda q, t: function(p, q, t), (self.q, self.t), moving)[1]
 
     def poses(self) -> Float[Array, "bodies pose"]:
         return self.base.poses()
 
     def rate(self, v: Array) -> Array:
-        return self.base.rate(self.given(v))
+        return self.base.rate(self.base_speeds(v))
 
     def perturbed(self, step: Array) -> Array:
         return self.base.perturbed(self.slope @ step)
 
     def along(self, v: Array, s: Scalar) -> Array:
-        return self.base.perturbed(s * self.given(v) + 0.5 * s * s * self._velocity_product(v))
+        return self.base.perturbed(s * self.base_speeds(v) + 0.5 * s * s * self._velocity_product(v))
 
     def twists(self, v: Array) -> Twists:
-        return self.base.twists(self.given(v))
+        return self.base.twists(self.base_speeds(v))
 
     def accelerations(self, v: Array, vdot: Array) -> Twists:
-        return self.base.accelerations(self.given(v), self.slope @ vdot + self._velocity_product(v))
+        return self.base.accelerations(self.base_speeds(v), self.slope @ vdot + self._velocity_product(v))
 
     def drift(self, v: Array) -> Twists:
         return self.accelerations(v, jnp.zeros_like(v))
@@ -88,11 +88,11 @@ class ChosenPlacement(AbstractPlacement):
 
     def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         slope_term = self._slope_rate(v).T @ self.base.loads(efforts)
-        return self.slope.T @ self.base.constraint_force_rate(self.given(v), efforts) + slope_term
+        return self.slope.T @ self.base.constraint_force_rate(self.base_speeds(v), efforts) + slope_term
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
         slope_term = self.base.twists(self._slope_rate(v) @ u)
-        base_term = self.base.twist_rate(self.given(v), self.slope @ u)
+        base_term = self.base.twist_rate(self.base_speeds(v), self.slope @ u)
         return slope_term if base_term is None else slope_term + base_term
 
     def _slope_rate(self, v: Array) -> Array:

@@ -37,8 +37,8 @@ from jaxmbd.space.twists import motion_cross, shift_velocity, shift_wrench
 
 
 @trace_once
-def _of_joint(of: Any, space: Any, sign: float, static: Any, numbers: Any, *values: Any) -> Any:
-    return of(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
+def _of_joint(function: Any, space: Any, sign: float, static: Any, numbers: Any, *values: Any) -> Any:
+    return function(space, sign, law_of(static, numbers, jnp.zeros(0)), *values)
 
 
 class JointGroup(eqx.Module):
@@ -56,9 +56,9 @@ class JointGroup(eqx.Module):
         """Indices of the coordinates in `q`, or of the speeds in `v` (`kind`), shape `(joints, values per joint)`."""
         return np.stack([np.arange(*getattr(branch, kind)) for branch in self.branches])
 
-    def over(self, of: Callable[..., Any], space: AbstractSpace, *values: Any) -> Any:
+    def over(self, function: Callable[..., Any], space: AbstractSpace, *values: Any) -> Any:
         """Map `of(space, sign, joint, *values)` over the joints; `values` have one slice per joint."""
-        one = lambda *local: _of_joint(of, space, self.sign, self.group.static, *local)  # noqa: E731
+        one = lambda *local: _of_joint(function, space, self.sign, self.group.static, *local)  # noqa: E731
         return jax.vmap(one)(self.group.stacked, *values)
 
 
@@ -118,16 +118,18 @@ class TreeCoordinates(AbstractCoordinates):
     def normalize(self, q: Array) -> Array:
         return self.joined(_normalize, q)
 
-    def joined(self, of: Callable[..., Array], q: Array, *v: Array) -> Array:
+    def joined(self, function: Callable[..., Array], q: Array, *v: Array) -> Array:
         """Map a function of one joint and its coordinates over all joints; the result is ordered like `q`."""
         tables = [joints.table("q") for joints in self.joint_groups]
         each = zip(self.joint_groups, tables, strict=True)
-        values = [joints.over(of, self.space, q[table], *(x[joints.table("v")] for x in v)) for joints, table in each]
+        values = [
+            joints.over(function, self.space, q[table], *(x[joints.table("v")] for x in v)) for joints, table in each
+        ]
         return _permuted([x.reshape(-1) for x in values], np.concatenate([table.reshape(-1) for table in tables]))
 
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
-        rest = jnp.asarray(self.space.rest, poses.dtype)
-        frames = jax.vmap(self.space.place)(jnp.concatenate([poses, rest[None]]))
+        ground = jnp.asarray(self.space.rest, poses.dtype)
+        frames = jax.vmap(self.space.place)(jnp.concatenate([poses, ground[None]]))
 
         values = []
         for joints in self.joint_groups:
@@ -158,13 +160,13 @@ class TreePlacement(AbstractPlacement):
 
     def _frames(self) -> Any:
         """The frames of the bodies and the ground."""
-        rest = jax.tree.map(lambda x: x[None], self.space.place(jnp.asarray(self.space.rest, self.q.dtype)))
+        ground = jax.tree.map(lambda x: x[None], self.space.place(jnp.asarray(self.space.rest, self.q.dtype)))
         frames = self._relative()
-        for further in self.tree.paths.rounds():
-            extended = jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, rest)
-            outer = jax.tree.map(lambda x, a=further: x[a], extended)
+        for ancestor in self.tree.paths.rounds():
+            extended = jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, ground)
+            outer = jax.tree.map(lambda x, a=ancestor: x[a], extended)
             frames = jax.vmap(lambda a, b: a.compose(b))(outer, frames)
-        return jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, rest)
+        return jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, ground)
 
     def _relative(self) -> Any:
         """The frame of each body relative to its parent."""
@@ -279,10 +281,10 @@ class TreePlacement(AbstractPlacement):
         return self.tree.paths.subtree_sum(wrenches)
 
 
-def _permuted(values: Sequence[Array], places: Sequence[int] | np.ndarray) -> Array:
-    """Concatenate `values` and permute them so that entry `i` comes to row `places[i]`."""
-    order, together = np.argsort(places), jnp.concatenate(values)
-    return together if (order == np.arange(len(order))).all() else together[order]
+def _permuted(values: Sequence[Array], rows: Sequence[int] | np.ndarray) -> Array:
+    """Concatenate `values` and permute them so that entry `i` comes to row `rows[i]`."""
+    order, stacked = np.argsort(rows), jnp.concatenate(values)
+    return stacked if (order == np.arange(len(order))).all() else stacked[order]
 
 
 # --- functions of one tree joint, mapped over a joint group ---------------------------------------------------

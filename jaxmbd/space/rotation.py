@@ -224,17 +224,17 @@ def _check_rotation(value: np.ndarray) -> None:
         )
 
 
-def _floats(function: str, **given: tuple[Any, tuple[int, ...]]) -> list[Array]:
+def _floats(function: str, **arguments: tuple[Any, tuple[int, ...]]) -> list[Array]:
     """Convert arguments, each with its expected shape, to arrays of the common float type of the array arguments."""
     types = [
         leaf
-        for value, _ in given.values()
+        for value, _ in arguments.values()
         for leaf in _leaves(value)
         if isinstance(leaf, Array | np.ndarray | np.generic)
     ]
     dtype = jnp.result_type(0.0, *types)
     arrays = []
-    for name, (value, shape) in given.items():
+    for name, (value, shape) in arguments.items():
         if np.shape(value) != shape:
             need = "be a number" if shape == () else f"have shape {shape}"
             raise MechanismError(f"rotation.{function}: {name} must {need}, got shape {np.shape(value)}.")
@@ -260,19 +260,19 @@ def axis_numbers(part: str, axis: Any) -> Any:
         raise MechanismError(
             f"{part} must be 'x', 'y', 'z', '-x', '-y', '-z' or a direction of three numbers, got {axis!r}."
         )
-    return [(-1.0 if axis != letter else 1.0) * (letter == own) + 0.0 for own in _LETTERS]
+    return [(-1.0 if axis != letter else 1.0) * (letter == name) + 0.0 for name in _LETTERS]
 
 
-def _unit(function: str, name: str, given: Vector) -> Vector:
+def _unit(function: str, name: str, vector: Vector) -> Vector:
     """The unit vector along a direction; raise if its value is concrete and zero."""
-    _check_direction(function, name, given)
-    return direction(given)
+    _check_direction(function, name, vector)
+    return direction(vector)
 
 
-def _check_direction(function: str, name: str, given: Vector) -> None:
-    if is_concrete(given) and not 0 < np.linalg.norm(np.asarray(given)) < math.inf:
+def _check_direction(function: str, name: str, vector: Vector) -> None:
+    if is_concrete(vector) and not 0 < np.linalg.norm(np.asarray(vector)) < math.inf:
         raise MechanismError(
-            f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(given)}."
+            f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(vector)}."
         )
 
 
@@ -334,9 +334,9 @@ def _cos_and_sine_ratio(square: Scalar) -> tuple[Scalar, Scalar]:
     """`cos h` and `sin(h) / h` from `h²`, by their series below `h = 1/2`, so that all derivatives are exact."""
     small = square < 0.25
     h = jnp.sqrt(jnp.where(small, 1.0, square))
-    near = jnp.where(small, square, 0.0)
-    cosine = _series(near, [(-1) ** n / math.factorial(2 * n) for n in range(10)])
-    ratio = _series(near, [(-1) ** n / math.factorial(2 * n + 1) for n in range(10)])
+    argument = jnp.where(small, square, 0.0)
+    cosine = _series(argument, [(-1) ** n / math.factorial(2 * n) for n in range(10)])
+    ratio = _series(argument, [(-1) ** n / math.factorial(2 * n + 1) for n in range(10)])
     return jnp.where(small, cosine, jnp.cos(h)), jnp.where(small, ratio, jnp.sin(h) / h)
 
 
@@ -344,6 +344,6 @@ def _arctan_ratio(square: Scalar) -> Scalar:
     """`arctan(y) / y` from `y²`, by its series below `y = 1/5`, so that all derivatives are exact."""
     small = square < 0.04
     y = jnp.sqrt(jnp.where(small, 1.0, square))
-    near = jnp.where(small, square, 0.0)
-    ratio = _series(near, [(-1) ** n / (2 * n + 1) for n in range(14)])
+    argument = jnp.where(small, square, 0.0)
+    ratio = _series(argument, [(-1) ** n / (2 * n + 1) for n in range(14)])
     return jnp.where(small, ratio, jnp.arctan(y) / y)

@@ -235,10 +235,10 @@ def _number(part: str, name: str, value: Any, unit: str) -> Any:
     return array
 
 
-def _positive(part: str, **given: Any) -> list[Array]:
+def _positive(part: str, **numbers: Any) -> list[Array]:
     """The numbers as arrays; raise unless each is a scalar and, if concrete, positive and finite."""
     arrays = []
-    for name, value in given.items():
+    for name, value in numbers.items():
         unit = _UNITS.get(name, "m")
         array = _number(part, name, value, unit)
         if not isinstance(array, Array):

@@ -49,9 +49,9 @@ class AbstractMovingMarker(AbstractMarker):
 
     def course(self, t: Scalar) -> tuple[Point, Point, Point]:
         """Position [m], velocity and acceleration relative to the body at time `t`, in the body's axes."""
-        place = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
-        rate = lambda s: jax.jvp(place, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
-        return place(t), *jax.jvp(rate, (t,), (jnp.ones_like(t),))
+        position = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
+        rate = lambda s: jax.jvp(position, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
+        return position(t), *jax.jvp(rate, (t,), (jnp.ones_like(t),))
 
 
 class AbstractBody(eqx.Module):

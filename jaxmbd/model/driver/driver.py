@@ -53,11 +53,15 @@ class Driver(eqx.Module):
         return jnp.asarray(value, dtype=t.dtype)
 
 
-def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
+def _check_continuous(name: str, motion: AbstractTimeFunction, prescribes: str) -> None:
     """Raise if a prescribed position or speed jumps, which would need an infinite force."""
-    least, smooth = (2, "a position and its rate") if of == "position" else (1, "a speed")
+    least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")
     if motion.order < least:
-        mend = "Smooth samples with SmoothingSpline(times, values)" if of == "position" else "Use a Table with order=1"
+        mend = (
+            "Smooth samples with SmoothingSpline(times, values)"
+            if prescribes == "position"
+            else "Use a Table with order=1"
+        )
         raise MechanismError(
             f"Driver {name!r}: {smooth} cannot jump, but derivative {motion.order} of its motion (a "
             f"{type(motion).__name__}) does. {mend}, or say order={least} of a Piecewise that is continuous."
@@ -66,7 +70,7 @@ def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
         return
     for k, t in enumerate(motion.times):
         before, after = (_value_and_rate(motion.pieces[i], t) for i in (k, k + 1))
-        for what, a, b in list(zip((of, f"rate of the {of}"), before, after, strict=True))[:least]:
+        for what, a, b in list(zip((prescribes, f"rate of the {prescribes}"), before, after, strict=True))[:least]:
             if is_concrete(a, b) and not abs(float(b - a)) <= _CONTINUOUS * (1 + abs(float(a))):
                 raise MechanismError(
                     f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of "

@@ -21,10 +21,8 @@ from jaxmbd.errors import MechanismError
 _DEGREE = 5
 _EMPTY = 1e-12  # modes of the spline with less weight in the samples are not determined by them
 _INTERPOLATES = 0.02  # least share of residual degrees of freedom: below it the residual is lost in rounding
-_RANGE = (
-    -14.0,
-    14.0,
-)  # of log10 p in the search of cross-validation; p is the weight of roughness relative to misfit
+# Range of log10 p in the search of cross-validation; p is the weight of roughness relative to misfit.
+_RANGE = (-14.0, 14.0)
 
 
 class SmoothingSpline(eqx.Module):
@@ -136,8 +134,8 @@ def _roughness(knots: np.ndarray) -> np.ndarray:
     points, weights = np.polynomial.legendre.leggauss(3)
     breaks = np.unique(knots)
     half = np.diff(breaks)[:, None] / 2
-    at, weight = (breaks[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
-    third = si.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(at)
+    times, weight = (breaks[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
+    third = si.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(times)
     return third.T @ (weight[:, None] * third)
 
 

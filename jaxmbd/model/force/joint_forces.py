@@ -35,8 +35,8 @@ class JointForce(AbstractJointForce):
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         if not callable(self.force):
             return self.force
-        part, given = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
-        return user_array(part, "force", self.force, *given, takes="t, coordinate, rate, parameters", shape=())
+        part, arguments = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
+        return user_array(part, "force", self.force, *arguments, takes="t, coordinate, rate, parameters", shape=())
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return jnp.zeros(())
@@ -108,8 +108,8 @@ class JointSpringDamper(AbstractJointForce):
             check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        part, given = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
-        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, x, rate", shape=())
+        part, arguments = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, x, rate", shape=())
         return -self.stiffness * (coordinate - self.free_position) - self.damping * rate + actuator
 
     def potential(self, coordinate: Scalar) -> Scalar:

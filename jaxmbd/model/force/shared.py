@@ -133,15 +133,15 @@ class SpringDamper(AbstractForce):
 
     def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
         """The tension [N] at a length [m] and its rate [m/s]."""
-        part, given = f"SpringDamper {self.name!r}", (t, length, rate)
-        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, length, rate", shape=())
+        part, arguments = f"SpringDamper {self.name!r}", (t, length, rate)
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, length, rate", shape=())
         return self.stiffness * (length - self.free_length) + self.damping * rate + actuator
 
     def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:
         """The length [m] and its rate [m/s]."""
         (a, b), (da, db) = frames, rates
-        along = direction(b.position - a.position)
-        return self.span(frames), dot(along, db.position - da.position)
+        unit = direction(b.position - a.position)
+        return self.span(frames), dot(unit, db.position - da.position)
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
         a, b = frames

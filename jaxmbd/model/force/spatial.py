@@ -45,8 +45,8 @@ class Torque(AbstractForce):
         return (self.from_, self.on)
 
     def wrenches(self, t: Scalar, frames: Sequence[SpatialFrame], rates: Sequence[SpatialRate]) -> Float[Array, "2 6"]:
-        part, given = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates))
-        torque = user_array(part, "torque", self.torque, *given, takes="t, frames, rates", shape=(3,))
+        part, arguments = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates))
+        torque = user_array(part, "torque", self.torque, *arguments, takes="t, frames, rates", shape=(3,))
         if self.frame == "body":
             torque = frames[1].to_world(torque)
         return pair(jnp.zeros(3, torque.dtype), torque)

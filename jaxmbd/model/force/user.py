@@ -44,8 +44,8 @@ class UserForce(AbstractForce):
         return self.at
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
-        part, given = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
+        part, arguments = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, frames, rates, parameters")
         efforts = self.at[0].space.efforts
         expected = (len(self.at), len(efforts))
         if value.shape != expected:
@@ -75,8 +75,8 @@ class GeneralizedForce(eqx.Module):
 
     def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces `Q` at a state."""
-        part, given = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, q, v, parameters")
+        part, arguments = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters")
         if value.shape != v.shape:
             raise MechanismError(
                 f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."

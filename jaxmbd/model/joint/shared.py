@@ -51,8 +51,8 @@ class Rod(AbstractPair):
         return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
 
 
-def _directions(given: Any) -> tuple[str, ...]:
-    return checked_names("PointConstraint: without", tuple(given) if isinstance(given, str) else given, "z")
+def _directions(names: Any) -> tuple[str, ...]:
+    return checked_names("PointConstraint: without", tuple(names) if isinstance(names, str) else names, "z")
 
 
 class PointConstraint(AbstractPair):

@@ -39,8 +39,8 @@ class Constraint(AbstractJoint):
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
-        part, given = f"Constraint {self.name!r}", (t, a, b, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, frame_a, frame_b, parameters")
+        part, arguments = f"Constraint {self.name!r}", (t, a, b, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, frame_a, frame_b, parameters")
         return check_rows("Constraint", self.name, value)
 
 
@@ -73,8 +73,8 @@ class NonholonomicConstraint(AbstractNonholonomic):
         return no_rows()
 
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
-        part, given = f"NonholonomicConstraint {self.name!r}", (t, tuple(frames), tuple(rates), self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
+        part, arguments = f"NonholonomicConstraint {self.name!r}", (t, tuple(frames), tuple(rates), self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, frames, rates, parameters")
         return check_rows("NonholonomicConstraint", self.name, value)
 
 
@@ -95,8 +95,8 @@ class GlobalConstraint(eqx.Module):
 
     def residual(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """The residual `Φ(t, q)`."""
-        part, given = f"GlobalConstraint {self.name!r}", (t, q, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, q, parameters")
+        part, arguments = f"GlobalConstraint {self.name!r}", (t, q, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, q, parameters")
         return check_rows("GlobalConstraint", self.name, value)
 
 

@@ -40,8 +40,8 @@ class GeneralizedSpeeds(eqx.Module):
 
     def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
         """The speeds `v (nv,)` of the coordinates."""
-        given = (p, q, t, self.parameters)
-        return user_array("GeneralizedSpeeds", "function", self.function, *given, takes="p, q, t, parameters")
+        arguments = (p, q, t, self.parameters)
+        return user_array("GeneralizedSpeeds", "function", self.function, *arguments, takes="p, q, t, parameters")
 
     def check(self, nq: int, nv: int) -> None:
         """Raise unless there are `nv` names and the function returns `nv` values; traced on shapes only."""

@@ -164,8 +164,8 @@ class Mechanism(eqx.Module):
     ) -> "Mechanism":
         """`with_parts` without its checks, for analyses that add parts of their own or remove some."""
         old = self.forces, self.drivers
-        new = (kept if given is None else tuple(given) for kept, given in zip(old, (forces, drivers), strict=True))
-        is_old = lambda x: any(x is kept for kept in old)  # noqa: E731
+        new = (parts if other is None else tuple(other) for parts, other in zip(old, (forces, drivers), strict=True))
+        is_old = lambda x: any(x is parts for parts in old)  # noqa: E731
         return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(new), is_leaf=is_old)
 
     def _tree(self) -> Tree:

@@ -19,9 +19,8 @@ from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.time_functions import AbstractTimeFunction
 
-_LEAST_GAP = (
-    64.0  # least distance between jumps, and of jumps from the start and end, in units of rounding of the largest time
-)
+# Least distance between jumps, and of jumps from the start and end, in units of rounding of the largest time.
+_LEAST_GAP = 64.0
 
 
 def _is_timed(x: Any) -> bool:
@@ -42,7 +41,7 @@ def _with_jump_orders(mechanism: Any) -> Iterator[tuple[AbstractTimeFunction, in
 
 
 def _jumping(mechanism: Any) -> list[AbstractTimeFunction]:
-    return [f for f, need in _with_jump_orders(mechanism) if f.order <= need]
+    return [f for f, order in _with_jump_orders(mechanism) if f.order <= order]
 
 
 class Switches(eqx.Module):
@@ -55,7 +54,7 @@ class Switches(eqx.Module):
 def switches_of(mechanism: Any, more: Array | None) -> Switches | None:
     """The switching times of a mechanism's parts, with `more` jumps added; None if there are none."""
     jumps = [f.times for f in _jumping(mechanism)] + ([] if more is None else [more])
-    kinks = [f.times for f, need in _with_jump_orders(mechanism) if f.order > need]
+    kinks = [f.times for f, order in _with_jump_orders(mechanism) if f.order > order]
     if not jumps and not kinks:
         return None
     return Switches(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
@@ -86,9 +85,9 @@ def with_jumps_apart(mechanism: Any, more: Array | None, t0: Any, t1: Any) -> tu
 def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
     """The mechanism with other jump times, in the order of `_jumping`."""
 
-    def with_new_times(part: Any, need: int) -> Any:
+    def with_new_times(part: Any, order: int) -> Any:
         def replaced(x: Any) -> Any:
-            return eqx.tree_at(lambda f: f.times, x, next(times)) if _is_timed(x) and x.order <= need else x
+            return eqx.tree_at(lambda f: f.times, x, next(times)) if _is_timed(x) and x.order <= order else x
 
         return jax.tree.map(replaced, part, is_leaf=_is_timed)
 
@@ -99,11 +98,11 @@ def _with_times(mechanism: Any, times: Iterator[Array]) -> Any:
     return eqx.tree_at(lambda m: [getattr(m, name) for name in names], mechanism, new, is_leaf=is_old)
 
 
-def _are_apart(given: list[Array], t0: Any, t1: Any) -> bool:
+def _are_apart(jump_times: list[Array], t0: Any, t1: Any) -> bool:
     """True if all jumps are concrete and separated from each other, the start and the end."""
-    if not is_concrete(given, t0, t1):
+    if not is_concrete(jump_times, t0, t1):
         return False
-    times = np.sort(np.concatenate([*map(np.asarray, given), [float(t0), float(t1)]]))
+    times = np.sort(np.concatenate([*map(np.asarray, jump_times), [float(t0), float(t1)]]))
     return bool((np.diff(times) > 8 * float(smallest_gap(t0, t1))).all())
 
 

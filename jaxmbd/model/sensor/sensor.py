@@ -201,5 +201,5 @@ class Measure(eqx.Module):
 
     def value(self, t: Scalar, q: Array, v: Array, vdot: Array, lam: Array) -> Array:
         """The reading at one instant."""
-        part, given = f"Measure {self.name!r}", (t, q, v, vdot, lam, self.parameters)
-        return user_array(part, "function", self.function, *given, takes="t, q, v, vdot, lam, parameters")
+        part, arguments = f"Measure {self.name!r}", (t, q, v, vdot, lam, self.parameters)
+        return user_array(part, "function", self.function, *arguments, takes="t, q, v, vdot, lam, parameters")
