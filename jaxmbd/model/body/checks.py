@@ -16,15 +16,8 @@ from jaxmbd.space.space import AbstractSpace
 from jaxmbd.user_functions import user_array
 
 _PLACE = {2: "the plane", 3: "space"}
-_NOT_NUMERIC = (
-    str,
-    bytes,
-    list,
-    tuple,
-    dict,
-    set,
-    complex,
-)  # a list here is one that `as_float` could not convert: ragged or with strings
+# Types that are not real numbers; a list here is one that `as_float` could not convert: ragged or with strings.
+_NOT_NUMERIC = (str, bytes, list, tuple, dict, set, complex)
 _FACADE = {2: "planar", 3: "spatial"}
 
 

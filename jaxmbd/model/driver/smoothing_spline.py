@@ -99,9 +99,8 @@ def _fit(ts: np.ndarray, values: Array, smoothing: float | int | str) -> tuple[n
     basis = si.BSpline.design_matrix(ts, knots, _DEGREE).toarray()
     roughness, gram = _roughness(knots), basis.T @ basis
     unit = np.trace(gram) / np.trace(roughness)  # scale of p at which both terms have about equal weight
-    share, modes = sl.eigh(
-        unit * roughness, gram + unit * roughness
-    )  # diagonalises both: share, and 1 − share for gram
+    # The generalized eigenvectors diagonalise both matrices: share for the roughness, 1 − share for gram.
+    share, modes = sl.eigh(unit * roughness, gram + unit * roughness)
     share, projected = np.clip(share, 0, 1), modes.T @ basis.T
     share[:3] = 0.0  # parabolas have no roughness
     projected = np.where((1 - share > _EMPTY)[:, None], projected, 0.0)

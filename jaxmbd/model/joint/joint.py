@@ -27,8 +27,8 @@ class AbstractJoint(eqx.Module):
     sensors refer as `"joint.angle"`. The angles listed in `unwrapped` follow from the frames only modulo whole turns:
     if the joint is cut, the mechanism integrates them as additional coordinates, so that whole turns count.
 
-    `loads` names the load on the last marker's body that each row's multiplier is, in the order of the rows: force
-    components F and moments M along axes of the first marker (for coincident points, forces along world axes), or the
+    `loads` names, for each row, the load on the last marker's body that its multiplier represents: force components F
+    and moments M along axes of the first marker (for coincident points, forces along world axes), or the
     tension T of a rod, which is `λ length`. A "-" means that the load is `−λ`. If `loads` is empty, or an entry is
     "lambda", the multiplier has no such meaning. `plane_loads`: the same in the plane, for a joint of both spaces.
     """
