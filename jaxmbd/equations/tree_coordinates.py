@@ -57,7 +57,7 @@ class JointGroup(eqx.Module):
         return np.stack([np.arange(*getattr(branch, kind)) for branch in self.branches])
 
     def over(self, function: Callable[..., Any], space: AbstractSpace, *values: Any) -> Any:
-        """Map `of(space, sign, joint, *values)` over the joints; `values` have one slice per joint."""
+        """Map `function(space, sign, joint, *values)` over the joints; `values` have one slice per joint."""
         one = lambda *local: _of_joint(function, space, self.sign, self.group.static, *local)  # noqa: E731
         return jax.vmap(one)(self.group.stacked, *values)
 
@@ -253,7 +253,7 @@ class TreePlacement(AbstractPlacement):
         return summed(values, terms.row[term], speed[pair], (terms.m, len(self.tree.owners)))
 
     def inertia(self, parts: Any) -> CoupledInertia:
-        """`M_rs = S_r · H_s`, with speed `r` on the path of the child body of speed `s` (composite-rigid-body idea).
+        """`M_rs = S_r · H_s` for speed `r` on the path of the child body of speed `s` (composite rigid bodies).
 
         `H_s` is the momentum of the subtree of that body per unit of `s`, `S_r` the velocity of the body per unit of
         `r`; both are taken at the body's centre of mass.
