@@ -1,6 +1,6 @@
 """jaxmbd: multibody dynamics of mechanisms, differentiable from end to end.
 
-Nouns for mechanisms are in `jaxmbd.planar` and `jaxmbd.spatial`; the verbs are here.
+Parts of mechanisms are in `jaxmbd.planar` and `jaxmbd.spatial`; analyses and results are here.
 """
 
 from importlib.metadata import PackageNotFoundError, version

@@ -1,4 +1,4 @@
-"""`python -m jaxmbd`."""
+"""Entry point of `python -m jaxmbd`."""
 
 from jaxmbd.cli import app
 

@@ -1,4 +1,4 @@
-"""Names for the arrays that travel between modules, and the one conversion every number goes through."""
+"""Array type aliases, and the conversion of numbers to arrays that all parts use."""
 
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -16,33 +16,33 @@ Function: TypeAlias = Callable[..., Any]
 
 
 def as_float(value: Any) -> Any:
-    """Return `value` as a floating array, so that it is a leaf that gradients and sweeps can reach.
+    """Return `value` as a floating-point array, so that it is a leaf for gradients and `vmap`.
 
-    Arrays that are traced or already floating pass through; integers become the default float. Anything else
-    (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is left alone.
+    Traced and floating-point arrays are returned unchanged; integers become the default float type. Anything else
+    (the placeholders that `jax.tree_util` and `equinox.tree_at` put into a tree) is returned unchanged.
     """
-    # An explicit dtype makes the type strong: a weak one would compile everything a second time.
+    # An explicit dtype makes the type strong: a weak one would cause a second compilation.
     if isinstance(value, float | int) and not isinstance(value, np.generic):
         return jnp.asarray(value, dtype=jnp.result_type(float))
     if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
         if isinstance(value, list | tuple) and any(isinstance(leaf, str) for leaf in jax.tree.leaves(value)):
-            return value  # refused by name where it is checked
+            return value  # the check of the field raises with its name
         try:
-            given = jnp.asarray(value)
-        except (TypeError, ValueError):  # rows of different lengths, refused likewise
+            array = jnp.asarray(value)
+        except (TypeError, ValueError):  # ragged rows: the check of the field raises
             return value
-        inexact = jnp.issubdtype(given.dtype, jnp.inexact)
-        if inexact and not given.weak_type:
-            return given
-        return jnp.asarray(given, dtype=given.dtype if inexact else jnp.result_type(float))
+        inexact = jnp.issubdtype(array.dtype, jnp.inexact)
+        if inexact and not array.weak_type:
+            return array
+        return jnp.asarray(array, dtype=array.dtype if inexact else jnp.result_type(float))
     return value
 
 
 def is_concrete(*values: Any) -> bool:
-    """True when no leaf is being traced, so that its numbers can be looked at from Python."""
+    """True if no leaf is a tracer, so that the values are available in Python."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
 def frozen(tree: Any) -> Any:
-    """The same tree, its arrays constants to derivatives."""
+    """The same tree with arrays that are constants under differentiation (`stop_gradient`)."""
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)

@@ -1,4 +1,4 @@
-"""The errors of jaxmbd: each names the part, shows what was given and says what would be right."""
+"""The errors of jaxmbd; each message names the part, the wrong value and what is valid."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,19 +6,19 @@ from typing import Any
 
 
 class MechanismError(ValueError):
-    """The description of a mechanism, or the data given with it, cannot be right."""
+    """The description of a mechanism, or an argument of an analysis, is invalid."""
 
 
 class AssemblyError(ValueError):
-    """The joints cannot be closed, or the given speeds contradict them."""
+    """The mechanism cannot be assembled, or the prescribed speeds contradict the constraints."""
 
 
 class SolveError(RuntimeError):
-    """A solve ran and failed; the text says why in mechanical terms and what to try."""
+    """A numerical solution failed; the message states the mechanical cause and what to try."""
 
 
 def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
-    """An error for a name that does not exist, with the nearest names that do."""
+    """The error for a name that does not exist, with the most similar existing name."""
     names = list(known)
     if not isinstance(given, str):
         listed = ", ".join(repr(name) for name in names) or "(none)"

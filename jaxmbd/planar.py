@@ -1,4 +1,4 @@
-"""Mechanisms in the plane: bodies, joints, drivers, forces and sensors."""
+"""Parts of planar mechanisms: bodies, joints, drivers, forces and sensors."""
 
 from jaxmbd.model.body.planar import Body as Body
 from jaxmbd.model.body.planar import Marker as Marker

@@ -1,4 +1,4 @@
-"""Results as text: what `print` shows of a state, a solution and the like. All of it works on known numbers only."""
+"""Formatting of results for `print`: numbers, tables and summaries, for concrete values only."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,13 +10,13 @@ import numpy as np
 from jaxmbd.arrays import is_concrete
 
 _TINY = 1e-12  # in SI units
-_OWNERS = 24  # lines of a table of coordinates; a longer one says how many are left out
+_OWNERS = 24  # largest number of bodies and joints in a table of coordinates
 
 
 def readable(of: Any, text: Callable[[], str], **ranks: int) -> str:
-    """`text()`, or names and shapes where it cannot be written: inside `jit`, and of a batch that `vmap` has made.
+    """`text()`, or field names and shapes if the values are traced (inside `jit`) or a batch made by `vmap`.
 
-    **Arguments:** `ranks`, the fields that the text needs, with their numbers of axes outside `vmap`.
+    **Arguments:** `ranks`, the fields that the text needs, with their numbers of axes without `vmap`.
     """
     fields = {name: getattr(of, name) for name in ranks}
     known = all(_is_known(value) for value in fields.values())
@@ -37,7 +37,7 @@ def _is_known(value: Any) -> bool:
 
 
 def format_number(value: Any) -> str:
-    """Six digits of a number, two of one that is likely to be rounding."""
+    """A number with six digits, or two digits if it is likely to be rounding error."""
     value = float(value) + 0.0
     return f"{value:.1e}" if 0 < abs(value) < _TINY else f"{value:.6g}"
 
@@ -48,7 +48,7 @@ def count_of(count: int, thing: str) -> str:
 
 
 def table(rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """Rows of cells in columns, the first `words` of them to the left, numbers to the right; the first row on top."""
+    """Align rows of cells in columns, the first `words` columns to the left and the others to the right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = (
         "  ".join(
@@ -61,12 +61,12 @@ def table(rows: Sequence[Sequence[str]], words: int = 1) -> str:
 
 
 def with_unit(name: str, unit: str) -> str:
-    """`"theta [rad]"`, or the name alone where there is no unit."""
+    """`"theta [rad]"`, or the name alone if there is no unit."""
     return f"{name} [{unit}]" if unit not in ("", "1") else name
 
 
 def by_owner(names: Sequence[str], units: Sequence[str], values: Any) -> str:
-    """Values of names such as `"rod.x"` as tables: a line for each body or joint, a column for each component."""
+    """Values with names such as `"rod.x"` as tables: a row for each body or joint, a column for each component."""
     owners: dict[str, list[tuple[str, str]]] = {}
     for name, unit, value in zip(names, units, np.asarray(values), strict=True):
         owner, _, component = name.partition(".")
@@ -80,7 +80,7 @@ def by_owner(names: Sequence[str], units: Sequence[str], values: Any) -> str:
 
 
 def over_time(columns: Sequence[tuple[str, str, Any]], most: int = 12) -> str:
-    """Series `(name, unit, values)` as a table of where they start and end, and of their range."""
+    """Time series `(name, unit, values)` as a table of their first, last, least and largest values."""
     rows = [["", "start", "end", "least", "largest"]]
     for name, unit, values in columns[:most]:
         series = np.asarray(values)

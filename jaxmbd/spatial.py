@@ -1,4 +1,4 @@
-"""Mechanisms in space: bodies, joints, drivers, forces and sensors."""
+"""Parts of spatial mechanisms: bodies, joints, drivers, forces and sensors."""
 
 from jaxmbd.model.body.spatial import Body as Body
 from jaxmbd.model.body.spatial import Marker as Marker

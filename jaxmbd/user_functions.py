@@ -1,7 +1,7 @@
-"""Functions that users supply are called here, so that an error raised inside one names the part it belongs to.
+"""Calls of users' functions, with error messages that name the part of the function.
 
-A part is checked once, on shapes alone, when its mechanism is built (`model/mechanism/validation.py`): parts of one
-kind are stacked without their names afterwards, and what is raised then could not say whose function it was.
+A part is checked once, on shapes only, when its mechanism is built (`model/mechanism/validation.py`): parts of one type
+are stacked without their names afterwards, so that later errors could not name the part.
 """
 
 import inspect
@@ -17,50 +17,54 @@ from jaxtyping import Array
 from jaxmbd.compile.jax_internals import partial_eval
 from jaxmbd.errors import MechanismError
 
-_TO_PYTHON = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
-# Raised by a running program rather than by the function's own code: passed on as they are.
-_OF_PROGRAMS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+_CONCRETIZATION_ERRORS = (jax.errors.ConcretizationTypeError, jax.errors.TracerIntegerConversionError)
+# Raised by a running program rather than by the function's own code: re-raised unchanged.
+_RUNTIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 
 
 def call_user(part: str, field: str, function: Callable[..., Any], *arguments: Any, takes: str) -> Any:
-    """`function(*arguments)`, with a `MechanismError` that names the part for whatever it raises.
+    """`function(*arguments)`; errors raised in it become a `MechanismError` that names the part.
 
     **Arguments:** `part`, such as "Force 'push'"; `field`, the argument of the part that holds the function; `takes`,
     the names of the function's arguments as documented, "t, frame, rate".
     """
     try:
         return function(*arguments)
-    except _OF_PROGRAMS:
+    except _RUNTIME_ERRORS:
         raise
     except Exception as error:
         raise MechanismError(f"{part}: {_reason(field, function, arguments, takes, error)}") from error
 
 
 def user_array(
-    part: str, field: str, given: Any, *arguments: Any, takes: str, shape: tuple[int, ...] | None = None
+    part: str, field: str, value_or_function: Any, *arguments: Any, takes: str, shape: tuple[int, ...] | None = None
 ) -> Array:
-    """The real numbers, of a shape unless that is None, that a user's function returns; or a constant in its place."""
-    value = call_user(part, field, given, *arguments, takes=takes) if callable(given) else given
+    """The value of a user's function, or a constant in its place, as a real array of `shape` (None for any shape)."""
+    value = (
+        call_user(part, field, value_or_function, *arguments, takes=takes)
+        if callable(value_or_function)
+        else value_or_function
+    )
     needed = "an array of numbers" if shape is None else "a number" if shape == () else f"numbers of shape {shape}"
     if value is None:
-        raise MechanismError(f"{part}: {_called(field)} returns None, not {needed}. Is its return missing?")
+        raise MechanismError(f"{part}: {_function_name(field)} returns None, not {needed}. Is its return missing?")
     try:
         array = jnp.asarray(value)
     except (TypeError, ValueError) as error:
-        raise MechanismError(f"{part}: {_called(field)} must return {needed}, got {_shown(value)}.") from error
+        raise MechanismError(f"{part}: {_function_name(field)} must return {needed}, got {_shown(value)}.") from error
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
-        raise MechanismError(f"{part}: {_called(field)} must return real numbers, got {array.dtype}.")
+        raise MechanismError(f"{part}: {_function_name(field)} must return real numbers, got {array.dtype}.")
     if shape is not None and array.shape != shape:
         need = "be a number" if shape == () else f"have shape {shape}"
-        raise MechanismError(f"{part}: what {_called(field)} returns must {need}, got shape {array.shape}.")
+        raise MechanismError(f"{part}: what {_function_name(field)} returns must {need}, got shape {array.shape}.")
     return array
 
 
 def check_affine(part: str, function: Callable[..., Array], given: Any, x: Any, names: tuple[str, str]) -> None:
-    """Raise unless `function(*given, x)` is affine in `x`; traced on shapes alone.
+    """Raise unless `function(*given, x)` is affine in `x`; traced on shapes only.
 
-    It is where its derivative by `x` does not use `x`. (Where the derivative of that vanishes at some point would not
-    do: it does for `abs(x)`.) `names`: those of the arguments `given` and of `x`, for the message.
+    It is affine if its traced derivative with respect to `x` does not use `x`. (A second derivative that is zero at a
+    point would not suffice: that of `abs(x)` is.) `names`: those of the arguments `given` and of `x`, for the message.
     """
 
     def slope(given: Any, x: Any, change: Any) -> Array:
@@ -81,21 +85,21 @@ def check_affine(part: str, function: Callable[..., Array], given: Any, x: Any, 
 
 
 def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, error: Exception) -> str:
-    """What went wrong in a call, and what to do about it."""
-    the = _called(field)
+    """The cause of an error in a call, and the remedy."""
+    the = _function_name(field)
     if isinstance(error, jax.errors.TracerBoolConversionError):
         return (
-            f"{the} decides by a traced value (if, while, and, or, not, min, max){_place(function, error)}. Write "
+            f"{the} decides by a traced value (if, while, and, or, not, min, max){_line(function, error)}. Write "
             "jnp.where(condition, a, b), jnp.minimum or jnp.maximum; JAX traces it with values that are not known yet."
         )
     if isinstance(error, jax.errors.TracerArrayConversionError):
         return (
-            f"{the} passes a traced value to NumPy{_place(function, error)}. Take the functions of jax.numpy instead: "
+            f"{the} passes a traced value to NumPy{_line(function, error)}. Take the functions of jax.numpy instead: "
             "jnp.sin for np.sin."
         )
-    if isinstance(error, _TO_PYTHON) or (isinstance(error, TypeError) and "Python scalars" in str(error)):
+    if isinstance(error, _CONCRETIZATION_ERRORS) or (isinstance(error, TypeError) and "Python scalars" in str(error)):
         return (
-            f"{the} converts a traced value to a Python number (math.sin, float, int, range){_place(function, error)}. "
+            f"{the} converts a traced value to a Python number (math.sin, float, int, range){_line(function, error)}. "
             "Take the functions of jax.numpy instead: jnp.sin for math.sin."
         )
     mismatch = _mismatch(function, arguments) if isinstance(error, TypeError) else ""
@@ -103,15 +107,15 @@ def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, e
         return f"{field} is called as {field}({takes}), and {_signature(function)} cannot be: {mismatch}."
     if isinstance(error, MechanismError):
         return f"{the} fails: {error}"
-    return f"{the} raises {type(error).__name__}{_place(function, error)}: {error}"
+    return f"{the} raises {type(error).__name__}{_line(function, error)}: {error}"
 
 
-def _called(field: str) -> str:
+def _function_name(field: str) -> str:
     return "the function" if field == "function" else f"the function {field}"
 
 
 def _mismatch(function: Any, arguments: tuple[Any, ...]) -> str:
-    """Why a function cannot take so many arguments; empty where it can, or does not say what it takes."""
+    """Why a function cannot be called with these arguments; empty if it can, or if its signature is unknown."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
@@ -124,13 +128,13 @@ def _mismatch(function: Any, arguments: tuple[Any, ...]) -> str:
 
 
 def _signature(function: Any) -> str:
-    """A function as it was written, `push(t, x)`."""
+    """The signature of a function, `push(t, x)`."""
     name = getattr(function, "__name__", type(function).__name__)
     return f"{name}{inspect.signature(function)}"
 
 
-def _place(function: Any, error: Exception) -> str:
-    """The line of the function's own file in which the error came up."""
+def _line(function: Any, error: Exception) -> str:
+    """The line in the function's own file at which the error was raised."""
     body = function if inspect.isroutine(function) else type(function).__call__
     code = getattr(inspect.unwrap(body), "__code__", None)
     frames = traceback.extract_tb(error.__traceback__)

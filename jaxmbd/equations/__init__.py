@@ -1,1 +1,1 @@
-"""From parts to equations: mass matrix, forces, constraint rows, coordinates."""
+"""Assembly of the equations of motion: coordinates, mass matrix, generalized forces and constraint rows."""

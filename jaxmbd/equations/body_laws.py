@@ -1,7 +1,7 @@
-"""What a mechanism's parts say of its bodies, whatever coordinates describe them.
+"""Inertia, force efforts and constraint blocks of a mechanism in terms of its bodies, for any coordinates.
 
-Parts of one type are stacked and their law is mapped over the stack; each joint is differentiated on the two or
-three bodies it touches. Shapes: twists, and efforts on bodies, `(bodies, twist)`.
+Parts of one type are stacked and their law is mapped over the stack; each joint is differentiated with respect to the
+two or three bodies it connects. Shapes: twists of bodies and efforts on bodies `(bodies, twist)`.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,24 +35,28 @@ from jaxmbd.space.space import AbstractSpace
 
 
 class Bodies(eqx.Module):
-    """Where the bodies are: their frames and the ground's, stacked, and `q`, which tells whole turns."""
+    """The frames of the bodies and, last, of the ground, stacked; `q` holds the integrated angles (whole turns)."""
 
     frames: Any
     q: Float[Array, " nq"]
 
 
 @trace_once
-def _of_rows(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
-    return of(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *near)
+def _evaluate_rows(
+    method: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
+) -> Any:
+    return method(ConstraintRows(space, law_of(static, numbers, turns), t, bodies), *values)
 
 
 @trace_once
-def _of_part(of: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *near: Array) -> Any:
-    return of(space, t, law_of(static, numbers, turns), bodies, *near)
+def _evaluate_part(
+    function: Any, space: Any, t: Array, static: Any, numbers: Any, turns: Array, bodies: Any, *values: Array
+) -> Any:
+    return function(space, t, law_of(static, numbers, turns), bodies, *values)
 
 
 class Parts(eqx.Module):
-    """The joints that constrain, the forces and the bodies' inertia."""
+    """The joints with constraint rows, the forces and the inertia of a mechanism, grouped by type."""
 
     space: AbstractSpace
     masses: Float[Array, " bodies"]
@@ -66,13 +70,13 @@ class Parts(eqx.Module):
     def __init__(self, mechanism: Mechanism) -> None:
         self.space = mechanism.space
         self.joints = group_parts(local_constraints(mechanism), mechanism)
-        counted = {name.split(".")[0] for name in mechanism.turns}
-        turning = [joint for joint in mechanism.joints if joint.name in counted]
+        joint_names = {name.split(".")[0] for name in mechanism.turns}
+        turning = [joint for joint in mechanism.joints if joint.name in joint_names]
         self.turning = group_parts(turning, mechanism)
         self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
-        along = [f for f in mechanism.forces if isinstance(f, AbstractJointForce)]
+        joint_forces = [f for f in mechanism.forces if isinstance(f, AbstractJointForce)]
         self.coordinate_forces = group_parts(
-            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in along], mechanism
+            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in joint_forces], mechanism
         )
         self.masses = stacked(*(body.mass for body in mechanism.bodies))
         tensors = stacked(*(body.inertia for body in mechanism.bodies))
@@ -82,57 +86,57 @@ class Parts(eqx.Module):
 
     # --- constraints ------------------------------------------------------------------------------------
 
-    def position(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows"]]:
+    def position(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows"]]:
         """`Φ` of each group."""
-        return self._constrain(t, at, ConstraintRows.position)
+        return self._constrain(t, bodies, ConstraintRows.position)
 
-    def blocks(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
-        """The non-zero blocks of `C_b`, by the twists of the bodies at the markers."""
-        return self._constrain(t, at, ConstraintRows.jacobian)
+    def blocks(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+        """The nonzero blocks of `C_b`: the rows' Jacobian with respect to the twist of the body at each marker."""
+        return self._constrain(t, bodies, ConstraintRows.jacobian)
 
-    def wrenches(self, t: Scalar, at: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
-        """What a unit of each row's multiplier takes from the markers, world axes."""
-        return self._constrain(t, at, ConstraintRows.wrenches)
+    def wrenches(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
+        """The gradients of the rows with respect to the markers' rates, as wrenches in world axes."""
+        return self._constrain(t, bodies, ConstraintRows.wrenches)
 
-    def velocity(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+    def velocity(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`Φ̇` of each group."""
-        return self._constrain(t, at, ConstraintRows.velocity, self._all(twists))
+        return self._constrain(t, bodies, ConstraintRows.velocity, self._joint_twists(twists))
 
-    def gamma(self, t: Scalar, at: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
-        """Minus the second time derivative of `Φ` at constant twists."""
-        return self._constrain(t, at, ConstraintRows.gamma, self._all(twists))
+    def gamma(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
+        """`γ_b` of each group: minus the second time derivative of `Φ` at constant twists."""
+        return self._constrain(t, bodies, ConstraintRows.gamma, self._joint_twists(twists))
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
-        """`C_b V` of each group, from its `blocks`."""
+        """`C_b V` of each group, from the `blocks` of `C_b`."""
         each = zip(self.joints, blocks, strict=True)
-        return [jnp.einsum("prmw,pmw->pr", block, self._of(group, twists)) for group, block in each]
+        return [jnp.einsum("prmw,pmw->pr", block, self._twists_of(group, twists)) for group, block in each]
 
     def constraint_force(self, blocks: Sequence[Array], eta: Sequence[Array]) -> Twists:
-        """`C_bᵀ η` from the `blocks` of each group, multipliers as `(parts, rows)`."""
+        """`C_bᵀ η`, from the `blocks` of `C_b` and the multipliers `(parts, rows)` of each group."""
         return self._on_bodies(
             [jnp.einsum("prmw,pr->pmw", b, e) for b, e in zip(blocks, eta, strict=True)], self.joints
         )
 
-    def constraint_force_rate(self, t: Scalar, at: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
+    def constraint_force_rate(self, t: Scalar, bodies: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
         """`Ċ_bᵀ η`."""
         return self._on_bodies(
-            self._constrain(t, at, ConstraintRows.constraint_force_rate, self._all(twists), eta), self.joints
+            self._constrain(t, bodies, ConstraintRows.constraint_force_rate, self._joint_twists(twists), eta),
+            self.joints,
         )
 
-    def angles(self, t: Scalar, at: Bodies, twists: Twists) -> tuple[Array, Array]:
-        """The angles of joints that count turns, each up to whole turns, in the order of `Mechanism.turns`, and their
-        rates."""
-        found: dict[int, Array] = {}
+    def angles(self, t: Scalar, bodies: Bodies, twists: Twists) -> tuple[Array, Array]:
+        """The integrated joint angles in the order of `Mechanism.turns`, each modulo whole turns, and their rates."""
+        angles: dict[int, Array] = {}
         for group in self.turning:
-            mine = self._over(_of_part, turning, group, t, at, self._of(group, twists))
-            found |= dict(zip(group.members, mine, strict=True))
-        values, rates = jnp.concatenate([found[i] for i in sorted(found)], axis=1)
+            group_angles = self._over(_evaluate_part, turning, group, t, bodies, self._twists_of(group, twists))
+            angles |= dict(zip(group.members, group_angles, strict=True))
+        values, rates = jnp.concatenate([angles[i] for i in sorted(angles)], axis=1)
         return values, rates
 
-    def _constrain(self, t: Scalar, at: Bodies, of: Callable[..., Array], *values: Any) -> list[Array]:
-        """What a method of a joint's `Rows` gives for each group, from values with one slice for each of its joints."""
+    def _constrain(self, t: Scalar, bodies: Bodies, method: Callable[..., Array], *values: Any) -> list[Array]:
+        """Map a method of `ConstraintRows` over the joints of each group; `values` have one slice per joint."""
         each = zip(self.joints, *values, strict=True)
-        return [self._over(_of_rows, of, group, t, at, *mine) for group, *mine in each]
+        return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
 
     # --- inertia and forces -----------------------------------------------------------------------------
 
@@ -140,58 +144,64 @@ class Parts(eqx.Module):
         """`M_b V`."""
         return jax.vmap(self.space.momentum)(self.inertia, twists)
 
-    def efforts(self, t: Scalar, at: Bodies, twists: Twists) -> Twists:
-        """`W`: what forces do to the bodies, and the gyroscopic terms."""
+    def efforts(self, t: Scalar, bodies: Bodies, twists: Twists) -> Twists:
+        """`W`: the efforts of all forces on the bodies, gravity included, plus the gyroscopic terms."""
         space = self.space
         total = jax.vmap(space.gyroscopic)(self.inertia, twists)
         total = total + jax.vmap(space.to_effort)(self.masses[:, None] * self.gravity[None, :])
         local = [
-            self._over(_of_part, of, group, t, at, self._of(group, twists))
-            for of, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
+            self._over(_evaluate_part, function, group, t, bodies, self._twists_of(group, twists))
+            for function, groups in ((wrenches, self.forces), (efforts_along, self.coordinate_forces))
             for group in groups
         ]
         return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
 
-    def potential(self, t: Scalar, at: Bodies) -> Scalar:
-        """Energy [J] of gravity (zero at the world's origin), springs and contacts."""
+    def potential(self, t: Scalar, bodies: Bodies) -> Scalar:
+        """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
-        energy = -jnp.sum(weight * at.frames.position[: len(self.masses)])
-        for of, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
+        energy = -jnp.sum(weight * bodies.frames.position[: len(self.masses)])
+        for function, groups in ((potential_energy, self.forces), (stored_along, self.coordinate_forces)):
             for group in groups:
-                energy = energy + jnp.sum(self._over(_of_part, of, group, t, at))
+                energy = energy + jnp.sum(self._over(_evaluate_part, function, group, t, bodies))
         return energy
 
     # --- groups -----------------------------------------------------------------------------------------
 
     def _over(
-        self, one: Callable[..., Any], of: Callable[..., Any], group: Group, t: Scalar, at: Bodies, *values: Array
+        self,
+        evaluate: Callable[..., Any],
+        function: Callable[..., Any],
+        group: Group,
+        t: Scalar,
+        bodies: Bodies,
+        *values: Array,
     ) -> Array:
-        """Map a local law over the parts of a group, given the frames of the bodies that each one touches, and values
-        with one slice for each part."""
-        bodies = jax.tree.map(lambda x: x[group.incidence], at.frames)
-        told = jnp.append(at.q, 0.0)[group.turn_table]
-        return jax.vmap(lambda *local: one(of, self.space, t, group.static, *local))(
-            group.stacked, told, bodies, *values
+        """Map a local law over the parts of a group, with the frames of the bodies that each part connects; `values`
+        have one slice per part."""
+        frames = jax.tree.map(lambda x: x[group.incidence], bodies.frames)
+        turns = jnp.append(bodies.q, 0.0)[group.turn_table]
+        return jax.vmap(lambda *local: evaluate(function, self.space, t, group.static, *local))(
+            group.stacked, turns, frames, *values
         )
 
-    def _of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
-        """The twists of the bodies that each part of a group touches; the ground's is zero."""
+    def _twists_of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
+        """Gather the twists of the bodies that each part of a group connects; the ground's twist is zero."""
         return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[group.incidence]
 
-    def _all(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
-        """Those of all joints."""
-        return [self._of(group, twists) for group in self.joints]
+    def _joint_twists(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
+        """The body twists gathered for each joint group."""
+        return [self._twists_of(group, twists) for group in self.joints]
 
     def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Twists:
-        """Sum what the parts of groups give for each of their bodies, `(parts, markers, twist)`, over the bodies."""
+        """Sum the efforts `(parts, markers, twist)` of all groups body by body."""
         count = len(self.masses)
         if not local:
             return jnp.zeros((count, len(self.space.speeds)))
-        bodies = np.concatenate([group.incidence.reshape(-1) for group in groups])
-        table = gather_table(np.where(bodies < count, bodies, -1), count)
+        targets = np.concatenate([group.incidence.reshape(-1) for group in groups])
+        table = gather_table(np.where(targets < count, targets, -1), count)
         return gather_sum(jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in local]), table)
 
 
 def local_constraints(mechanism: Mechanism) -> list[Any]:
-    """The constraints that are laws of a few markers, in their order."""
+    """The constraints that depend on a few markers only (all but `GlobalConstraint`), in order."""
     return [part for part in mechanism.constraints() if not isinstance(part, GlobalConstraint)]

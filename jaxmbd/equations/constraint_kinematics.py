@@ -1,9 +1,9 @@
-"""What one part's law gives on the bodies it touches: rows, their derivatives, efforts.
+"""Constraint rows, their derivatives and force efforts of one joint or force, on the bodies it connects.
 
-A law sees the frames of its markers, so it is differentiated with respect to these alone: along a marker's *rate*, the
-velocity of its origin and the angular velocity in world axes. A gradient with respect to a rate is a wrench at the
-marker; `to_centre` makes it an effort on the body, as it does for forces. `bodies` are the frames of the bodies that
-carry the markers, stacked. Shapes: `twists (markers, twist)`, wrenches and rates `(markers, twist)`.
+A law is a function of the frames of its markers, so it is differentiated with respect to these alone, along a marker's
+*rate*: the velocity of its origin and its angular velocity, in world axes. A gradient with respect to a rate is a
+wrench at the marker, and `to_centre` converts it to an effort on the body, as for applied forces. `bodies` are the
+frames of the bodies that the markers are attached to, stacked. Shapes: twists, wrenches and rates `(markers, twist)`.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,10 +25,10 @@ Twists = Float[Array, "markers twist"]
 
 
 class MarkerKinematics:
-    """A part's markers in the world: their frames, and what the motion of their bodies makes of them.
+    """Frames, velocities and accelerations of the markers of one part, from the motion of their bodies.
 
-    Markers are stacked, so that the compiler sees each operation once for all of them. Those that move along their
-    bodies do so with a velocity and an acceleration of their own, `slide`, in world axes.
+    The markers are stacked, so that the compiler sees each operation once for all of them. `slide` holds the velocities
+    and accelerations, in world axes, of moving markers relative to their bodies; None if no marker moves.
     """
 
     def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> None:
@@ -38,7 +38,7 @@ class MarkerKinematics:
             self.slide = _sliding(markers, bodies, t)
             markers = [m.at_time(t) if isinstance(m, AbstractMovingMarker) else m for m in markers]
         stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
-        self.stack = _placed(stacked, bodies)
+        self.stack = _marker_frames(stacked, bodies)
 
     @property
     def frames(self) -> tuple[Any, ...]:
@@ -46,28 +46,28 @@ class MarkerKinematics:
         return self._each(self.stack)
 
     def rates(self, twists: Twists) -> Twists:
-        """The markers' rates."""
-        rates = _mapped(self.space.marker_rate, self.bodies, twists, self.stack.position)
+        """The markers' rates: velocities of the origins and angular velocities, in world axes."""
+        rates = _vmap_over_markers(self.space.marker_rate, self.bodies, twists, self.stack.position)
         return rates if self.slide is None else rates.at[:, : self.space.dim].add(self.slide[0])
 
     def accelerations(self, twists: Twists, vdot: Twists) -> Twists:
         """The markers' accelerations, linear and angular, in world axes."""
-        found = _mapped(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
+        rigid = _vmap_over_markers(self.space.marker_acceleration, self.bodies, twists, vdot, self.stack.position)
         if self.slide is None:
-            return found
+            return rigid
         (velocity, acceleration), omega = self.slide, self.rates(twists)[:, self.space.dim :]
-        return found.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
+        return rigid.at[:, : self.space.dim].add(acceleration + 2 * jax.vmap(swept)(omega, velocity))
 
     def perturbed(self, step: Twists) -> tuple[Any, ...]:
-        """The frames moved by steps, rates times a time: exact to second order."""
-        return self._each(_moved(self.stack, step))
+        """The frames displaced by steps (rates times a time), exact to second order."""
+        return self._each(_perturbed(self.stack, step))
 
     def to_centre(self, wrenches: Twists) -> Twists:
-        """The efforts of wrenches at the markers."""
-        return _mapped(self.space.to_centre, self.bodies, self.stack.position, wrenches)
+        """The efforts on the bodies from wrenches at the markers."""
+        return _vmap_over_markers(self.space.to_centre, self.bodies, self.stack.position, wrenches)
 
     def to_centre_rate(self, twists: Twists, wrenches: Twists, changes: Twists) -> Twists:
-        """The rates of those efforts along the motion, where the wrenches have rates of their own."""
+        """The time derivatives of `to_centre(wrenches)`; `changes` are those of the wrenches."""
         points = self.stack.position
         return _to_centre_rate(self.space, self.bodies, points, wrenches, twists, self.rates(twists), changes)
 
@@ -75,106 +75,113 @@ class MarkerKinematics:
         return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
 
     def frames_at_constant_speed(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
-        """The frames a time `s` along the motion with constant `v`, exact to second order."""
+        """The frames as a function of the time `s` of motion at constant `v`, exact to second order."""
         rates, drift = self.rates(twists), self.accelerations(twists, jnp.zeros_like(twists))
         return lambda s: self.perturbed(s * rates + 0.5 * s * s * drift)
 
 
 def _sliding(markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> tuple[Array, Array]:
-    """Velocities and accelerations of markers along their bodies, in world axes; zero for those that are fixed."""
-    still = jnp.zeros_like(bodies.position[0])
-    courses = [m.course(t)[1:] if isinstance(m, AbstractMovingMarker) else (still, still) for m in markers]
-    velocities, accelerations = (jnp.stack(values) for values in zip(*courses, strict=True))
+    """Velocities and accelerations of the markers relative to their bodies, in world axes; zero for fixed markers."""
+    zero = jnp.zeros_like(bodies.position[0])
+    derivatives = [m.course(t)[1:] if isinstance(m, AbstractMovingMarker) else (zero, zero) for m in markers]
+    velocities, accelerations = (jnp.stack(values) for values in zip(*derivatives, strict=True))
     to_world = jax.vmap(lambda body, vector: body.to_world(vector))
     return to_world(bodies, velocities), to_world(bodies, accelerations)
 
 
-# What all parts share is traced once for each number of markers.
+# The functions that all parts share are traced once per number of markers.
 
 
 @trace_once
-def _placed(markers: Any, bodies: Any) -> Any:
+def _marker_frames(markers: Any, bodies: Any) -> Any:
     return jax.vmap(lambda marker, body: marker.frame(body))(markers, bodies)
 
 
 @trace_once
-def _mapped(function: Callable[..., Array], *stacks: Any) -> Array:
+def _vmap_over_markers(function: Callable[..., Array], *stacks: Any) -> Array:
     return jax.vmap(function)(*stacks)
 
 
 @trace_once
-def _moved(frames: Any, steps: Array) -> Any:
+def _perturbed(frames: Any, steps: Array) -> Any:
     return jax.vmap(lambda frame, d: frame.perturbed(d))(frames, steps)
 
 
 @trace_once
 def _to_centre_rate(space: AbstractSpace, *stacks: Any) -> Array:
     def one(body: Any, point: Array, wrench: Array, twist: Array, rate: Array, change: Array) -> Array:
-        own = space.marker_rate(body, twist, body.position)
-        moved = lambda s: (body.perturbed(s * own), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
-        return derivative_at_zero(lambda s: space.to_centre(*moved(s)), point[0], 1)
+        body_rate = space.marker_rate(body, twist, body.position)
+        displaced = lambda s: (body.perturbed(s * body_rate), point + s * rate[: space.dim], wrench + s * change)  # noqa: E731
+        return derivative_at_zero(lambda s: space.to_centre(*displaced(s)), point[0], 1)
 
     return jax.vmap(one)(*stacks)
 
 
 class ConstraintRows:
-    """The rows of one joint: those of `Φ`, and below them those that constrain velocities alone, `Ψ`."""
+    """The constraint rows of one joint: holonomic rows `Φ`, followed by nonholonomic rows `Ψ`."""
 
     def __init__(self, space: AbstractSpace, law: Any, t: Scalar, bodies: Any) -> None:
         self.space, self.law, self.t = space, law, t
-        self.near = MarkerKinematics(space, law.markers, bodies, t)
+        self.kinematics = MarkerKinematics(space, law.markers, bodies, t)
         self.rolling = isinstance(law, AbstractNonholonomic)
         self.still = jnp.zeros((len(law.markers), len(space.speeds)), bodies.position.dtype)
 
     def position(self) -> Float[Array, " rows"]:
-        """`Φ`, and zeros for the rows of `Ψ`."""
-        phi = residual_of(self.law, self.t, self.near.frames)
+        """`Φ`, padded with zeros for the nonholonomic rows."""
+        phi = residual_of(self.law, self.t, self.kinematics.frames)
         if not self.rolling:
             return phi
-        extra = jax.eval_shape(lambda: self._slip(self.t, self.near.frames, self.still))
+        extra = jax.eval_shape(lambda: self._slip(self.t, self.kinematics.frames, self.still))
         return jnp.concatenate([phi, jnp.zeros(extra.shape, phi.dtype)])
 
     def wrenches(self) -> Float[Array, "rows markers twist"]:
-        """What a unit of each row's multiplier takes from the markers: the gradients of the rows by their rates."""
-        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.near.perturbed(step)))(self.still)
+        """The gradients of the rows with respect to the markers' rates.
+
+        A unit multiplier of a row exerts the negative of these wrenches on the bodies.
+        """
+        C = jax.jacfwd(lambda step: residual_of(self.law, self.t, self.kinematics.perturbed(step)))(self.still)
         if not self.rolling:
             return C
-        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.near.frames, r))(self.still)])
+        return jnp.concatenate([C, jax.jacfwd(lambda r: self._slip(self.t, self.kinematics.frames, r))(self.still)])
 
     def jacobian(self) -> Float[Array, "rows markers twist"]:
-        """`C`, by the twists of the part's bodies."""
-        return jax.vmap(self.near.to_centre)(self.wrenches())
+        """The Jacobian of the rows with respect to the twists of the joint's bodies."""
+        return jax.vmap(self.kinematics.to_centre)(self.wrenches())
 
     def velocity(self, twists: Twists) -> Float[Array, " rows"]:
         """`Φ̇ = C v + Φ_t`, and `Ψ`."""
-        rates = self.near.rates(twists)
-        phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, self.near.perturbed(s * rates)), self.t, 1)
-        return jnp.concatenate([phi, self._slip(self.t, self.near.frames, rates)]) if self.rolling else phi
+        rates = self.kinematics.rates(twists)
+        phi = derivative_at_zero(
+            lambda s: residual_of(self.law, self.t + s, self.kinematics.perturbed(s * rates)), self.t, 1
+        )
+        return jnp.concatenate([phi, self._slip(self.t, self.kinematics.frames, rates)]) if self.rolling else phi
 
     def gamma(self, twists: Twists) -> Float[Array, " rows"]:
-        """What `C v̇` has to be: minus the rows' second (of `Ψ`, first) time derivative at constant `v`."""
-        frames = self.near.frames_at_constant_speed(twists)
+        """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v` (first for `Ψ`)."""
+        frames = self.kinematics.frames_at_constant_speed(twists)
         phi = derivative_at_zero(lambda s: residual_of(self.law, self.t + s, frames(s)), self.t, 2)
         if self.rolling:
-            rates = self.near.rates(twists)
-            drift = self.near.accelerations(twists, self.still)
+            rates = self.kinematics.rates(twists)
+            drift = self.kinematics.accelerations(twists, self.still)
             psi = derivative_at_zero(lambda s: self._slip(self.t + s, frames(s), rates + s * drift), self.t, 1)
             phi = jnp.concatenate([phi, psi])
         return -phi
 
     def constraint_force_rate(self, twists: Twists, eta: Float[Array, " rows"]) -> Twists:
-        """`Ċᵀ η` on the part's bodies."""
-        frames, rates = self.near.frames_at_constant_speed(twists), self.near.rates(twists)
-        wrenches, changes = taylor_pair(lambda s: self._load(s, frames, s * rates, eta), self.t)
-        return self.near.to_centre_rate(twists, wrenches, changes)
+        """`Ċᵀ η` as efforts on the joint's bodies."""
+        frames, rates = self.kinematics.frames_at_constant_speed(twists), self.kinematics.rates(twists)
+        wrenches, changes = taylor_pair(lambda s: self._row_wrenches(s, frames, s * rates, eta), self.t)
+        return self.kinematics.to_centre_rate(twists, wrenches, changes)
 
-    def _load(self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]) -> Twists:
-        """The wrenches that multipliers take from the markers a time `s` along the motion, `step` away."""
-        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.near.frames)).shape[0]
+    def _row_wrenches(
+        self, s: Scalar, frames: Callable[[Scalar], Any], step: Twists, eta: Float[Array, " rows"]
+    ) -> Twists:
+        """The wrenches `Cᵀ η` at the markers after a time `s` of motion and a displacement `step`."""
+        count = jax.eval_shape(lambda: residual_of(self.law, self.t, self.kinematics.frames)).shape[0]
 
         def phi(d: Twists) -> Scalar:
-            moved = tuple(frame.perturbed(x) for frame, x in zip(self.near.perturbed(step), d, strict=True))
-            return jnp.dot(eta[:count], residual_of(self.law, self.t + s, moved))
+            displaced = tuple(frame.perturbed(x) for frame, x in zip(self.kinematics.perturbed(step), d, strict=True))
+            return jnp.dot(eta[:count], residual_of(self.law, self.t + s, displaced))
 
         wrenches = jax.grad(phi)(self.still)
         if not self.rolling:
@@ -187,27 +194,29 @@ class ConstraintRows:
 
 def wrenches(space: AbstractSpace, t: Scalar, law: Any, bodies: Any, twists: Twists) -> Twists:
     """The efforts of one force on the bodies it acts on."""
-    near = MarkerKinematics(space, law.markers, bodies, t)
-    rates = tuple(space.as_rate(rate) for rate in near.rates(twists))
-    return near.to_centre(law.wrenches(t, near.frames, rates))
+    kinematics = MarkerKinematics(space, law.markers, bodies, t)
+    rates = tuple(space.as_rate(rate) for rate in kinematics.rates(twists))
+    return kinematics.to_centre(law.wrenches(t, kinematics.frames, rates))
 
 
 def efforts_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any, twists: Twists) -> Twists:
-    """The efforts of a force along a coordinate: `∂c/∂v` times the force."""
-    near = MarkerKinematics(space, part.markers, bodies, t)
-    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(near.perturbed(step)))(jnp.zeros_like(twists))
-    return near.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * near.rates(twists))))
+    """The efforts on the bodies from a force that acts along a joint coordinate `c`: `∂c/∂v` times the force."""
+    kinematics = MarkerKinematics(space, part.markers, bodies, t)
+    value, slope = jax.value_and_grad(lambda step: part.coordinate.value(kinematics.perturbed(step)))(
+        jnp.zeros_like(twists)
+    )
+    return kinematics.to_centre(slope * part.law.effort(t, value, jnp.sum(slope * kinematics.rates(twists))))
 
 
 def turning(
     space: AbstractSpace, t: Scalar, law: AbstractJointWithCoordinates, bodies: Any, twists: Twists
 ) -> Float[Array, "2 n"]:
-    """The angles of a joint that counts turns, up to whole turns, and their rates."""
-    near = MarkerKinematics(space, law.markers, bodies, t)
-    rates = near.rates(twists)
+    """The integrated angles of a joint, modulo whole turns, and their rates."""
+    kinematics = MarkerKinematics(space, law.markers, bodies, t)
+    rates = kinematics.rates(twists)
 
     def angles(s: Scalar) -> Array:
-        motion = law.motion(near.perturbed(s * rates))
+        motion = law.motion(kinematics.perturbed(s * rates))
         return jnp.stack([motion[law.coordinate_names.index(name)] for name in law.unwrapped])
 
     return jnp.stack(taylor_pair(angles, jnp.zeros((), twists.dtype)))
@@ -219,14 +228,14 @@ def potential_energy(space: AbstractSpace, t: Scalar, law: Any, bodies: Any) -> 
 
 
 def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Scalar:
-    """The potential energy of a force along a coordinate."""
+    """The potential energy of a force along a joint coordinate."""
     return part.law.potential(part.coordinate.value(MarkerKinematics(space, part.markers, bodies, t).frames))
 
 
 def derivative_at_zero(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
-    """The derivative of `f(s)` of the given order at `s = 0`, by nested forward mode."""
+    """The derivative of order `order` of `f(s)` at `s = 0`, by nested forward mode."""
     for _ in range(order):
-        f = _differentiated(f)
+        f = _derivative(f)
     return f(jnp.zeros_like(t))
 
 
@@ -236,5 +245,5 @@ def taylor_pair(f: Callable[[Array], Any], t: Scalar) -> tuple[Any, Any]:
     return jax.jvp(f, (zero,), (jnp.ones_like(zero),))
 
 
-def _differentiated(f: Callable[[Array], Any]) -> Callable[[Array], Any]:
+def _derivative(f: Callable[[Array], Any]) -> Callable[[Array], Any]:
     return lambda s: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]

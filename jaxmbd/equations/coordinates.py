@@ -1,6 +1,6 @@
 """Coordinates as a change of variables: from `q` and `v` to the frames, twists and accelerations of the bodies.
 
-`V = J(q) v`, `V̇ = J v̇ + a(q, v)`, so that what the parts say of the bodies becomes `M = Jᵀ M_b J`,
+With `V = J(q) v` and `V̇ = J v̇ + a(q, v)`, the body quantities `M_b`, `W`, `C_b`, `γ_b` become `M = Jᵀ M_b J`,
 `F = Jᵀ (W − M_b a)`, `C = C_b J`, `γ = γ_b − C_b a`. In absolute coordinates `J` is the identity.
 """
 
@@ -24,9 +24,9 @@ Twists = Float[Array, "bodies twist"]
 
 
 class AbstractPlacement(abc.ABC):
-    """The bodies at one position. What several questions need is computed once."""
+    """The kinematics of the bodies at one configuration; common subexpressions are evaluated once."""
 
-    frames: Any  # of the bodies, and of the ground, stacked
+    frames: Any  # frames of the bodies and, last, of the ground, stacked
 
     @abc.abstractmethod
     def poses(self) -> Float[Array, "bodies pose"]:
@@ -38,11 +38,11 @@ class AbstractPlacement(abc.ABC):
 
     @abc.abstractmethod
     def perturbed(self, step: Array) -> Array:
-        """The coordinates reached along `step`, speeds times a time: exact to second order."""
+        """The coordinates after a `step` (speeds times a time), exact to second order."""
 
     @abc.abstractmethod
     def along(self, v: Array, s: Scalar) -> Array:
-        """The coordinates a time `s` later, at constant `v`: exact to second order."""
+        """The coordinates after a time `s` at constant `v`, exact to second order."""
 
     @abc.abstractmethod
     def twists(self, v: Array) -> Twists:
@@ -54,11 +54,11 @@ class AbstractPlacement(abc.ABC):
 
     @abc.abstractmethod
     def drift(self, v: Array) -> Twists | None:
-        """`a`: the bodies' `V̇` at constant `v`; None where it is zero everywhere."""
+        """The velocity-product acceleration `a`, that is `V̇` at constant `v`; None if it is identically zero."""
 
     @abc.abstractmethod
     def loads(self, efforts: Twists) -> Array:
-        """`Jᵀ f`: the generalized forces of efforts on the bodies."""
+        """`Jᵀ f`: the generalized forces of `efforts` on the bodies."""
 
     @abc.abstractmethod
     def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
@@ -66,40 +66,39 @@ class AbstractPlacement(abc.ABC):
 
     @abc.abstractmethod
     def twist_rate(self, v: Array, u: Array) -> Twists | None:
-        """`J̇ u` along the motion; None where it is zero everywhere."""
+        """`J̇ u` along the motion; None if it is identically zero."""
 
     @abc.abstractmethod
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
-        """`C_b J` from the non-zero blocks of `C_b` that joints give."""
+        """The local constraint rows `C_b J`, from the nonzero blocks of `C_b` per joint group."""
 
     @abc.abstractmethod
     def inertia(self, parts: Any) -> AbstractInertia:
-        """`M = Jᵀ M_b J`, `parts` being what the space keeps of each body."""
+        """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
 
     @abc.abstractmethod
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
-        """For the joint that carries each body, the sum of wrenches on the body and on all that hang on it; wrenches
-        about the world's origin."""
+        """Sum of wrenches over each body's subtree; all wrenches are about the world's origin."""
 
 
 class AbstractCoordinates(eqx.Module):
-    """How coordinates `q` (without carried angles) and speeds `v` describe the bodies."""
+    """A choice of coordinates `q` (without the integrated joint angles) and speeds `v` for the bodies."""
 
     @abc.abstractmethod
     def at(self, t: Scalar, q: Array) -> AbstractPlacement:
-        """The bodies at a time and `q`."""
+        """The kinematics of the bodies at time `t` and coordinates `q`."""
 
     @abc.abstractmethod
     def normalize(self, q: Array) -> Array:
-        """The same position with quaternions of norm one."""
+        """The same configuration with quaternions of unit norm."""
 
     @abc.abstractmethod
     def measured(self, poses: Float[Array, "bodies pose"]) -> Array:
-        """The coordinates of bodies at given poses; the nearest where joints are open."""
+        """The coordinates of bodies at the given poses; where a joint is open, the ones that fit its markers best."""
 
 
 class Absolute(AbstractCoordinates):
-    """The bodies' own poses and twists."""
+    """Absolute coordinates: the poses and twists of the bodies."""
 
     space: AbstractSpace
     bodies: int = eqx.field(static=True)
@@ -115,12 +114,12 @@ class Absolute(AbstractCoordinates):
 
 
 class AbsolutePlacement(AbstractPlacement):
-    """The bodies at their own poses: `J` is the identity."""
+    """The kinematics of bodies described by their poses: `J` is the identity."""
 
     def __init__(self, space: AbstractSpace, poses: Float[Array, "bodies pose"]) -> None:
         self.space, self._poses = space, poses
-        rest = jnp.asarray(space.rest, poses.dtype)
-        self.frames = jax.vmap(space.place)(jnp.concatenate([poses, rest[None]]))
+        ground = jnp.asarray(space.rest, poses.dtype)
+        self.frames = jax.vmap(space.place)(jnp.concatenate([poses, ground[None]]))
 
     def rate(self, v: Array) -> Array:
         return jax.vmap(self.space.rate)(self._poses, self.twists(v)).reshape(-1)
@@ -153,12 +152,12 @@ class AbsolutePlacement(AbstractPlacement):
         return None
 
     def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
-        legs = legs_of(groups, blocks, len(self.space.speeds))
-        moving, width = np.flatnonzero(legs.body < len(self._poses)), legs.values.shape[1]
-        columns = legs.body[moving, None] * width + np.arange(width)
-        rows = np.broadcast_to(legs.row[moving, None], columns.shape)
-        shape = legs.m, len(self._poses) * width
-        return summed(legs.values[moving].reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
+        terms = legs_of(groups, blocks, len(self.space.speeds))
+        on_bodies, width = np.flatnonzero(terms.body < len(self._poses)), terms.values.shape[1]
+        columns = terms.body[on_bodies, None] * width + np.arange(width)
+        rows = np.broadcast_to(terms.row[on_bodies, None], columns.shape)
+        shape = terms.m, len(self._poses) * width
+        return summed(terms.values[on_bodies].reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)

@@ -1,33 +1,34 @@
-"""Index tables: what meets where; scatter-adds turned into gathers, which compile to fast code on CPU and GPU alike."""
+"""Index tables that replace scatter-adds by gathers, which compile to fast code on both CPU and GPU."""
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-_MANY = 16  # sources of a place, up to which sums are written out: XLA then makes one loop of them and what follows
+# Largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it.
+_UNROLLED_LAYERS = 16
 
 
 def gather_table(targets: np.ndarray, size: int) -> np.ndarray:
-    """For each of `size` places, the sources that add to it: shape `(most sources of a place, size)`.
+    """For each of `size` targets, the sources that are added to it: shape `(largest number of sources, size)`.
 
-    `targets[i]` is the place that source `i` adds to, or −1 for none; a place with fewer sources is padded with
-    the index `len(targets)`.
+    `targets[i]` is the target of source `i`, or −1 for none; columns with fewer sources are padded with the index
+    `len(targets)`.
     """
     sources = np.flatnonzero(targets >= 0)
-    places = targets[sources]
-    arranged = np.argsort(places, kind="stable")
-    sources, places = sources[arranged], places[arranged]
-    first = np.searchsorted(places, places)
-    layer = np.arange(len(places)) - first
+    columns = targets[sources]
+    order = np.argsort(columns, kind="stable")
+    sources, columns = sources[order], columns[order]
+    first = np.searchsorted(columns, columns)
+    layer = np.arange(len(columns)) - first
     table = np.full((layer.max(initial=0) + 1, size), len(targets))
-    table[layer, places] = sources
+    table[layer, columns] = sources
     return table
 
 
 def gather_sum(values: Array, table: np.ndarray) -> Array:
-    """Sum `values` into the places of a `gather_table`."""
+    """Sum `values` into the targets of a `gather_table`."""
     padded = jnp.concatenate([values, jnp.zeros((1, *values.shape[1:]), values.dtype)])
-    if len(table) > _MANY:
+    if len(table) > _UNROLLED_LAYERS:
         return jnp.sum(padded[table], axis=0)
     total = padded[table[0]]
     for layer in table[1:]:
@@ -35,8 +36,8 @@ def gather_sum(values: Array, table: np.ndarray) -> Array:
     return total
 
 
-def matches(wanted: np.ndarray, among: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Each number wanted with each place where it is `among` others, which are sorted: two arrays of indices."""
-    first, last = np.searchsorted(among, wanted), np.searchsorted(among, wanted, side="right")
-    index = np.repeat(np.arange(len(wanted)), last - first)
+def matches(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join: all index pairs `(i, j)` with `left[i] == right[j]`, as two arrays; `right` is sorted."""
+    first, last = np.searchsorted(right, left), np.searchsorted(right, left, side="right")
+    index = np.repeat(np.arange(len(left)), last - first)
     return index, first[index] + np.arange(len(index)) - np.searchsorted(index, index)

@@ -1,4 +1,4 @@
-"""Parts of one type, stacked: so that tracing and compiling cost the same for 3 parts and for 3,000."""
+"""Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 class Group(eqx.Module):
-    """Parts that share one law: their numbers stacked on a leading axis, and the bodies they touch."""
+    """Parts of one type: their parameters stacked on a leading axis, and the bodies they connect."""
 
     stacked: Any
     static: Any = eqx.field(static=True)
@@ -32,29 +32,29 @@ class Group(eqx.Module):
 
     @property
     def turn_table(self) -> np.ndarray:
-        """Indices into `q` of the angles whose whole turns count, shape `(parts, coordinates that need one)`."""
+        """Indices in `q` of the integrated angles that the parts use, shape `(parts, such coordinates)`."""
         return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
 
 
 def law_of(static: Any, numbers: Any, turns: Array) -> Any:
-    """A part of a group again, from what all have in common, one slice of the stacked numbers and the angles near its
-    own."""
+    """One part of a group, from the group's static fields, a slice of the stacked parameters and the integrated angles
+    that fix its whole turns."""
     return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
 def group_parts(parts: Sequence[Any], mechanism: Mechanism) -> tuple[Group, ...]:
-    """Group parts whose law and shapes agree, each group in the order of first appearance."""
+    """Group parts of equal type, static fields and array shapes; groups are in order of first appearance."""
     body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
     names = mechanism.coordinate_names
-    found: dict[Any, list[tuple[int, Any]]] = {}
+    members_by_key: dict[Any, list[tuple[int, Any]]] = {}
     statics: dict[Any, Any] = {}
     for position, part in enumerate(parts):
         arrays, static = eqx.partition(unnamed(part), eqx.is_array)
         key = kind_of(arrays, static)
         statics.setdefault(key, static)
-        found.setdefault(key, []).append((position, arrays))
+        members_by_key.setdefault(key, []).append((position, arrays))
     groups = []
-    for key, members in found.items():
+    for key, members in members_by_key.items():
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
         bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
@@ -68,5 +68,5 @@ def _markers(part: Any) -> Iterable[Any]:
 
 
 def stacked(*leaves: Any) -> Any:
-    """Numbers or arrays of one shape on a new leading axis."""
+    """Stack numbers or arrays of one shape on a new leading axis."""
     return jnp.asarray(np.stack(leaves)) if is_concrete(leaves) else jnp.stack(leaves)

@@ -1,4 +1,4 @@
-"""The mass matrix at one position: a block for each body in absolute coordinates, else a symmetric matrix."""
+"""The mass matrix at one configuration: block diagonal by bodies in absolute coordinates, else sparse symmetric."""
 
 import abc
 from typing import Any
@@ -16,7 +16,7 @@ from jaxmbd.space.space import AbstractSpace
 
 
 class AbstractInertia(eqx.Module):
-    """`M`, and what is asked of it."""
+    """The mass matrix `M` with its products, solves and Cholesky factor."""
 
     @abc.abstractmethod
     def matrix(self) -> Float[Array, "nv nv"]:
@@ -36,11 +36,11 @@ class AbstractInertia(eqx.Module):
 
     @abc.abstractmethod
     def components(self) -> np.ndarray:
-        """For each speed the number of its component: `M` couples only speeds of one."""
+        """For each speed, the index of its connected component: `M` couples only speeds of the same component."""
 
     @abc.abstractmethod
     def whiten(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
-        """`L⁻¹` of each row, where `M = L Lᵀ`: their norms are then those in the metric of `M⁻¹`."""
+        """`L⁻¹` of each row, with `M = L Lᵀ`: the 2-norm of the result is the row's norm in the metric of `M⁻¹`."""
 
     @abc.abstractmethod
     def unwhiten(self, x: Float[Array, " nv"]) -> Float[Array, " nv"]:
@@ -48,7 +48,7 @@ class AbstractInertia(eqx.Module):
 
 
 class BodyInertia(AbstractInertia):
-    """A block for each body, as its space keeps it: `parts` are stacked by bodies."""
+    """A block-diagonal mass matrix; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
 
     space: AbstractSpace
     parts: Any
@@ -88,7 +88,7 @@ class BodyInertia(AbstractInertia):
 
 
 class CoupledInertia(AbstractInertia):
-    """A matrix by its entries."""
+    """A sparse symmetric mass matrix with coupling between bodies."""
 
     M: Symmetric
 

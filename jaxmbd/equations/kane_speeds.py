@@ -1,4 +1,4 @@
-"""Generalized speeds of a user's choice: one more change of variables, `v = A(q, t) p + b(q, t)`."""
+"""Generalized speeds `p` defined by the user (Kane): a further change of variables, `v = A(q, t) p + b(q, t)`."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -18,7 +18,7 @@ from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds
 
 
 class ChosenSpeeds(AbstractCoordinates):
-    """Other coordinates, with speeds of the user's choice."""
+    """The coordinates `base` with generalized speeds defined by the user."""
 
     base: AbstractCoordinates
     speeds: GeneralizedSpeeds
@@ -34,48 +34,51 @@ class ChosenSpeeds(AbstractCoordinates):
 
 
 class ChosenPlacement(AbstractPlacement):
-    """The bodies at one position."""
+    """The kinematics of the bodies at one configuration, with generalized speeds `p`.
+
+    The arguments `v` and `vdot` of the methods of `AbstractPlacement` are `p` and `ṗ` here.
+    """
 
     def __init__(self, coordinates: ChosenSpeeds, t: Scalar, q: Array) -> None:
         self.base, self.coordinates = coordinates.base.at(t, q), coordinates
         self.t, self.q, self.frames = t, q, self.base.frames
 
-    def given(self, p: Array) -> Array:
+    def base_speeds(self, p: Array) -> Array:
         """`v = A p + b`."""
         return self.coordinates.speeds.given(p, self.q, self.t)
 
     @cached_property
     def slope(self) -> Float[Array, "nv nv"]:
-        """`A`."""
+        """`A = ∂v/∂p`."""
         return self._slope(self.q, self.t)
 
     def _slope(self, q: Array, t: Scalar) -> Array:
         zero = jnp.zeros(len(self.coordinates.speeds.names), self.q.dtype)
         return jax.jacfwd(lambda p: self.coordinates.speeds.given(p, q, t))(zero)
 
-    def _changing(self, p: Array) -> Array:
+    def _velocity_product(self, p: Array) -> Array:
         """`v̇` at constant `p`."""
         moving = (self.rate(p), jnp.ones_like(self.t))
-        given = self.coordinates.speeds.given
-        return jax.jvp(lambda q, t: given(p, q, t), (self.q, self.t), moving)[1]
+        function = self.coordinates.speeds.given
+        return jax.jvp(lambda q, t: function(p, q, t), (self.q, self.t), moving)[1]
 
     def poses(self) -> Float[Array, "bodies pose"]:
         return self.base.poses()
 
     def rate(self, v: Array) -> Array:
-        return self.base.rate(self.given(v))
+        return self.base.rate(self.base_speeds(v))
 
     def perturbed(self, step: Array) -> Array:
         return self.base.perturbed(self.slope @ step)
 
     def along(self, v: Array, s: Scalar) -> Array:
-        return self.base.perturbed(s * self.given(v) + 0.5 * s * s * self._changing(v))
+        return self.base.perturbed(s * self.base_speeds(v) + 0.5 * s * s * self._velocity_product(v))
 
     def twists(self, v: Array) -> Twists:
-        return self.base.twists(self.given(v))
+        return self.base.twists(self.base_speeds(v))
 
     def accelerations(self, v: Array, vdot: Array) -> Twists:
-        return self.base.accelerations(self.given(v), self.slope @ vdot + self._changing(v))
+        return self.base.accelerations(self.base_speeds(v), self.slope @ vdot + self._velocity_product(v))
 
     def drift(self, v: Array) -> Twists:
         return self.accelerations(v, jnp.zeros_like(v))
@@ -84,13 +87,13 @@ class ChosenPlacement(AbstractPlacement):
         return self.slope.T @ self.base.loads(efforts)
 
     def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
-        turned = self._slope_rate(v).T @ self.base.loads(efforts)
-        return self.slope.T @ self.base.constraint_force_rate(self.given(v), efforts) + turned
+        slope_term = self._slope_rate(v).T @ self.base.loads(efforts)
+        return self.slope.T @ self.base.constraint_force_rate(self.base_speeds(v), efforts) + slope_term
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
-        turned = self.base.twists(self._slope_rate(v) @ u)
-        carried = self.base.twist_rate(self.given(v), self.slope @ u)
-        return turned if carried is None else turned + carried
+        slope_term = self.base.twists(self._slope_rate(v) @ u)
+        base_term = self.base.twist_rate(self.base_speeds(v), self.slope @ u)
+        return slope_term if base_term is None else slope_term + base_term
 
     def _slope_rate(self, v: Array) -> Array:
         return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]

@@ -1,4 +1,4 @@
-"""Matrices by the entries that are not zero by structure."""
+"""Sparse matrices in coordinate format: the entries that are structurally nonzero."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from jaxmbd.equations.groups import Group
 
 
 class SparseMatrix(NamedTuple):
-    """A matrix of some `shape`: `values (entries,)` at `rows` and `columns`, each place at most once."""
+    """A sparse matrix: `values (entries,)` at `rows` and `columns`, without duplicates, and its `shape`."""
 
     values: Float[Array, " entries"]
     rows: np.ndarray
@@ -20,33 +20,33 @@ class SparseMatrix(NamedTuple):
     shape: tuple[int, int]
 
     def dense(self) -> Float[Array, "rows columns"]:
-        """The matrix."""
-        places = np.full(self.shape, len(self.values))
-        places[self.rows, self.columns] = np.arange(len(self.values))
-        return jnp.append(self.values, 0.0)[places]
+        """The dense matrix."""
+        indices = np.full(self.shape, len(self.values))
+        indices[self.rows, self.columns] = np.arange(len(self.values))
+        return jnp.append(self.values, 0.0)[indices]
 
     def reordered(self, order: Sequence[int]) -> "SparseMatrix":
-        """The matrix whose row `i` is the row `order[i]` of this one."""
+        """The matrix whose row `i` is row `order[i]` of this one."""
         return self._replace(rows=np.argsort(np.asarray(order, dtype=int))[self.rows])
 
 
 def summed(
     values: Float[Array, " terms"], rows: np.ndarray, columns: np.ndarray, shape: tuple[int, int]
 ) -> SparseMatrix:
-    """The sum of terms, each at a row and a column; several may be at one place."""
-    places, at = np.unique(rows * shape[1] + columns, return_inverse=True)
-    total = gather_sum(values, gather_table(at.reshape(-1), len(places)))
-    return SparseMatrix(total, *np.divmod(places, max(shape[1], 1)), shape)
+    """Assemble a matrix from terms, each at a row and a column; duplicates are summed."""
+    entries, entry_of_term = np.unique(rows * shape[1] + columns, return_inverse=True)
+    total = gather_sum(values, gather_table(entry_of_term.reshape(-1), len(entries)))
+    return SparseMatrix(total, *np.divmod(entries, max(shape[1], 1)), shape)
 
 
 def full(matrix: Float[Array, "rows columns"]) -> SparseMatrix:
-    """A matrix given in full."""
+    """A dense matrix in sparse format, all entries stored."""
     rows, columns = np.indices(matrix.shape).reshape(2, -1)
     return SparseMatrix(matrix.reshape(-1), rows, columns, (matrix.shape[0], matrix.shape[1]))
 
 
 def vstack(parts: Sequence[SparseMatrix]) -> SparseMatrix:
-    """Matrices of as many columns, one below the other."""
+    """Stack matrices of equal column count vertically."""
     starts = np.cumsum([0, *(part.shape[0] for part in parts)])
     rows = [part.rows + start for part, start in zip(parts, starts[:-1], strict=True)]
     values, columns = jnp.concatenate([part.values for part in parts]), np.concatenate([p.columns for p in parts])
@@ -54,8 +54,10 @@ def vstack(parts: Sequence[SparseMatrix]) -> SparseMatrix:
 
 
 class ConstraintBodyTerms(NamedTuple):
-    """What joints ask of the bodies they touch: for each of `m` rows and each of its markers, how the row takes the
-    twist of the body there (`values`), the `row`, and the `body`."""
+    """The nonzero blocks of `C_b`, one per row and marker.
+
+    `values` is the row's coefficient vector for the twist of body `body`; `row` is the row's index among `m` rows.
+    """
 
     values: Float[Array, "legs twist"]
     row: np.ndarray
@@ -64,7 +66,7 @@ class ConstraintBodyTerms(NamedTuple):
 
 
 def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
-    """From the non-zero blocks of `C_b`, for each group `(parts, rows, markers, width)`."""
+    """Flatten the nonzero blocks of `C_b`, `(parts, rows, markers, width)` per group."""
     none = np.zeros(0, int)
     values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0
     for group, block in zip(groups, blocks, strict=True):

@@ -1,4 +1,4 @@
-"""Symmetric positive definite matrices by their entries, and solves whose derivatives reuse the factor."""
+"""Sparse symmetric positive definite matrices, and solves whose derivatives reuse the factor."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ Solve = Callable[[Array], Array]
 
 
 class Symmetric(eqx.Module):
-    """A symmetric matrix `S (n, n)`: its entries on and below the diagonal where `pattern` has them."""
+    """A sparse symmetric matrix `S (n, n)`: the entries of its lower triangle in the order of `pattern`."""
 
     values: Float[Array, " entries"]
     pattern: Pattern = eqx.field(static=True)
@@ -27,7 +27,7 @@ class Symmetric(eqx.Module):
         return dense(self.values, self.pattern)
 
     def largest(self) -> Scalar:
-        """The largest entry of the diagonal; zero for a matrix without rows."""
+        """The largest diagonal entry; zero for an empty matrix."""
         diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
         return jnp.max(self.values[diagonal], initial=0.0)
 
@@ -36,14 +36,14 @@ class Symmetric(eqx.Module):
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
         return Symmetric(self.values + shift * diagonal, self.pattern)
 
-    def limited(self, kept: Bool[Array, " n"]) -> "Symmetric":
-        """`S` in the rows and columns that are kept; in the others a multiple of the unit matrix."""
+    def limited(self, mask: Bool[Array, " n"]) -> "Symmetric":
+        """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
         i, j = self.pattern.rows, self.pattern.columns
-        rest = self.largest() * (i == j)
-        return Symmetric(jnp.where(kept[i] & kept[j], self.values, rest), self.pattern)
+        identity = self.largest() * (i == j)
+        return Symmetric(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
 
     def scaled(self) -> "Symmetric":
-        """`D S D`, with `D` diagonal, so that the diagonal is one; rows of zeros stay."""
+        """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
         i, j = self.pattern.rows, self.pattern.columns
         diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
         factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
@@ -52,13 +52,13 @@ class Symmetric(eqx.Module):
     def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """`S x`."""
         i, j = self.pattern.rows, self.pattern.columns
-        beside = np.flatnonzero(i != j)
-        targets, sources = np.concatenate([i, j[beside]]), np.concatenate([j, i[beside]])
-        values = jnp.concatenate([self.values, self.values[beside]])
+        off_diagonal = np.flatnonzero(i != j)
+        targets, sources = np.concatenate([i, j[off_diagonal]]), np.concatenate([j, i[off_diagonal]])
+        values = jnp.concatenate([self.values, self.values[off_diagonal]])
         return gather_sum(values * x[sources], gather_table(targets, self.pattern.n))
 
     def solver(self) -> Solve:
-        """The solution of `S x = b` for vectors and matrices `b`. Its derivatives reuse the factor."""
+        """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""
         if not self.pattern.n:
             return lambda b: b
         fixed, pattern = jax.lax.stop_gradient(self.values), self.pattern
@@ -74,11 +74,11 @@ class Symmetric(eqx.Module):
 
 
 def symmetric(S: Float[Array, "n n"]) -> Symmetric:
-    """A matrix given in full."""
+    """A dense symmetric matrix in sparse format, its whole lower triangle stored."""
     i, j = np.tril_indices(S.shape[0])
     return Symmetric(S[i, j], Pattern(S.shape[0], i, j))
 
 
 def spd_solver(S: Float[Array, "n n"]) -> Solve:
-    """The solution of `S x = b` for vectors and matrices `b`, with derivatives that reuse the factor."""
+    """A function that solves `S x = b` for vectors and matrices `b`, with derivatives that reuse the factor."""
     return symmetric(S).solver()

@@ -1,6 +1,6 @@
-"""Sums along the paths of a tree, from each node to its root, by doubling.
+"""Sums along the paths of a tree, from each node to its root, by pointer doubling.
 
-After `k` rounds each node has the sum over itself and the `2ᵏ − 1` nodes next on its way: a chain of a thousand takes
+After `k` rounds each node has the sum over itself and its next `2ᵏ − 1` ancestors, so a chain of a thousand nodes takes
 ten rounds.
 """
 
@@ -15,45 +15,45 @@ from jaxmbd.equations.gather_tables import gather_sum, gather_table
 
 
 class Paths:
-    """The paths of a tree: `parents[i]` is the node next to `i` on its way to the root, or the number of nodes."""
+    """The paths of a tree: `parents[i]` is the parent of node `i`, or the number of nodes if `i` has none."""
 
     def __init__(self, parents: np.ndarray) -> None:
         self.parents = parents
 
     def rounds(self) -> Iterator[np.ndarray]:
-        """For each node the one that is 1, 2, 4, … nodes further, or the number of nodes, until all have ended."""
-        count, further = len(self.parents), self.parents
-        while (further < count).any():
-            yield further
-            further = np.append(further, count)[further]
+        """The ancestors 1, 2, 4, … levels above each node (the number of nodes above a root), while any exist."""
+        count, ancestor = len(self.parents), self.parents
+        while (ancestor < count).any():
+            yield ancestor
+            ancestor = np.append(ancestor, count)[ancestor]
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Each node with each node on its path, itself first."""
+        """Index pairs of each node with each node on its path to the root, itself first."""
         return _pairs(tuple(self.parents.tolist()))
 
     def to_root(self, values: Array) -> Array:
-        """For each node, the sum over its path."""
-        for further in self.rounds():
-            values = values + jnp.concatenate([values, jnp.zeros_like(values[:1])])[further]
+        """For each node, the sum over its path to the root."""
+        for ancestor in self.rounds():
+            values = values + jnp.concatenate([values, jnp.zeros_like(values[:1])])[ancestor]
         return values
 
     def subtree_sum(self, values: Array) -> Array:
-        """For each node, the sum over all nodes on whose path it is."""
+        """For each node, the sum over its subtree."""
         count = len(self.parents)
-        for further in self.rounds():
-            values = values + gather_sum(values, gather_table(np.where(further < count, further, -1), count))
+        for ancestor in self.rounds():
+            values = values + gather_sum(values, gather_table(np.where(ancestor < count, ancestor, -1), count))
         return values
 
 
 @lru_cache(maxsize=256)
 def _pairs(parents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    count, further = len(parents), np.append(parents, len(parents)).astype(int)
-    node = on_path = np.arange(count)
-    found = []
+    count, parent = len(parents), np.append(parents, len(parents)).astype(int)
+    node = ancestor = np.arange(count)
+    levels = []
     while len(node):
-        found.append((node, on_path))
-        on_path = further[on_path]
-        node, on_path = node[on_path < count], on_path[on_path < count]
-    nodes, others = (np.concatenate(x) for x in zip(*found, strict=True)) if found else (node, node)
+        levels.append((node, ancestor))
+        ancestor = parent[ancestor]
+        node, ancestor = node[ancestor < count], ancestor[ancestor < count]
+    nodes, ancestors = (np.concatenate(x) for x in zip(*levels, strict=True)) if levels else (node, node)
     order = np.argsort(nodes, kind="stable")
-    return nodes[order], others[order]
+    return nodes[order], ancestors[order]

@@ -1,1 +1,1 @@
-"""What a user declares: bodies, joints, drivers, forces, sensors, and the mechanism they make."""
+"""The model that a user declares: bodies, joints, drivers, forces, sensors and the mechanism."""

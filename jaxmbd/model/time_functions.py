@@ -1,8 +1,8 @@
-"""Functions of time that are not smooth everywhere, and say where: `Piecewise` and `Table`.
+"""Functions of time that are smooth between declared times: `Piecewise` and `Table`.
 
-An integrator of order eight needs eight derivatives. Where a force jumps or has a kink, a step across that time is
-accurate to first or second order only, whatever the tolerance, and the derivative by that time is lost. So functions
-declare such times, and `simulate` lets its steps end on them.
+An integrator of order eight needs eight derivatives. A step across a jump or kink of a force is accurate to first or
+second order only, whatever the tolerance, and the derivative with respect to that time is lost. Hence such functions
+declare the times, and `simulate` ends steps on them.
 """
 
 import abc
@@ -19,10 +19,10 @@ from jaxmbd.errors import MechanismError
 
 
 class AbstractTimeFunction(eqx.Module):
-    """A function of time (and of more arguments, if its user gives more) that is smooth between known times.
+    """A function of time (and of further arguments, if its caller passes any) that is smooth between known times.
 
-    Subclasses have `times (k,)` [s], increasing, and `order`, the lowest derivative by time that jumps there: 0
-    where the value itself jumps, 1 at kinks. At each of its times a function has the value after it.
+    Subclasses have `times (k,)` [s], increasing, and `order`, the lowest time derivative that jumps there: 0 if the
+    value itself jumps, 1 at kinks. The functions are continuous from the right.
     """
 
     times: eqx.AbstractVar[Float[Array, " k"]]
@@ -37,16 +37,16 @@ class Piecewise(AbstractTimeFunction):
     """A function with switching times: `pieces[0]` before `times[0]`, `pieces[k]` from `times[k − 1]` on.
 
     For forces: `JointForce("motor", "O.angle", Piecewise([2.0], [5.0, 0.0]))` is a torque of 5 N m that is switched
-    off at 2 s. `simulate` ends a step at each switching time; the derivatives of a motion by `times` are exact,
-    forward and reverse.
+    off at 2 s. `simulate` ends a step at each switching time; the derivatives of a motion with respect to `times` are
+    exact, forward and reverse.
 
-    **Arguments:** `times` `[s]`, increasing, `(k,)`; `pieces`, `k + 1` of them, numbers (or vectors) or functions,
-    which get the arguments that the part gives: `(t, coordinate, rate, parameters)` for a `JointForce`. All of them
-    are evaluated at all times, so each must be finite everywhere; `order`: the lowest derivative by time that jumps,
-    0 unless given. The motion of a `Driver` has to be continuous with its rate: it takes `order=2` (or 1, for
+    **Arguments:** `times` `[s]`, increasing, `(k,)`; `pieces`, `k + 1` numbers (or vectors) or functions, which are
+    called with the arguments of the part: `(t, coordinate, rate, parameters)` for a `JointForce`. All pieces are
+    evaluated at all times, so each must be finite everywhere; `order`, the lowest time derivative that jumps, default
+    0. The motion of a `Driver` must be continuous with its rate: it requires `order=2` (or 1, for
     `prescribes="speed"`).
 
-    **Raises:** `MechanismError` if the times do not increase, or there is not one piece more than times.
+    **Raises:** `MechanismError` if the times do not increase, or the number of pieces is not one more than of times.
     """
 
     times: Float[Array, " k"]
@@ -70,17 +70,17 @@ class Piecewise(AbstractTimeFunction):
 
 
 class Table(AbstractTimeFunction):
-    """A function of time from samples, linear between them or held from one to the next.
+    """A function of time from samples, piecewise linear or piecewise constant.
 
     For measured or planned forces: `JointForce("motor", "O.angle", Table(ts, torques))`. Before the first sample it
-    has the first value, beyond the last one the last value. `simulate` ends a step at each sample, where a function
-    made with `jnp.interp` costs many rejected steps and accuracy. Differentiable by `times` and `values`. A motion
-    given by samples needs `SmoothingSpline`, which has accelerations and needs no such steps.
+    has the first value, after the last one the last value. `simulate` ends a step at each sample, where a function
+    made with `jnp.interp` costs many rejected steps and accuracy. Differentiable with respect to `times` and `values`.
+    A sampled motion needs `SmoothingSpline`, which has continuous accelerations and needs no such steps.
 
     **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`;
-    `order`: 1, linear between the samples (the slope jumps), or 0, held (the value jumps).
+    `order`: 1, linear between the samples (the slope jumps), or 0, constant from each sample on (the value jumps).
 
-    **Raises:** `MechanismError` for shapes that do not fit, or times that do not increase.
+    **Raises:** `MechanismError` for shapes that do not match, or times that do not increase.
     """
 
     times: Float[Array, " samples"]
@@ -111,11 +111,11 @@ class Table(AbstractTimeFunction):
 
 
 def _times(kind: str, times: Any, strict: bool) -> Array:
-    found = _numbers(kind, "times", times)
-    if found.ndim != 1 or not len(found):
-        raise MechanismError(f"{kind}: times must be a sequence of at least one time [s], got shape {found.shape}.")
-    if is_concrete(found):
-        values = np.asarray(found)
+    array = _numbers(kind, "times", times)
+    if array.ndim != 1 or not len(array):
+        raise MechanismError(f"{kind}: times must be a sequence of at least one time [s], got shape {array.shape}.")
+    if is_concrete(array):
+        values = np.asarray(array)
         steps = np.diff(values)
         wrong = steps <= 0 if strict else steps < 0
         if not np.isfinite(values).all():
@@ -126,7 +126,7 @@ def _times(kind: str, times: Any, strict: bool) -> Array:
                 f"{kind}: times must increase: times[{k + 1}] = {values[k + 1]:g} s does not come after times[{k}] = "
                 f"{values[k]:g} s."
             )
-    return found
+    return array
 
 
 def _order(kind: str, order: int) -> int:
@@ -138,7 +138,7 @@ def _order(kind: str, order: int) -> int:
 
 
 def _numbers(kind: str, field: str, values: Any) -> Array:
-    found = as_float(values)
-    if not isinstance(found, Array | np.ndarray) or np.issubdtype(found.dtype, np.complexfloating):
+    array = as_float(values)
+    if not isinstance(array, Array | np.ndarray) or np.issubdtype(array.dtype, np.complexfloating):
         raise MechanismError(f"{kind}: {field} must be real numbers, got {values!r}.")
-    return jnp.asarray(found)
+    return jnp.asarray(array)

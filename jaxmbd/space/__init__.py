@@ -1,1 +1,1 @@
-"""The plane and three dimensions: frames, twists, charts, rotations, inertia of solids."""
+"""Planar and spatial kinematics: frames, twists, wrenches, charts, rotations, and mass properties of solids."""

@@ -1,7 +1,7 @@
-"""How the numbers that tell a position move with speeds: of a body, or of one joint.
+"""Charts: the kinematic differential equations `q̇ = N(q) v` of the coordinates of a body or of a joint.
 
-`retract` moves them along speeds times a time, exactly to second order, so that derivatives along it are those along
-the motion; `rate` is `q̇ = N(q) v`; `normalize` makes redundant numbers exact.
+`rate` is `N(q) v`. `retract` advances the coordinates by a step (speeds times a time), exactly to second order, so that
+derivatives along it are those along the motion. `normalize` restores the constraint of redundant coordinates.
 """
 
 import abc
@@ -13,23 +13,23 @@ from jaxtyping import Array, Float
 from jaxmbd.space.rotation import multiply
 from jaxmbd.space.vectors import dot
 
-NORM_RATE = 10.0  # [1/s], at which a quaternion's norm returns to one; the motion does not feel it
+NORM_RATE = 10.0  # [1/s], decay rate of the error of a quaternion's norm; the norm does not affect the motion
 
 
 class AbstractChart(eqx.Module):
-    """Coordinates and the speeds that move them."""
+    """The relation between coordinates and speeds."""
 
     @abc.abstractmethod
     def retract(self, q: Array, step: Array) -> Array:
-        """The coordinates reached from `q` along `step`, speeds times a time."""
+        """The coordinates after a `step` (speeds times a time) from `q`."""
 
     @abc.abstractmethod
     def rate(self, q: Array, v: Array) -> Array:
-        """`q̇ = N(q) v`, with what keeps the coordinates' own constraint (a quaternion's norm)."""
+        """`q̇ = N(q) v`, plus a stabilising term for the constraint of redundant coordinates (a quaternion's norm)."""
 
     @abc.abstractmethod
     def normalize(self, q: Array) -> Array:
-        """The same position with the coordinates' own constraint satisfied exactly."""
+        """The same configuration with the constraint of redundant coordinates satisfied exactly."""
 
 
 class VectorChart(AbstractChart):
@@ -46,24 +46,24 @@ class VectorChart(AbstractChart):
 
 
 class QuaternionChart(AbstractChart):
-    """Euler parameters and an angular velocity in the turned axes: `ė = ½ e ∘ (0, ω)`.
+    """Euler parameters with the angular velocity in body axes: `ė = ½ e ∘ (0, ω)`.
 
-    Only the direction of the quaternion matters. `rate` draws its norm to one, `normalize` sets it. `retract` goes
-    along `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential to second order, which is all that `C`, `Φ̇` and
-    `γ` ask for, and needs no root.
+    Only the direction of the quaternion matters. `rate` drives its norm to one, `normalize` sets it. `retract` is
+    `e ∘ (1, ½ θ)`, a Cayley map: it agrees with the exponential map to second order, which suffices for `C`, `Φ̇` and
+    `γ`, and needs no square root.
     """
 
     def retract(self, q: Float[Array, "4"], step: Float[Array, "3"]) -> Float[Array, "4"]:
-        return q + _spun(q, step)
+        return q + _half_product(q, step)
 
     def rate(self, q: Float[Array, "4"], v: Float[Array, "3"]) -> Float[Array, "4"]:
-        return _spun(q, v) + 0.5 * NORM_RATE * (1.0 - dot(q, q)) * q
+        return _half_product(q, v) + 0.5 * NORM_RATE * (1.0 - dot(q, q)) * q
 
     def normalize(self, q: Float[Array, "4"]) -> Float[Array, "4"]:
         return q / jnp.sqrt(dot(q, q))
 
 
-def _spun(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
+def _half_product(e: Float[Array, "4"], turn: Float[Array, "3"]) -> Float[Array, "4"]:
     """`½ e ∘ (0, θ)`, `θ` in body axes."""
     return 0.5 * multiply(e, jnp.concatenate([jnp.zeros_like(turn[:1]), turn]))
 

@@ -19,7 +19,7 @@ class Frame(AbstractFrame):
 
     @property
     def angular(self) -> Scalar:
-        """Of a rate: the angular velocity [rad/s]."""
+        """The angular velocity [rad/s], if this is a rate."""
         return self.angle
 
     @property

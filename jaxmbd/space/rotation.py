@@ -2,7 +2,7 @@
 
 The Euler parameters (unit quaternion) `e = (e0, e1, e2, e3)`, scalar first, of a turn by `φ` about the unit vector
 `u` are `e0 = cos(φ/2)`, `(e1, e2, e3) = sin(φ/2) u`. They map body to world axes, `r_W = R(e) r_B`; `e` and `−e` are
-the same rotation. They are read as homogeneous: any length but zero gives the same rotation.
+the same rotation. The parameters are homogeneous: any nonzero multiple of `e` is the same rotation.
 
 Every function takes arrays or Python numbers, keeps the dtype of arrays, works under `jit` and `vmap` (one rotation per
 call), and has finite derivatives, forward and reverse, also at the identity.
@@ -32,7 +32,7 @@ _SEQUENCES = tuple(a + b + c for a, b, c in itertools.product(_LETTERS, repeat=3
 
 
 def identity() -> Quaternion:
-    """The rotation that turns nothing, `(1, 0, 0, 0)`."""
+    """The identity rotation, `(1, 0, 0, 0)`."""
     return as_float((1.0, 0.0, 0.0, 0.0))
 
 
@@ -45,7 +45,7 @@ def multiply(a: Numbers, b: Numbers) -> Quaternion:
 
 
 def inverse(e: Numbers) -> Quaternion:
-    """The rotation back, `(e0, −e1, −e2, −e3) / |e|²`."""
+    """The inverse rotation, `(e0, −e1, −e2, −e3) / |e|²`."""
     (e,) = _floats("inverse", e=(e, (4,)))
     return jnp.concatenate([e[:1], -e[1:]]) / jnp.sum(e * e)
 
@@ -60,7 +60,7 @@ def matrix(e: Numbers) -> Matrix:
     """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`."""
     (e,) = _floats("matrix", e=(e, (4,)))
     w, v = e[:1], e[1:]
-    # Whole vectors, not single numbers: far fewer operations for the compiler wherever a law is differentiated.
+    # Vector operations instead of scalar ones: far fewer operations for the compiler where a law is differentiated.
     symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * jnp.eye(3, dtype=e.dtype)
     return jnp.eye(3, dtype=e.dtype) + (2 / jnp.sum(e * e)) * (symmetric + skew(w * v))
 
@@ -77,7 +77,7 @@ def from_matrix(R: Any) -> Quaternion:
 
     `4 e eᵀ` is linear in `R`; the result is its row with the largest diagonal entry (at least 1), normalised.
 
-    **Raises:** `MechanismError` if a known matrix is not orthogonal with determinant +1 (to 1e-6).
+    **Raises:** `MechanismError` if a concrete matrix is not orthogonal with determinant +1 (to 1e-6).
     """
     (R,) = _floats("from_matrix", R=(R, (3, 3)))
     if is_concrete(R):
@@ -86,7 +86,7 @@ def from_matrix(R: Any) -> Quaternion:
     trace = jnp.trace(R)
     lower = R + R.T + (1 - trace) * jnp.eye(3, dtype=R.dtype)
     products = jnp.block([[(1 + trace)[None, None], skew[None]], [skew[:, None], lower]])
-    return _upper(normalize(products[jnp.argmax(jnp.diagonal(products))]))
+    return _with_nonnegative_scalar(normalize(products[jnp.argmax(jnp.diagonal(products))]))
 
 
 def about(axis: str | Numbers, angle: Number) -> Quaternion:
@@ -103,7 +103,7 @@ def vector(e: Numbers) -> Vector:
     to the opposite vector.
     """
     (e,) = _floats("vector", e=(e, (4,)))
-    e = _upper(e)
+    e = _with_nonnegative_scalar(e)
     y = e[1:] / (e[0] + jnp.sqrt(jnp.sum(e * e)))
     return 4 * _arctan_ratio(jnp.sum(y * y)) * y
 
@@ -117,12 +117,12 @@ def from_vector(theta: Numbers) -> Quaternion:
 
 
 def from_angles(angles: Numbers, sequence: str) -> Quaternion:
-    """The rotation `R = R1(a1) R2(a2) R3(a3)`, each turn about an axis that the turns before have moved.
+    """The rotation `R = R1(a1) R2(a2) R3(a3)`: successive rotations about body-fixed axes.
 
     **Arguments:** `angles`, `(a1, a2, a3)` [rad]; `sequence`, three letters: `"zxz"` (Euler angles), `"xyz"`
-    (Cardan or Bryan angles), `"zyx"` (yaw, pitch, roll), or any other without the same letter twice in a row.
+    (Cardan or Bryan angles), `"zyx"` (yaw, pitch, roll), or any other without two equal neighbours.
 
-    **Raises:** `MechanismError` if the sequence is none of the twelve.
+    **Raises:** `MechanismError` if the sequence is not one of the twelve.
     """
     axes = _axes("from_angles", sequence)
     (angles,) = _floats("from_angles", angles=(angles, (3,)))
@@ -138,19 +138,19 @@ def angles(e: Numbers, sequence: str) -> Vector:
     `a1` and `a3` are in `[−π, π]`; `a2` is in `[0, π]` if the first and third axis are the same letter, else in
     `[−π/2, π/2]`.
 
-    **Gimbal lock:** where `a2` is at either end of its range, the first and third axis are parallel and only `a1 + a3`
-    or `a1 − a3` is determined. Then `a3 = 0` and `a1` takes the whole turn, so that the angles still give the rotation.
-    The derivatives there are those at constant `a2` and `a3`: finite, though the true ones do not exist; near there
-    those of `a1` and `a3` grow like one over the distance of `a2` from the end. The identity is such a point for
-    `"zxz"` and its like: use three different letters for motions around it.
+    **Gimbal lock:** if `a2` is at either end of its range, the first and third axis are parallel and only `a1 + a3` or
+    `a1 − a3` is determined. Then `a3 = 0` and `a1` is the whole rotation, so that the angles still give the rotation.
+    The derivatives there are those at constant `a2` and `a3`: finite, though the true ones do not exist. Nearby, those
+    of `a1` and `a3` grow in inverse proportion to the distance of `a2` from the end. The identity is a gimbal lock for
+    `"zxz"` and other sequences with equal first and last letter: use three different letters for motions around it.
 
-    **Raises:** `MechanismError` if the sequence is none of the twelve.
+    **Raises:** `MechanismError` if the sequence is not one of the twelve.
     """
     i, j, k = _axes("angles", sequence)
     (e,) = _floats("angles", e=(e, (4,)))
     proper = i == k
     if not proper:
-        # R R_j(π/2) = R_i(a1) R_j(a2 + π/2) R_i(∓a3): the case of two equal letters.
+        # R R_j(π/2) = R_i(a1) R_j(a2 + π/2) R_i(∓a3) reduces it to a sequence with equal first and last letter.
         e = multiply(e, [1.0, *(float(axis == j) for axis in range(3))])
     last = 3 - i - j
     sign = 1 if (j - i) % 3 == 1 else -1
@@ -162,8 +162,8 @@ def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
     """The rotation that takes the z axis to the direction `axis`.
 
     **Arguments:** `axis`, a direction of any length or a letter (`"y"`, `"-y"`); `x`, likewise: the frame's x axis is
-    the part of `x` perpendicular to `axis`. Without `x` it is the smallest turn from z, and for `−z` half a turn about
-    x (with derivative zero: around `−z` the smallest turn is discontinuous).
+    the component of `x` perpendicular to `axis`. Without `x` it is the rotation from z with the smallest angle, and for
+    `−z` half a turn about x (with derivative zero: around `−z` the smallest rotation is discontinuous).
 
     **Raises:** `MechanismError` if `axis` is zero or `x` is parallel to it.
     """
@@ -187,8 +187,8 @@ def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
 def as_rotation(value: Any) -> Quaternion:
     """Normalised Euler parameters from Euler parameters `(4,)` or a rotation matrix `(3, 3)`.
 
-    **Raises:** `MechanismError` if known numbers are no rotation: Euler parameters of length zero, or a matrix that
-    is not orthogonal with determinant +1 (to 1e-6).
+    **Raises:** `MechanismError` if concrete values are not a rotation: zero Euler parameters, or a matrix that is not
+    orthogonal with determinant +1 (to 1e-6).
     """
     shape = np.shape(value)
     if shape not in ((4,), (3, 3)):
@@ -205,7 +205,7 @@ def as_rotation(value: Any) -> Quaternion:
 
 
 def _check_rotation(value: np.ndarray) -> None:
-    """Raise unless a known array is a rotation."""
+    """Raise unless a concrete array is a rotation."""
     if not np.isfinite(value).all():
         raise MechanismError(f"A rotation must be finite, got {value.tolist()}.")
     if value.ndim == 1:
@@ -224,17 +224,17 @@ def _check_rotation(value: np.ndarray) -> None:
         )
 
 
-def _floats(function: str, **given: tuple[Any, tuple[int, ...]]) -> list[Array]:
-    """The arguments, each given with its shape, as arrays of the common float type of those that are arrays."""
+def _floats(function: str, **arguments: tuple[Any, tuple[int, ...]]) -> list[Array]:
+    """Convert arguments, each with its expected shape, to arrays of the common float type of the array arguments."""
     types = [
         leaf
-        for value, _ in given.values()
+        for value, _ in arguments.values()
         for leaf in _leaves(value)
         if isinstance(leaf, Array | np.ndarray | np.generic)
     ]
     dtype = jnp.result_type(0.0, *types)
     arrays = []
-    for name, (value, shape) in given.items():
+    for name, (value, shape) in arguments.items():
         if np.shape(value) != shape:
             need = "be a number" if shape == () else f"have shape {shape}"
             raise MechanismError(f"rotation.{function}: {name} must {need}, got shape {np.shape(value)}.")
@@ -245,14 +245,14 @@ def _floats(function: str, **given: tuple[Any, tuple[int, ...]]) -> list[Array]:
 
 
 def _leaves(value: Any) -> list[Any]:
-    """The numbers in nested lists or tuples."""
+    """The leaves of nested lists or tuples."""
     if isinstance(value, list | tuple):
         return [leaf for item in value for leaf in _leaves(item)]
     return [value]
 
 
 def axis_numbers(part: str, axis: Any) -> Any:
-    """The numbers of an axis given by its letter, `"x"` or `"-x"`; anything else as it is."""
+    """The unit vector of an axis letter, `"x"` or `"-x"`; any other value unchanged."""
     if not isinstance(axis, str):
         return axis
     letter = axis.removeprefix("-")
@@ -260,19 +260,19 @@ def axis_numbers(part: str, axis: Any) -> Any:
         raise MechanismError(
             f"{part} must be 'x', 'y', 'z', '-x', '-y', '-z' or a direction of three numbers, got {axis!r}."
         )
-    return [(-1.0 if axis != letter else 1.0) * (letter == own) + 0.0 for own in _LETTERS]
+    return [(-1.0 if axis != letter else 1.0) * (letter == name) + 0.0 for name in _LETTERS]
 
 
-def _unit(function: str, name: str, given: Vector) -> Vector:
-    """The unit vector along a given direction, which must not be zero where it is known."""
-    _check_direction(function, name, given)
-    return direction(given)
+def _unit(function: str, name: str, vector: Vector) -> Vector:
+    """The unit vector along a direction; raise if its value is concrete and zero."""
+    _check_direction(function, name, vector)
+    return direction(vector)
 
 
-def _check_direction(function: str, name: str, given: Vector) -> None:
-    if is_concrete(given) and not 0 < np.linalg.norm(np.asarray(given)) < math.inf:
+def _check_direction(function: str, name: str, vector: Vector) -> None:
+    if is_concrete(vector) and not 0 < np.linalg.norm(np.asarray(vector)) < math.inf:
         raise MechanismError(
-            f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(given)}."
+            f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(vector)}."
         )
 
 
@@ -287,17 +287,17 @@ def _axes(function: str, sequence: str) -> tuple[int, int, int]:
     return i, j, k
 
 
-def _upper(e: Quaternion) -> Quaternion:
+def _with_nonnegative_scalar(e: Quaternion) -> Quaternion:
     """The same rotation with `e0 ≥ 0`."""
     return jnp.where(e[0] < 0, -e, e)
 
 
 @trace_once
 def _from_z(axis: Vector) -> Quaternion:
-    """The smallest rotation from z to a direction `u`, `e ~ (1 + z·u, z × u)`; half a turn about x to `−z`."""
+    """The rotation of smallest angle from z to a direction `u`, `e ~ (1 + z·u, z × u)`; half a turn about x to `−z`."""
     x, y, z = unit = direction(axis)
     square = x * x + y * y
-    # 1 + z = (x² + y²) / (1 − z), which keeps its digits near z = −1.
+    # 1 + z = (x² + y²) / (1 − z), which avoids cancellation near z = −1.
     scalar = jnp.where(z < 0, square / (1 + jnp.abs(z)), 1 + z)
     opposite = (z < 0) & (square <= jnp.finfo(unit.dtype).eps ** 2)
     half_turn = jnp.array([0, 1, 0, 0], dtype=unit.dtype)
@@ -305,7 +305,7 @@ def _from_z(axis: Vector) -> Quaternion:
 
 
 def _euler(w: Scalar, p: Scalar, q: Scalar, r: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-    """Angles of `R_i(a1) R_j(a2) R_i(a3)` from the parts of `e` along 1, i, j and i × j (of any common length).
+    """Angles of `R_i(a1) R_j(a2) R_i(a3)` from the components of `e` along 1, i, j and i × j (of any norm).
 
     They are `cos(a2/2) cos s, cos(a2/2) sin s, sin(a2/2) cos d, sin(a2/2) sin d`, `s = (a1+a3)/2`, `d = (a1−a3)/2`.
     """
@@ -314,7 +314,7 @@ def _euler(w: Scalar, p: Scalar, q: Scalar, r: Scalar) -> tuple[Scalar, Scalar, 
     start, end = sine <= tiny * cosine, cosine <= tiny * sine
     half_sum = jnp.arctan2(jnp.where(end, 0.0, p), jnp.where(end, 1.0, w))
     half_difference = jnp.arctan2(jnp.where(start, 0.0, r), jnp.where(start, 1.0, q))
-    # At gimbal lock the angle that is not determined is the one that makes a3 = 0.
+    # At gimbal lock the undetermined angle is chosen so that a3 = 0.
     s = jnp.where(end, half_difference, half_sum)
     d = jnp.where(start, half_sum, half_difference)
     turn = 2 * math.pi
@@ -331,19 +331,19 @@ def _series(x: Scalar, coefficients: Sequence[float]) -> Scalar:
 
 
 def _cos_and_sine_ratio(square: Scalar) -> tuple[Scalar, Scalar]:
-    """`cos h` and `sin(h) / h` from `h²`, by their series below `h = 1/2`, so that all derivatives stay right."""
+    """`cos h` and `sin(h) / h` from `h²`, by their series below `h = 1/2`, so that all derivatives are exact."""
     small = square < 0.25
     h = jnp.sqrt(jnp.where(small, 1.0, square))
-    near = jnp.where(small, square, 0.0)
-    cosine = _series(near, [(-1) ** n / math.factorial(2 * n) for n in range(10)])
-    ratio = _series(near, [(-1) ** n / math.factorial(2 * n + 1) for n in range(10)])
+    argument = jnp.where(small, square, 0.0)
+    cosine = _series(argument, [(-1) ** n / math.factorial(2 * n) for n in range(10)])
+    ratio = _series(argument, [(-1) ** n / math.factorial(2 * n + 1) for n in range(10)])
     return jnp.where(small, cosine, jnp.cos(h)), jnp.where(small, ratio, jnp.sin(h) / h)
 
 
 def _arctan_ratio(square: Scalar) -> Scalar:
-    """`arctan(y) / y` from `y²`, by its series below `y = 1/5`, so that all derivatives stay right."""
+    """`arctan(y) / y` from `y²`, by its series below `y = 1/5`, so that all derivatives are exact."""
     small = square < 0.04
     y = jnp.sqrt(jnp.where(small, 1.0, square))
-    near = jnp.where(small, square, 0.0)
-    ratio = _series(near, [(-1) ** n / (2 * n + 1) for n in range(14)])
+    argument = jnp.where(small, square, 0.0)
+    ratio = _series(argument, [(-1) ** n / (2 * n + 1) for n in range(14)])
     return jnp.where(small, ratio, jnp.arctan(y) / y)

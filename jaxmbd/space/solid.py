@@ -1,4 +1,4 @@
-"""Solids: mass, centre of mass and inertia of simple shapes, moved, turned and added."""
+"""Mass properties of solids: mass, centre of mass and inertia of simple shapes, translated, rotated and added."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _UNITS = {"density": "kg/m³", "mass": "kg"}
 def inertia_matrix(value: Any) -> Any:
     """The inertia matrix `(3, 3)` [kg m²] from principal moments `(3,)` or a matrix `(3, 3)`.
 
-    Placeholders of tree maps pass, as in `as_float`.
+    Placeholders of tree maps are returned unchanged, as in `as_float`.
 
     **Raises:** `MechanismError` for any other shape.
     """
@@ -32,11 +32,11 @@ def inertia_matrix(value: Any) -> Any:
 
 
 def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
-    """Raise unless `(3, 3)` known numbers [kg m²] can be the inertia of a body about its centre of mass.
+    """Raise unless a concrete matrix `(3, 3)` [kg m²] can be the inertia of a body about its centre of mass.
 
-    It must be symmetric, positive definite (with `zero`, semidefinite: points and lines), and none of the principal
-    moments may exceed the sum of the other two, `J1 = Σ m (y² + z²) ≤ J2 + J3`. Tolerances are 1e-9 of the
-    largest moment, or 100 units of rounding in single precision.
+    It must be symmetric and positive definite (with `zero`, semidefinite: points and lines), and no principal moment
+    may exceed the sum of the other two, `J1 = Σ m (y² + z²) ≤ J2 + J3`. Tolerances are 1e-9 of the largest moment, or
+    100 units of rounding in single precision.
     """
     if inertia is None or isinstance(inertia, str | bytes | list | tuple | dict | set | complex):
         raise MechanismError(
@@ -70,12 +70,12 @@ def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:
         )
 
 
-# A long thin rod may have moments 1e-9 apart; only rounding of the eigenvalues is left out.
+# The moments of a long thin rod may differ by a factor of 1e9, so only rounding of the eigenvalues is excluded.
 _LEAST_MOMENT = 1e-14  # of the largest principal moment
 
 
 def is_definite(inertia: Array) -> bool:
-    """Whether a known inertia has three positive principal moments."""
+    """True if a concrete inertia has three positive principal moments."""
     J = np.asarray(inertia, dtype=float)
     moments = np.linalg.eigvalsh((J + J.T) / 2)
     return bool(moments[0] > _LEAST_MOMENT * moments[2])
@@ -98,9 +98,9 @@ class Solid(eqx.Module):
     **Arguments:** `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass, in the solid's axes: a matrix `(3, 3)`
     or three principal moments; `centre` `[m]`, the centre of mass in the solid's frame.
 
-    `a + b` joins two solids that are given in the same frame.
+    `a + b` is the union of two solids defined in the same frame.
 
-    **Raises:** `MechanismError` if the mass is not positive, or nothing can have the inertia.
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible.
 
         >>> hammer = cylinder(700, radius=0.01, length=0.3) + box(7800, 0.1, 0.03, 0.03).translated(z=0.15)
         >>> round(float(hammer.mass), 3)
@@ -120,12 +120,12 @@ class Solid(eqx.Module):
             raise MechanismError(f"Solid: centre must be finite [m], got {np.asarray(self.centre)}.")
 
     def translated(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
-        """The solid moved by `(x, y, z)` [m] in its frame."""
+        """The solid translated by `(x, y, z)` [m] in its frame."""
         offset = jnp.stack([_number("moved(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)])
         return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
 
     def rotated(self, rotation: Any) -> "Solid":
-        """The solid turned about its frame's origin, centre and inertia: `c → R c`, `J → R J Rᵀ`.
+        """The solid rotated about the origin of its frame: `c → R c`, `J → R J Rᵀ`.
 
         **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.space.rotation`, or a rotation matrix `(3, 3)`.
         """
@@ -146,7 +146,7 @@ class Solid(eqx.Module):
 
 
 def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
-    """The mass and the inertia of a body that is given both, or a solid in the place of the mass."""
+    """The mass and inertia of a body, from both values or from a solid in place of the mass."""
     if isinstance(mass, Solid):
         if inertia is not None:
             raise MechanismError(f"{part}: the solid gives the inertia; leave inertia out, and give a pose by pose=...")
@@ -170,7 +170,7 @@ def cylinder(density: Number, radius: Number, length: Number) -> Solid:
     """A cylinder along z of `radius` and `length` [m], centred at the origin; `density` [kg/m³]."""
     density, radius, length = _positive("cylinder", density=density, radius=radius, length=length)
     mass = jnp.pi * density * radius**2 * length
-    return _centred(mass, _round(mass, radius**2, length))
+    return _centred(mass, _tube_moments(mass, radius**2, length))
 
 
 def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid:
@@ -183,7 +183,7 @@ def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid
         )
     # A difference of squares as a product keeps the digits of thin walls.
     mass = jnp.pi * density * (outer - inner) * (outer + inner) * length
-    return _centred(mass, _round(mass, outer**2 + inner**2, length))
+    return _centred(mass, _tube_moments(mass, outer**2 + inner**2, length))
 
 
 def disc(density: Number, radius: Number, thickness: Number) -> Solid:
@@ -207,24 +207,24 @@ def sphere(density: Number, radius: Number) -> Solid:
 
 
 def point(mass: Number) -> Solid:
-    """A point mass [kg] at the origin, without inertia of its own: add it to a solid, it makes no body alone."""
+    """A point mass [kg] at the origin, with zero inertia: to be added to a solid."""
     (mass,) = _positive("point", mass=mass)
     return _centred(mass, jnp.zeros(3, dtype=mass.dtype))
 
 
 def _centred(mass: Scalar, moments: Float[Array, "3"]) -> Solid:
-    """A solid with its centre of mass at the origin and its principal axes along the frame's, in one float type."""
+    """A solid with its centre of mass at the origin and its principal axes along the frame's axes."""
     return Solid(mass, moments, jnp.zeros_like(moments))
 
 
-def _round(mass: Scalar, squares: Scalar, length: Scalar) -> Float[Array, "3"]:
-    """Principal moments [kg m²] of a tube along z with `squares` the sum of its squared radii [m²]."""
+def _tube_moments(mass: Scalar, squares: Scalar, length: Scalar) -> Float[Array, "3"]:
+    """Principal moments [kg m²] of a tube along z; `squares` is the sum of its squared radii [m²]."""
     across = mass * (3 * squares + length**2) / 12
     return jnp.stack([across, across, mass * squares / 2])
 
 
 def _number(part: str, name: str, value: Any, unit: str) -> Any:
-    """`value` as a float array (placeholders of tree maps pass); raise unless it is one number."""
+    """`value` as a float array (placeholders of tree maps unchanged); raise unless it is a scalar."""
     array = as_float(value)
     is_array = isinstance(array, Array)
     is_complex = isinstance(value, complex) or (is_array and np.issubdtype(array.dtype, np.complexfloating))
@@ -235,10 +235,10 @@ def _number(part: str, name: str, value: Any, unit: str) -> Any:
     return array
 
 
-def _positive(part: str, **given: Any) -> list[Array]:
-    """The given numbers as arrays; raise unless each is one number, positive and finite where it is known."""
+def _positive(part: str, **numbers: Any) -> list[Array]:
+    """The numbers as arrays; raise unless each is a scalar and, if concrete, positive and finite."""
     arrays = []
-    for name, value in given.items():
+    for name, value in numbers.items():
         unit = _UNITS.get(name, "m")
         array = _number(part, name, value, unit)
         if not isinstance(array, Array):

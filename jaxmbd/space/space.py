@@ -1,9 +1,9 @@
-"""What a space has to offer, so that everything above is written once.
+"""Abstract frames and spaces: the common interface of the plane and of three dimensions.
 
-A *frame* is the placement of a body or a marker in the world. A *pose* holds the coordinates of one body, a *twist* its
-generalized speeds, an *effort* the generalized force that does work on the twist; a *wrench* is a force and a moment in
-world axes. `retract` moves a pose along a twist times a time, exactly to second order, so that derivatives of a law
-along `retract` are those along the motion.
+A *frame* is the position and orientation of a body or marker in the world. A *pose* is the vector of coordinates of one
+body, a *twist* its generalized speeds, an *effort* the generalized force that does work on the twist. A *wrench* is a
+force and a moment in world axes. `retract` advances a pose by a twist times a time, exactly to second order, so that
+derivatives of a law along `retract` are those along the motion.
 """
 
 import abc
@@ -17,8 +17,10 @@ from jaxmbd.space.chart import AbstractChart
 
 
 class AbstractFrame(eqx.Module):
-    """A placement: of a body, or of a marker, which is what a joint or force law sees of its body. Laws for both spaces
-    use only what is here."""
+    """Position and orientation of a body or marker in the world; the argument of joint and force laws.
+
+    Laws that hold in both spaces use this interface only.
+    """
 
     position: eqx.AbstractVar[Array]
 
@@ -34,23 +36,23 @@ class AbstractFrame(eqx.Module):
 
     @abc.abstractmethod
     def compose(self, inner: Any) -> Any:
-        """The placement in the world of a frame that is placed in this one."""
+        """The world frame of `inner`, which is defined relative to this frame: `X_WA X_AB`."""
 
     @abc.abstractmethod
     def inverse(self) -> Any:
-        """The world's placement in this frame."""
+        """The inverse transform: the world relative to this frame."""
 
     @abc.abstractmethod
     def to_world(self, vector: Point) -> Point:
-        """A vector given in the frame's axes, in world axes."""
+        """Transform a vector from the frame's axes to world axes."""
 
     @abc.abstractmethod
     def to_local(self, vector: Point) -> Point:
-        """A vector given in world axes, in the frame's axes."""
+        """Transform a vector from world axes to the frame's axes."""
 
     @abc.abstractmethod
     def misalignment(self, other: Any) -> Float[Array, " turns"]:
-        """Rows that are zero when the axes of both frames coincide: 1 in the plane, 3 in space."""
+        """Constraint rows that are zero if the axes of both frames are aligned: 1 in the plane, 3 in space."""
 
     @abc.abstractmethod
     def turn(self, other: Any) -> Float[Array, " turns"]:
@@ -58,7 +60,7 @@ class AbstractFrame(eqx.Module):
 
     @abc.abstractmethod
     def perturbed(self, step: Array) -> Any:
-        """The frame moved by a step, a marker's rate times a time: exact to second order."""
+        """The frame displaced by a step (a marker's rate times a time), exact to second order."""
 
     @abc.abstractmethod
     def spin(self, rate: Any) -> Float[Array, " turns"]:
@@ -66,19 +68,19 @@ class AbstractFrame(eqx.Module):
 
 
 class AbstractSpace(AbstractChart):
-    """What a space has to offer: `Planar` and `Spatial`. As a chart, it moves poses with twists."""
+    """A space, `Planar` or `Spatial`: kinematics and inertia of one body. As a chart, it relates poses to twists."""
 
-    dim: eqx.AbstractVar[int]  # of a position
-    coordinates: eqx.AbstractVar[tuple[str, ...]]  # of a pose
+    dim: eqx.AbstractVar[int]  # length of a position vector
+    coordinates: eqx.AbstractVar[tuple[str, ...]]  # names of the entries of a pose
     units: eqx.AbstractVar[tuple[str, ...]]
-    prescribable: eqx.AbstractVar[tuple[str, ...]]  # those a driver may prescribe
-    speeds: eqx.AbstractVar[tuple[str, ...]]  # of a twist
+    prescribable: eqx.AbstractVar[tuple[str, ...]]  # coordinates that a driver may prescribe
+    speeds: eqx.AbstractVar[tuple[str, ...]]  # names of the entries of a twist
     accelerations: eqx.AbstractVar[tuple[str, ...]]
-    twist_units: eqx.AbstractVar[tuple[str, ...]]  # times seconds
-    efforts: eqx.AbstractVar[tuple[str, ...]]  # of a wrench
+    twist_units: eqx.AbstractVar[tuple[str, ...]]  # units of a twist, times seconds
+    efforts: eqx.AbstractVar[tuple[str, ...]]  # names of the entries of a wrench
     effort_units: eqx.AbstractVar[tuple[str, ...]]
-    rest: eqx.AbstractVar[tuple[float, ...]]  # the ground's pose
-    down: eqx.AbstractVar[tuple[float, ...]]  # where a gravity given as a number points
+    rest: eqx.AbstractVar[tuple[float, ...]]  # the pose of the ground
+    down: eqx.AbstractVar[tuple[float, ...]]  # direction of a scalar gravity
 
     @abc.abstractmethod
     def place(self, pose: Array) -> Any:
@@ -86,11 +88,11 @@ class AbstractSpace(AbstractChart):
 
     @abc.abstractmethod
     def pose(self, frame: Any) -> Array:
-        """The pose of a body whose frame is given."""
+        """The pose of a body from its frame."""
 
     @abc.abstractmethod
     def rotate_to_world(self, frame: Any, rate: Array) -> Array:
-        """A rate given in the axes of a frame, in world axes."""
+        """Transform a rate from the axes of a frame to world axes."""
 
     @abc.abstractmethod
     def to_twist(self, body: Any, rate: Array) -> Array:
@@ -98,40 +100,42 @@ class AbstractSpace(AbstractChart):
 
     @abc.abstractmethod
     def marker_rate(self, body: Any, twist: Array, point: Array) -> Array:
-        """The velocity of a world point of a body, and the angular velocity in world axes: a marker's rate. `body` is
-        the frame of the body, here and below."""
+        """A marker's rate: the velocity of the body's point at `point` (world) and its angular velocity, world axes.
+
+        `body` is the frame of the body, here and below.
+        """
 
     @abc.abstractmethod
     def marker_acceleration(self, body: Any, twist: Array, vdot: Array, point: Array) -> Array:
-        """The accelerations that belong to `marker_rate`."""
+        """The acceleration of the point and the angular acceleration, the time derivative of `marker_rate`."""
 
     @abc.abstractmethod
     def as_rate(self, rate: Array) -> Any:
-        """A marker's rate (or acceleration) as laws and sensors see it, with `position` and `angular`."""
+        """A marker's rate (or acceleration) as an object with `position` and `angular`, for laws and sensors."""
 
     @abc.abstractmethod
     def inertia(self, mass: Array, inertia: Array) -> Any:
-        """What `momentum` and `acceleration` need of a body, computed once."""
+        """The inertia data of a body for `momentum` and `acceleration`, computed once."""
 
     @abc.abstractmethod
     def momentum(self, inertia: Any, twist: Array) -> Array:
-        """One body's `M v`."""
+        """The momentum `M v` of one body."""
 
     @abc.abstractmethod
     def acceleration(self, inertia: Any, effort: Array) -> Array:
-        """One body's `M⁻¹ f`."""
+        """`M⁻¹ f` of one body."""
 
     @abc.abstractmethod
     def gyroscopic(self, inertia: Any, twist: Array) -> Array:
-        """The effort that speeds alone give: it belongs to `F`."""
+        """The gyroscopic effort, part of `F`."""
 
     @abc.abstractmethod
     def to_centre(self, body: Any, point: Array, wrench: Array) -> Array:
-        """The effort of a wrench that acts at a world point of a body."""
+        """The effort on a body from a wrench that acts at the body's point at `point` (world)."""
 
     @abc.abstractmethod
     def in_body(self, body: Any, wrench: Array) -> Array:
-        """A wrench in world axes, in the axes of a body."""
+        """Transform a wrench from world axes to the axes of a body."""
 
     @abc.abstractmethod
     def in_world(self, body: Any, effort: Array) -> Array:
@@ -139,7 +143,7 @@ class AbstractSpace(AbstractChart):
 
     @abc.abstractmethod
     def moment(self, wrench: Array) -> Array:
-        """The moments of wrenches `(..., efforts)`: numbers in the plane, vectors in space."""
+        """The moments of wrenches `(..., efforts)`: scalars in the plane, vectors in space."""
 
     @abc.abstractmethod
     def to_effort(self, force: Array) -> Array:

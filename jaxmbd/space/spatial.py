@@ -4,8 +4,8 @@ Pose `(x, y, z, e0, e1, e2, e3)`, the unit quaternion scalar first, from body to
 `(vx, vy, vz, omega_x, omega_y, omega_z)`, the velocity of the centre of mass in world axes and the angular velocity in
 body axes, `q̇ = N(q) v` with `ė = ½ e ∘ (0, ω)`.
 
-Only the direction of the quaternion matters: rotation matrices divide by its square, so a norm that is not one does
-not scale anything. How it moves with the angular velocity is in `_chart`.
+Only the direction of the quaternion matters: rotation matrices divide by its squared norm, so an error of the norm
+scales nothing. The kinematic differential equation of the quaternion is in `chart`.
 
 Source: Nikravesh, *Computer-Aided Analysis of Mechanical Systems* (1988), §6; Haug (1989), §9.
 """
@@ -94,8 +94,11 @@ class Inertia(eqx.Module):
 
 
 class Spatial(AbstractSpace):
-    """Three dimensions; see the module's text for poses and twists. A wrench is `(fx, fy, fz, mx, my, mz)`, world
-    axes; an effort has the moment about the centre of mass in body axes."""
+    """Three dimensions; the module's docstring defines poses and twists.
+
+    A wrench is `(fx, fy, fz, mx, my, mz)` in world axes; the moment of an effort is about the centre of mass, in body
+    axes.
+    """
 
     dim: int = eqx.field(default=3, static=True)
     coordinates: tuple[str, ...] = eqx.field(default=("x", "y", "z", "e0", "e1", "e2", "e3"), static=True)
@@ -177,10 +180,10 @@ class Spatial(AbstractSpace):
 def _inverse(J: Float[Array, "3 3"]) -> Float[Array, "3 3"]:
     """Inverse of a 3 × 3 matrix by its cofactors."""
     rows = jnp.stack([cross(J[1], J[2]), cross(J[2], J[0]), cross(J[0], J[1])])
-    # Of a thin rod there is none: NaN to whoever asks for it, and no NaN in derivatives of what does not.
+    # The inertia of a thin rod is singular: the inverse is NaN, without NaN in derivatives of code that ignores it.
     determinant = dot(J[0], rows[0])
-    none = determinant == 0
-    return jnp.where(none, jnp.nan, rows.T / jnp.where(none, 1.0, determinant))
+    is_singular = determinant == 0
+    return jnp.where(is_singular, jnp.nan, rows.T / jnp.where(is_singular, 1.0, determinant))
 
 
 SPATIAL = Spatial()

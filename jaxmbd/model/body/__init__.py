@@ -1,1 +1,1 @@
-"""Bodies, the ground, and markers: frames fixed on a body where joints and forces attach."""
+"""Bodies, the ground, and markers: body-fixed frames at which joints and forces attach."""

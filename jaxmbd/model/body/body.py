@@ -1,4 +1,4 @@
-"""What a body and a marker are, in either space."""
+"""Abstract bodies and markers, for both spaces."""
 
 import abc
 from typing import Any
@@ -15,7 +15,7 @@ GROUND = "ground"
 
 
 class AbstractMarker(eqx.Module):
-    """A frame fixed on a body, or on the ground."""
+    """A frame fixed on a body or on the ground."""
 
     body: eqx.AbstractVar[str]
     position: eqx.AbstractVar[Array]
@@ -23,35 +23,35 @@ class AbstractMarker(eqx.Module):
     @property
     @abc.abstractmethod
     def space(self) -> AbstractSpace:
-        """The space that the marker lives in."""
+        """The space of the marker, planar or spatial."""
 
     @property
     @abc.abstractmethod
     def local(self) -> Any:
-        """The marker's frame in the frame of its body."""
+        """The marker's frame relative to its body."""
 
     def frame(self, body: Any) -> Any:
-        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, where its body has the given frame."""
+        """The marker's frame in the world, `p_WP = p_WB + R_WB p_BP`, from the frame of its body."""
         return body.compose(self.local)
 
 
 class AbstractMovingMarker(AbstractMarker):
-    """A frame that moves along its body in a given way: its place there is a function of time.
+    """A frame whose position on its body is a prescribed function of time.
 
-    `position` and `local` are those at time zero.
+    `position` and `local` are the values at time zero.
     """
 
     motion: eqx.AbstractVar[Any]
 
     @abc.abstractmethod
     def at_time(self, t: Scalar) -> AbstractMarker:
-        """The marker fixed where this one is at a time."""
+        """A fixed marker at the position of this one at time `t`."""
 
     def course(self, t: Scalar) -> tuple[Point, Point, Point]:
-        """Place [m], velocity and acceleration along the body at a time, in the body's axes."""
-        place = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
-        rate = lambda s: jax.jvp(place, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
-        return place(t), *jax.jvp(rate, (t,), (jnp.ones_like(t),))
+        """Position [m], velocity and acceleration relative to the body at time `t`, in the body's axes."""
+        position = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
+        rate = lambda s: jax.jvp(position, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
+        return position(t), *jax.jvp(rate, (t,), (jnp.ones_like(t),))
 
 
 class AbstractBody(eqx.Module):
@@ -65,13 +65,13 @@ class AbstractBody(eqx.Module):
     @property
     @abc.abstractmethod
     def space(self) -> AbstractSpace:
-        """The space that the body lives in."""
+        """The space of the body, planar or spatial."""
 
     @property
     @abc.abstractmethod
     def lacks_inertia(self) -> bool:
-        """Whether it is known to have no inertia about some axis: a point mass, a thin rod."""
+        """True if the inertia is concrete and zero about some axis: a point mass, a thin rod."""
 
     @abc.abstractmethod
     def at(self) -> AbstractMarker:
-        """A marker at the centre of mass, or elsewhere where numbers are given."""
+        """A marker on this body; at the centre of mass without arguments."""

@@ -1,4 +1,4 @@
-"""Checks that parts share: each raises a `MechanismError` that names the part, shows what was given and what helps."""
+"""Checks of arguments, shared by all parts: each raises a `MechanismError` that names the part, value and remedy."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -16,12 +16,13 @@ from jaxmbd.space.space import AbstractSpace
 from jaxmbd.user_functions import user_array
 
 _PLACE = {2: "the plane", 3: "space"}
-_NO_NUMBERS = (str, bytes, list, tuple, dict, set, complex)  # a list that is left is one without an array's shape
+# Types that are not real numbers; a list here is one that `as_float` could not convert: ragged or with strings.
+_NOT_NUMERIC = (str, bytes, list, tuple, dict, set, complex)
 _FACADE = {2: "planar", 3: "spatial"}
 
 
 def check_name(kind: str, name: Any) -> None:
-    """Raise unless `name` can be used to reach a part: a non-empty string without a dot, on one line."""
+    """Raise unless `name` is a valid name of a part: a non-empty string without a dot, on one line."""
     if not isinstance(name, str) or not name or "." in name:
         raise MechanismError(f"A {kind}'s name must be a non-empty string without a dot, got {name!r}.")
     check_line(kind, name)
@@ -30,7 +31,7 @@ def check_name(kind: str, name: Any) -> None:
 
 
 def check_line(kind: str, name: str) -> None:
-    """Raise unless a name can be shown on one line."""
+    """Raise unless a name is printable on one line, without spaces at its ends."""
     if not name or not name.isprintable() or name != name.strip():
         raise MechanismError(
             f"A name must be one line without spaces at its ends, got {name!r} for the {kind}; perhaps "
@@ -39,8 +40,8 @@ def check_line(kind: str, name: str) -> None:
 
 
 def check_shape(part: str, field: str, value: Any, shape: tuple[int, ...]) -> None:
-    """Raise unless an array has the shape that its field needs, and is real (placeholders of tree maps pass)."""
-    if value is None or isinstance(value, (*_NO_NUMBERS, type)):
+    """Raise unless an array is real and has the required shape (placeholders of tree maps pass)."""
+    if value is None or isinstance(value, (*_NOT_NUMERIC, type)):
         need = "a number" if shape == () else f"numbers of shape {shape}"
         real = "real " if isinstance(value, complex) else ""
         raise MechanismError(f"{part}: {field} must be {need.replace('number', real + 'number')}, got {value!r}.")
@@ -55,14 +56,14 @@ def check_shape(part: str, field: str, value: Any, shape: tuple[int, ...]) -> No
 
 
 def check_finite(part: str, field: str, value: Any, shape: tuple[int, ...] = ()) -> None:
-    """Raise unless an array has the shape that its field needs and, where it is known, is finite."""
+    """Raise unless an array has the required shape and, if concrete, is finite."""
     check_shape(part, field, value, shape)
     if isinstance(value, Array) and is_concrete(value) and not np.isfinite(np.asarray(value)).all():
         raise MechanismError(f"{part}: {field} must be finite, got {np.asarray(value)}.")
 
 
 def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = False) -> None:
-    """Raise unless a known number is finite and positive (or zero, where that is allowed)."""
+    """Raise if a concrete number is not finite and positive (with `zero`, nonnegative)."""
     if not isinstance(value, Array) or not is_concrete(value):
         return
     numbers = np.asarray(value)
@@ -73,7 +74,7 @@ def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = F
 
 
 def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | None = None) -> None:
-    """Raise unless the markers are markers, on two different bodies, of one space (or the given one)."""
+    """Raise unless all are markers, the first two on different bodies, and all in one space (or in `space`)."""
     check_name(kind, name)
     for marker in markers:
         if not isinstance(marker, AbstractMarker):
@@ -85,16 +86,16 @@ def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | No
             f"{kind} {name!r} connects body {markers[0].body!r} with itself; give markers on two different bodies."
         )
     for marker in markers:
-        needed = next(iter(markers)).space if space is None else space
-        if marker.space != needed:
+        expected = next(iter(markers)).space if space is None else space
+        if marker.space != expected:
             raise MechanismError(
                 f"{kind} {name!r}: a marker on {marker.body!r} is one of {_PLACE[marker.space.dim]}, where one of "
-                f"{_PLACE[needed.dim]} is needed. Take all parts from jaxmbd.{_FACADE[needed.dim]}."
+                f"{_PLACE[expected.dim]} is needed. Take all parts from jaxmbd.{_FACADE[expected.dim]}."
             )
 
 
 def check_mapping(what: str, values: Any, example: str) -> None:
-    """Raise unless `values` is a mapping from names, or None."""
+    """Raise unless `values` is a mapping from names to values, or None."""
     if values is None:
         return
     if not isinstance(values, Mapping):
@@ -105,20 +106,20 @@ def check_mapping(what: str, values: Any, example: str) -> None:
 
 
 def checked_names(what: str, names: Any, example: str) -> tuple[str, ...]:
-    """A sequence of names as a tuple; raise for a single string (a sequence of letters) and for what is no name."""
+    """A sequence of names as a tuple; raise for a single string or for an item that is not a string."""
     if isinstance(names, str):
         raise MechanismError(f"{what} must be a sequence of names, such as [{names!r}], got {names!r}.")
     if not isinstance(names, Iterable):
         raise MechanismError(f"{what} must be a sequence of names, such as [{example!r}], got {_short(names)}.")
-    found = tuple(names)
-    for name in found:
+    result = tuple(names)
+    for name in result:
         if not isinstance(name, str):
             raise MechanismError(f"{what} must be a sequence of names, such as [{example!r}]; {name!r} is no string.")
-    return found
+    return result
 
 
 def check_instance(what: str, value: Any, kind: type | tuple[type, ...], need: str) -> None:
-    """Raise unless a value is of a kind; a class given in the place of an instance is told apart."""
+    """Raise unless a value is an instance of `kind`; a class in place of an instance has a message of its own."""
     if isinstance(value, kind):
         return
     if isinstance(value, type) and issubclass(value, kind):
@@ -129,7 +130,7 @@ def check_instance(what: str, value: Any, kind: type | tuple[type, ...], need: s
 
 
 def check_flags(what: str, **flags: Any) -> None:
-    """Raise unless each value is True or False, known while a program is traced."""
+    """Raise unless each value is a concrete True or False."""
     for name, value in flags.items():
         if not isinstance(value, bool | np.bool_):
             given = _short(value) if is_concrete(value) else "a traced value; name it in static_argnames of jax.jit"
@@ -137,7 +138,7 @@ def check_flags(what: str, **flags: Any) -> None:
 
 
 def check_count(what: str, value: Any, least: int) -> None:
-    """Raise unless a value is a whole number of at least `least`."""
+    """Raise unless a value is an integer of at least `least`."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise MechanismError(f"{what} must be a whole number, got {value!r}.")
     if value < least:
@@ -145,7 +146,7 @@ def check_count(what: str, value: Any, least: int) -> None:
 
 
 def check_index(what: str, index: Any, count: int, things: str) -> None:
-    """Raise unless a known index is a whole number that counts among `count` things, from the end where negative."""
+    """Raise unless a concrete index is an integer within `count` items; negative ones count from the end."""
     if isinstance(index, Array) and not is_concrete(index):
         return
     if isinstance(index, bool) or not isinstance(index, int | np.integer | np.ndarray | Array | slice):
@@ -155,7 +156,7 @@ def check_index(what: str, index: Any, count: int, things: str) -> None:
 
 
 def _short(value: Any) -> str:
-    """What was given, in few words."""
+    """A short description of a value for messages."""
     return repr(value) if value is None or isinstance(value, str | int | float | list) else f"a {type(value).__name__}"
 
 
@@ -166,7 +167,7 @@ def check_callable(kind: str, name: str, function: Any) -> None:
 
 
 def check_motion(part: str, motion: Any, dim: int) -> None:
-    """Raise unless `motion` is a function of time that gives the place of a marker."""
+    """Raise unless `motion` is a function of time that returns a position of a marker."""
     if not callable(motion):
         raise MechanismError(
             f"{part}: motion must be a function of time [s] that returns {dim} numbers [m], got {motion!r}; a marker "
@@ -177,7 +178,7 @@ def check_motion(part: str, motion: Any, dim: int) -> None:
 
 
 def check_coordinate(kind: str, name: str, coordinate: Any) -> None:
-    """Raise unless the coordinate is written as a joint's name, a dot, and the coordinate's."""
+    """Raise unless the coordinate is written `"joint.coordinate"`."""
     check_name(kind, name)
     if not isinstance(coordinate, str) or coordinate.count(".") != 1:
         raise MechanismError(

@@ -41,11 +41,11 @@ class Marker(AbstractMarker):
 
 
 class MovingMarker(AbstractMovingMarker):
-    """A frame that moves along its body, or over the ground, in a given way.
+    """A frame that moves relative to its body, or to the ground, as a prescribed function of time.
 
     **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
-    with numbers of its own) that returns the place `(2,)` `[m]` in the body's frame; `angle` as of a `Marker`,
-    constant. Usually made by `body.moving(motion)`.
+    with parameters) that returns the position `(2,)` `[m]` in the body's frame; `angle` as for `Marker`, constant.
+    Usually made by `body.moving(motion)`.
     """
 
     body: str = eqx.field(static=True)
@@ -76,7 +76,7 @@ class MovingMarker(AbstractMovingMarker):
 
 
 def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
-    """A marker from separate numbers; a point given as one argument, `at((x, y))`, is refused by name."""
+    """A marker from separate coordinates; a point as one argument, `at((x, y))`, raises."""
     x, y = as_float(x), as_float(y)
     check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "x", x, ())
     check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "y", y, ())
@@ -86,10 +86,10 @@ def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
 class Body(AbstractBody):
     """A rigid body in the plane.
 
-    **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, a rough
-    `(x, y, theta)` `[m, m, rad]` of the centre of mass from which `assemble` starts. A `Solid` in the place of the mass
-    gives the mass and, about its z axis, the inertia; its centre of mass is the body's origin. A point mass has inertia
-    zero: it takes joint coordinates.
+    **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, an initial guess
+    `(x, y, theta)` `[m, m, rad]` of the centre of mass for `assemble`. A `Solid` in place of the mass defines the mass
+    and, about its z axis, the inertia; its centre of mass is the body's origin. A point mass has zero inertia and
+    requires joint coordinates.
 
     **Raises:** `MechanismError` if the mass is not positive, the inertia negative, or one of them not finite.
 
@@ -127,25 +127,25 @@ class Body(AbstractBody):
         return is_concrete(self.inertia) and not np.all(np.asarray(self.inertia) > 0)
 
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker on this body at `(x, y)` [m] from its centre of mass, turned by `angle` [rad]."""
+        """A marker on this body at `(x, y)` [m] from its centre of mass, rotated by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
 
     def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves along this body: `motion(t)` gives its place `(x, y)` [m]."""
+        """A marker that moves relative to this body: `motion(t)` is its position `(x, y)` [m]."""
         return MovingMarker(self.name, motion, angle)
 
 
 class Ground(eqx.Module):
-    """The body that does not move; its frame is the world's. Use the instance `ground`."""
+    """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
 
     def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker fixed in the world at `(x, y)` [m], turned by `angle` [rad]."""
+        """A marker fixed in the world at `(x, y)` [m], rotated by `angle` [rad]."""
         return _marker(self.name, x, y, angle)
 
     def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves over the ground: `motion(t)` gives its place `(x, y)` [m]."""
+        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y)` [m]."""
         return MovingMarker(self.name, motion, angle)
 
 

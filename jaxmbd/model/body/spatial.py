@@ -17,7 +17,7 @@ from jaxmbd.space.solid import Solid, check_inertia, inertia_matrix, is_definite
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.spatial import SPATIAL, SpatialFrame
 
-_NO_TURN = (1.0, 0.0, 0.0, 0.0)
+_IDENTITY = (1.0, 0.0, 0.0, 0.0)
 
 
 class Marker(AbstractMarker):
@@ -30,7 +30,7 @@ class Marker(AbstractMarker):
 
     body: str = eqx.field(static=True)
     position: Float[Array, "3"] = eqx.field(converter=as_float)
-    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_NO_TURN)
+    rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_IDENTITY)
 
     def __check_init__(self) -> None:
         check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
@@ -52,18 +52,18 @@ class Marker(AbstractMarker):
 
 
 class MovingMarker(AbstractMovingMarker):
-    """A frame that moves along its body, or over the ground, in a given way.
+    """A frame that moves relative to its body, or to the ground, as a prescribed function of time.
 
     **Arguments:** `body`, the body's name; `motion`, a function of time `[s]` (a plain function, or an equinox module
-    with numbers of its own) that returns the place `(3,)` `[m]` in the body's frame; `rotation` as of a `Marker`,
-    constant. Usually made by `body.moving(motion)`.
+    with parameters) that returns the position `(3,)` `[m]` in the body's frame; `rotation` as for `Marker`, constant.
+    Usually made by `body.moving(motion)`.
     """
 
     body: str = eqx.field(static=True)
     motion: Any
     rotation: Float[Array, "4"] = eqx.field(converter=as_float)
 
-    def __init__(self, body: str, motion: Any, rotation: Any = _NO_TURN) -> None:
+    def __init__(self, body: str, motion: Any, rotation: Any = _IDENTITY) -> None:
         self.body, self.motion, self.rotation = body, motion, as_float(rotation)
 
     def __check_init__(self) -> None:
@@ -88,15 +88,15 @@ class MovingMarker(AbstractMovingMarker):
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
-    turn = jnp.asarray(_NO_TURN) if rotation is None else rot.as_rotation(rotation)
-    return jnp.concatenate([_point("A pose", x, y, z, by="pose"), turn])
+    euler_parameters = jnp.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
+    return jnp.concatenate([_point("A pose", x, y, z, by="pose"), euler_parameters])
 
 
 def _as_pose(value: Any) -> Any:
-    """A pose of seven numbers; a position alone gets the world's axes."""
+    """A pose of seven numbers; a position alone is completed by the identity rotation."""
     value = as_float(value)
     if isinstance(value, Array) and value.shape == (3,):
-        value = jnp.concatenate([value, jnp.asarray(_NO_TURN, value.dtype)])
+        value = jnp.concatenate([value, jnp.asarray(_IDENTITY, value.dtype)])
     return value
 
 
@@ -104,13 +104,13 @@ class Body(AbstractBody):
     """A rigid body in space.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
-    or the three principal moments; `pose`, a rough `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or `(x, y, z)`
-    alone) from which `assemble` starts. A `Solid` in the place of the mass gives mass and inertia both; its centre of
-    mass is the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia
-    about its own axis, a point mass none at all: these take joint coordinates.
+    or the three principal moments; `pose`, an initial guess `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or
+    `(x, y, z)` alone) for `assemble`. A `Solid` in place of the mass defines mass and inertia; its centre of mass is
+    the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia about its
+    own axis and a point mass none at all: both require joint coordinates.
 
-    **Raises:** `MechanismError` if the mass is not positive, or the inertia not that of a body: symmetric, no principal
-    moment negative or greater than the sum of the other two.
+    **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible: it must be
+    symmetric, with no principal moment negative or greater than the sum of the other two.
 
         >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
@@ -150,29 +150,29 @@ class Body(AbstractBody):
     ) -> Marker:
         """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
 
-        **Arguments:** `axis`, where the marker's z axis points (a joint's axis): three numbers, or a letter, `"x"`,
-        `"-x"`; the marker is then turned from the body's axes by the smallest turn that takes z there. Or `rotation`,
-        Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The body's own axes unless
-        one of them is given.
+        **Arguments:** `axis`, the direction of the marker's z axis (a joint's axis): three numbers, or a letter, `"x"`,
+        `"-x"`; the marker is then rotated from the body's axes by the smallest angle that aligns z with it. Or
+        `rotation`, Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The default is
+        the body's axes.
         """
         return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
 
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
     ) -> Marker:
-        """A marker on this body where a world point is when the body is at its `pose`; `axis` and `rotation` are given
-        in world axes too."""
-        there = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
-        return Marker(self.name, *_in_body_axes(self.pose, there.position, there.rotation))
+        """A marker on this body at the world point `(x, y, z)` [m] while the body is at its `pose`; `axis` and
+        `rotation` are in world axes."""
+        in_world = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
+        return Marker(self.name, *_in_body_axes(self.pose, in_world.position, in_world.rotation))
 
     def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves along this body: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
-        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, turned.rotation)
+        """A marker that moves relative to this body: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
+        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, marker.rotation)
 
 
 class Ground(eqx.Module):
-    """The body that does not move; its frame is the world's. Use the instance `ground`."""
+    """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
 
@@ -185,30 +185,30 @@ class Ground(eqx.Module):
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
     ) -> Marker:
-        """The same as `at`: the ground's frame is the world's."""
+        """The same as `at`, since the ground's frame is the world frame."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
 
     def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves over the ground: `motion(t)` gives its place `(x, y, z)` [m]; the rest is as for `at`."""
-        turned = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, turned.rotation)
+        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
+        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, marker.rotation)
 
 
 @trace_once
 def _in_body_axes(
     pose: Float[Array, "7"], position: Float[Array, "3"], rotation: Float[Array, "4"]
 ) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
-    """A position and a rotation of the world, seen from a body."""
-    back = rot.inverse(rot.normalize(pose[3:]))
-    return rot.rotate(back, position - pose[:3]), rot.multiply(back, rotation)
+    """Transform a position and a rotation from the world to the axes of a body at `pose`."""
+    to_body = rot.inverse(rot.normalize(pose[3:]))
+    return rot.rotate(to_body, position - pose[:3]), rot.multiply(to_body, rotation)
 
 
 def _point(part: str, *numbers: Any, by: str = "at") -> Array:
-    """A point from separate numbers; one given as one argument, `at((x, y, z))`, is refused by name."""
-    found = [as_float(number) for number in numbers]
-    for name, number in zip("xyz", found, strict=True):
+    """A point from separate coordinates; a point as one argument, `at((x, y, z))`, raises."""
+    coordinates = [as_float(number) for number in numbers]
+    for name, number in zip("xyz", coordinates, strict=True):
         check_shape(f"{part}, made by {by}(x, y, z)", name, number, ())
-    return jnp.stack(found)
+    return jnp.stack(coordinates)
 
 
 def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
@@ -218,7 +218,7 @@ def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:
         direction = as_float(rot.axis_numbers(f"Marker on {body!r}: axis", axis))
         check_finite(f"Marker on {body!r}", "axis", direction, (3,))
         return Marker(body, point, rot.along(direction))
-    return Marker(body, point, _NO_TURN if rotation is None else rot.as_rotation(rotation))
+    return Marker(body, point, _IDENTITY if rotation is None else rot.as_rotation(rotation))
 
 
 ground = Ground()

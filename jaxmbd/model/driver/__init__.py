@@ -1,1 +1,1 @@
-"""Drivers: a coordinate as a given function of time."""
+"""Drivers: prescribed functions of time for coordinates, and splines for measured motions."""

@@ -1,4 +1,4 @@
-"""A driver prescribes one coordinate, of a joint or of a body, as a function of time (a rheonomic constraint)."""
+"""Drivers: rheonomic constraints that prescribe one coordinate of a joint or body as a function of time."""
 
 import equinox as eqx
 import jax
@@ -10,19 +10,19 @@ from jaxmbd.model.body.checks import check_finite, check_name
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
-_CONTINUOUS = 1e-6  # of the value: pieces of a motion that differ by more do not meet
+_CONTINUOUS = 1e-6  # relative: a larger difference between two pieces of a motion is a jump
 
 
 class Driver(eqx.Module):
-    """A motor of given position or speed: a coordinate is prescribed, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0`.
+    """A motor that prescribes a coordinate, `c(q) − f(t) = 0`, or its rate, `ċ − f(t) = 0`.
 
     **Arguments:** `coordinate`, the name of a joint's coordinate (`"O.angle"`, `"slide.displacement"`) or a
     body's (`"slider.x"`, `"crank.theta"`); `motion` f, a function of time `[s]` (a plain function, or an equinox
-    module with parameters of its own) or a constant; `of`, `"position"` or `"speed"`: what f is. A speed alone leaves
-    the position to the start. A motion with kinks in its acceleration is a `Piecewise` with `order=2` (`order=1` for a
-    speed, or a `Table`), so that `simulate` steps onto its times; samples are smoothed by `SmoothingSpline`.
+    module with parameters) or a constant; `prescribes`, `"position"` or `"speed"`: the meaning of f. With a speed, the
+    initial state determines the position. A motion whose acceleration jumps is a `Piecewise` with `order=2` (`order=1`
+    for a speed, or a `Table`), so that `simulate` steps onto its times; samples are smoothed by `SmoothingSpline`.
 
-    The effort it takes, force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
+    The driving effort, a force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`.
     """
 
@@ -53,11 +53,15 @@ class Driver(eqx.Module):
         return jnp.asarray(value, dtype=t.dtype)
 
 
-def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
-    """Raise if a prescribed position or speed jumps: no finite force makes a mechanism follow it."""
-    least, smooth = (2, "a position and its rate") if of == "position" else (1, "a speed")
+def _check_continuous(name: str, motion: AbstractTimeFunction, prescribes: str) -> None:
+    """Raise if a prescribed position or speed jumps, which would need an infinite force."""
+    least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")
     if motion.order < least:
-        mend = "Smooth samples with SmoothingSpline(times, values)" if of == "position" else "Use a Table with order=1"
+        mend = (
+            "Smooth samples with SmoothingSpline(times, values)"
+            if prescribes == "position"
+            else "Use a Table with order=1"
+        )
         raise MechanismError(
             f"Driver {name!r}: {smooth} cannot jump, but derivative {motion.order} of its motion (a "
             f"{type(motion).__name__}) does. {mend}, or say order={least} of a Piecewise that is continuous."
@@ -66,7 +70,7 @@ def _check_continuous(name: str, motion: AbstractTimeFunction, of: str) -> None:
         return
     for k, t in enumerate(motion.times):
         before, after = (_value_and_rate(motion.pieces[i], t) for i in (k, k + 1))
-        for what, a, b in list(zip((of, f"rate of the {of}"), before, after, strict=True))[:least]:
+        for what, a, b in list(zip((prescribes, f"rate of the {prescribes}"), before, after, strict=True))[:least]:
             if is_concrete(a, b) and not abs(float(b - a)) <= _CONTINUOUS * (1 + abs(float(a))):
                 raise MechanismError(
                     f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of "

@@ -1,1 +1,1 @@
-"""Forces: one small law per class, a wrench at each marker, or an effort along a joint's coordinate."""
+"""Forces: one class per type, each a law for the wrenches at markers or for the effort along a joint coordinate."""

@@ -1,4 +1,4 @@
-"""Compliant connections for both spaces: bushings, and contact of a point with a plane."""
+"""Compliant connections for both spaces: bushings, and contact of a ball with a plane."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,8 +21,8 @@ class Bushing(AbstractForce):
     `f = −k r − c ṙ`, `m = −k_θ θ − c_θ ω_AB`, in the first marker's axes.
 
     **Arguments:** `stiffness`, `(kx, ky, kz, kθx, kθy, kθz)` `[N/m, N m/rad]` (`(kx, ky, kθ)` in the plane);
-    `damping`, in the same order `[N s/m, N m s/rad]`. Rotations should stay well below half a turn; the moment of a
-    spring that is not the same about all axes is exact for small ones.
+    `damping`, in the same order `[N s/m, N m s/rad]`. Rotations should stay well below half a turn; with unequal
+    rotational stiffnesses the moment is exact for small rotations only.
     """
 
     name: str = eqx.field(static=True)
@@ -64,12 +64,12 @@ class Bushing(AbstractForce):
 class PlaneContact(AbstractForce):
     """Compliant contact of a ball (or a point) with a plane, with smooth Coulomb friction.
 
-    At a depth `δ = r − n · (p_B − p_A) > 0` the plane pushes with `N = k δ^n (1 + c δ̇)`, never pulls, and rubs with
-    `−μ N v_t / √(v_t² + w²)` against the sliding velocity `v_t` of the contact point.
+    At a penetration depth `δ = r − n · (p_B − p_A) > 0` the normal force is `N = k δ^n (1 + c δ̇) ≥ 0`, and the friction
+    force is `−μ N v_t / √(v_t² + w²)`, with the sliding velocity `v_t` of the contact point.
 
     **Arguments:** `plane`, a marker whose last axis (y in the plane, z in space) is the normal `n`; `point`, the
     ball's centre; `stiffness` k `[N/mⁿ]`; `radius` r `[m]`; `damping` c `[s/m]`; `exponent` n; `friction` μ;
-    `width` w `[m/s]`, the sliding speed over which friction changes sign.
+    `width` w `[m/s]`, the sliding speed over which the sign of friction is smoothed.
 
     Source: Hunt, Crossley, J. Appl. Mech. 42 (1975).
     """
@@ -101,7 +101,7 @@ class PlaneContact(AbstractForce):
         return (self.plane, self.point)
 
     def depth(self, frames: Sequence[Any]) -> Scalar:
-        """How far [m] the ball is in the plane; negative while it is off."""
+        """The penetration depth [m] of the ball; negative without contact."""
         a, b = frames
         return self.radius - dot(a.normal, b.position - a.position)
 
@@ -115,10 +115,10 @@ class PlaneContact(AbstractForce):
 
     def _force(self, depth: Scalar, normal: Point, velocity: Point) -> Point:
         closing = -dot(normal, velocity)
-        pressed = contact_force(depth, closing, self.stiffness, self.damping, self.exponent)
-        along = velocity + closing * normal
-        rubbing = self.friction * pressed / jnp.sqrt(dot(along, along) + self.width**2)
-        return pressed * normal - rubbing * along
+        normal_force = contact_force(depth, closing, self.stiffness, self.damping, self.exponent)
+        sliding = velocity + closing * normal
+        friction = self.friction * normal_force / jnp.sqrt(dot(sliding, sliding) + self.width**2)
+        return normal_force * normal - friction * sliding
 
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
         return contact_energy(self.depth(frames), self.stiffness, self.exponent)

@@ -1,4 +1,4 @@
-"""What a force is: markers, and a wrench at each of them from frames and their rates."""
+"""Abstract forces: wrenches at markers as functions of their frames and rates, and efforts along coordinates."""
 
 import abc
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from jaxmbd.model.body.body import AbstractMarker
 
 
 class AbstractForce(eqx.Module):
-    """A law that gives a wrench, world axes, at each of its markers: `(fx, fy, moment)` in the plane,
+    """A law for the wrench at each of its markers, in world axes: `(fx, fy, moment)` in the plane,
     `(fx, fy, fz, mx, my, mz)` in space [N, N m]."""
 
     name: eqx.AbstractVar[str]
@@ -21,7 +21,7 @@ class AbstractForce(eqx.Module):
     @property
     @abc.abstractmethod
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers whose frames the law is given, in that order."""
+        """The markers whose frames are the arguments of the law, in this order."""
 
     @abc.abstractmethod
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
@@ -29,11 +29,11 @@ class AbstractForce(eqx.Module):
 
     @abc.abstractmethod
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
-        """Potential energy [J] stored in the part; zero for a law that has none."""
+        """Potential energy [J]; zero for a law without a potential."""
 
 
 def wrench(force: Point, moment: Any = 0.0) -> Float[Array, " efforts"]:
-    """A force [N] and a moment [N m] (zero unless given) as one array."""
+    """A force [N] and a moment [N m] (default zero) as one array."""
     if isinstance(moment, float):
         moment = jnp.full((1 if force.shape[0] == 2 else 3,), moment)
     return jnp.append(force, moment)
@@ -46,15 +46,15 @@ def pair(force: Point, moment: Any = 0.0) -> Float[Array, "2 efforts"]:
 
 
 class AbstractJointForce(eqx.Module):
-    """A force or torque along a coordinate of a joint, given by name."""
+    """A force or torque along a joint coordinate, referred to by name."""
 
     name: eqx.AbstractVar[str]
     coordinate: eqx.AbstractVar[str]
 
     @abc.abstractmethod
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        """The force [N] or torque [N m] that drives the coordinate up."""
+        """The force [N] or torque [N m] in the direction of increasing coordinate."""
 
     @abc.abstractmethod
     def potential(self, coordinate: Scalar) -> Scalar:
-        """Potential energy [J] stored in the part; zero for a law that has none."""
+        """Potential energy [J]; zero for a law without a potential."""

@@ -1,4 +1,4 @@
-"""Forces and torques along a joint's own coordinate: motors, friction, springs, stops."""
+"""Forces and torques along a joint coordinate: motors, friction, springs, stops."""
 
 from typing import Any
 
@@ -15,11 +15,11 @@ from jaxmbd.user_functions import user_array
 
 
 class JointForce(AbstractJointForce):
-    """A force or torque along a joint's coordinate: a motor of given force.
+    """A force or torque along a joint coordinate, such as of a motor.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `force`, a number `[N]` or `[N m]`, or a function
-    `(t, coordinate, rate, parameters)` that returns what drives the coordinate up; `parameters` any tree of arrays, or
-    an equinox module (a neural network, say).
+    `(t, coordinate, rate, parameters)` that returns it, positive in the direction of increasing coordinate;
+    `parameters`, any tree of arrays, or an equinox module (such as a neural network).
     """
 
     name: str = eqx.field(static=True)
@@ -35,22 +35,22 @@ class JointForce(AbstractJointForce):
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         if not callable(self.force):
             return self.force
-        part, given = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
-        return user_array(part, "force", self.force, *given, takes="t, coordinate, rate, parameters", shape=())
+        part, arguments = f"JointForce {self.name!r}", (t, coordinate, rate, self.parameters)
+        return user_array(part, "force", self.force, *arguments, takes="t, coordinate, rate, parameters", shape=())
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return jnp.zeros(())
 
 
 class JointFriction(AbstractJointForce):
-    """Viscous, smooth Coulomb and Stribeck friction along a joint's coordinate.
+    """Viscous, quadratic, smooth Coulomb and Stribeck friction along a joint coordinate.
 
     `τ = −c φ̇ − (τ_c + τ_b exp(−(φ̇/v_b)²)) tanh(φ̇ / w) − d |φ̇| φ̇`
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `viscous` c `[N m s]` or `[N s/m]`; `coulomb` τ_c `[N m]`
-    or `[N]`; `width` w, the rate over which the Coulomb friction changes sign `[rad/s]` or `[m/s]`;
-    `quadratic` d `[N m s²]` or `[N s²/m²]`; `breakaway` τ_b `[N m]` or `[N]`, what sticking adds to τ_c, and
-    `stribeck` v_b `[rad/s]` or `[m/s]`, the rate at which that has gone.
+    or `[N]`; `width` w, the rate over which the sign of friction is smoothed `[rad/s]` or `[m/s]`;
+    `quadratic` d `[N m s²]` or `[N s²/m²]`; `breakaway` τ_b `[N m]` or `[N]`, the excess of static over Coulomb
+    friction; `stribeck` v_b `[rad/s]` or `[m/s]`, the rate scale over which the excess decays.
 
     Source: Armstrong-Hélouvry, Dupont, Canudas de Wit, Automatica 30 (1994).
     """
@@ -77,18 +77,18 @@ class JointFriction(AbstractJointForce):
         check_number(part, "stribeck", self.stribeck, "rad/s")
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        drag = self.viscous + self.quadratic * abs(rate)
-        dry = self.coulomb + self.breakaway * jnp.exp(-((rate / self.stribeck) ** 2))
-        return -drag * rate - dry * smooth_sign(rate, self.width)
+        viscous_coefficient = self.viscous + self.quadratic * abs(rate)
+        dry_friction = self.coulomb + self.breakaway * jnp.exp(-((rate / self.stribeck) ** 2))
+        return -viscous_coefficient * rate - dry_friction * smooth_sign(rate, self.width)
 
     def potential(self, coordinate: Scalar) -> Scalar:
         return jnp.zeros(())
 
 
 class JointSpringDamper(AbstractJointForce):
-    """A spring-damper-actuator along a joint's coordinate, torsional or translational.
+    """A spring-damper-actuator along a joint coordinate, torsional or translational.
 
-    `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; whole turns of an angle count.
+    `τ = −k (x − x0) − c ẋ + τ_a(t, x, ẋ)`; an angle includes whole turns.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `stiffness` k `[N m/rad]` or `[N/m]`; `free_position` x0 `[rad]`
     or `[m]`; `damping` c `[N m s/rad]` or `[N s/m]`; `actuator` τ_a, a constant or a function `(t, x, ẋ)` `[N m]` or
@@ -108,8 +108,8 @@ class JointSpringDamper(AbstractJointForce):
             check_finite(f"JointSpringDamper {self.name!r}", field, getattr(self, field))
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        part, given = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
-        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, x, rate", shape=())
+        part, arguments = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, x, rate", shape=())
         return -self.stiffness * (coordinate - self.free_position) - self.damping * rate + actuator
 
     def potential(self, coordinate: Scalar) -> Scalar:
@@ -117,11 +117,11 @@ class JointSpringDamper(AbstractJointForce):
 
 
 class JointStop(AbstractJointForce):
-    """Compliant stops that keep a joint's coordinate in a range.
+    """Compliant stops that limit the range of a joint coordinate.
 
-    Beyond a stop by a depth δ, `k δ^n (1 + c δ̇)` pushes back, and never pulls: smooth where contact begins.
+    At a penetration δ of a stop the restoring effort is `k δ^n (1 + c δ̇) ≥ 0`, continuous at the beginning of contact.
 
-    **Arguments:** `coordinate`, such as `"O.angle"`; `lower`, `upper` `[rad]` or `[m]` (infinite for none);
+    **Arguments:** `coordinate`, such as `"O.angle"`; `lower`, `upper` `[rad]` or `[m]` (infinite for no stop);
     `stiffness` k `[N m/radⁿ]` or `[N/mⁿ]`; `damping` c `[s/rad]` or `[s/m]`; `exponent` n, above 1.
 
     Source: Hunt, Crossley, J. Appl. Mech. 42 (1975).
@@ -150,8 +150,8 @@ class JointStop(AbstractJointForce):
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         law = (self.stiffness, self.damping, self.exponent)
-        below = contact_force(self.lower - coordinate, -rate, *law)
-        return below - contact_force(coordinate - self.upper, rate, *law)
+        lower_stop = contact_force(self.lower - coordinate, -rate, *law)
+        return lower_stop - contact_force(coordinate - self.upper, rate, *law)
 
     def potential(self, coordinate: Scalar) -> Scalar:
         depth = jnp.maximum(jnp.maximum(self.lower - coordinate, coordinate - self.upper), 0.0)

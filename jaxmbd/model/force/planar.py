@@ -1,4 +1,4 @@
-"""Torques in the plane."""
+"""Torques and torsional springs in the plane."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,10 +17,10 @@ from jaxmbd.user_functions import user_array
 
 
 class Torque(AbstractForce):
-    """A torque on the second marker's body, its reaction on the first's (or on the ground).
+    """A torque on the body of marker `on`, with its reaction on the body of marker `from_`.
 
-    **Arguments:** `on`, the marker it acts on; `torque` `[N m]`: a constant or a function
-    `(t, angle, rate)` of the time and the relative angle and rate; `from_`, the marker that takes the reaction.
+    **Arguments:** `on`, the marker it acts on; `torque` `[N m]`, a constant or a function `(t, angle, rate)` of the
+    time and the relative angle and rate; `from_`, the marker of the reaction (default: the ground).
     """
 
     name: str = eqx.field(static=True)
@@ -44,8 +44,8 @@ class Torque(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        part, given = f"Torque {self.name!r}", (t, angle, rate)
-        torque = user_array(part, "torque", self.torque, *given, takes="t, angle, rate", shape=())
+        part, arguments = f"Torque {self.name!r}", (t, angle, rate)
+        torque = user_array(part, "torque", self.torque, *arguments, takes="t, angle, rate", shape=())
         return pair(jnp.zeros_like(a.position), torque)
 
     def potential(self, t: Scalar, frames: Sequence[Frame]) -> Scalar:
@@ -81,8 +81,8 @@ class TorsionalSpringDamper(AbstractForce):
     def wrenches(self, t: Scalar, frames: Sequence[Frame], rates: Sequence[Frame]) -> Float[Array, "2 3"]:
         (a, b), (da, db) = frames, rates
         angle, rate = b.angle - a.angle, db.angle - da.angle
-        part, given = f"TorsionalSpringDamper {self.name!r}", (t, angle, rate)
-        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, angle, rate", shape=())
+        part, arguments = f"TorsionalSpringDamper {self.name!r}", (t, angle, rate)
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, angle, rate", shape=())
         torque = -self.stiffness * (angle - self.free_angle) - self.damping * rate + actuator
         return pair(jnp.zeros_like(a.position), torque)
 

@@ -1,4 +1,4 @@
-"""Forces times a factor: 1 for one that acts, 0 for one that is switched off."""
+"""Forces multiplied by a factor: 1 for an active force, 0 for an inactive one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,7 +14,7 @@ from jaxmbd.model.force.user import GeneralizedForce
 
 
 class ScaledForce(AbstractForce):
-    """A force between markers times a factor."""
+    """A force between markers, multiplied by a factor."""
 
     name: str = eqx.field(static=True)
     of: AbstractForce
@@ -32,7 +32,7 @@ class ScaledForce(AbstractForce):
 
 
 class ScaledAlong(AbstractJointForce):
-    """A force along a coordinate times a factor."""
+    """A force along a joint coordinate, multiplied by a factor."""
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
@@ -47,7 +47,7 @@ class ScaledAlong(AbstractJointForce):
 
 
 class ScaledFunction(eqx.Module):
-    """A function times a factor."""
+    """A function multiplied by a factor."""
 
     of: Function
     factor: Scalar
@@ -57,7 +57,7 @@ class ScaledFunction(eqx.Module):
 
 
 def scaled(force: Any, factor: Scalar) -> Any:
-    """A force of any kind times a factor, under the same name."""
+    """A force of any type, multiplied by a factor, with the same name."""
     if isinstance(force, Gravity):
         return Gravity(factor * force.acceleration, force.name)
     if isinstance(force, GeneralizedForce):

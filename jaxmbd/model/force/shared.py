@@ -18,9 +18,9 @@ from jaxmbd.user_functions import user_array
 
 
 class Gravity(eqx.Module):
-    """A uniform field on every body's mass.
+    """A uniform gravitational field that acts on all bodies.
 
-    **Arguments:** `acceleration` `[m/s²]`, a number g that pulls down (−y in the plane, −z in space), or a vector.
+    **Arguments:** `acceleration` `[m/s²]`, a number g, directed downwards (−y in the plane, −z in space), or a vector.
     """
 
     name: str = eqx.field(static=True)
@@ -35,7 +35,7 @@ class Gravity(eqx.Module):
         self.acceleration = value
 
     def vector(self, space: AbstractSpace) -> Point:
-        """The field as a vector of a space."""
+        """The field as a vector in `space`."""
         if self.acceleration.ndim == 0:
             return self.acceleration * jnp.asarray(space.down)
         check_shape(f"Gravity {self.name!r}", "acceleration", self.acceleration, (space.dim,))
@@ -46,8 +46,8 @@ class Force(AbstractForce):
     """A force and a moment at a marker.
 
     **Arguments:** `at`, the marker; `force` `[N]` and `torque` `[N m]`: constants, or functions
-    `(t, frame, rate)` of the time, the marker's frame and its velocity; `frame`, `"world"` or `"body"` (given in the
-    marker's axes, with which they turn). A torque is a number in the plane, a vector in space.
+    `(t, frame, rate)` of the time, the marker's frame and its velocity; `frame`, the axes in which they are expressed:
+    `"world"`, or `"body"` for the axes of the marker. A torque is a scalar in the plane, a vector in space.
     """
 
     name: str = eqx.field(static=True)
@@ -102,7 +102,7 @@ class Force(AbstractForce):
 class SpringDamper(AbstractForce):
     """A translational spring-damper-actuator between two points.
 
-    Tension `f = k (l − l0) + c l̇ + f_a(t, l, l̇)` pulls the points together.
+    The tension is `f = k (l − l0) + c l̇ + f_a(t, l, l̇)`; a positive tension pulls the points together.
 
     **Arguments:** `stiffness` k `[N/m]`; `free_length` l0 `[m]`; `damping` c `[N s/m]`; `actuator` f_a `[N]`, a
     constant or a function `(t, l, l̇)`.
@@ -127,21 +127,21 @@ class SpringDamper(AbstractForce):
         return (self.a, self.b)
 
     def span(self, frames: Sequence[Any]) -> Scalar:
-        """The length [m]."""
+        """The distance [m] of the points."""
         a, b = frames
         return safe_norm(b.position - a.position)
 
     def tension(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
         """The tension [N] at a length [m] and its rate [m/s]."""
-        part, given = f"SpringDamper {self.name!r}", (t, length, rate)
-        actuator = user_array(part, "actuator", self.actuator, *given, takes="t, length, rate", shape=())
+        part, arguments = f"SpringDamper {self.name!r}", (t, length, rate)
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, length, rate", shape=())
         return self.stiffness * (length - self.free_length) + self.damping * rate + actuator
 
     def stretch(self, frames: Sequence[Any], rates: Sequence[Any]) -> tuple[Scalar, Scalar]:
         """The length [m] and its rate [m/s]."""
         (a, b), (da, db) = frames, rates
-        along = direction(b.position - a.position)
-        return self.span(frames), dot(along, db.position - da.position)
+        unit = direction(b.position - a.position)
+        return self.span(frames), dot(unit, db.position - da.position)
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "2 efforts"]:
         a, b = frames
@@ -155,7 +155,7 @@ class SpringDamper(AbstractForce):
 class PointDrag(AbstractForce):
     """Air drag at a point, quadratic and linear: `f = −(c2 ‖v‖ + c1) v`.
 
-    **Arguments:** `at`, the marker; `quadratic` c2 `[N s²/m²]`, `½ ρ c_d A` of a body; `linear` c1 `[N s/m]`.
+    **Arguments:** `at`, the marker; `quadratic` c2 `[N s²/m²]`, which is `½ ρ c_d A`; `linear` c1 `[N s/m]`.
     """
 
     name: str = eqx.field(static=True)

@@ -18,11 +18,11 @@ from jaxmbd.user_functions import user_array
 
 
 class Torque(AbstractForce):
-    """A torque on one marker's body, its reaction on another's (or on the ground).
+    """A torque on the body of marker `on`, with its reaction on the body of marker `from_`.
 
-    **Arguments:** `on`, the marker it acts on; `torque (3,)` `[N m]`: a constant or a function `(t, frames, rates)` of
-    the time, the frames of `from_` and `on`, and their velocities; `from_`, the marker that takes the reaction;
-    `frame`, `"world"` or `"body"` (given in the axes of `on`). A torque about a joint's axis is a `JointForce`.
+    **Arguments:** `on`, the marker it acts on; `torque (3,)` `[N m]`, a constant or a function `(t, frames, rates)` of
+    the time, the frames of `from_` and `on`, and their velocities; `from_`, the marker of the reaction (default: the
+    ground); `frame`, `"world"` or `"body"`, the axes of `on`. A torque about a joint's axis is a `JointForce`.
     """
 
     name: str = eqx.field(static=True)
@@ -45,8 +45,8 @@ class Torque(AbstractForce):
         return (self.from_, self.on)
 
     def wrenches(self, t: Scalar, frames: Sequence[SpatialFrame], rates: Sequence[SpatialRate]) -> Float[Array, "2 6"]:
-        part, given = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates))
-        torque = user_array(part, "torque", self.torque, *given, takes="t, frames, rates", shape=(3,))
+        part, arguments = f"Torque {self.name!r}", (t, tuple(frames), tuple(rates))
+        torque = user_array(part, "torque", self.torque, *arguments, takes="t, frames, rates", shape=(3,))
         if self.frame == "body":
             torque = frames[1].to_world(torque)
         return pair(jnp.zeros(3, torque.dtype), torque)

@@ -1,4 +1,4 @@
-"""Forces that a user writes as a function, a neural network among them."""
+"""Forces defined by a user's function, such as a neural network."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from jaxmbd.user_functions import user_array
 
 
 class UserForce(AbstractForce):
-    """A user's own law between markers.
+    """A user-defined force law between markers.
 
     **Arguments:** `function(t, frames, rates, parameters)` takes the time [s], the markers' frames, their
-    velocities and `parameters`, and returns the wrenches, world axes, one row a marker: `(fx, fy, moment)` in the
-    plane, `(fx, fy, fz, mx, my, mz)` in space [N, N m]. `markers` is a tuple of markers;
-    `parameters` any tree of arrays, or an equinox module.
+    velocities and `parameters`, and returns the wrenches in world axes, one row per marker: `(fx, fy, moment)` in the
+    plane, `(fx, fy, fz, mx, my, mz)` in space [N, N m]; `at`, a tuple of markers; `parameters`, any tree of arrays, or
+    an equinox module.
     """
 
     name: str = eqx.field(static=True)
@@ -44,8 +44,8 @@ class UserForce(AbstractForce):
         return self.at
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
-        part, given = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, frames, rates, parameters")
+        part, arguments = f"UserForce {self.name!r}", (t, frames, rates, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, frames, rates, parameters")
         efforts = self.at[0].space.efforts
         expected = (len(self.at), len(efforts))
         if value.shape != expected:
@@ -60,7 +60,7 @@ class UserForce(AbstractForce):
 
 
 class GeneralizedForce(eqx.Module):
-    """A user's own force on all coordinates: `Q = function(t, q, v, parameters)`.
+    """A user-defined generalized force on all coordinates: `Q = function(t, q, v, parameters)`.
 
     **Arguments:** `function` returns the generalized forces `Q` of shape `(nv,)`, in the mechanism's order.
     """
@@ -74,9 +74,9 @@ class GeneralizedForce(eqx.Module):
         check_callable("GeneralizedForce", self.name, self.function)
 
     def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """The generalized forces at a state."""
-        part, given = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
-        value = user_array(part, "function", self.function, *given, takes="t, q, v, parameters")
+        """The generalized forces `Q` at a state."""
+        part, arguments = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters")
         if value.shape != v.shape:
             raise MechanismError(
                 f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."

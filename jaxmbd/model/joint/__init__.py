@@ -1,1 +1,1 @@
-"""Joints: one small law per class, a residual of the frames that it connects."""
+"""Joints: one class per type, each defined by the constraint residual of the marker frames that it connects."""

@@ -1,4 +1,4 @@
-"""Joints between the coordinates of other joints: gears, racks and pinions."""
+"""Couplings of the coordinates of joints: gears, racks and pinions."""
 
 import abc
 from typing import Any
@@ -10,7 +10,7 @@ from jaxmbd.model.body.checks import check_coordinate, check_finite
 
 
 class AbstractCoupling(eqx.Module):
-    """A law between two coordinates of joints, given by name: `Φ(a, b) = 0` (1 row)."""
+    """A constraint between two joint coordinates, referred to by name: `Φ(a, b) = 0` (1 row)."""
 
     name: eqx.AbstractVar[str]
     a: eqx.AbstractVar[str]
@@ -25,7 +25,7 @@ class Gear(AbstractCoupling):
     """A constant ratio between two joint angles: `b − r a − φ = 0` (1 row).
 
     **Arguments:** `a`, `b`, coordinates such as `"input.angle"`, of joints whose first bodies carry the wheels;
-    `ratio` r (negative for an outer pair of wheels, `−z_a / z_b`); `phase` φ `[rad]`. Whole turns count.
+    `ratio` r (negative for external gears, `−z_a / z_b`); `phase` φ `[rad]`. Angles include whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -45,8 +45,8 @@ class RackAndPinion(AbstractCoupling):
     """A pinion that drives a rack: `s − r φ − s0 = 0` (1 row).
 
     **Arguments:** `pinion`, an angle such as `"pinion.angle"`; `rack`, a displacement such as
-    `"rack.displacement"`; `radius` r `[m]` of the pinion's pitch circle (negative: the rack goes the other way);
-    `offset` s0 `[m]`. Whole turns count.
+    `"rack.displacement"`; `radius` r `[m]` of the pinion's pitch circle (negative for the opposite direction);
+    `offset` s0 `[m]`. The angle includes whole turns.
     """
 
     name: str = eqx.field(static=True)

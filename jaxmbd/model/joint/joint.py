@@ -1,7 +1,7 @@
-"""What a joint is: markers, and a residual of their frames that is zero when the joint is fitted.
+"""Abstract joints: markers, and a residual of their frames that is zero if the joint is assembled.
 
-Nothing else has to be defined: the Jacobian `C` and the acceleration term `γ` follow by differentiation. A joint that
-can carry coordinates of a spanning tree says besides where it places its second marker.
+The residual suffices as a definition: the Jacobian `C` and the acceleration term `γ` follow by differentiation. A joint
+that can be part of the spanning tree also defines its coordinates and its across-joint transform `X_FM`.
 """
 
 import abc
@@ -23,14 +23,14 @@ from jaxmbd.space.space import AbstractSpace
 class AbstractJoint(eqx.Module):
     """A constraint between the frames of two or more markers.
 
-    `coordinate_names` names the joint's own coordinates (an angle, a displacement) that drivers, friction and sensors
-    refer to as `"joint.angle"`. Those listed in `unwrapped` are angles that the frames tell only up to whole turns: the
-    mechanism then carries them among its coordinates, and counts.
+    `coordinate_names` are the joint's own coordinates (an angle, a displacement), to which drivers, friction and
+    sensors refer as `"joint.angle"`. The angles listed in `unwrapped` follow from the frames only modulo whole turns:
+    if the joint is cut, the mechanism integrates them as additional coordinates, so that whole turns count.
 
-    `loads` names what the rows' multipliers are as loads on the last marker's body, in the order of the rows: force
-    components F and moments M about axes of the first marker (forces of points that coincide: world axes), or the
-    tension T of a rod, which is `λ length`. A "-" says that the load is `−λ`. Where it is empty, or says "lambda",
-    they are multipliers and no more. `plane_loads`: the same for a joint of both spaces, in the plane.
+    `loads` names, for each row, the load on the last marker's body that its multiplier represents: force components F
+    and moments M along axes of the first marker (for coincident points, forces along world axes), or the
+    tension T of a rod, which is `λ length`. A "-" means that the load is `−λ`. If `loads` is empty, or an entry is
+    "lambda", the multiplier has no such meaning. `plane_loads`: the same in the plane, for a joint of both spaces.
     """
 
     name: eqx.AbstractVar[str]
@@ -43,11 +43,11 @@ class AbstractJoint(eqx.Module):
     @property
     @abc.abstractmethod
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers whose frames `residual` and `motion` are given, in that order."""
+        """The markers whose frames are the arguments of `residual` and `motion`, in this order."""
 
     @abc.abstractmethod
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
-        """`Φ(q, t)` of this joint, zero when it is fitted."""
+        """`Φ(q, t)` of this joint, zero if it is assembled."""
 
 
 class AbstractJointWithCoordinates(AbstractJoint):
@@ -55,11 +55,11 @@ class AbstractJointWithCoordinates(AbstractJoint):
 
     @abc.abstractmethod
     def motion(self, frames: Sequence[Any]) -> Float[Array, " k"]:
-        """The joint's own coordinates, one for each name in `coordinate_names`."""
+        """The values of the joint coordinates `coordinate_names`."""
 
 
 class AbstractPair(AbstractJoint):
-    """A joint between two markers on different bodies, of `space` where that is given."""
+    """A joint between two markers on different bodies, restricted to `space` unless that is None."""
 
     a: eqx.AbstractVar[AbstractMarker]
     b: eqx.AbstractVar[AbstractMarker]
@@ -74,17 +74,17 @@ class AbstractPair(AbstractJoint):
 
 
 class AbstractNonholonomic(AbstractJoint):
-    """A joint that constrains velocities in a way that no residual of positions does."""
+    """A joint with nonholonomic constraint rows."""
 
     @abc.abstractmethod
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, " k"]:
-        """Rows that are zero, affine in the rates of the frames; they come below the rows of `residual`."""
+        """The nonholonomic residual `Ψ`, affine in the rates of the frames; its rows follow those of `residual`."""
 
 
 class AbstractTreeJoint(AbstractPair):
-    """A pair that can carry coordinates of a spanning tree: numbers `c` tell every position that it leaves free.
+    """A joint between two markers that can be part of a spanning tree, with joint coordinates `c` and joint speeds `w`.
 
-    The numbers are named by `free`, the speeds `w` that move them (as `chart` says) by `speeds`.
+    `tree_coordinate_units` and `speeds` hold their names and units; `chart` relates `w` to `ċ`.
 
     Source: the joint models of Featherstone, *Rigid Body Dynamics Algorithms* (2008), §4.4.
     """
@@ -92,7 +92,7 @@ class AbstractTreeJoint(AbstractPair):
     @property
     @abc.abstractmethod
     def chart(self) -> AbstractChart:
-        """How the coordinates move with the speeds."""
+        """The kinematic differential equation `ċ = N(c) w`."""
 
     @property
     @abc.abstractmethod
@@ -106,20 +106,20 @@ class AbstractTreeJoint(AbstractPair):
 
     @abc.abstractmethod
     def X_FM(self, c: Float[Array, " k"]) -> Any:
-        """The placement of the second marker in the first one's frame."""
+        """The across-joint transform: the frame M of the second marker relative to the frame F of the first."""
 
     @abc.abstractmethod
     def across_joint_velocity(self, c: Float[Array, " k"], w: Float[Array, " f"]) -> Float[Array, " twist"]:
-        """The velocity of the second marker's origin and its angular velocity, relative to the first marker and in
-        its axes."""
+        """The velocity of the second marker's origin and its angular velocity, relative to the first marker, in the
+        first marker's axes."""
 
     @abc.abstractmethod
     def measure(self, frames: Sequence[Any]) -> Float[Array, " k"]:
-        """The coordinates of frames that are placed as the joint asks; near those, where they are not."""
+        """The joint coordinates of two marker frames; approximate if the frames violate the constraint."""
 
 
 class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinates):
-    """A pair that leaves free just its own coordinates `coordinate_names`, whose rates are the speeds."""
+    """A tree joint whose coordinates are `coordinate_names` and whose speeds are their rates."""
 
     @property
     def chart(self) -> AbstractChart:
@@ -139,16 +139,16 @@ class AbstractCoordinateTreeJoint(AbstractTreeJoint, AbstractJointWithCoordinate
 
 @trace_once
 def residual_of(joint: Any, t: Array, frames: Sequence[Any]) -> Array:
-    """`joint.residual`; without its name a joint shares what was traced with all of its kind."""
+    """`joint.residual`, traced once per type if the joint's name has been removed (`unnamed`)."""
     return joint.residual(t, frames)
 
 
 @trace_once
 def slip_of(joint: Any, t: Array, frames: Sequence[Any], rates: Sequence[Any]) -> Array:
-    """`joint.slip`, likewise."""
+    """`joint.slip`, traced like `residual_of`."""
     return joint.slip(t, frames, rates)
 
 
 def no_rows() -> Float[Array, "0"]:
-    """The residual of a joint that constrains no position."""
+    """The empty residual of a joint without holonomic rows."""
     return jnp.zeros((0,))

@@ -24,13 +24,13 @@ class AbstractPlanarPair(AbstractPair):
 
 
 class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractCoordinateTreeJoint):
-    """One that can carry its own coordinates."""
+    """A tree joint between two markers in the plane."""
 
 
 class Revolute(AbstractPlanarTreeJoint):
-    """A pin: the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
+    """A revolute joint (pin): the two markers' origins coincide, `p_A − p_B = 0` (2 rows).
 
-    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first, including whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -56,7 +56,7 @@ class Revolute(AbstractPlanarTreeJoint):
 
 
 class Prismatic(AbstractPlanarTreeJoint):
-    """A slide (prismatic joint) along the first marker's x axis, without turning (2 rows).
+    """A prismatic joint (slider) along the first marker's x axis, without rotation (2 rows).
 
     `n_A · (p_B − p_A) = 0` and `θ_B − θ_A = 0`, angles of the markers. Its coordinate `displacement` [m] is
     `u_A · (p_B − p_A)`.
@@ -135,8 +135,8 @@ class RelativeAngle(AbstractPlanarPair):
 class Gear(AbstractJoint):
     """A constant ratio between two angles on a carrier: `(θ_B − θ_K) − r (θ_A − θ_K) − φ = 0` (1 row).
 
-    **Arguments:** `ratio` r (negative for an outer pair of wheels, `−z_A / z_B`); `carrier`, the marker that
-    carries both axles (the ground unless given); `phase` φ `[rad]`.
+    **Arguments:** `ratio` r (negative for external gears, `−z_A / z_B`); `carrier`, a marker on the body with both
+    axles (default: the ground); `phase` φ `[rad]`.
     """
 
     name: str = eqx.field(static=True)

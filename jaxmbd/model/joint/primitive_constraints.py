@@ -1,4 +1,4 @@
-"""Constraints in space of a single kind: points on lines and planes, axes parallel and perpendicular."""
+"""Primitive constraints in space: point on line, point on plane, parallel and perpendicular axes."""
 
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,4 +1,4 @@
-"""Rolling without slip: a constraint of velocities."""
+"""Rolling without slip, a nonholonomic constraint."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,14 @@ from jaxmbd.space.vectors import cross, direction, dot
 
 
 class RollingDisc(AbstractSpatialPair, AbstractNonholonomic):
-    """A thin disc that rolls on a plane without slip (1 row of positions, 2 of velocities).
+    """A thin disc that rolls on a plane without slip (1 holonomic row, 2 nonholonomic rows).
 
     The plane is the first marker's xy plane; the disc's centre is the second marker's origin and its axis that
-    marker's z. With the contact point `p_C = p_B + r e`, `e` down in the disc's plane:
-    `z_A · (p_C − p_A) = 0`, and the difference of the disc's and the plane's velocity at `p_C` has no part along
-    `x_A`, `y_A`.
+    marker's z. The contact point is `p_C = p_B + r e`, with `e` the downward direction in the disc's plane:
+    `z_A · (p_C − p_A) = 0`, and the velocity of the disc relative to the plane at `p_C` has no components along `x_A`
+    and `y_A`.
 
-    **Arguments:** `radius` r `[m]`. A disc that lies flat has no contact point.
+    **Arguments:** `radius` r `[m]`. A disc that lies flat has no unique contact point.
     """
 
     name: str = eqx.field(static=True)

@@ -1,7 +1,7 @@
-"""Joints for both spaces, among them the cuts of closed loops: rod, ball and solid.
+"""Joints for both spaces, among them the loop cuts: rod, ball and body cut.
 
-The rows of a cut are read as loads on the cut parts: along a rod; a force through a ball; a force and a moment in a
-solid piece.
+The multipliers of a cut are the loads at the cut: the axial force of a rod, the force in a ball joint, the force and
+moment at a section of a body.
 
 Source of the cuts: Samin and Fisette, *Symbolic Modeling of Multibody Systems* (2003), §7 (Robotran).
 """
@@ -27,7 +27,7 @@ class Rod(AbstractPair):
 
     In space, the spherical-spherical composite joint; as a cut, the rod cut.
 
-    **Arguments:** `length` `[m]`; a length of zero is refused, since the row's gradient vanishes there.
+    **Arguments:** `length` `[m]`; a length of zero raises, since the row's gradient vanishes there.
 
     The rod's tension is `λ l`.
     """
@@ -51,14 +51,14 @@ class Rod(AbstractPair):
         return jnp.stack([0.5 * (dot(d, d) - self.length**2)])
 
 
-def _directions(given: Any) -> tuple[str, ...]:
-    return checked_names("PointConstraint: without", tuple(given) if isinstance(given, str) else given, "z")
+def _directions(names: Any) -> tuple[str, ...]:
+    return checked_names("PointConstraint: without", tuple(names) if isinstance(names, str) else names, "z")
 
 
 class PointConstraint(AbstractPair):
     """The markers' origins coincide: `R_Aᵀ (p_B − p_A) = 0`, along the first marker's axes (3 rows; 2 in the plane).
 
-    **Arguments:** `without`, directions that stay free, of `"x"`, `"y"`, `"z"` (the first marker's axes).
+    **Arguments:** `without`, unconstrained directions, of `"x"`, `"y"`, `"z"` (the first marker's axes).
     """
 
     name: str = eqx.field(static=True)
@@ -71,7 +71,7 @@ class PointConstraint(AbstractPair):
     def __check_init__(self) -> None:
         check_markers(
             "PointConstraint", self.name, self.a, self.b
-        )  # the check of pairs comes later, and space is asked here
+        )  # before AbstractPair's check, since `space` is needed below
         axes = "xyz"[: self.a.space.dim]
         for direction in self.without:
             if direction not in axes:
@@ -86,12 +86,12 @@ class PointConstraint(AbstractPair):
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         a, b = frames
         rows = a.to_local(b.position - a.position)
-        kept = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
-        return rows if len(kept) == rows.shape[0] else jnp.stack([rows[i] for i in kept])
+        constrained = [i for i, axis in enumerate("xyz"[: rows.shape[0]]) if axis not in self.without]
+        return rows if len(constrained) == rows.shape[0] else jnp.stack([rows[i] for i in constrained])
 
 
 class FixedConstraint(AbstractPair):
-    """The markers' frames coincide, along the first marker's axes (6 rows; 3 in the plane).
+    """The markers' frames coincide, with rows along the first marker's axes (6 rows; 3 in the plane).
 
     `R_Aᵀ (p_B − p_A) = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
     """
@@ -108,7 +108,7 @@ class FixedConstraint(AbstractPair):
 
 
 class Weld(AbstractTreeJoint):
-    """The markers' frames coincide, along the world's axes (6 rows; 3 in the plane).
+    """The markers' frames coincide, with rows along world axes (6 rows; 3 in the plane).
 
     `p_A − p_B = 0`, and `y_A · z_B = z_A · x_B = x_A · y_B = 0` (`θ_B − θ_A = 0` in the plane).
     """
@@ -147,9 +147,9 @@ class Weld(AbstractTreeJoint):
 
 
 class FreeMotion(AbstractTreeJoint):
-    """No constraint: what carries the coordinates of a body that no joint of the spanning tree reaches.
+    """A joint without constraints, from the ground to a body that no other tree joint reaches (floating base).
 
-    They are those of the body itself, with its name.
+    Its coordinates are the pose of the body, and its name is the body's.
     """
 
     name: str = eqx.field(static=True)

@@ -1,7 +1,7 @@
-"""Joints between two bodies in space that have an axis: the z axis of each marker.
+"""Joints between two bodies in space; the joint axis is the z axis of each marker.
 
-`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a choice of the basic rows
-of Haug (1989), §9.4: points coincide, `d` perpendicular to an axis, two axes perpendicular.
+`d = p_B − p_A`; `x_A, y_A, z_A` are the first marker's axes in the world. Each residual is a set of basic constraints
+of Haug (1989), §9.4: coincident points, `d` perpendicular to an axis, two perpendicular axes.
 """
 
 from collections.abc import Sequence
@@ -36,14 +36,14 @@ class AbstractSpatialPair(AbstractPair):
 
 
 class AbstractSpatialTreeJoint(AbstractSpatialPair, AbstractCoordinateTreeJoint):
-    """One that can carry its own coordinates."""
+    """A tree joint between two markers in space."""
 
 
 class Spherical(AbstractSpatialPair, AbstractTreeJoint):
-    """A ball: the markers' origins coincide, `p_A − p_B = 0` (3 rows).
+    """A spherical joint (ball): the markers' origins coincide, `p_A − p_B = 0` (3 rows).
 
-    As a joint of the spanning tree it has the Euler parameters of the second marker in the first one's frame, and the
-    relative angular velocity in the second marker's axes.
+    As a tree joint its coordinates are the Euler parameters of the second marker relative to the first, and its speeds
+    the relative angular velocity in the second marker's axes.
     """
 
     name: str = eqx.field(static=True)
@@ -79,9 +79,9 @@ class Spherical(AbstractSpatialPair, AbstractTreeJoint):
 
 
 class Revolute(AbstractSpatialTreeJoint):
-    """A hinge about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
+    """A revolute joint (hinge) about the markers' common z axis: `p_A − p_B = 0`, `x_A · z_B = y_A · z_B = 0` (5 rows).
 
-    Its coordinate `angle` [rad] is the angle of the second marker relative to the first; it counts whole turns.
+    Its coordinate `angle` [rad] is the angle of the second marker relative to the first, including whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -107,7 +107,7 @@ class Revolute(AbstractSpatialTreeJoint):
 
 
 class Prismatic(AbstractSpatialTreeJoint):
-    """A slide along the markers' common z axis, without turning (5 rows).
+    """A prismatic joint (slider) along the markers' common z axis, without rotation (5 rows).
 
     `x_A · d = y_A · d = 0` and `y_A · z_B = z_A · x_B = x_A · y_B = 0`. Its coordinate `displacement` [m] is `z_A · d`.
     """
@@ -135,9 +135,9 @@ class Prismatic(AbstractSpatialTreeJoint):
 
 
 class Cylindrical(AbstractSpatialTreeJoint):
-    """Turning about and sliding along the markers' common z axis: `x_A, y_A ⊥ d, z_B` (4 rows).
+    """A cylindrical joint (rotation and translation) along the markers' common z axis: `x_A, y_A ⊥ d, z_B` (4 rows).
 
-    Coordinates: `displacement` [m] and `angle` [rad], which counts whole turns.
+    Coordinates: `displacement` [m] and `angle` [rad], including whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -168,8 +168,8 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates
 
     **Arguments:** `lead` p `[m]`, the advance per turn (negative for a left-hand thread).
 
-    Coordinates: `displacement` [m] and `angle` [rad]; the displacement tells how many turns were made, so prescribe it
-    where a start is several turns away.
+    Coordinates: `displacement` [m] and `angle` [rad]. The displacement determines the number of whole turns, so
+    prescribe it if the initial guess is several turns away.
     """
 
     name: str = eqx.field(static=True)
@@ -221,9 +221,9 @@ class Screw(AbstractSpatialPair, AbstractTreeJoint, AbstractJointWithCoordinates
 
 
 class Planar(AbstractSpatialTreeJoint):
-    """Gliding on a plane: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
+    """A planar joint: `z_A · d = 0`, `x_A · z_B = y_A · z_B = 0` (3 rows).
 
-    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], which counts turns.
+    Coordinates: `x`, `y` [m] of the second marker in the first one's plane, and `angle` [rad], including whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -253,7 +253,7 @@ class Universal(AbstractSpatialTreeJoint):
     """A universal (Hooke, Cardan) joint: `p_A − p_B = 0`, `x_A · y_B = 0` (4 rows).
 
     The cross has one axis along x of the first marker and the other along y of the second. Coordinates: `angle_a` [rad]
-    about the first, `angle_b` [rad] about the second, `R_AB = R_x(angle_a) R_y(angle_b)`; both count whole turns.
+    about the first, `angle_b` [rad] about the second, `R_AB = R_x(angle_a) R_y(angle_b)`; both include whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -288,7 +288,7 @@ class ConstantVelocity(AbstractSpatialPair):
     """A constant-velocity (Rzeppa) joint of two shafts along the markers' z axes: `p_A − p_B = 0`,
     `y_A · x_B − x_A · y_B = 0` (4 rows).
 
-    The relative rotation has no part about the shafts, so that both turn alike at any bend below half a turn.
+    The relative rotation has no component about the shafts, so their speeds are equal at any bend below half a turn.
     """
 
     name: str = eqx.field(static=True)
@@ -302,11 +302,11 @@ class ConstantVelocity(AbstractSpatialPair):
 
 
 class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):
-    """A massless rod with a hinge (z axis of the first marker) at one end and a ball (second marker) at the other:
-    `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
+    """A massless rod with a revolute joint at one end (z axis of the first marker) and a spherical joint at the other
+    (second marker): `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
 
-    **Arguments:** `length` l `[m]`; zero is refused. Its coordinate `angle` [rad] is the rod's angle from the x axis of
-    the first marker; it counts whole turns.
+    **Arguments:** `length` l `[m]`; zero raises. Its coordinate `angle` [rad] is the rod's angle from the x axis of the
+    first marker, including whole turns.
     """
 
     name: str = eqx.field(static=True)
@@ -334,7 +334,7 @@ class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):
 
 
 def across(a: Frame, vector: Point) -> Float[Array, "2"]:
-    """The parts of a vector along the x and y axes of a frame: zero when it is parallel to z."""
+    """The components of a vector along the x and y axes of a frame: zero if the vector is parallel to z."""
     return jnp.stack([dot(a.x, vector), dot(a.y, vector)])
 
 
@@ -344,7 +344,7 @@ def angle_about_z(a: Frame, b: Frame) -> Scalar:
 
 
 def _about_z(angle: Scalar) -> Float[Array, "3 3"]:
-    """The rotation matrix of a turn about the z axis."""
+    """The rotation matrix of a rotation about the z axis."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     zero, one = jnp.zeros_like(c), jnp.ones_like(c)
     return jnp.stack([jnp.stack(row) for row in ([c, -s, zero], [s, c, zero], [zero, zero, one])])

@@ -1,4 +1,4 @@
-"""Generalized speeds that a user chooses instead of those of the coordinates."""
+"""Generalized speeds defined by the user (Kane) in place of those that the coordinates define."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -15,11 +15,11 @@ from jaxmbd.user_functions import check_affine, user_array
 
 
 class GeneralizedSpeeds(eqx.Module):
-    """Speeds `p` of a user's own choice: `v = function(p, q, t, parameters)`, affine in `p`.
+    """Generalized speeds `p` defined by the user: `v = function(p, q, t, parameters)`, affine in `p`.
 
-    **Arguments:** `names` of the speeds, as many as the coordinates have of their own; `function` gives these, `v`, in
-    the order of the mechanism's `speed_names` without the choice (rates of joint coordinates, twists of floating
-    bodies); `parameters`, any tree of arrays. What belongs to one `v` must be one `p`.
+    **Arguments:** `names` of the speeds, as many as `v` has entries; `function` returns `v` in the order of the
+    `speed_names` of the mechanism without `GeneralizedSpeeds` (rates of joint coordinates, twists of floating bodies);
+    `parameters`, any tree of arrays. The map from `p` to `v` must be one to one.
 
     Source: Kane and Levinson, *Dynamics: Theory and Applications* (1985), §2.14.
     """
@@ -39,12 +39,12 @@ class GeneralizedSpeeds(eqx.Module):
             raise MechanismError(f"GeneralizedSpeeds: two of the names {self.names} are the same.")
 
     def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
-        """The coordinates' own speeds `v (nv,)`."""
-        given = (p, q, t, self.parameters)
-        return user_array("GeneralizedSpeeds", "function", self.function, *given, takes="p, q, t, parameters")
+        """The speeds `v (nv,)` of the coordinates."""
+        arguments = (p, q, t, self.parameters)
+        return user_array("GeneralizedSpeeds", "function", self.function, *arguments, takes="p, q, t, parameters")
 
     def check(self, nq: int, nv: int) -> None:
-        """Raise unless there are as many as needed, and the function gives as many: tried on shapes alone."""
+        """Raise unless there are `nv` names and the function returns `nv` values; traced on shapes only."""
         if len(self.names) != nv:
             raise MechanismError(
                 f"GeneralizedSpeeds: {nv} speeds are needed, got {len(self.names)} names {self.names}."

@@ -1,4 +1,4 @@
-"""What parts have in common: the same law, for numbers of the same shapes."""
+"""Grouping keys: parts with the same law and array shapes can be stacked."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ _NAMES = ("name", "body", "coordinate", "a", "b")
 
 
 def unnamed(part: Any) -> Any:
-    """A copy of a part without its names, which would keep equal parts from being stacked.
+    """A copy of a part without its names, which would prevent equal parts from being stacked.
 
     Parts of a user's own classes are treated as those of the library; a user's other modules, the parameters of a law,
     are left as they are.
@@ -34,7 +34,7 @@ def unnamed(part: Any) -> Any:
 
 
 def kind_of(arrays: Any, static: Any) -> Any:
-    """What parts without names share whose numbers can be stacked, from their arrays and the rest of them."""
+    """The grouping key of a part without names, from its arrays and static fields; equal for stackable parts."""
     leaves, treedef = jax.tree.flatten(arrays)
     shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
     others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))

@@ -1,4 +1,4 @@
-"""Coordinates of joints and bodies, and the parts that refer to one by its name, together with it."""
+"""Coordinates of joints and bodies, and drivers, couplings and forces bound to the coordinates that they name."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,11 +19,11 @@ from jaxmbd.space.vectors import nearest_turn
 
 
 class Coordinate(eqx.Module):
-    """One coordinate, of a joint or of a body, as a function of the frames of its markers.
+    """One coordinate of a joint or body as a function of the frames of its markers.
 
-    `near`: where the coordinate is an angle that the frames tell only up to whole turns, a value within half a turn.
-    One that is `carried`, an entry of `q` in joint coordinates, has the value `near` itself; only its derivatives are
-    those by the frames.
+    `near`: for an angle that follows from the frames modulo whole turns, a value within half a turn of it. If the
+    coordinate is itself an entry of `q` in joint coordinates (`is_integrated`), its value is `near`, and only its
+    derivatives are computed from the frames.
     """
 
     name: str = eqx.field(static=True)
@@ -35,7 +35,7 @@ class Coordinate(eqx.Module):
 
     @property
     def unwrapped(self) -> bool:
-        """Whether the coordinate is an angle that the frames tell only up to whole turns."""
+        """True if the coordinate is an angle that follows from the frames only modulo whole turns."""
         return self.joint is not None and self.joint.coordinate_names[self.index] in self.joint.unwrapped
 
     def value(self, frames: Sequence[Any]) -> Scalar:
@@ -49,7 +49,7 @@ class Coordinate(eqx.Module):
         return frame.position[self.index] if self.index < frame.position.shape[0] else frame.angle
 
     def by(self, near: Scalar) -> "Coordinate":
-        """The same coordinate, its whole turns counted so that it is nearest to a value; one that is carried has it."""
+        """The same coordinate with whole turns such that it is nearest to `near`; equal to it if `is_integrated`."""
         if not self.unwrapped and not self.is_integrated:
             return self
         return Coordinate(self.name, self.joint, self.markers, self.index, self.is_integrated, near)
@@ -60,7 +60,7 @@ class Coordinate(eqx.Module):
 
 
 class PositionDriverConstraint(AbstractJoint):
-    """A driver together with the coordinate that it prescribes: the constraint `c(q) − f(t) = 0`."""
+    """The constraint `c(q) − f(t) = 0` of a driver on the coordinate that it prescribes."""
 
     name: str = eqx.field(static=True)
     coordinate: Coordinate
@@ -78,7 +78,7 @@ class PositionDriverConstraint(AbstractJoint):
 
 
 class SpeedDriverConstraint(AbstractNonholonomic):
-    """A driver together with the coordinate whose rate it prescribes: the constraint `ċ − f(t) = 0`."""
+    """The constraint `ċ − f(t) = 0` of a driver on the coordinate whose rate it prescribes."""
 
     name: str = eqx.field(static=True)
     coordinate: Coordinate
@@ -95,16 +95,16 @@ class SpeedDriverConstraint(AbstractNonholonomic):
     def slip(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "1"]:
         steps = [jnp.append(rate.position, rate.angular) for rate in rates]
 
-        def along(s: Scalar) -> Scalar:
+        def value(s: Scalar) -> Scalar:
             return self.coordinate.value([frame.perturbed(s * step) for frame, step in zip(frames, steps, strict=True)])
 
         zero = jnp.zeros_like(t)
-        rate = jax.jvp(along, (zero,), (jnp.ones_like(zero),))[1]
+        rate = jax.jvp(value, (zero,), (jnp.ones_like(zero),))[1]
         return (rate - self.driver.value(t))[None]
 
 
 class CouplingConstraint(AbstractJoint):
-    """A coupling together with the two coordinates it couples."""
+    """The constraint of a coupling on the two coordinates that it names."""
 
     name: str = eqx.field(static=True)
     coordinates: tuple[Coordinate, Coordinate]
@@ -122,7 +122,7 @@ class CouplingConstraint(AbstractJoint):
 
 
 class CoordinateForce(eqx.Module):
-    """A force law along a joint's coordinate, together with that coordinate."""
+    """A force law bound to the joint coordinate that it acts along."""
 
     name: str = eqx.field(static=True)
     coordinate: Coordinate
@@ -135,7 +135,7 @@ class CoordinateForce(eqx.Module):
 
 
 def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
-    """The coordinates of a part that it has to be told: whole turns, or the value."""
+    """The coordinates of a part whose whole turns or value must be taken from `q`."""
     if isinstance(part, CouplingConstraint):
         return tuple(c for c in part.coordinates if c.unwrapped or c.is_integrated)
     if isinstance(part, CoordinateForce):
@@ -144,7 +144,7 @@ def turn_coordinates(part: Any) -> tuple[Coordinate, ...]:
 
 
 def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
-    """The part, its `counted` coordinates nearest to the given values."""
+    """The part with its `turn_coordinates` bound to the values `near`."""
     if near.shape[0] == 0:
         return part
     values = iter(near)

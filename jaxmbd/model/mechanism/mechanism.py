@@ -1,7 +1,7 @@
 """The mechanism: named bodies, joints, drivers, forces and sensors, checked as a whole.
 
-Its topology is static; every number in it is an array leaf, so that `equinox.tree_at`, gradients and `vmap`
-reach all of them and never retrace.
+Its topology is static, and every number in it is an array leaf, so that `equinox.tree_at`, gradients and `vmap` apply
+to all of them without retracing.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ from jaxmbd.model.sensor.scaled import Scaled
 from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
 from jaxmbd.space.space import AbstractSpace
 
-_SHOWN = 12  # parts of a kind that are listed by print
+_SHOWN = 12  # largest number of parts of one type that `print` lists
 
 Joint: TypeAlias = AbstractJoint | AbstractCoupling | GlobalConstraint
 Constraint: TypeAlias = AbstractJoint | GlobalConstraint
@@ -53,13 +53,13 @@ Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 class Mechanism(eqx.Module):
     """Bodies, joints, drivers, forces and sensors.
 
-    **Arguments:** sequences of parts, each with a name of its own; `floating`, whether bodies that nothing
-    connects to the ground are meant; `coordinates`, `"absolute"`, each body's own, or `"joint"`, those of a spanning
-    tree of joints; `cuts`, names of joints that are to be kept out of that tree, so that they are constraints;
-    `speeds`, `GeneralizedSpeeds` instead of the coordinates' own.
+    **Arguments:** sequences of parts, each with a unique name; `floating`, True to allow bodies without a connection to
+    the ground; `coordinates`, `"absolute"`, the poses of the bodies, or `"joint"`, the joint coordinates of a spanning
+    tree; `cuts`, names of joints excluded from the tree, which remain constraints; `speeds`, `GeneralizedSpeeds` in
+    place of those that the coordinates define.
 
-    **Raises:** `MechanismError` if two parts have one name, a part refers to a body or coordinate that does not
-    exist or that lives in another space, or a group of joined bodies does not reach the ground.
+    **Raises:** `MechanismError` if two parts have the same name, a part refers to a body or coordinate that does not
+    exist or is in the other space, or a group of connected bodies has no connection to the ground.
 
     `mechanism["rod"]` is the part of that name, `mechanism["rod"].mass` its mass: a leaf for
     `equinox.tree_at` and `jax.grad`. `print(mechanism)` lists the parts.
@@ -99,7 +99,7 @@ class Mechanism(eqx.Module):
         check_flags("Mechanism", floating=floating)
         self.floating = floating
         self.coordinates, self.cuts, self.speeds = coordinates, checked_names("cuts", cuts, "O"), speeds
-        self.tree = absolute(self.bodies)  # for the checks: a tree can be made of what has passed them
+        self.tree = absolute(self.bodies)  # preliminary: the spanning tree needs checked parts
         check_parts(self)
         self.tree = self._tree()
         if speeds is not None:
@@ -132,13 +132,13 @@ class Mechanism(eqx.Module):
     def parts(self) -> Iterator[Any]:
         """All parts: bodies, joints, drivers, forces, sensors."""
         for group in (self.bodies, self.joints, self.drivers, self.forces, self.sensors):
-            if isinstance(group, tuple):  # equinox.tree_at looks up names in trees whose empty tuples are wrapped
+            if isinstance(group, tuple):  # equinox.tree_at wraps empty tuples while it calls `where`
                 yield from group
 
     def with_coordinates(
         self, coordinates: str, cuts: Iterable[str] = (), speeds: GeneralizedSpeeds | None = None
     ) -> "Mechanism":
-        """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with joints that are to be cut."""
+        """The same mechanism in other coordinates: `"absolute"`, or `"joint"` with the names of joints to cut."""
         parts = self.bodies, self.joints, self.forces, self.drivers, self.sensors
         return Mechanism(*parts, self.floating, coordinates, cuts, speeds)
 
@@ -147,24 +147,25 @@ class Mechanism(eqx.Module):
     ) -> "Mechanism":
         """The same mechanism, in the same coordinates, with other forces or drivers.
 
-        (`Mechanism(...)` of them may choose another tree of joints: what forces and drivers name has a say in that.)
+        The spanning tree is unchanged. (`Mechanism(...)` might choose another one, since the choice depends on the
+        joints that forces and drivers refer to.)
 
-        **Raises:** `MechanismError` where `Mechanism(...)` of the same parts would.
+        **Raises:** `MechanismError` in the same cases as `Mechanism(...)`.
         """
-        made = self.replaced(
+        mechanism = self.replaced(
             None if forces is None else _forces(forces), None if drivers is None else _parts("drivers", drivers, Driver)
         )
-        check_parts(made)
-        made.__check_init__()
-        return made
+        check_parts(mechanism)
+        mechanism.__check_init__()
+        return mechanism
 
     def replaced(
         self, forces: Iterable[AnyForce] | None = None, drivers: Iterable[Driver] | None = None
     ) -> "Mechanism":
-        """`with_parts` without its checks, for analyses: they put parts of their own in, and leave others out."""
+        """`with_parts` without its checks, for analyses that add parts of their own or remove some."""
         old = self.forces, self.drivers
-        new = (kept if given is None else tuple(given) for kept, given in zip(old, (forces, drivers), strict=True))
-        is_old = lambda x: any(x is kept for kept in old)  # noqa: E731
+        new = (parts if other is None else tuple(other) for parts, other in zip(old, (forces, drivers), strict=True))
+        is_old = lambda x: any(x is parts for parts in old)  # noqa: E731
         return eqx.tree_at(lambda m: (m.forces, m.drivers), self, tuple(new), is_leaf=is_old)
 
     def _tree(self) -> Tree:
@@ -189,8 +190,8 @@ class Mechanism(eqx.Module):
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """The angles of cut joints that are carried among the coordinates so that their whole turns count (none in the
-        plane)."""
+        """The integrated joint angles: angles of cut joints that are entries of `q`, so that whole turns count (none in
+        the plane)."""
         joints = [joint for joint in self.joints if isinstance(joint, AbstractJoint) and joint.unwrapped]
         return tuple(f"{joint.name}.{angle}" for joint in self.tree.cut(joints) for angle in joint.unwrapped)
 
@@ -211,22 +212,22 @@ class Mechanism(eqx.Module):
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """For each speed the coordinate whose rate it is, or the speed itself where it is none's."""
+        """For each speed, the coordinate whose rate it is, or the name of the speed if there is none."""
         if self.speeds is not None:
             return self.speeds.names
-        found: list[str] = []
+        names: list[str] = []
         for branch in self.tree.branches:
             (q0, q1), (v0, v1) = branch.q, branch.v
-            found += self.tree.coordinates[q0:q1] if q1 - q0 == v1 - v0 else self.tree.speeds[v0:v1]
-        return tuple(found)
+            names += self.tree.coordinates[q0:q1] if q1 - q0 == v1 - v0 else self.tree.speeds[v0:v1]
+        return tuple(names)
 
     @property
     def speed_units(self) -> tuple[str, ...]:
-        """Units of the entries of `v`; those of chosen speeds are not known."""
+        """Units of the entries of `v`; empty with `GeneralizedSpeeds`, whose units are not known."""
         return self.tree.speed_units if self.speeds is None else ("",) * len(self.speeds.names)
 
     def tree_joints(self) -> tuple[AbstractTreeJoint, ...]:
-        """The joints that carry the coordinates, one for each branch of the tree."""
+        """The joints of the spanning tree, one for each branch."""
         joints: dict[str, Any] = {joint.name: joint for joint in self.joints}
         return tuple(
             FreeMotion(self.bodies[branch.child]) if branch.floating else joints[branch.joint]
@@ -234,7 +235,7 @@ class Mechanism(eqx.Module):
         )
 
     def constraints(self) -> tuple[Constraint, ...]:
-        """Everything that gives rows of `Φ`, in their order: joints that carry no coordinates, then drivers."""
+        """The parts with constraint rows, in row order: joints outside the spanning tree, then drivers."""
         cut = self.tree.cut(self.joints)
         joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
         return (*joints, *(self._driven(driver) for driver in self.drivers))
@@ -247,22 +248,22 @@ class Mechanism(eqx.Module):
         return kind(driver.name, self.coordinate(driver.coordinate), driver)
 
     def with_reactions(self) -> dict[str, AbstractJoint]:
-        """The joints and drivers that put loads on bodies at markers, by name."""
+        """The joints and drivers with reaction wrenches at markers, by name."""
         return {part.name: part for part in (*self.joints, *self.constraints()) if isinstance(part, AbstractJoint)}
 
     def constraint_sizes(self) -> tuple[int, ...]:
-        """The number of rows of each of `constraints()`."""
-        found: dict[Any, int] = {}
+        """The number of constraint rows of each of `constraints()`."""
+        size_of_kind: dict[Any, int] = {}
         sizes = []
         for part in self.constraints():
             kind = hashable_kind(part)
-            if kind not in found:
-                found[kind] = count_rows(self, part)
-            sizes.append(found[kind])
+            if kind not in size_of_kind:
+                size_of_kind[kind] = count_rows(self, part)
+            sizes.append(size_of_kind[kind])
         return tuple(sizes)
 
     def row_labels(self) -> tuple[tuple[str, int], ...]:
-        """For each row of `Φ`: the name of the part that gives it, and its number among that part's rows."""
+        """For each row of `Φ`, the name of its part and the index among that part's rows."""
         each = zip(self.constraints(), self.constraint_sizes(), strict=True)
         return tuple((part.name, row) for part, size in each for row in range(size))
 
@@ -274,8 +275,8 @@ class Mechanism(eqx.Module):
             if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
                 if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
                     raise unknown(f"coordinate of joint {owner!r}", component, joint.coordinate_names)
-                carried = name in self.tree.coordinates
-                return Coordinate(name, joint, joint.markers, joint.coordinate_names.index(component), carried)
+                is_integrated = name in self.tree.coordinates
+                return Coordinate(name, joint, joint.markers, joint.coordinate_names.index(component), is_integrated)
         for body in self.bodies:
             if body.name == owner:
                 if component not in self.space.prescribable:
@@ -285,7 +286,7 @@ class Mechanism(eqx.Module):
 
 
 def _listed(parts: tuple[Any, ...]) -> str:
-    """The names of parts with their types, the first of them where they are many."""
+    """The names of parts with their types, at most `_SHOWN` of them."""
     names = [part.name if isinstance(part, AbstractBody) else f"{part.name} ({type(part).__name__})" for part in parts]
     return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
@@ -297,8 +298,8 @@ def _forces(forces: Iterable[AnyForce]) -> tuple[AnyForce, ...]:
 def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
     if not isinstance(parts, Iterable):
         raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
-    found = tuple(parts)
-    for part in found:
+    result = tuple(parts)
+    for part in result:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
             if isinstance(part, type):
@@ -306,9 +307,9 @@ def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
                     f"Among {kind} there is the class {part.__name__}; make one: {part.__name__}(...)."
                 )
             raise MechanismError(f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.")
-    return found
+    return result
 
 
 def check_mechanism(mechanism: Any) -> None:
-    """Raise unless `mechanism` is one."""
+    """Raise unless `mechanism` is a Mechanism."""
     check_instance("mechanism", mechanism, Mechanism, "a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints)")

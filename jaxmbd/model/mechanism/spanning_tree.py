@@ -1,12 +1,12 @@
-"""Which joints carry the coordinates: a spanning tree of the mechanism's bodies, rooted in the ground.
+"""The spanning tree of a mechanism's bodies, rooted in the ground, whose joints define the coordinates.
 
-Absolute coordinates are the tree in which every body hangs on the ground by a joint that leaves it free. Joint
-coordinates are those of a tree of the mechanism's own joints; the joints that are left over close loops and are *cut*:
-they stay constraints. What the tree does not reach floats free.
+In absolute coordinates every body is connected to the ground by a joint without constraints. Joint coordinates belong
+to a spanning tree of the mechanism's joints. The remaining joints close loops and are *cut joints*: they are
+constraints. A body that the tree does not reach gets a floating base.
 
-The tree has the fewest coordinates of all (Kruskal's algorithm, joints weighted by their degrees of freedom). Among
-equals, joints whose coordinates drivers, couplings or forces name come first, then those that come first in the
-mechanism: so the choice does not depend on chance.
+The tree has the least number of coordinates (Kruskal's algorithm, joints weighted by their degrees of freedom). Ties
+are broken in favour of joints whose coordinates drivers, couplings or forces refer to, then by the order of the joints
+in the mechanism, so that the choice is deterministic.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,9 +22,11 @@ from jaxmbd.model.joint.shared import FreeMotion
 
 @dataclass(frozen=True)
 class TreeJoint:
-    """One joint of the tree, the bodies it connects (by number; the ground's is the number of bodies), and where its
-    coordinates and speeds are in `q` and `v`. `backward`: the joint's first marker is on the child. `floating`: the
-    joint is none of the mechanism's, its body is free."""
+    """One joint of the tree, with the indices of the bodies it connects and the ranges of its `q` and `v`.
+
+    The index of the ground is the number of bodies. `backward`: the joint's first marker is on the child. `floating`:
+    a joint without constraints that is not one of the mechanism's joints.
+    """
 
     joint: str
     parent: int
@@ -37,7 +39,7 @@ class TreeJoint:
 
 @dataclass(frozen=True)
 class Tree:
-    """The branches in the order of their coordinates, and the names and units of these and of the speeds."""
+    """The tree joints in the order of their coordinates, and the names and units of coordinates and speeds."""
 
     branches: tuple[TreeJoint, ...]
     coordinates: tuple[str, ...]
@@ -47,22 +49,22 @@ class Tree:
 
     @cached_property
     def joints(self) -> tuple[str, ...]:
-        """Names of the joints in the tree, those of floating bodies left out."""
+        """Names of the mechanism's joints in the tree (without floating bases)."""
         return tuple(branch.joint for branch in self.branches if not branch.floating)
 
     def cut(self, joints: Iterable[Any]) -> list[Any]:
-        """Of some joints those that are not in the tree."""
-        carrying = set(self.joints)
-        return [joint for joint in joints if joint.name not in carrying]
+        """The cut joints: those of `joints` that are not in the tree."""
+        in_tree = set(self.joints)
+        return [joint for joint in joints if joint.name not in in_tree]
 
 
-Hung = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, and whether the joint is backward
+DirectedJoint = tuple[str, AbstractTreeJoint, int, int, bool]  # name, joint, parent, child, backward
 
 
 def absolute(bodies: Sequence[AbstractBody]) -> Tree:
     """The tree of absolute coordinates."""
-    free = FreeMotion(bodies[0])  # one for all: they differ in their names alone
-    return _arranged([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
+    free = FreeMotion(bodies[0])  # one for all bodies, since only its names and units are used
+    return _tree_of([(body.name, free, len(bodies), i, False) for i, body in enumerate(bodies)])
 
 
 def spanning(
@@ -72,13 +74,16 @@ def spanning(
     cuts: Collection[str],
     first: Collection[str] = (),
 ) -> Tree:
-    """The tree of joint coordinates: `wanted` joints are preferred to equal ones, those that come `first` to all
-    others; `cuts` are kept out."""
-    able = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
-    able = [joint for joint in able if not any(isinstance(m, AbstractMovingMarker) for m in joint.markers)]
-    # The order of equals is kept.
-    ranked = sorted(able, key=lambda j: (j.name not in first, len(j.speeds), j.name not in wanted))
-    number = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
+    """The tree of joint coordinates.
+
+    `first` joints take precedence over all others, `wanted` joints over others of equal degrees of freedom; `cuts` are
+    excluded.
+    """
+    candidates = [joint for joint in joints if isinstance(joint, AbstractTreeJoint) and joint.name not in cuts]
+    candidates = [joint for joint in candidates if not any(isinstance(m, AbstractMovingMarker) for m in joint.markers)]
+    # The sort is stable: ties keep the order of the mechanism.
+    ranked = sorted(candidates, key=lambda j: (j.name not in first, len(j.speeds), j.name not in wanted))
+    index = {body.name: i for i, body in enumerate(bodies)} | {GROUND: len(bodies)}
     group = list(range(len(bodies) + 1))
 
     def root(i: int) -> int:
@@ -86,23 +91,23 @@ def spanning(
             i = group[i]
         return i
 
-    kept: set[str] = set()
+    selected: set[str] = set()
     for joint in ranked:
-        a, b = root(number[joint.a.body]), root(number[joint.b.body])
+        a, b = root(index[joint.a.body]), root(index[joint.b.body])
         if a != b:
             group[a] = b
-            kept.add(joint.name)
-    chosen: list[AbstractTreeJoint] = []
+            selected.add(joint.name)
+    tree_joints: list[AbstractTreeJoint] = []
     for i, body in enumerate(bodies):
         if root(i) != root(len(bodies)):
             group[root(i)] = root(len(bodies))
-            chosen.append(FreeMotion(body))
-    chosen += [joint for joint in able if joint.name in kept]
-    return _arranged(_rooted(chosen, number))
+            tree_joints.append(FreeMotion(body))
+    tree_joints += [joint for joint in candidates if joint.name in selected]
+    return _tree_of(_directed(tree_joints, index))
 
 
 def check_cuts(joints: Iterable[Any], cuts: Sequence[str]) -> None:
-    """Raise unless every cut names a joint between two bodies."""
+    """Raise unless every cut is the name of a joint that could be in the tree."""
     pairs = {joint.name: joint for joint in joints}
     for name in cuts:
         if name not in pairs:
@@ -114,31 +119,31 @@ def check_cuts(joints: Iterable[Any], cuts: Sequence[str]) -> None:
             )
 
 
-def _rooted(joints: Sequence[AbstractTreeJoint], number: dict[str, int]) -> list[Hung]:
-    """Each joint with its parent and child, as seen from the ground."""
-    found: dict[str, Hung] = {}
-    on: dict[int, list[AbstractTreeJoint]] = {}
+def _directed(joints: Sequence[AbstractTreeJoint], number: dict[str, int]) -> list[DirectedJoint]:
+    """Each joint with its parent and child body, directed away from the ground."""
+    directed: dict[str, DirectedJoint] = {}
+    joints_of_body: dict[int, list[AbstractTreeJoint]] = {}
     for joint in joints:
         for marker in joint.markers:
-            on.setdefault(number[marker.body], []).append(joint)
+            joints_of_body.setdefault(number[marker.body], []).append(joint)
     reached = [number[GROUND]]
     for parent in reached:
-        for joint in on.get(parent, []):
-            if joint.name not in found:
+        for joint in joints_of_body.get(parent, []):
+            if joint.name not in directed:
                 a, b = (number[marker.body] for marker in joint.markers)
                 backward = b == parent
                 child = a if backward else b
-                found[joint.name] = (joint.name, joint, parent, child, backward)
+                directed[joint.name] = (joint.name, joint, parent, child, backward)
                 reached.append(child)
-    return [found[joint.name] for joint in joints]
+    return [directed[joint.name] for joint in joints]
 
 
-def _arranged(found: Sequence[Hung]) -> Tree:
+def _tree_of(directed: Sequence[DirectedJoint]) -> Tree:
     branches, coordinates, speeds = [], {}, {}
-    for name, joint, parent, child, backward in found:
+    for name, joint, parent, child, backward in directed:
         q, v = len(coordinates), len(speeds)
-        coordinates |= {f"{name}.{own}": unit for own, unit in joint.tree_coordinate_units.items()}
-        speeds |= {f"{name}.{own}": unit for own, unit in joint.speeds.items()}
-        places = (q, len(coordinates)), (v, len(speeds))
-        branches.append(TreeJoint(name, parent, child, backward, isinstance(joint, FreeMotion), *places))
+        coordinates |= {f"{name}.{suffix}": unit for suffix, unit in joint.tree_coordinate_units.items()}
+        speeds |= {f"{name}.{suffix}": unit for suffix, unit in joint.speeds.items()}
+        ranges = (q, len(coordinates)), (v, len(speeds))
+        branches.append(TreeJoint(name, parent, child, backward, isinstance(joint, FreeMotion), *ranges))
     return Tree(tuple(branches), tuple(coordinates), tuple(coordinates.values()), tuple(speeds), tuple(speeds.values()))

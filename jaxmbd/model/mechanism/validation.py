@@ -1,4 +1,4 @@
-"""What is checked of a mechanism as a whole."""
+"""Validation of a mechanism as a whole."""
 
 from typing import Any
 
@@ -25,15 +25,14 @@ _ENERGIES = ("kinetic_energy", "potential_energy", "energy")
 
 
 def check_parts(mechanism: Any) -> None:
-    """Raise unless all parts have names of their own, live in one space and refer to bodies and coordinates there
-    are."""
+    """Raise unless all parts have unique names, are in one space and refer to existing bodies and coordinates."""
     check_names(mechanism)
     check_space(mechanism)
     check_references(mechanism)
 
 
 def check_laws(mechanism: Any) -> None:
-    """Try what the parts say, users' functions among it, on shapes alone."""
+    """Trace the laws of all parts on shapes only, including users' functions."""
     check_functions(mechanism)
     check_scaled(mechanism)
     rows = sum(mechanism.constraint_sizes())
@@ -42,14 +41,14 @@ def check_laws(mechanism: Any) -> None:
 
 
 def check_names(mechanism: Any) -> None:
-    seen: dict[str, str] = {}
+    types: dict[str, str] = {}
     for part in mechanism.parts():
         kind = type(part).__name__
-        if part.name in seen:
+        if part.name in types:
             raise MechanismError(
-                f"Two parts are named {part.name!r}: a {seen[part.name]} and a {kind}. Give each a name of its own."
+                f"Two parts are named {part.name!r}: a {types[part.name]} and a {kind}. Give each a name of its own."
             )
-        seen[part.name] = kind
+        types[part.name] = kind
     for sensor in mechanism.sensors:
         if sensor.name in _ENERGIES:
             raise MechanismError(
@@ -60,7 +59,7 @@ def check_names(mechanism: Any) -> None:
 
 
 def check_inertias(mechanism: Any) -> None:
-    """Raise where coordinates of the bodies' own meet a body that has no inertia about some axis."""
+    """Raise if a mechanism in absolute coordinates has a body without inertia about some axis."""
     for body in mechanism.bodies:
         if mechanism.coordinates == "absolute" and body.lacks_inertia:
             raise MechanismError(
@@ -72,7 +71,7 @@ def check_inertias(mechanism: Any) -> None:
 
 
 def check_moving(mechanism: Any) -> None:
-    """Raise where a joint that counts turns has a marker that moves along its body."""
+    """Raise if a joint with an integrated angle has a moving marker."""
     for joint in mechanism.joints:
         if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.unwrapped:
             raise MechanismError(
@@ -82,7 +81,7 @@ def check_moving(mechanism: Any) -> None:
 
 
 def check_scaled(mechanism: Any) -> None:
-    """Raise unless each `Scaled` is one of a quantity of a part of the mechanism, or of a sensor declared before it."""
+    """Raise unless each `Scaled` refers to a quantity of a part, or to a sensor declared before it."""
     parts = [part.name for part in mechanism.parts()]
     before: list[str] = list(_ENERGIES)
     for sensor in mechanism.sensors:
@@ -97,17 +96,17 @@ def check_scaled(mechanism: Any) -> None:
 
 
 def check_space(mechanism: Any) -> None:
-    """Raise unless all bodies and markers live in one space."""
+    """Raise unless all bodies and markers are in one space."""
     space = mechanism.space
     named = [(part, part.space) for part in mechanism.bodies]
     named += [(part, marker.space) for part in mechanism.parts() for marker in _markers(part)]
     for force in mechanism.forces:
         if isinstance(force, Gravity):
             force.vector(space)
-    for part, its in named:
-        if its != space:
+    for part, own in named:
+        if own != space:
             raise MechanismError(
-                f"{type(part).__name__} {part.name!r} lives in {its.dim} dimensions, body {mechanism.bodies[0].name!r} "
+                f"{type(part).__name__} {part.name!r} lives in {own.dim} dimensions, body {mechanism.bodies[0].name!r} "
                 f"in {space.dim}. Take all parts from jaxmbd.planar, or all from jaxmbd.spatial."
             )
 
@@ -123,14 +122,14 @@ def check_references(mechanism: Any) -> None:
             if marker.body not in bodies:
                 error = unknown("body", marker.body, sorted(bodies))
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
-        for name in _named(part):
+        for name in _coordinates_of(part):
             try:
                 mechanism.coordinate(name)
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
 
 
-def _named(part: Any) -> tuple[str, ...]:
+def _coordinates_of(part: Any) -> tuple[str, ...]:
     """The coordinates that a part refers to by name."""
     if isinstance(part, AbstractCoupling):
         return (part.a, part.b)
@@ -139,12 +138,14 @@ def _named(part: Any) -> tuple[str, ...]:
 
 def named_joints(mechanism: Any) -> set[str]:
     """The joints (and bodies) whose coordinates drivers, couplings or forces refer to."""
-    return {name.split(".")[0] for part in mechanism.parts() for name in _named(part)}
+    return {name.split(".")[0] for part in mechanism.parts() for name in _coordinates_of(part)}
 
 
 def check_functions(mechanism: Any) -> None:
-    """Try each force that holds a user's function, on shapes alone and once for each kind of force: errors are raised
-    by name here, since parts have lost their names once they are stacked."""
+    """Trace each force that holds a user's function, on shapes only and once per type.
+
+    Errors name the part here; after stacking, parts have no names.
+    """
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
     v = jax.ShapeDtypeStruct((mechanism.nv,), t.dtype)
     checked: set[Any] = set()
@@ -156,7 +157,7 @@ def check_functions(mechanism: Any) -> None:
             continue
         checked.add(kind)
         if isinstance(force, AbstractForce):
-            eqx.filter_eval_shape(force.wrenches, t, *_example(mechanism, force))
+            eqx.filter_eval_shape(force.wrenches, t, *_marker_shapes(mechanism, force))
         elif isinstance(force, GeneralizedForce):
             eqx.filter_eval_shape(force.generalized, t, jax.ShapeDtypeStruct((mechanism.nq,), t.dtype), v)
         elif isinstance(force, AbstractJointForce):
@@ -164,19 +165,19 @@ def check_functions(mechanism: Any) -> None:
 
 
 def check_slips(mechanism: Any) -> None:
-    """Raise unless users' constraints of velocities are affine in the rates."""
+    """Raise unless users' nonholonomic constraints are affine in the rates."""
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
     checked: set[Any] = set()
     for joint in mechanism.joints:
         if isinstance(joint, NonholonomicConstraint) and (kind := hashable_kind(joint)) not in checked:
             checked.add(kind)
-            frames, rates = _example(mechanism, joint)
+            frames, rates = _marker_shapes(mechanism, joint)
             part, names = f"NonholonomicConstraint {joint.name!r}", ("t, frames, parameters", "rates")
             check_affine(part, joint.slip, (t, frames), rates, names)
 
 
 def hashable_kind(part: Any) -> Any:
-    """`kind_of` a part; raise by its name where it holds something that JAX cannot take as a constant."""
+    """`kind_of` a part; raise with its name if it holds something that is neither an array nor hashable."""
     kind = kind_of(*eqx.partition(unnamed(part), eqx.is_array))
     try:
         hash(kind)
@@ -189,14 +190,14 @@ def hashable_kind(part: Any) -> Any:
 
 
 def _kind_name(part: Any) -> str:
-    """The type that a user knows a part by."""
+    """The name of a part's type as known to users."""
     if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint):
         return "Driver"
     return type(part.law if isinstance(part, CouplingConstraint) else part).__name__
 
 
 def check_measures(mechanism: Any, rows: int) -> None:
-    """Try the function of each `Measure`, on shapes alone; `rows` is the number of multipliers."""
+    """Trace the function of each `Measure` on shapes only; `rows` is the number of multipliers."""
     dtype, nv = jnp.result_type(float), mechanism.nv
     shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (mechanism.nq,), (nv,), (nv,), (rows,))]
     for sensor in mechanism.sensors:
@@ -205,47 +206,47 @@ def check_measures(mechanism: Any, rows: int) -> None:
 
 
 def check_ground(mechanism: Any) -> None:
-    """Every group of bodies that joints tie together must reach the ground by a joint, force or driver."""
+    """Raise unless every group of connected bodies has a joint, force or driver to the ground."""
     if any(isinstance(joint, GlobalConstraint) for joint in mechanism.joints):
         return
     reached, joined = {GROUND}, set()
     parts = (*mechanism.joints, *mechanism.constraints(), *mechanism.forces)
-    links = [part for part in parts if _markers(part)]
+    connections = [part for part in parts if _markers(part)]
     for joint in mechanism.joints:
         joined |= {marker.body for marker in _markers(joint)}
     driven = [
-        link
-        for link in links
-        if isinstance(link, PositionDriverConstraint | SpeedDriverConstraint) and len(link.markers) == 1
+        part
+        for part in connections
+        if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint) and len(part.markers) == 1
     ]
-    reached |= {link.markers[0].body for link in driven}
-    beside: dict[str, set[str]] = {}
-    for link in links:
-        bodies = {marker.body for marker in _markers(link)}
+    reached |= {part.markers[0].body for part in driven}
+    neighbours: dict[str, set[str]] = {}
+    for part in connections:
+        bodies = {marker.body for marker in _markers(part)}
         for body in bodies:
-            beside.setdefault(body, set()).update(bodies)
+            neighbours.setdefault(body, set()).update(bodies)
     front = set(reached)
     while front:
-        front = set().union(*(beside.get(body, set()) for body in front)) - reached
+        front = set().union(*(neighbours.get(body, set()) for body in front)) - reached
         reached |= front
-    loose = sorted(joined - reached)
-    if loose:
+    unconnected = sorted(joined - reached)
+    if unconnected:
         raise MechanismError(
-            f"Nothing connects {', '.join(map(repr, loose))} to the ground. Add a joint to ground.at(x, y), "
+            f"Nothing connects {', '.join(map(repr, unconnected))} to the ground. Add a joint to ground.at(x, y), "
             "or pass floating=True if the bodies are meant to float freely."
         )
 
 
 def count_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
-    """The number of rows that a part gives, from shapes alone."""
+    """The number of constraint rows of a part, from shapes only."""
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
     if isinstance(part, GlobalConstraint):
         q = jax.ShapeDtypeStruct((mechanism.nq,), t.dtype)
         return eqx.filter_eval_shape(part.residual, t, q).shape[0]
-    frames, rates = _example(mechanism, part)
+    frames, rates = _marker_shapes(mechanism, part)
     try:
         return _count(unnamed(part), t, frames, rates)
-    except MechanismError:  # again, for a message with the name
+    except MechanismError:  # repeated with the name, for the message
         return _count(part, t, frames, rates)
 
 
@@ -257,15 +258,15 @@ def _count(part: AbstractJoint, t: Any, frames: Any, rates: Any) -> int:
 
 
 def count_position_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) -> int:
-    """The number of a part's rows that constrain positions; those that constrain velocities alone come below them."""
+    """The number of holonomic rows of a part; its nonholonomic rows follow them."""
     if not isinstance(part, AbstractNonholonomic):
         return count_rows(mechanism, part)
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
-    return eqx.filter_eval_shape(residual_of, unnamed(part), t, _example(mechanism, part)[0]).shape[0]
+    return eqx.filter_eval_shape(residual_of, unnamed(part), t, _marker_shapes(mechanism, part)[0]).shape[0]
 
 
-def _example(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Frames and rates of the right shapes for a part's markers."""
+def _marker_shapes(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The shapes of the frames and rates of a part's markers."""
     space, dtype = mechanism.space, jnp.result_type(float)
     pose, speeds = (jax.ShapeDtypeStruct((n,), dtype) for n in (len(space.rest), len(space.speeds)))
     frame, rate = eqx.filter_eval_shape(space.place, pose), eqx.filter_eval_shape(space.as_rate, speeds)

@@ -1,1 +1,1 @@
-"""Sensors: what can be read from a motion."""
+"""Sensors: readings of a motion."""

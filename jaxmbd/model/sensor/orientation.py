@@ -1,4 +1,4 @@
-"""How a marker in space is turned, as one of three angles."""
+"""Euler and Cardan angles of a marker in space, as sensors."""
 
 from typing import ClassVar
 
@@ -15,15 +15,14 @@ from jaxmbd.space.spatial import SPATIAL
 
 
 class EulerAngle(AbstractSensor):
-    """One of the Euler or Cardan angles [rad] of a marker's axes: `R = R1(a1) R2(a2) R3(a3)`, each turn about an axis
-    that the turns before have moved.
+    """An Euler or Cardan angle [rad] of a marker's axes: `R = R1(a1) R2(a2) R3(a3)`, rotations about body-fixed axes.
 
-    **Arguments:** `at`, the marker; `sequence`, the axes of the three turns, such as `"zyx"` (yaw, pitch, roll) or
-    `"zxz"`; `which`, the number of the angle, 1, 2 or 3; `from_`, the marker whose axes the turns start from, the
-    world's unless given.
+    **Arguments:** `at`, the marker; `sequence`, the axes of the three rotations, such as `"zyx"` (yaw, pitch, roll) or
+    `"zxz"`; `which`, the number of the angle, 1, 2 or 3; `from_`, the marker of the reference axes (default: world
+    axes).
 
-    `a1` and `a3` are in `[−π, π]`; `jaxmbd.space.rotation.angles` says where `a2` is, and what happens where the first
-    and the third axis are parallel. As a fixed value of `assemble` whole turns make no difference.
+    `a1` and `a3` are in `[−π, π]`; `jaxmbd.space.rotation.angles` describes the range of `a2` and gimbal lock. As a
+    fixed value of `assemble`, the angle is understood modulo whole turns.
 
         >>> EulerAngle("lean", frame.at(), "zxy", 2)
     """

@@ -1,4 +1,4 @@
-"""A sensor with a sign, a zero and a scale of its own."""
+"""Scaled sensors: a quantity with a scale, a sign and an offset."""
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -9,12 +9,12 @@ from jaxmbd.model.body.checks import check_finite, check_name
 
 
 class Scaled(eqx.Module):
-    """What an instrument shows of a quantity: `scale · quantity + offset`.
+    """The reading of an instrument: `scale · quantity + offset`.
 
-    **Arguments:** `of`, the name of any quantity: of a sensor declared before, `"O.angle"`, `"spring.tension"`,
-    `"rod.position"`; `scale`, with the sign (an encoder mounted the other way round has −1), and `offset`, the reading
-    where the quantity is zero, in the reading's unit: numbers, or one for each component; `unit` of the reading, that
-    of the quantity unless given.
+    **Arguments:** `of`, the name of a quantity, such as a sensor declared before, `"O.angle"`, `"spring.tension"`,
+    `"rod.position"`; `scale`, including the sign (−1 for an encoder mounted in the opposite direction), and `offset`,
+    the reading at quantity zero, in the unit of the reading: numbers, or one per component; `unit` of the reading
+    (default: that of the quantity).
 
         >>> Scaled("encoder", "O.angle", scale=-1.0, offset=0.02)
     """

@@ -1,6 +1,6 @@
-"""Sensors on markers, and a user's own function of the whole motion.
+"""Sensors on markers, and user-defined functions of the motion.
 
-What needs no marker is read by name from a solution without a sensor: `"rod.theta"`, `"rod.omega"`,
+Quantities that need no marker are read from a solution by name, without a sensor: `"rod.theta"`, `"rod.omega"`,
 `"rod.alpha"`, `"O.angle"`, `"O.angle_rate"`, `"O.fx"`, `"O.moment"`, `"spring.tension"`, `"energy"`.
 """
 
@@ -20,7 +20,7 @@ from jaxmbd.user_functions import user_array
 
 
 class Readings(eqx.Module):
-    """What a sensor sees: the frames of its markers, their velocities and accelerations, and gravity `[m/s²]`."""
+    """The input of a sensor: frames, velocities and accelerations of its markers, and gravity `[m/s²]`."""
 
     frames: Sequence[Any]
     rates: Sequence[Any]
@@ -29,9 +29,9 @@ class Readings(eqx.Module):
 
 
 class AbstractSensor(eqx.Module):
-    """A reading of markers' frames, velocities and accelerations.
+    """A function of the frames, velocities and accelerations of markers.
 
-    `of_position`: whether it depends on the frames alone, so that `assemble` can be given its value.
+    `of_position`: True if the reading depends on the frames only, so that `assemble` can fix its value.
     """
 
     name: eqx.AbstractVar[str]
@@ -41,7 +41,7 @@ class AbstractSensor(eqx.Module):
     @property
     @abc.abstractmethod
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers that the sensor looks at."""
+        """The markers of the sensor."""
 
     @abc.abstractmethod
     def read(self, of: Readings) -> Array:
@@ -49,7 +49,7 @@ class AbstractSensor(eqx.Module):
 
 
 class AbstractMarkerSensor(AbstractSensor):
-    """A sensor that sits on one marker."""
+    """A sensor on one marker."""
 
     at: eqx.AbstractVar[AbstractMarker]
 
@@ -96,7 +96,7 @@ class PointAcceleration(AbstractMarkerSensor):
 
 
 class AngularVelocity(AbstractMarkerSensor):
-    """Angular velocity [rad/s] of a marker's body, world axes (a number in the plane)."""
+    """Angular velocity [rad/s] of a marker's body, world axes (a scalar in the plane)."""
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
@@ -107,7 +107,7 @@ class AngularVelocity(AbstractMarkerSensor):
 
 
 class AngularAcceleration(AbstractMarkerSensor):
-    """Angular acceleration [rad/s²] of a marker's body, world axes (a number in the plane)."""
+    """Angular acceleration [rad/s²] of a marker's body, world axes (a scalar in the plane)."""
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
@@ -118,7 +118,7 @@ class AngularAcceleration(AbstractMarkerSensor):
 
 
 class Accelerometer(AbstractMarkerSensor):
-    """What an accelerometer on a marker shows: the specific force `R_Mᵀ (a − g)` [m/s²], in the marker's axes."""
+    """The reading of an accelerometer: the specific force `R_Mᵀ (a − g)` [m/s²], in the marker's axes."""
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
@@ -129,7 +129,7 @@ class Accelerometer(AbstractMarkerSensor):
 
 
 class Gyroscope(AbstractMarkerSensor):
-    """What a gyroscope on a marker shows: the angular velocity [rad/s] in the marker's axes (a number in the plane)."""
+    """The reading of a gyroscope: the angular velocity [rad/s] in the marker's axes (a scalar in the plane)."""
 
     name: str = eqx.field(static=True)
     at: AbstractMarker
@@ -178,12 +178,12 @@ class AngleBetween(AbstractSensor):
 
     def read(self, of: Readings) -> Scalar:
         a, b = of.frames
-        apart, together = safe_norm(a.normal - b.normal), safe_norm(a.normal + b.normal)
-        return 2 * jnp.arctan2(apart, together)
+        difference, total = safe_norm(a.normal - b.normal), safe_norm(a.normal + b.normal)
+        return 2 * jnp.arctan2(difference, total)
 
 
 class Measure(eqx.Module):
-    """A user's own reading: `function(t, q, v, v̇, λ, parameters)`, a scalar or a vector.
+    """A user-defined reading: `function(t, q, v, v̇, λ, parameters)`, a scalar or a vector.
 
     **Arguments:** `function` takes the time [s], coordinates `(nq,)`, speeds `(nv,)`, accelerations `(nv,)` and
     multipliers `(m,)` in the mechanism's order.
@@ -201,5 +201,5 @@ class Measure(eqx.Module):
 
     def value(self, t: Scalar, q: Array, v: Array, vdot: Array, lam: Array) -> Array:
         """The reading at one instant."""
-        part, given = f"Measure {self.name!r}", (t, q, v, vdot, lam, self.parameters)
-        return user_array(part, "function", self.function, *given, takes="t, q, v, vdot, lam, parameters")
+        part, arguments = f"Measure {self.name!r}", (t, q, v, vdot, lam, self.parameters)
+        return user_array(part, "function", self.function, *arguments, takes="t, q, v, vdot, lam, parameters")
