@@ -144,12 +144,12 @@ def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
     """The changes with the values of the first segment in all of them; `None` if no event changes a force."""
-    switches = [event for event in events if isinstance(event.then, Switch)]
-    moved = [event for event in events if isinstance(event.then, Change)]
-    if not switches and not moved:
+    switch_events = [event for event in events if isinstance(event.then, Switch)]
+    parameter_events = [event for event in events if isinstance(event.then, Change)]
+    if not switch_events and not parameter_events:
         return None
-    first = {event.then.force: event.then.initially for event in switches}  # pyright: ignore
-    places = sorted({place_of(mechanism, event) for event in moved})
+    first = {event.then.force: event.then.initially for event in switch_events}  # pyright: ignore
+    places = sorted({place_of(mechanism, event) for event in parameter_events})
     leaves = jax.tree.leaves(mechanism.forces)
     start = jnp.asarray([float(on) for on in first.values()], dtype), [jnp.asarray(leaves[p]) for p in places]
     values = jax.tree.map(lambda x: jnp.broadcast_to(x, (segments, *x.shape)), start)

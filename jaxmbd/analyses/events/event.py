@@ -163,15 +163,15 @@ class Event(eqx.Module):
         then: AbstractAction = Stop(),  # noqa: B008
     ) -> None:
         check_name("Event", name)
-        given = {side: value for side, value in ((1, below), (-1, above), (0, at)) if value is not None}
-        if len(given) != 1:
-            raise MechanismError(f"Event {name!r}: give one of below, above and at, got {len(given)} of them.")
+        levels = {side: value for side, value in ((1, below), (-1, above), (0, at)) if value is not None}
+        if len(levels) != 1:
+            raise MechanismError(f"Event {name!r}: give one of below, above and at, got {len(levels)} of them.")
         if not isinstance(then, AbstractAction):
             raise MechanismError(
                 f"Event {name!r}: then must be Stop(), Bounce(restitution), Latch(), Release(name), Switch(force, on), "
                 f"Change(where, value) or LogOnly(), got {then!r}."
             )
-        ((self.side, level),) = given.items()
+        ((self.side, level),) = levels.items()
         self.name, self.quantity, self.level, self.then = name, as_quantity(quantity), as_float(level), then
         _check_kind(f"Event {name!r}: quantity", self.quantity)
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
@@ -181,8 +181,8 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     """The events as a tuple; raise for events that do not fit the mechanism."""
     if isinstance(events, Event | str) or not isinstance(events, Iterable):
         shown = f"[{events.name}]" if isinstance(events, Event) else "[Event(name, quantity, below=0.0)]"
-        given = "one Event" if isinstance(events, Event) else repr(events)
-        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {given}.")
+        got = "one Event" if isinstance(events, Event) else repr(events)
+        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {got}.")
     checked = tuple(events)
     for event in checked:
         if not isinstance(event, Event):

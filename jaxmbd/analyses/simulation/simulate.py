@@ -162,11 +162,11 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
     return times if len(times) else None
 
 
-def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
-    check_shape("simulate", "closure_tolerance", as_float(given), ())
-    if is_concrete(given) and not 0 < given < np.inf:
-        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
-    return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)
+def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
+    check_shape("simulate", "closure_tolerance", as_float(value), ())
+    if is_concrete(value) and not 0 < value < np.inf:
+        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {value!r}.")
+    return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
 def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:

@@ -71,8 +71,8 @@ def _user_controller(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> d
     if isinstance(solver, dfx.AbstractAdaptiveSolver):
         return controller
     if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
-        given, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
-        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+        got, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
+        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {got}.")
     return dfx.ConstantStepSize() if controller is None else controller
 
 

@@ -185,8 +185,8 @@ def _value(state: Any) -> list[Any]:
 
 @_integrated.def_jvp
 def _integrated_jvp(primals: Any, changes: Any, **fixed: Any) -> tuple[Any, Any]:
-    (*results, _), (*moved, _) = _with_tangents(primals, changes, **fixed)
-    return tuple(results), tuple(moved)
+    (*results, _), (*result_tangents, _) = _with_tangents(primals, changes, **fixed)
+    return tuple(results), tuple(result_tangents)
 
 
 @_recorded.def_jvp

@@ -134,9 +134,9 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
 
     def batched(arrays: Any, axes: Any, *, batches: Batches, **settings: Any) -> Any:
         size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
-        moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
+        leading = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
         batch = Batch(size, tuple(axis is not None for axis in axes))
-        results = primitive.bind(*moved, batches=(*batches, batch), **settings)
+        results = primitive.bind(*leading, batches=(*batches, batch), **settings)
         return results, [0] * len(results)
 
     primitive.def_impl(lambda *arrays, **settings: on_its_own(**settings)(*arrays))
@@ -184,10 +184,12 @@ def tangents(steps: AbstractSteps, x: list[Any], run: list[Any], changes: dict[i
 
 
 def _nonzero(tangents: Sequence[Any], places: Sequence[int]) -> list[int]:
+    """The positions whose tangents are not symbolic zeros."""
     return [k for k in places if not isinstance(tangents[k], ad.Zero)]
 
 
 def _schedule_only(steps: AbstractSteps, at: Operands) -> list[int]:
+    """The positions of the schedule, without those of the checkpoints."""
     return list(at.run[: 3 + steps.sets])
 
 
@@ -247,25 +249,25 @@ def _cotangents_jvp(
 ) -> Any:
     at = Operands(steps, arrays, (len(steps.outputs),))
     results = cotangents_p.bind(*arrays, steps=steps, wanted=wanted, batches=batches)
-    by_x, weights = _nonzero(changes, at.x), at.linear[0]
-    if not by_x and not _nonzero(changes, weights):
+    by_x, at_w = _nonzero(changes, at.x), at.linear[0]
+    if not by_x and not _nonzero(changes, at_w):
         return results, _zeros_like_results(results)
     call = _Call(batches).add(at.of(arrays, at.x), at.x)
     if not by_x:
-        call.add(at.of(arrays, at.run), at.run).add(_instantiated(changes, weights), weights)
+        call.add(at.of(arrays, at.run), at.run).add(_instantiated(changes, at_w), at_w)
         return results, call.bind(cotangents_p, steps=steps, wanted=wanted)
     rest = _schedule_only(steps, at)
-    call.add(at.of(arrays, rest), rest).add(at.of(arrays, weights), weights).add(at.of(changes, by_x), by_x)
-    call.add(_instantiated(changes, weights), weights)
+    call.add(at.of(arrays, rest), rest).add(at.of(arrays, at_w), at_w).add(at.of(changes, by_x), by_x)
+    call.add(_instantiated(changes, at_w), at_w)
     return results, call.bind(curvature_p, steps=steps, wanted=wanted, moving=tuple(by_x))
 
 
 def _cotangents_transpose(
-    given: Any, *arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
+    result_bar: Any, *arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
 ) -> Any:
     at = Operands(steps, arrays, (len(steps.outputs),))
     call = _Call(batches).add(at.of(arrays, at.x), at.x).add(at.of(arrays, at.run), at.run)
-    call.results(_instantiated(given, range(len(given))))
+    call.results(_instantiated(result_bar, range(len(result_bar))))
     return _operand_cotangents(arrays, at.linear[0], call.bind(tangents_p, steps=steps, moving=wanted), batches)
 
 
@@ -276,14 +278,14 @@ def _curvature_jvp(
     """The JVP of `curvature`, as the `x` part of the cotangents of the tangent chain."""
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
     results = curvature_p.bind(*arrays, steps=steps, wanted=wanted, moving=moving, batches=batches)
-    weights, by_dx, more = at.linear
-    inputs, full = [*at.x, *by_dx], steps.tangent(moving)
+    at_w, at_dx, at_dw = at.linear
+    inputs, full = [*at.x, *at_dx], steps.tangent(moving)
     by_x = _nonzero(changes, inputs)
-    if not by_x and not _nonzero(changes, [*weights, *more]):
+    if not by_x and not _nonzero(changes, [*at_w, *at_dw]):
         return results, _zeros_like_results(results)
     call, places = (
         _Call(batches).add(at.of(arrays, inputs), inputs).add(at.of(arrays, at.run), at.run),
-        [*more, *weights],
+        [*at_dw, *at_w],
     )
     if not by_x:
         call.add(_instantiated(changes, places), places)
@@ -293,24 +295,24 @@ def _curvature_jvp(
 
 
 def _curvature_transpose(
-    given: Any, *arrays: Any,
+    result_bar: Any, *arrays: Any,
     steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...], batches: Batches,
 ) -> Any:  # fmt: skip
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
-    weights, by_dx, more = at.linear
-    known, cotangents = [*at.x, *at.run], _instantiated(given, range(len(given)))
-    unknown = [k for k in by_dx if ad.is_undefined_primal(arrays[k])]
+    at_w, at_dx, at_dw = at.linear
+    known, cotangents = [*at.x, *at.run], _instantiated(result_bar, range(len(result_bar)))
+    unknown = [k for k in at_dx if ad.is_undefined_primal(arrays[k])]
     results: list[Any] = [None] * len(arrays)
     if unknown:
-        call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, weights), weights)
+        call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, at_w), at_w)
         call.results(cotangents).zeros(steps.outputs)
-        wanted_dx = tuple(moving[k - by_dx[0]] for k in unknown)
+        wanted_dx = tuple(moving[k - at_dx[0]] for k in unknown)
         cotangents_dx = call.bind(curvature_p, steps=steps, wanted=wanted_dx, moving=wanted)
         results = _operand_cotangents(arrays, unknown, cotangents_dx, batches)
-    if any(ad.is_undefined_primal(arrays[k]) for k in more):
+    if any(ad.is_undefined_primal(arrays[k]) for k in at_dw):
         call = _Call(batches).add(at.of(arrays, known), known).results(cotangents)
-        also = _operand_cotangents(arrays, more, call.bind(tangents_p, steps=steps, moving=wanted), batches)
-        results = [b if a is None else a for a, b in zip(results, also, strict=True)]
+        cotangents_dw = _operand_cotangents(arrays, at_dw, call.bind(tangents_p, steps=steps, moving=wanted), batches)
+        results = [b if a is None else a for a, b in zip(results, cotangents_dw, strict=True)]
     return results
 
 

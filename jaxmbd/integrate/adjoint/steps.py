@@ -217,8 +217,12 @@ class TangentSteps(AbstractSteps):
         )
         moving = _select(k, self._knowns), _select(v, self._values), e if self.timed else []
 
-        def step(knowns: list[Any], values: list[Any], moved: list[Any]) -> tuple[list[Any], Any]:
-            full = _replaced(k, self._knowns, knowns), _replaced(v, self._values, values), moved if self.timed else e
+        def step(knowns: list[Any], values: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
+            full = (
+                _replaced(k, self._knowns, knowns),
+                _replaced(v, self._values, values),
+                step_ends if self.timed else e,
+            )
             return of.advance(*full)
 
         (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))

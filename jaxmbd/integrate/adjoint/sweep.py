@@ -37,7 +37,7 @@ def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array
 
 
 def _at_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
-    """Whether step `i` starts at `t₀`, and whether it ends at `t₁` (not if an event ends the motion earlier)."""
+    """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
     return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
 
@@ -195,9 +195,9 @@ class Backward:
         ends = self._ends(i)
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 
-        def step(values: list[Any], knowns: list[Any], moved: list[Any]) -> tuple[list[Any], Any]:
+        def step(values: list[Any], knowns: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
             full = _replaced(self.known, self.knowns, knowns), _replaced(value, self.values, values)
-            y, dense = self.steps.advance(*full, moved if self.timed else ends)
+            y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
@@ -215,9 +215,9 @@ class Backward:
                 )
                 left[k], dense_bar, ends_bar = saved_bar.left, saved_bar.dense, saved_bar.ends
                 times = None if times is None else self._with_times(times, 2 + k, saved_bar.ts)
-        value_bar, known_bar, moved_bar = transposed((carry.value, dense_bar))
+        value_bar, known_bar, step_ends_bar = transposed((carry.value, dense_bar))
         if times is not None:
-            times = self._with_step_ends(times, _add(moved_bar, ends_bar), i)
+            times = self._with_step_ends(times, _add(step_ends_bar, ends_bar), i)
         return _BackwardCarry(i - 1, left, between, value_bar, _add(carry.known, known_bar), times)
 
     def _with_times(self, times: list[Any], which: int, ts: list[Any]) -> list[Any]:
@@ -249,8 +249,8 @@ class Backward:
                 return _TimesCarry(carry.left - 1, _add(carry.dense, transposed(cotangent)[0]), [], None)
             _, transposed = jax.vjp(self.steps.read, dense, ends, t)
             dense_bar, ends_bar, t_bar = transposed(cotangent)
-            moved = [x.at[carry.left].add(a) for x, a in zip(carry.ts, t_bar, strict=True)]
-            return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), moved)
+            ts_bar = [x.at[carry.left].add(a) for x, a in zip(carry.ts, t_bar, strict=True)]
+            return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
         return eqxi.while_loop(unfinished, step, carry, kind="lax")
 

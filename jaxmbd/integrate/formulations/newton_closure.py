@@ -28,7 +28,7 @@ _MAX_ITERATIONS = 20  # Newton converges in 2 to 4 from the end of an integratio
 
 
 class AbstractCorrection(eqx.Module):
-    """How a constraint violation is corrected."""
+    """The correction of constraint violations: one solution of an underdetermined linear system."""
 
     @abc.abstractmethod
     def system(self, at: Configuration) -> tuple[Solve, Solve]:

@@ -45,8 +45,8 @@ class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     def init(
         self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
     ) -> tuple[Any, Any]:
-        wanted, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return _step_end(self.times, t0, wanted), (state, jnp.asarray(wanted))
+        proposed, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        return _step_end(self.times, t0, proposed), (state, jnp.asarray(proposed))
 
     def adapt_step_size(
         self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any,
