@@ -1,1 +1,1 @@
-"""The equations of motion in time: formulations of the constraints, solvers, and the adjoint."""
+"""Integration of the equations of motion in time: constraint formulations, solvers, and the discrete adjoint."""

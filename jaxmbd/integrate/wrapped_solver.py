@@ -1,4 +1,4 @@
-"""What diffrax asks of a solver that another one is inside of, and what the one inside has to know before."""
+"""The base class of diffrax solvers that wrap another one, and the settings that the inner one needs beforehand."""
 
 from typing import Any
 
@@ -9,10 +9,10 @@ from jaxmbd.integrate.diffrax_binding import FROM_CONTROLLER
 
 
 class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
-    """A diffrax solver that changes the steps of the solver inside.
+    """A diffrax solver that modifies the steps of an inner solver.
 
-    It is no `diffrax.AbstractWrappedSolver`: diffrax completes the settings of a solver that it finds in one of those,
-    and does not find it in one inside another. `prepared` completes them before the solver is wrapped.
+    It is not a `diffrax.AbstractWrappedSolver`: diffrax completes the settings of the solver in one of those, but not
+    of a solver in two nested ones. `prepared` completes them before the solver is wrapped.
     """
 
     solver: eqx.AbstractVar[dfx.AbstractSolver[Any]]
@@ -33,24 +33,24 @@ class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
 
 
 def prepared(solver: dfx.AbstractSolver[Any], controller: Any, adjoint: dfx.AbstractAdjoint) -> dfx.AbstractSolver[Any]:
-    """The solver with the settings that diffrax otherwise takes from the step-size control and the adjoint: the
+    """The solver with the settings that diffrax otherwise takes from the step-size controller and the adjoint: the
     tolerances of an implicit method's iteration, and the kind of the loop over the stages."""
     if isinstance(solver, dfx.AbstractImplicitSolver):
         missing = missing_tolerances(solver)
-        found = [getattr(controller, name) for name in missing]
-        solver = eqx.tree_at(lambda s: [getattr(s.root_finder, name) for name in missing], solver, found)
+        tolerances = [getattr(controller, name) for name in missing]
+        solver = eqx.tree_at(lambda s: [getattr(s.root_finder, name) for name in missing], solver, tolerances)
     kinds = ((dfx.ForwardMode, "lax"), (dfx.DirectAdjoint, "bounded"))
-    return with_stage_loop(solver, next((kind for of, kind in kinds if isinstance(adjoint, of)), None))
+    return with_stage_loop(solver, next((kind for mode, kind in kinds if isinstance(adjoint, mode)), None))
 
 
 def missing_tolerances(solver: dfx.AbstractImplicitSolver[Any]) -> list[str]:
-    """What the iteration of an implicit method is to be given by the step-size control."""
+    """The tolerances that the iteration of an implicit method takes from the step-size controller, by name."""
     return [name for name in ("rtol", "atol", "norm") if getattr(solver.root_finder, name) is FROM_CONTROLLER]
 
 
 def with_stage_loop(solver: Any, kind: str | None) -> Any:
-    """The same Runge–Kutta method, also inside other solvers, with another loop over its stages unless it has chosen
-    one: `"lax"` has forward derivatives, `"bounded"` those of both modes and of any order."""
+    """The same Runge–Kutta method, also inside other solvers, with this kind of loop over its stages unless it has one
+    already: `"lax"` supports forward derivatives, `"bounded"` both modes and any order."""
     if isinstance(solver, AbstractSolverAround):
         return eqx.tree_at(lambda s: s.solver, solver, with_stage_loop(solver.solver, kind))
     if not issubclass(type(solver), dfx.AbstractRungeKutta) or solver.scan_kind is not None:

@@ -1,1 +1,1 @@
-"""Events: what happens when a quantity of a motion crosses a value."""
+"""Events: actions that are triggered when a quantity of the motion crosses a value."""

@@ -1,4 +1,4 @@
-"""Bisection to the last digit, for diffrax to find the time of an event with."""
+"""Bisection to rounding precision, as the root finder for diffrax's event times."""
 
 from typing import Any
 
@@ -14,9 +14,9 @@ class _Interval(eqx.Module):
 
 
 class Bisection(optx.AbstractRootFinder):
-    """Halves an interval, at whose lower end a function is positive, until it is as short as rounding allows.
+    """Bisection of an interval at whose lower end the function is positive, until it is as short as rounding allows.
 
-    optimistix's own asks in addition that the function be small there, in its own unit, which is not known here.
+    `optimistix.Bisection` also requires a small function value, in a unit that is not known here.
     """
 
     rtol: float = 0.0

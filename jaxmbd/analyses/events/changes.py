@@ -1,7 +1,7 @@
-"""Events that change forces: which numbers hold from which event on, and the equations with them.
+"""Events that change forces: the parameters of forces in each segment of a motion, and the equations with them.
 
-Between events the numbers of forces are constant, so each segment of a motion is one with other numbers in the same
-equations. What holds when is a part of the method, so that forces, reactions and energies read off the solution later
+Between events the parameters of forces are constant, so the segments of a motion have the same equations with different
+parameters. These are stored in the method, so that the forces, reactions and energies that are computed from a solution
 are those that acted.
 """
 
@@ -23,14 +23,14 @@ from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.force.scaled import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-Values: TypeAlias = tuple[Array, list[Array]]  # factors of forces that are switched, and numbers that are changed
+Values: TypeAlias = tuple[Array, list[Array]]  # factors of switched forces, and values of changed parameters
 
 
 class Switch(AbstractAction):
-    """A force is switched on or off, until another event switches it back.
+    """Switch a force on or off, until another event switches it again.
 
-    **Arguments:** `force`, its name; `on`, whether it acts from the event on; `initially`, whether it acts at
-    the start.
+    **Arguments:** `force`, its name; `on`, true if it acts from the event on; `initially`, true if it acts at the
+    start.
     """
 
     force: str = eqx.field(static=True)
@@ -43,10 +43,11 @@ class Switch(AbstractAction):
 
 
 class Change(AbstractAction):
-    """A number of a force has another value from the event on, until another event changes it again.
+    """Change the value of a force's parameter, until another event changes it again.
 
-    **Arguments:** `where`, a function that picks one array out of a force of the mechanism, as for `equinox.tree_at`:
-    `lambda m: m["spring"].stiffness`; `value`, the new one, of the same shape. Differentiable by both values.
+    **Arguments:** `where`, a function that selects one array in a force of the mechanism, as for `equinox.tree_at`:
+    `lambda m: m["spring"].stiffness`; `value`, the new value, of the same shape. Both the original and the new value
+    are differentiable.
     """
 
     where: Function
@@ -63,8 +64,11 @@ class Change(AbstractAction):
 
 
 class Changes(eqx.Module):
-    """What holds when: from each of `starts (segments,)` on the `values` of that segment; `names` of the forces with
-    factors, `places` of the changed numbers among the arrays of all forces."""
+    """The changed parameters in each segment of a motion.
+
+    From each of `starts (segments,)` on, the `values` of that segment apply; `names`, those of the switched forces;
+    `places`, the indices of the changed parameters among the leaves of all forces.
+    """
 
     starts: Float[Array, " segments"]
     values: Values
@@ -72,12 +76,12 @@ class Changes(eqx.Module):
     places: tuple[int, ...] = eqx.field(static=True)
 
     def at(self, t: Scalar) -> Values:
-        """What holds at a time."""
+        """The values at a time."""
         k = jnp.maximum(jnp.sum(self.starts <= t) - 1, 0)
         return jax.tree.map(lambda x: x[k], self.values)
 
     def applied(self, equations: Equations, t: Scalar) -> Equations:
-        """The equations with the forces as they are at a time."""
+        """The equations with the forces at a time."""
         factors, numbers = self.at(t)
         mechanism = equations.mechanism
         leaves, structure = jax.tree.flatten(mechanism.forces)
@@ -100,7 +104,7 @@ class Changes(eqx.Module):
 
 
 class Changed(AbstractMethod):
-    """A method on a mechanism whose forces change at events."""
+    """A method for a mechanism whose forces change at events."""
 
     of: AbstractMethod
     changes: Changes
@@ -110,7 +114,7 @@ class Changed(AbstractMethod):
 
 
 class ChangedProjectedMethod(AbstractProjectedMethod):
-    """A method that settles, on a mechanism whose forces change at events: how it settles depends on no force."""
+    """A projected method for a mechanism whose forces change at events; its projection does not depend on forces."""
 
     of: AbstractProjectedMethod
     changes: Changes
@@ -132,20 +136,20 @@ class ChangedProjectedMethod(AbstractProjectedMethod):
 
 
 def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
-    """The method, with forces that change."""
+    """The method with forces that change at events."""
     if isinstance(method, Projection):
         return Projection(changed(method.base, changes))
     return (ChangedProjectedMethod if isinstance(method, AbstractProjectedMethod) else Changed)(method, changes)  # pyright: ignore
 
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
-    """What holds in the first segment, with room for the others. None if no event changes a force."""
-    switches = [event for event in events if isinstance(event.then, Switch)]
-    moved = [event for event in events if isinstance(event.then, Change)]
-    if not switches and not moved:
+    """The changes with the values of the first segment in all of them; `None` if no event changes a force."""
+    switch_events = [event for event in events if isinstance(event.then, Switch)]
+    parameter_events = [event for event in events if isinstance(event.then, Change)]
+    if not switch_events and not parameter_events:
         return None
-    first = {event.then.force: event.then.initially for event in switches}  # pyright: ignore
-    places = sorted({place_of(mechanism, event) for event in moved})
+    first = {event.then.force: event.then.initially for event in switch_events}  # pyright: ignore
+    places = sorted({place_of(mechanism, event) for event in parameter_events})
     leaves = jax.tree.leaves(mechanism.forces)
     start = jnp.asarray([float(on) for on in first.values()], dtype), [jnp.asarray(leaves[p]) for p in places]
     values = jax.tree.map(lambda x: jnp.broadcast_to(x, (segments, *x.shape)), start)
@@ -157,7 +161,7 @@ def after_event(
     changes: Changes, events: tuple[Event, ...], mechanism: Mechanism, k: Array, t: Array, j: Array, happens: Array,
     fires: Array,
 ) -> Changes:  # fmt: skip
-    """What holds in the segment after the `k`-th one, which ended at `t` with event `j`."""
+    """The changes with the values of the segment after the `k`-th one, which ended at `t` with event `j`."""
     factors, numbers = jax.tree.map(lambda x: x[k], changes.values)
     numbers = list(numbers)
     for number, event in enumerate(events):
@@ -173,22 +177,22 @@ def after_event(
     return Changes(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
 
 
-class _Picked:
-    """What stands in the place of the number that an event changes."""
+class _Placeholder:
+    """A placeholder for the parameter that an event changes."""
 
 
 def place_of(mechanism: Mechanism, event: Event) -> int:
-    """The place of the number that an event changes among the arrays of all forces."""
+    """The index of the parameter that an event changes among the leaves of all forces."""
     then = event.then
     assert isinstance(then, Change)
     try:
-        marked = eqx.tree_at(then.where, mechanism, replace_fn=lambda _: _Picked())
+        marked = eqx.tree_at(then.where, mechanism, replace_fn=lambda _: _Placeholder())
     except Exception as error:
         raise MechanismError(
             f"Event {event.name!r}: Change(where, value): where must pick one number out of the mechanism, such as "
             f"lambda m: m['spring'].stiffness; it failed with: {error}"
         ) from None
-    places = [i for i, leaf in enumerate(jax.tree.leaves(marked.forces)) if isinstance(leaf, _Picked)]
+    places = [i for i, leaf in enumerate(jax.tree.leaves(marked.forces)) if isinstance(leaf, _Placeholder)]
     if len(places) != 1 or len(jax.tree.leaves(marked.forces)) != len(jax.tree.leaves(mechanism.forces)):
         raise MechanismError(
             f"Event {event.name!r}: Change acts on one array of a force, such as lambda m: m['spring'].stiffness; "
@@ -204,7 +208,7 @@ def place_of(mechanism: Mechanism, event: Event) -> int:
 
 
 def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
-    """Raise unless events change forces that there are, with numbers that fit."""
+    """Raise unless events change existing forces, with values of the right shape."""
     names, starts = [force.name for force in mechanism.forces], {}
     for event in events:
         if isinstance(event.then, Change):
@@ -221,13 +225,13 @@ def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
 
 
 def equations_at(method: AbstractMethod, equations: Equations, t: Scalar) -> Equations:
-    """The equations with the forces that act at a time, where events change them."""
+    """The equations with the forces that act at a time, if events change forces."""
     changes = [x for x in jax.tree.leaves(method, is_leaf=_is_changes) if _is_changes(x)]
     return changes[0].applied(equations, t) if changes else equations
 
 
 def without_changes(method: AbstractMethod) -> AbstractMethod:
-    """The method for equations in which forces are already those that act."""
+    """The method without its changes, for equations to which they have been applied."""
     is_changed = lambda x: isinstance(x, Changed | ChangedProjectedMethod)  # noqa: E731
     return jax.tree.map(lambda x: x.of if is_changed(x) else x, method, is_leaf=is_changed)
 

@@ -1,8 +1,8 @@
-"""Events: what happens when a quantity of the motion crosses a value.
+"""Events and their actions: an action is triggered when a scalar quantity of the motion crosses a value.
 
-An event watches one number, and says with an action what follows: `Stop`, `Bounce`, `Latch`, `Release`, `Record`, or
-`Switch` and `Change`, which are in `_changes`. How a motion is cut at its events is in `_segments`, what an impact
-does to the speeds in `_impact`, the list of what has happened in `_happened`.
+The actions are `Stop`, `Bounce`, `Latch`, `Release`, `LogOnly`, and in `changes.py` `Switch` and `Change`. The
+integration of a motion in segments between events is in `segmented_integration.py`, the equations of impact in
+`impact.py`, the log of events in `event_log.py`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from jaxmbd.user_functions import user_array
 
 
 class Named(eqx.Module):
-    """A quantity of the motion by its name, which is no leaf: events can be returned from `jax.vmap`."""
+    """A quantity of the motion by its name, which is static, so that events can be returned from `jax.vmap`."""
 
     name: str = eqx.field(static=True)
 
@@ -32,7 +32,7 @@ Quantity: TypeAlias = Named | Function
 
 
 def as_quantity(of: Any) -> Any:
-    """A name as a `Named`, anything else as it is."""
+    """`Named(of)` for a string, anything else unchanged."""
     return Named(of) if isinstance(of, str) else of
 
 
@@ -47,10 +47,10 @@ _POSITIONS = ("m", "rad")
 
 
 class AbstractAction(eqx.Module):
-    """What follows an event.
+    """The action of an event.
 
-    `stops`: whether the motion ends. `returns`: whether the quantity turns back instead of passing through. `clear`:
-    whether it is a mistake to start beyond the value.
+    `stops`: true if the motion ends. `returns`: true if the quantity rebounds from the value instead of passing it.
+    `clear`: true if it is an error to start beyond the value.
     """
 
     stops: ClassVar[bool] = False
@@ -63,14 +63,14 @@ class AbstractAction(eqx.Module):
 
 
 class Stop(AbstractAction):
-    """The motion ends: later times of the solution are replaced by that of the event."""
+    """End the motion: later times of the solution are replaced by that of the event."""
 
     stops: ClassVar[bool] = True
     clear: ClassVar[bool] = True
 
 
 class LogOnly(AbstractAction):
-    """Nothing follows: the event is listed, the motion goes on."""
+    """Log the event only; the motion is not changed."""
 
 
 class AbstractImpact(AbstractAction):
@@ -86,8 +86,8 @@ class AbstractImpact(AbstractAction):
 class Bounce(AbstractImpact):
     """An impact with Newton's law of restitution, `ṡ⁺ = −e ṡ⁻`.
 
-    **Arguments:** `restitution` e, from 0 (the rate becomes zero) to 1 (no energy is lost); `coordinate`, a name or a
-    function of position, along which the impulse acts: what the event watches unless given.
+    **Arguments:** `restitution` e, from 0 (the rate becomes zero) to 1 (no energy is lost); `coordinate`, along which
+    the impulse acts, a name or a function of position, by default the quantity of the event.
 
     Source: Brach, *Mechanical Impact Dynamics* (1991), §3; Glocker, *Set-Valued Force Laws* (2001), §9.
     """
@@ -107,10 +107,10 @@ class Bounce(AbstractImpact):
 
 
 class Latch(AbstractImpact):
-    """An impact that makes a coordinate's rate zero, `ṡ⁺ = 0`, and a lock that holds it from then on, `s̈ = 0`.
+    """An impact after which a coordinate's rate is zero, `ṡ⁺ = 0`, and a lock of the coordinate, `s̈ = 0`.
 
-    **Arguments:** `coordinate`, a name or a function of position: what the event watches unless given. A
-    `Release` of the event's name opens it.
+    **Arguments:** `coordinate`, a name or a function of position, by default the quantity of the event. A `Release`
+    with the event's name opens the latch.
     """
 
     coordinate: Quantity | None = eqx.field(converter=as_quantity, default=None)
@@ -121,7 +121,7 @@ class Latch(AbstractImpact):
 
 
 class Release(AbstractAction):
-    """Latches open: `latches` are the names of the events that closed them."""
+    """Open latches: `latches` are the names of the events that closed them."""
 
     latches: tuple[str, ...] = eqx.field(static=True)
 
@@ -134,14 +134,14 @@ class Release(AbstractAction):
 
 
 class Event(eqx.Module):
-    """Something that happens when a number read off the motion crosses a value.
+    """An event: an action that is triggered when a scalar quantity of the motion crosses a value.
 
-    **Arguments:** `name`; `of`, the name of any scalar quantity (`"ball.y"`, `"O.angle_rate"`, `"spring.length"`, a
-    sensor; `"t"`, the time `[s]`; `"catch.effort"` is the force or torque of the latch that the event `"catch"` has
-    closed), or a function of a `Snapshot` (an equinox module with numbers of its own is differentiated in them); one of
-    `below` (happens when it falls through that value), `above` (when it rises through it) and `at` (either way), in the
-    quantity's unit; `then`, what follows: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")`,
-    `Switch("motor", on=False)`, `Change(where, value)` or `LogOnly()`.
+    **Arguments:** `name`; `quantity`, the name of any scalar quantity (`"ball.y"`, `"O.angle_rate"`, `"spring.length"`,
+    a sensor; `"t"`, the time `[s]`; `"catch.effort"`, the force or torque of the latch that the event `"catch"` has
+    closed), or a function of a `Snapshot` (an equinox module is differentiated with respect to its arrays); one of
+    `below` (the value is crossed downward), `above` (upward) and `at` (either way), in the quantity's unit; `then`, the
+    action: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")`, `Switch("motor", on=False)`,
+    `Change(where, value)` or `LogOnly()`.
 
         >>> Event("floor", "ball.y", below=0.0, then=Bounce(0.8))
     """
@@ -149,7 +149,7 @@ class Event(eqx.Module):
     name: str = eqx.field(static=True)
     quantity: Quantity
     level: Scalar
-    side: int = eqx.field(static=True)  # on which the quantity is before the event; 0 for either
+    side: int = eqx.field(static=True)  # sign of quantity − level before the event; 0 for either
     then: AbstractAction
 
     def __init__(
@@ -163,38 +163,38 @@ class Event(eqx.Module):
         then: AbstractAction = Stop(),  # noqa: B008
     ) -> None:
         check_name("Event", name)
-        given = {side: value for side, value in ((1, below), (-1, above), (0, at)) if value is not None}
-        if len(given) != 1:
-            raise MechanismError(f"Event {name!r}: give one of below, above and at, got {len(given)} of them.")
+        levels = {side: value for side, value in ((1, below), (-1, above), (0, at)) if value is not None}
+        if len(levels) != 1:
+            raise MechanismError(f"Event {name!r}: give one of below, above and at, got {len(levels)} of them.")
         if not isinstance(then, AbstractAction):
             raise MechanismError(
                 f"Event {name!r}: then must be Stop(), Bounce(restitution), Latch(), Release(name), Switch(force, on), "
                 f"Change(where, value) or LogOnly(), got {then!r}."
             )
-        ((self.side, level),) = given.items()
+        ((self.side, level),) = levels.items()
         self.name, self.quantity, self.level, self.then = name, as_quantity(quantity), as_float(level), then
         _check_kind(f"Event {name!r}: quantity", self.quantity)
         check_finite(f"Event {name!r}", "the value that is crossed", self.level)
 
 
 def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tuple[Event, ...]:
-    """The events, checked against a mechanism."""
+    """The events as a tuple; raise for events that do not fit the mechanism."""
     if isinstance(events, Event | str) or not isinstance(events, Iterable):
         shown = f"[{events.name}]" if isinstance(events, Event) else "[Event(name, quantity, below=0.0)]"
-        given = "one Event" if isinstance(events, Event) else repr(events)
-        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {given}.")
-    found = tuple(events)
-    for event in found:
+        got = "one Event" if isinstance(events, Event) else repr(events)
+        raise MechanismError(f"events must be a sequence of events, such as {shown}, got {got}.")
+    checked = tuple(events)
+    for event in checked:
         if not isinstance(event, Event):
             raise MechanismError(f"events must be Event(name, quantity, below=..., then=...), got {event!r}.")
-    names = [event.name for event in found]
-    twice = {name for name in names if names.count(name) > 1}
-    if twice:
-        raise MechanismError(f"Two events are named {sorted(twice)[0]!r}; each needs a name of its own.")
-    if found:
+    names = [event.name for event in checked]
+    repeated = {name for name in names if names.count(name) > 1}
+    if repeated:
+        raise MechanismError(f"Two events are named {sorted(repeated)[0]!r}; each needs a name of its own.")
+    if checked:
         check_count("max_events", room, 1)
-    latches = [event.name for event in found if isinstance(event.then, Latch)]
-    for event in found:
+    latches = [event.name for event in checked if isinstance(event.then, Latch)]
+    for event in checked:
         _check_quantity(mechanism, event, event.quantity, latches)
         along = event.then.along(event.quantity)
         if along is not None:
@@ -203,7 +203,7 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
         for name in event.then.latches if isinstance(event.then, Release) else ():
             if name not in latches:
                 raise unknown(f"latch for the event {event.name!r} to release", name, latches)
-    return found
+    return checked
 
 
 def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: Sequence[str]) -> None:
@@ -219,16 +219,16 @@ def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: S
         )
     equations = Equations(mechanism)
     q, v, lam = jnp.zeros(mechanism.nq), jnp.zeros(mechanism.nv), jnp.zeros(equations.m)
-    of = of if isinstance(of, Named) else _Watched(event.name, of)
+    of = of if isinstance(of, Named) else _UserQuantity(event.name, of)
     shape = eqx.filter_eval_shape(read_one, equations, of, Snapshot(jnp.zeros(()), q, v, v, lam)).shape
     if shape != ():
         raise MechanismError(
-            f"Event {event.name!r}: what it watches must be a number; {_called(of)} has shape {shape}. Take one "
+            f"Event {event.name!r}: what it watches must be a number; {_in_words(of)} has shape {shape}. Take one "
             "component, with a function of a Snapshot or a Measure."
         )
 
 
-class _Watched(eqx.Module):
+class _UserQuantity(eqx.Module):
     """A user's function of a `Snapshot`, with the name of its event for errors."""
 
     name: str = eqx.field(static=True)
@@ -242,13 +242,13 @@ def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None
     kind, unit = type(event.then).__name__, _unit(mechanism, along)
     if unit not in (*_POSITIONS, ""):
         raise MechanismError(
-            f"Event {event.name!r}: {kind} acts along a position [m or rad], and {_called(along)} is in {unit}. Name "
+            f"Event {event.name!r}: {kind} acts along a position [m or rad], and {_in_words(along)} is in {unit}. Name "
             f"the coordinate that changes: {kind}(coordinate='...')."
         )
 
 
 def is_position(mechanism: Mechanism, of: Quantity) -> bool:
-    """Whether a quantity is known to depend on the position, or the time, alone."""
+    """True if a quantity is known to depend on the position and the time only."""
     own = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Measure | Scaled)]
     return isinstance(of, Named) and of.name not in own and _unit(mechanism, of) in (*_POSITIONS, "s")
 
@@ -259,10 +259,10 @@ def _unit(mechanism: Mechanism, of: Quantity) -> str:
     return channel_units(mechanism).get(of.name, "") if isinstance(of, Named) else ""
 
 
-def _called(of: Quantity) -> str:
+def _in_words(of: Quantity) -> str:
     return repr(of.name) if isinstance(of, Named) else "the function's result"
 
 
 def read_one(equations: Equations, of: Quantity, at: Snapshot) -> Any:
-    """The quantity at one instant."""
+    """The value of a quantity in a snapshot."""
     return read(equations, (of.name,), at)[of.name] if isinstance(of, Named) else jnp.asarray(of(at))

@@ -1,4 +1,4 @@
-"""The list of what happened in a motion with events, and what brought it to a halt."""
+"""The log of the events in a motion, with the reason if one of them halted it."""
 
 from collections.abc import Iterator
 
@@ -20,19 +20,18 @@ from jaxmbd.model.body.checks import check_index
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import format_number, readable, table
 
-STARTED, BLOCKED, USED_UP = 1, 2, 3  # what brings a motion to a halt
+STARTED, BLOCKED, USED_UP = 1, 2, 3  # codes of the reasons for which events halt a motion
 _HALTED = tuple(RESULTS[item] for item in (RESULTS.event_at_start, RESULTS.event_blocked, RESULTS.max_events_reached))
 
 
 class Events(eqx.Module):
-    """What happened, in its order: `count` events, with room for more.
+    """The log of events in order of time: `count` entries, with room for `room` of them.
 
-    `which (room,)`: the number of each event among `names`, −1 where nothing more happened; `times (room,)` [s], `q`,
-    and `before`, `after`, consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the constraints' impulses Λ;
+    `which (room,)`: the index of each event in `names`, −1 for unused entries; `times (room,)` [s]; `q`; `before`,
+    `after`, the consistent speeds on both sides, `(room, nv)`; `lam (room, m)`, the impulses Λ of the constraints;
     `impulses (room, k)` [N s or N m s] along the coordinates of `Bounce` and `Latch`, in the order of these events, and
-    `impulse`, that of the event itself. Where nothing more happened, time and state are those at the end, impulses
-    zero. All are differentiable. Iteration gives names and times, where values are known (outside `jit`), and `print`
-    a table of them.
+    `impulse`, that of the event itself. Unused entries have the time and the state at the end, and zero impulses. All
+    arrays are differentiable. Outside `jit`, iteration yields names and times, and `print` shows a table of them.
     """
 
     mechanism: Mechanism
@@ -46,45 +45,45 @@ class Events(eqx.Module):
     after: Float[Array, "room nv"]
     impulses: Float[Array, "room k"]
     lam: Float[Array, "room m"]
-    trouble: Int[Array, ""]  # 0, or what brought the motion to a halt, at the event `names[culprit]`
+    trouble: Int[Array, ""]  # 0, or the reason for which the event `names[culprit]` halted the motion
     culprit: Int[Array, ""]
 
     def __repr__(self) -> str:
         return readable(self, self._text, count=0, which=1, times=1, impulses=2, trouble=0)
 
     def _text(self) -> str:
-        happened = list(self)
+        entries = list(self)
         trouble = int(self.trouble)
         halted = [f"The motion came to a halt: {_HALTED[trouble - 1]}"] * (trouble > 0)
-        if not happened:
+        if not entries:
             return "\n".join([f"Events: none happened of {', '.join(map(repr, self.names))}", *halted])
         rows, impulses = [["event", "t [s]", "impulse"]], np.asarray(self.impulse)
-        for k, (name, t) in enumerate(happened):
+        for k, (name, t) in enumerate(entries):
             rows.append([name, format_number(t), self._shown(name, impulses[k]) if name in self.along else ""])
         if not self.along:
             rows = [row[:2] for row in rows]
-        return "\n".join([f"Events: {len(happened)}, with room for {len(self.times)}", table(rows), *halted])
+        return "\n".join([f"Events: {len(entries)}, with room for {len(self.times)}", table(rows), *halted])
 
     def _shown(self, name: str, impulse: float) -> str:
-        """An impulse with its unit."""
+        """An impulse with its unit, as text."""
         of = self.along[name]
         unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, Named) else ""
         return f"{format_number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
 
     @property
     def impulse(self) -> Float[Array, " room"]:
-        """The impulse of each event along its own coordinate; zero for one that has none."""
+        """The impulse of each event along its own coordinate; zero for an event without one."""
         numbers = jnp.asarray([self.names.index(name) for name in self.along], int)
         return jnp.sum(jnp.where(self.which[:, None] == numbers[None, :], self.impulses, 0.0), axis=1)
 
     def times_of(self, name: str) -> Array:
-        """The times [s] of one event, where values are known (outside `jit`)."""
+        """The times [s] of one event (outside `jit`)."""
         if name not in self.names:
             raise unknown("event", name, self.names)
         return self.times[np.flatnonzero(np.asarray(self.which) == self.names.index(name))]
 
     def state(self, index: int, side: str = "after") -> State:
-        """The state before or after an event, by its place in the list."""
+        """The state before or after an event, by its index in the log."""
         if side not in ("before", "after"):
             raise unknown("side", side, ("before", "after"))
         check_index("events.state", index, len(self.times), "places for events")
@@ -92,8 +91,8 @@ class Events(eqx.Module):
         return state_of(self.mechanism, self.times[index], self.q[index], v[index])
 
     def reaction(self, name: str) -> Float[Array, "room efforts"]:
-        """The impulse of a joint on its second body at each event: force [N s] and moment [N m s], in world axes, the
-        moment about the joint's marker."""
+        """The impulsive reaction of a joint on its second body at each event: force [N s] and moment [N m s], in world
+        axes, the moment about the joint's marker."""
         parts = self.mechanism.with_reactions()
         if name not in parts:
             raise unknown("joint or driver", name, parts)
@@ -111,7 +110,7 @@ class Events(eqx.Module):
 
 @cached_on_disk
 def _joint_impulses(log: Events, name: str) -> Array:
-    """In absolute coordinates, where every joint has multipliers."""
+    """The impulsive reactions, computed in absolute coordinates, where each joint has multipliers."""
     own, along = Equations(log.mechanism), tuple(log.along.values())
     mechanism = log.mechanism.with_coordinates("absolute")
     equations = Equations(mechanism)
@@ -127,7 +126,7 @@ def _joint_impulses(log: Events, name: str) -> Array:
 
 
 def raise_if_halted(log: Events, t: Array) -> None:
-    """Raise if events brought the motion to a halt, with their names."""
+    """Raise if an event halted the motion, with its name."""
     trouble = int(log.trouble)
     if trouble == 0:
         return

@@ -1,11 +1,11 @@
-"""Impulses along coordinates, and coordinates held by latches.
+"""Impact equations with impulses along coordinates, and latches that lock coordinates.
 
 An impulse p along coordinates `s(q, t)`, with `ṡ = G v + s_t`, changes the speeds by
 
     M Δv + Cᵀ Λ = Gᵀ p,   C Δv = 0,   so that   Δṡ = W p,   W = G P Gᵀ
 
-with `P = M⁻¹ − M⁻¹ Cᵀ S⁻¹ C M⁻¹`. What holds a coordinate is the same with forces for impulses: they are added to the
-accelerations that any method gives, so that no method knows of latches.
+with `P = M⁻¹ − M⁻¹ Cᵀ S⁻¹ C M⁻¹`. A latch satisfies the same equations with forces in place of impulses. Their effect
+is added to the accelerations of any method, so that methods are independent of latches.
 """
 
 import equinox as eqx
@@ -23,31 +23,34 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
 from jaxmbd.integrate.formulations.projection import Projection
 
-_FORBIDDEN = 1e-9  # of what an impulse would do without constraints: less counts as nothing
-_HOLD = 10.0  # [1/s], at which the drift of a held coordinate decays, as in `Stabilized`
+_FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
+_HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`
 
 
 def still(equations: Equations, t: Scalar, q: Array) -> Snapshot:
-    """A position as an instant at rest: for readings of position."""
+    """A snapshot with zero speeds, for the evaluation of quantities of position."""
     rest = jnp.zeros(equations.mechanism.nv, q.dtype)
     return Snapshot(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
 
 
 def positions(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array) -> Float[Array, " k"]:
-    """The coordinates `s(q, t)`."""
+    """The values of the coordinates `s(q, t)`."""
     at = still(equations, t, q)
     return jnp.stack([read_one(equations, of, at) for of in along])
 
 
 def rates(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array, v: Array) -> Float[Array, " k"]:
-    """`ṡ` of coordinates."""
+    """The rates `ṡ` of the coordinates."""
     step = jnp.ones_like(t), equations.rate(t, q, v)
     return jax.jvp(lambda t, q: positions(equations, along, t, q), (t, q), step)[1]
 
 
 class Compliance:
-    """How impulses along coordinates act at one position: `G (k, nv)`, `changes` of speeds `(k, nv)` and of the
-    constraints' impulses `(k, m)` for unit impulses, and `W (k, k)`."""
+    """The response to impulses along coordinates at one configuration.
+
+    `G (k, nv)`; for unit impulses the `changes` of speeds `(k, nv)` and the `multipliers` `(k, m)`, which are the
+    impulses of the constraints; `W (k, k)`.
+    """
 
     def __init__(self, at: Configuration, along: tuple[Quantity, ...]) -> None:
         self.rates = lambda v: rates(at.equations, along, at.t, at.q, v)
@@ -64,16 +67,19 @@ class Compliance:
         return spd_solver(W)(jnp.where(active, b, 0.0))
 
     def is_forbidden(self, hit: Bool[Array, " k"], held: Bool[Array, " k"]) -> Bool[Array, ""]:
-        """Whether constraints, and other coordinates that are held, do not let the one that is hit change."""
+        """True if the constraints and the latched coordinates prevent a change of the rate of the one that is hit."""
         others, chosen = held & ~hit, hit.astype(self.W.dtype)
         g, w = chosen @ self.G, self.W @ chosen
-        left = chosen @ w - jnp.where(others, w, 0.0) @ self.solve(others, w)
-        return jnp.any(hit) & ~(left > _FORBIDDEN * (g @ self.system.inertia.solve(g)))
+        compliance = chosen @ w - jnp.where(others, w, 0.0) @ self.solve(others, w)
+        return jnp.any(hit) & ~(compliance > _FORBIDDEN * (g @ self.system.inertia.solve(g)))
 
 
 class Latches(eqx.Module):
-    """Which coordinates are held when: from each of `starts (segments,)` on, `held (segments, k)`, with the `values
-    (segments, k)` at which they are held."""
+    """The latched coordinates in each segment of a motion.
+
+    From each of `starts (segments,)` on, `held (segments, k)` is the mask of latched coordinates, and
+    `values (segments, k)` are the values at which they are latched.
+    """
 
     along: tuple[Quantity, ...]
     starts: Float[Array, " segments"]
@@ -81,13 +87,13 @@ class Latches(eqx.Module):
     values: Float[Array, "segments k"]
 
     def at(self, t: Scalar) -> tuple[Bool[Array, " k"], Float[Array, " k"]]:
-        """What is held at a time, and where."""
+        """The mask of the latched coordinates at a time, and their values."""
         k = jnp.sum(self.starts <= t) - 1
         return self.held[k], self.values[k]
 
 
 class Latched(AbstractMethod):
-    """A method on a mechanism of which coordinates are held: `s̈ + 2κ ṡ + κ² (s − s₀) = 0` by forces along them."""
+    """A method with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
 
     of: AbstractMethod
     latches: Latches
@@ -106,15 +112,15 @@ class Latched(AbstractMethod):
         along, (held, values) = self.latches.along, self.latches.at(t)
         at = equations.at(t, q)
         compliance, qdot = Compliance(at, along), at.rate(motion.v)
-        apart = positions(equations, along, t, q) - values
-        rate, change = jax.jvp(
+        offset = positions(equations, along, t, q) - values
+        rate, acceleration = jax.jvp(
             lambda t, q, v: rates(equations, along, t, q, v), (t, q, motion.v), (jnp.ones_like(t), qdot, motion.vdot)
         )
-        return compliance, compliance.solve(held, -change - 2 * _HOLD * rate - _HOLD**2 * apart)
+        return compliance, compliance.solve(held, -acceleration - 2 * _HOLD * rate - _HOLD**2 * offset)
 
 
 def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
-    """The method, with coordinates held."""
+    """The method with latched coordinates."""
     if isinstance(method, Projection):
         return Projection(latched(method.base, latches))
     if isinstance(method, AbstractProjectedMethod):
@@ -126,8 +132,8 @@ def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
 
 
 class Impact(eqx.Module):
-    """The speeds after an impact, the impulses along the coordinates `(k,)`, those of the constraints `(m,)`, and
-    whether the impact is impossible."""
+    """The result of an impact: the speeds after it, the impulses along the coordinates `(k,)` and those of the
+    constraints `(m,)`; `blocked`, true if the impact is impossible."""
 
     v: Float[Array, " nv"]
     impulses: Float[Array, " k"]
@@ -143,8 +149,10 @@ def impact(
     held: Bool[Array, " k"],
     restitution: Float[Array, " k"],
 ) -> Impact:
-    """`ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for those held, by impulses along them; `v` are
-    consistent speeds."""
+    """Impact: `ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for latched ones, by impulses along these.
+
+    The speeds `v` must be consistent.
+    """
     compliance = Compliance(at, along)
     blocked = compliance.is_forbidden(hit, held)
     active = (hit | held) & ~blocked

@@ -1,12 +1,13 @@
-"""A motion that is cut at its events: one segment after another, each integrated as a motion without events would be.
+"""Integration of a motion in segments between events, each integrated as a motion without events.
 
-What is watched is the smallest of all heights, `side · (quantity − value)`, `side` being that of the value on which the
-quantity is: a crossing is where it falls through zero. diffrax finds the step in which that happens, and its
-interpolation the time, by bisection. Where a segment starts on a value, the height there is divided by the time since:
-that has no root at the start, and the sign of the rate next to it, so that a rebound of less than a step is still seen.
+The event function is the minimum over all events of the height `side · (quantity − value)`, where `side` is the sign of
+`quantity − value` before the event: a crossing is a zero of it. diffrax detects the step in which it becomes negative,
+and bisection of the interpolation gives the time. If a segment starts with a quantity on its value, the height is
+divided by the time since the start: the quotient has no zero there, and next to it the sign of the rate, so that a
+rebound shorter than a step is detected.
 
-There are as many segments as crossings are allowed for, so that shapes are static: those that are not needed take no
-time and no step. Times of crossings carry their derivatives (of the implicit function theorem, by optimistix).
+The number of segments is one more than `max_events`, so that shapes are static; unused segments have zero length and no
+steps. Event times are differentiable (by the implicit function theorem, in optimistix).
 """
 
 from collections.abc import Callable
@@ -30,14 +31,14 @@ from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection,
 from jaxmbd.integrate.formulations.projection import Projection
 from jaxmbd.model.mechanism.switching_times import smallest_gap
 
-_NEAR = 2.0**10  # in units of rounding: nearer to a value, or a rate nearer to zero, counts as on it
+_NEAR = 2.0**10  # in units of rounding: a smaller distance from a value, or a smaller rate, counts as zero
 
 Solve = Callable[..., dfx.Solution]
 
 
 class Run(NamedTuple):
-    """The part of diffrax's solution that is needed of a motion: times and `(q, v, quadratures)`, twice: those asked
-    for, and at the end."""
+    """The part of diffrax's solution that a motion needs: times and `(q, v, quadratures)`, each at the requested times
+    and at the end."""
 
     ts: tuple[Array, Array]
     ys: tuple[Any, Any]
@@ -48,8 +49,8 @@ class Run(NamedTuple):
 class _Carry(NamedTuple):
     t: Array
     y: Any
-    side: Array  # (n,) on which side of its value each quantity is
-    just: Array  # the event that has just happened, −1 at the start
+    side: Array  # (n,) the sign of each quantity minus its value
+    just: Array  # the index of the last event, −1 at the start
     latches: Latches
     changes: Changes | None
     done: Array
@@ -58,8 +59,8 @@ class _Carry(NamedTuple):
     result: dfx.RESULTS
 
 
-class _Record(NamedTuple):
-    """What one segment leaves: the saved motion, its end, and the event there."""
+class _Segment(NamedTuple):
+    """The results of one segment: the saved motion, its end, and the event there."""
 
     ys: Any
     t: Array
@@ -83,23 +84,23 @@ class Timeline:
         self.rows = tuple(j for j, along in rows if along is not None)
         self.along = tuple(along for _, along in rows if along is not None)
         self.latching = tuple(isinstance(events[j].then, Latch) for j in self.rows)
-        # Where positions alone are watched, no forces are computed to do so.
+        # If all quantities depend on positions only, the event function needs no forces.
         self.positions = all(is_position(equations.mechanism, event.quantity) for event in events)
         self.levels = jnp.stack([event.level for event in events]).astype(ts.dtype)
         self.sides = jnp.asarray([event.side for event in events])
         self.near = _NEAR * jnp.finfo(ts.dtype).eps
-        # Where accelerations jump within `4 gap` after an event, the next segment begins up to `gap / 4` earlier.
+        # If accelerations jump within `4 gap` after an event, the next segment starts up to `gap / 4` earlier.
         self.gap = jax.lax.stop_gradient(smallest_gap(ts[0], ts[-1]))
 
-    # --- what is watched --------------------------------------------------------------------------------
+    # --- event functions --------------------------------------------------------------------------------
 
     def method_with(self, latches: Latches, changes: Changes | None) -> AbstractMethod:
-        """The method of one segment."""
+        """The method for one segment, with its latches and changed forces."""
         method = self.method if changes is None else changed(self.method, changes)
         return latched(method, latches) if any(self.latching) else method
 
     def distances(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
-        """The watched quantities, less the values that they cross."""
+        """The event quantities minus their values."""
         at = still(self.equations, t, q)
         if not self.positions:
             motion = motion_of(method, self.equations, t, q, v)
@@ -116,20 +117,20 @@ class Timeline:
         return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
 
     def distances_and_rates(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
-        """The distances from the values, and how they change."""
+        """The distances from the values, and their rates."""
         rate = jnp.zeros_like(v) if self.positions else motion_of(method, self.equations, t, q, v).rate
         along = jnp.ones_like(t), self.equations.rate(t, q, v), rate
         return jax.jvp(lambda t, q, v: self.distances(method, t, q, v), (t, q, v), along)
 
     # --- one segment ------------------------------------------------------------------------------------
 
-    def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Record]:
-        """From one event to the next."""
+    def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
+        """Integrate segment `k`, from one event to the next, and apply the event at its end."""
         method = self.method_with(carry.latches, carry.changes)
-        side, enabled, touching, now = self._on_values(carry, method)
-        early = self._already(carry, side, k)
+        side, enabled, touching, crossing = self._status_at_start(carry, method)
+        early = self._crossed_before_start(carry, side, k)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
-        done, at_once = carry.done | jnp.any(early), jnp.any(now)
+        done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
         height = self._height(side, enabled, touching, carry.t)
         t1 = jnp.where(done | at_once, carry.t, self.ts[-1])
         event = dfx.Event(lambda t, y, args, **_: jnp.min(height(args[1], t, y)), Bisection(), direction=False)
@@ -137,72 +138,73 @@ class Timeline:
         (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
         t, y = t[0], jax.tree.map(lambda x: x[0], y)
         crossed = run.result == dfx.RESULTS.event_occurred
-        j = jnp.where(at_once, jnp.argmax(now), jnp.argmin(height(method, t, y)))
+        j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(height(method, t, y)))
         happens = ~done & (at_once | crossed)
         fires = happens & ((self.sides[j] == 0) | (self.sides[j] == side[j]))
-        record, blocked = self._happen(carry.latches, t, y, j, fires, ys, run.stats)
+        record, blocked = self._apply_event(carry.latches, t, y, j, fires, ys, run.stats)
         last = k == carry.latches.starts.shape[0] - 1
         trouble = jnp.where(fires & blocked, BLOCKED, jnp.where(happens & last & ~blocked, USED_UP, trouble))
         after = _Carry(
             t=t,
             y=(y[0], jnp.where(fires, record.after, y[1]), y[2]),
-            side=self._turned(side, j, happens, fires),
+            side=self._next_sides(side, j, happens, fires),
             just=jnp.where(happens, j, carry.just),
-            latches=self._latched(carry.latches, k, t, y[0], j, happens, fires),
-            changes=self._changed(carry.changes, k, t, j, happens, fires),
-            done=done | ~happens | (trouble > 0) | (fires & self._marks("stops")[j]),
+            latches=self._next_latches(carry.latches, k, t, y[0], j, happens, fires),
+            changes=self._next_changes(carry.changes, k, t, j, happens, fires),
+            done=done | ~happens | (trouble > 0) | (fires & self._flags("stops")[j]),
             trouble=trouble,
             culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
             result=dfx.RESULTS.where(carry.done | crossed, carry.result, run.result),
         )
         return after, record
 
-    def _marks(self, name: str) -> Bool[Array, " n"]:
+    def _flags(self, name: str) -> Bool[Array, " n"]:
         return jnp.asarray([getattr(event.then, name) for event in self.events])
 
-    def _held(self, latches: Latches, t: Array) -> Bool[Array, " n"]:
-        """The events whose latch is closed."""
+    def _is_latched(self, latches: Latches, t: Array) -> Bool[Array, " n"]:
+        """Mask of the events whose latch is closed."""
         none = jnp.zeros(len(self.events), bool)
         return none.at[jnp.asarray(self.rows, int)].set(latches.at(t)[0]) if self.rows else none
 
-    def _on_values(self, carry: _Carry, method: AbstractMethod) -> tuple[Array, Array, Array, Array]:
-        """At the start of a segment: the side of each quantity, whether it is watched, whether it is on its value, and
-        whether it crosses it there and then, going through it or having jumped."""
+    def _status_at_start(self, carry: _Carry, method: AbstractMethod) -> tuple[Array, Array, Array, Array]:
+        """Four arrays at the start of a segment: the side of each quantity; true if its event is enabled; true if it is
+        on its value; true if it crosses its value there, with a rate through it or by a jump."""
         distance, rate = self.distances_and_rates(method, carry.t, carry.y[0], carry.y[1])
         distance, rate = jax.lax.stop_gradient((distance, rate))
-        enabled = ~self._held(carry.latches, carry.t)
-        close = self.near * (1 + jnp.abs(self.levels))
+        enabled = ~self._is_latched(carry.latches, carry.t)
+        tolerance = self.near * (1 + jnp.abs(self.levels))
         just = jnp.arange(len(self.events)) == carry.just
-        touching = jnp.abs(distance) <= close * jnp.where(just, _NEAR, 1.0)
+        touching = jnp.abs(distance) <= tolerance * jnp.where(just, _NEAR, 1.0)
         leaving = jnp.where(self.sides == 0, jnp.where(rate < 0, -1, 1), self.sides)
-        own = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
-        side = jnp.where(carry.side == 0, own, carry.side)
-        through = jnp.where(touching, side * rate < -close, side * distance < 0)
+        current = jnp.where(touching, leaving, jnp.where(distance < 0, -1, 1))
+        side = jnp.where(carry.side == 0, current, carry.side)
+        through = jnp.where(touching, side * rate < -tolerance, side * distance < 0)
         return side, enabled, touching, enabled & through & ~carry.done
 
-    def _already(self, carry: _Carry, side: Array, k: Array) -> Bool[Array, " n"]:
-        """The events that must not have happened at the start, but have."""
-        return (k == 0) & self._marks("clear") & (self.sides != 0) & (side != self.sides)
+    def _crossed_before_start(self, carry: _Carry, side: Array, k: Array) -> Bool[Array, " n"]:
+        """Mask of the events that must not be beyond their value at the start of the motion, but are."""
+        return (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
 
     def _height(self, side: Array, enabled: Array, touching: Array, t0: Array) -> Callable[..., Array]:
         def height(method: AbstractMethod, t: Array, y: Any) -> Array:
             t = jnp.asarray(t)
-            after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)  # before, a quantity on its value has no sign
+            # Earlier, the sign of a quantity on its value is undetermined.
+            after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)
             since = jnp.where(touching & after, t - t0, 1.0)
             heights = side * self.distances(method, t, y[0], y[1]) / since
             return jnp.where(enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
 
-    # --- what follows an event --------------------------------------------------------------------------
+    # --- actions ----------------------------------------------------------------------------------------
 
-    def _happen(
+    def _apply_event(
         self, latches: Latches, t: Array, y: Any, j: Array, fires: Array, ys: Any, stats: Any
-    ) -> tuple[_Record, Array]:
+    ) -> tuple[_Segment, Array]:
         at, k = self.equations.at(t, y[0]), len(self.rows)
         v = consistent_speeds(at, y[1], MassWeightedCorrection())
         none, no = jnp.zeros(k + self.equations.m, v.dtype), jnp.zeros((), bool)
-        record = _Record(ys, t, y[0], v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
+        record = _Segment(ys, t, y[0], v, v, jnp.where(fires, j, -1), none[:k], none[k:], stats)
         if not self.rows:
             return record, no
         hit = fires & (jnp.asarray(self.rows) == j)
@@ -215,15 +217,15 @@ class Timeline:
         )
         return record._replace(after=after, impulses=p, lam=lam), jump.blocked
 
-    def _turned(self, side: Array, j: Array, happens: Array, fires: Array) -> Array:
-        """The sides after an event: that of one that lets its quantity pass is the other one."""
-        passes = happens & ~(fires & self._marks("returns")[j])
+    def _next_sides(self, side: Array, j: Array, happens: Array, fires: Array) -> Array:
+        """The sides after event `j`: its own is reversed unless the quantity rebounds."""
+        passes = happens & ~(fires & self._flags("returns")[j])
         return jnp.where(passes & (jnp.arange(len(side)) == j), -side, side)
 
-    def _latched(
+    def _next_latches(
         self, latches: Latches, k: Array, t: Array, q: Array, j: Array, happens: Array, fires: Array
     ) -> Latches:
-        """What is held in the next segment."""
+        """The latches with those of the next segment."""
         held, values = latches.held[k], latches.values[k]
         if any(self.latching):
             closing = fires & jnp.asarray(self.latching) & (jnp.asarray(self.rows) == j)
@@ -237,25 +239,27 @@ class Timeline:
             latches.values.at[k + 1].set(values, mode="drop"),
         )
 
-    def _changed(
+    def _next_changes(
         self, changes: Changes | None, k: Array, t: Array, j: Array, happens: Array, fires: Array
     ) -> Changes | None:
-        """The forces of the next segment."""
+        """The changes of forces with those of the next segment."""
         if changes is None:
             return None
         return after_event(changes, self.events, self.equations.mechanism, k, t - self.gap, j, happens, fires)
 
     def _opens(self) -> Bool[Array, "n k"]:
-        """For each event, the latches that it opens."""
+        """For each event, the mask of the latches that it opens."""
         names = [event.then.latches if isinstance(event.then, Release) else () for event in self.events]
-        return jnp.asarray([[self.events[j].name in mine for j in self.rows] for mine in names])
+        return jnp.asarray([[self.events[j].name in released for j in self.rows] for released in names])
 
 
 def run_with_events(
     solve: Solve, equations: Equations, method: AbstractMethod, y: Any, ts: Array, events: tuple[Event, ...], room: int
 ) -> tuple[Run, AbstractMethod, Events]:
-    """The motion from `y = (q, v, quadratures)` over the times `ts`, cut at its events; the method, with what latches
-    hold at each time; what happened."""
+    """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
+
+    **Returns:** the motion; the method with the latches and changes of each time; the event log.
+    """
     ts = jnp.asarray(ts)
     line, n, segments = Timeline(solve, equations, method, events, ts), len(events), room + 1
     k = len(line.along)
@@ -276,7 +280,7 @@ def run_with_events(
     )
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
-    def step(arrays: Any, k: Array) -> tuple[Any, _Record]:
+    def step(arrays: Any, k: Array) -> tuple[Any, _Segment]:
         after, record = line.segment(eqx.combine(arrays, fixed), k)
         return eqx.filter(after, eqx.is_array), record
 
@@ -284,14 +288,14 @@ def run_with_events(
     end: _Carry = eqx.combine(arrays, fixed)
     ys = _at_times(ts, records, end)
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
-    log = _listed(equations, events, records, end, room)
+    log = _event_log(equations, events, records, end, room)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = Run((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
     return run, line.method_with(end.latches, end.changes), log
 
 
-def _at_times(ts: Array, records: _Record, end: _Carry) -> Any:
-    """The saved motion, of each time from the segment that it is in; from the end on the end."""
+def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
+    """The saved motion, each time from the segment that contains it; the final state for times from the end on."""
     segment = jnp.sum(records.t[None, :] <= ts[:, None], axis=1)
     segment = jnp.minimum(segment, len(records.t) - 1)
 
@@ -302,8 +306,8 @@ def _at_times(ts: Array, records: _Record, end: _Carry) -> Any:
     return jax.tree.map(pick, records.ys, end.y)
 
 
-def _listed(equations: Equations, events: tuple[Event, ...], records: _Record, end: _Carry, room: int) -> Events:
-    """What happened, without the segments that ended otherwise."""
+def _event_log(equations: Equations, events: tuple[Event, ...], records: _Segment, end: _Carry, room: int) -> Events:
+    """The event log, without the segments that ended without an event."""
     happened = records.which >= 0
     names, count = tuple(event.name for event in events), jnp.minimum(jnp.sum(happened), room)
     along = {event.name: event.then.along(event.quantity) for event in events}

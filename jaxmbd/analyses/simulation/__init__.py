@@ -1,1 +1,1 @@
-"""Simulation: the motion from a state, its solution, and why one failed."""
+"""Dynamic simulation: integration of a motion, its solution, its verdict, and the diagnosis of failures."""

@@ -1,4 +1,4 @@
-"""What went wrong, in mechanical terms: looked up after a failure, at the last state that was reached."""
+"""Diagnosis of a failed simulation in mechanical terms, from the last state that was reached."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_TAKES_PART = 1e-3  # of a unit vector: rows that take part in a dependence
-_GRINDS = 0.1  # of the step that an explicit solver can take: steps beyond it are held down by stiffness
-# A motion runs away if the speeds would change completely in 1e-9 of the run, other than at its very start.
+_TAKES_PART = 1e-3  # entry of the left singular vector above which a row takes part in a dependence
+_STIFF_STEP = 0.1  # of the stability limit of an explicit solver: longer average steps are limited by stiffness
+# A motion diverges if the speeds would change by their own size in 1e-9 of the run, except at its very start.
 _INSTANT, _LATE = 1e-9, 1e-6
 
 
 def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
-    """How far from singular a position is: the smallest of the singular values of `C` that do not count as zero, as a
-    share of the largest; and the joints whose rows are nearest to a dependence."""
+    """The singularity margin of a position, which is the ratio of the smallest nonzero singular value of `C` to the
+    largest one; and the joints whose rows are nearest to a dependence."""
     left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
     values = values[nonzero_singular_values(values)]
     if not len(values):
@@ -35,7 +35,7 @@ def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float,
 
 
 def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
-    """The verdict on a motion whose numbers are known: singular, if it stopped for that reason."""
+    """The verdict on a motion with concrete values: `singular` if it stopped near a singular position."""
     stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
     if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
         return solution.result
@@ -48,7 +48,7 @@ def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
-    """The message for an integration that did not reach its end."""
+    """The error message for an integration that did not reach its end."""
     mechanism, start = solution.mechanism, float(solution.ts[0])
     span = float(solution.ts[-1]) - start
     steps, where = int(solution.stats["num_steps"]), f"t = {float(t):.6g} s"
@@ -56,7 +56,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
     motion = motion_of(solution.method, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
-    bad = _bad_forces(mechanism, t, q, v, motion.vdot, span)
+    bad = _nonfinite_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
@@ -80,7 +80,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         average = (float(t) - start) / max(steps, 1)
         head = f"{head} (max_steps reached), on average {average:.3g} s each."
         stiff = time_scales_at(mechanism, t, q, v)
-        if _GRINDS * stiff.step < average:
+        if _STIFF_STEP * stiff.step < average:
             return f"{head} The motion is too stiff for this solver. {stiff} Or raise max_steps."
         return (
             f"{head} The motion may pass near a singular position, have kinks, or need more steps: raise max_steps, or "
@@ -93,10 +93,10 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     )
 
 
-def _bad_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
-    """Name the forces that are not finite at a state, or a moment after it.
+def _nonfinite_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
+    """Name the forces that are not finite at a state, or just after it.
 
-    A step that meets a NaN is rejected, and halved until it ends just before: the last state reached is still good.
+    A step with a NaN is rejected and halved until it ends just before the NaN, so that the last state is finite.
     """
     for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
         s = ahead * span
@@ -119,7 +119,7 @@ def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -
 
 
 def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
-    """The message for a motion on which the constraints were not kept."""
+    """The error message for a motion that violates the constraints."""
     return (
         f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on "
         "the way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "

@@ -1,4 +1,4 @@
-"""The integration of a motion by diffrax, with the verdict on it: what `simulate` compiles."""
+"""The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
 from typing import Any, NamedTuple
 
@@ -51,10 +51,10 @@ _REVERSE_ONLY = (
 
 
 class Integrator(eqx.Module):
-    """How a motion is integrated.
+    """The settings of an integration.
 
-    `tolerance`, how far joints may be open at a saved time `[m, rad]`; `throw`, whether the compiled program raises;
-    `checked`, whether times and the first step have been checked before.
+    `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
+    program raises; `checked`: true if times and the first step have been checked before.
     """
 
     solver: dfx.AbstractSolver
@@ -74,84 +74,94 @@ class Integrator(eqx.Module):
 
 @cached_on_disk
 def integrate(
-    described: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
-    by: Integrator,
+    model: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
+    settings: Integrator,
 ) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
-    """The fields of a `Solution` but the mechanism, and what an error message takes.
+    """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
 
-    **Arguments:** `described`, a mechanism, or its equations; `rows`, those in which it is solved, where numbers are
-    known.
+    **Arguments:** `model`, a mechanism, or its equations; `rows`, the row selection, `None` if values are traced.
     """
-    equations, asked = equations_of(described), jnp.asarray(ts)
-    valid = jnp.ones((), bool) if by.checked else times_are_valid(asked, state.t, by.dt0)
-    start = verdict_at_start(equations, state, asked, valid, by.tolerance, by.throw)
-    ts, q, v = _beginning(start, asked, state)
-    known = rows is not None  # numbers, not tracers
+    equations, all_ts = equations_of(model), jnp.asarray(ts)
+    valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
+    start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, settings.throw)
+    ts, q, v = _initial_values(start, all_ts, state)
+    known = rows is not None  # concrete values, not tracers
     rows = rows if known else row_selection_for_motion(equations, ts[0], q)
     equations = equations.solved_in(rows.redundant, rows.rows)
-    solve = _Solve(by, equations, switches_of(equations.mechanism, by.switching), first_step(by.controller, ts, by.dt0))
-    y, log = (q, v, jnp.zeros(len(by.quadratures), q.dtype)), None
-    if by.events:
-        run, method, log = run_with_events(solve, equations, method, y, ts, by.events, by.max_events)
+    solve = _Solve(
+        settings,
+        equations,
+        switches_of(equations.mechanism, settings.switching),
+        first_step(settings.controller, ts, settings.dt0),
+    )
+    y, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None
+    if settings.events:
+        run, method, log = run_with_events(solve, equations, method, y, ts, settings.events, settings.max_events)
         ts = run.ts[0]
     else:
         run = solve(method, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
-    qs, vs = _on_constraints(equations, method, ts, qs, vs)
+    qs, vs = _projected(equations, method, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
-    result, ok, end = verdict(equations, start, run.result, ts, qs, vs, *ends, log, by.tolerance, singular=not known)
-    motion = _valid(_Motion(qs, vs, zs, log), ok, start, (described, method, state, asked))
-    if by.throw:
-        motion = _raising(motion, result, equations, start, end, by.tolerance)
-    found = {
-        "method": method, "ts": jnp.where(start.may_begin, ts, asked), "q": motion.q, "integrated_speeds": motion.v,
-        "quadratures": dict(zip(by.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
+    result, ok, end = verdict(
+        equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not known
+    )
+    motion = _invalidated(_Motion(qs, vs, zs, log), ok, start, (model, method, state, all_ts))
+    if settings.throw:
+        motion = _with_error(motion, result, equations, start, end, settings.tolerance)
+    fields = {
+        "method": method, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q, "integrated_speeds": motion.v,
+        "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
-    return found, *jax.lax.stop_gradient((start, end))
+    return fields, *jax.lax.stop_gradient((start, end))
 
 
 class _Solve:
-    """diffrax's solve of a motion, or of a segment of one: a function of where it begins."""
+    """diffrax's solve of a motion, or of a segment of one, as a function of its initial state."""
 
-    def __init__(self, by: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None) -> None:
-        self.by, self.equations, self.switches, self.first = by, equations, switches, first
+    def __init__(
+        self, settings: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None
+    ) -> None:
+        self.settings, self.equations, self.switches, self.first = settings, equations, switches, first
 
     def __call__(
         self, method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
     ) -> dfx.Solution:
-        by, equations, t, first = self.by, self.equations, jnp.asarray(t0), self.first
-        if by.events:  # a segment after an event starts elsewhere than the motion did
+        settings, equations, t, first = self.settings, self.equations, jnp.asarray(t0), self.first
+        if settings.events:  # the row selection is that of the motion's start, not of the segment's
             equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
-        radau = isinstance(by.solver, Radau)
-        if radau:  # it asks no method
+        radau = isinstance(settings.solver, Radau)
+        if radau:  # it does not call `method.motion`, where the changes would be applied
             equations = equations_at(method, equations, t0)
         settling = isinstance(method, AbstractProjectedMethod)
         method = method.begin(equations, t, y[0]) if settling else method
-        forward = isinstance(by.adjoint, dfx.ForwardMode)
+        forward = isinstance(settings.adjoint, dfx.ForwardMode)
         acting = without_changes if radau else lambda method: method
-        # Written-out stages are faster where the right-hand side is one call, and take long to compile elsewhere.
-        is_call = is_program(_rates, equations, acting(method), by.quadratures, t, y[0], y[1], forward=forward)
-        solver = prepared(unrolled(by.solver) if is_call else by.solver, by.controller, by.adjoint)
+        # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
+        is_call = is_program(_rates, equations, acting(method), settings.quadratures, t, y[0], y[1], forward=forward)
+        solver = prepared(
+            unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint
+        )
         solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
-        if isinstance(by.adjoint, dfx.RecursiveCheckpointAdjoint):
+        if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
             equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
-        solver, controller, args, t0 = stepping_onto(self.switches, solver, by.controller, (equations, method), t0, t1)
+        solver, controller, args, t0 = stepping_onto(
+            self.switches, solver, settings.controller, (equations, method), t0, t1
+        )
         rates = as_program(_rates, forward)
         run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), by.quadratures, jnp.asarray(t), y[0], y[1])),
+            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), settings.quadratures, jnp.asarray(t), y[0], y[1])),
             solver, t0, t1, first, y, args=args,
             saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=UncheckedTimesAdjoint(by.adjoint, t0, t1, ts, first), max_steps=by.max_steps,
-            progress_meter=by.meter, throw=False, event=event,
+            adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
+            progress_meter=settings.meter, throw=False, event=event,
         )  # fmt: skip
         return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
 
-def _on_constraints(
-    equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array
-) -> tuple[Array, Array]:
-    """The saved states on the constraints, which a solver's interpolation between steps does not know of."""
+def _projected(equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array) -> tuple[Array, Array]:
+    """The saved states projected onto the constraints, which the interpolation between steps does not satisfy."""
     if isinstance(method, AbstractProjectedMethod):
         qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
     elif isinstance(method, Stabilized):
@@ -160,7 +170,7 @@ def _on_constraints(
 
 
 class _Motion(NamedTuple):
-    """What is saved of a motion."""
+    """The saved motion."""
 
     q: Float[Array, "times nq"]
     v: Float[Array, "times nv"]
@@ -168,36 +178,38 @@ class _Motion(NamedTuple):
     events: Events | None
 
 
-def _beginning(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
-    """Times, coordinates and speeds to integrate; where a motion may not begin, no time and any finite numbers, of
-    which no result and no derivative becomes NaN that is not made so on purpose."""
-    some = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
-    pairs = (ts, jnp.zeros_like(ts)), (state.q, some), (state.v, jnp.zeros_like(state.v))
-    ts, q, v = (jnp.where(start.may_begin, given, other) for given, other in pairs)
+def _initial_values(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
+    """Times, coordinates and speeds to integrate from; if a motion may not begin, zero times and arbitrary finite
+    values, so that results and derivatives become NaN only where they are set to NaN deliberately."""
+    arbitrary = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
+    pairs = (ts, jnp.zeros_like(ts)), (state.q, arbitrary), (state.v, jnp.zeros_like(state.v))
+    ts, q, v = (jnp.where(start.may_begin, value, fallback) for value, fallback in pairs)
     return ts, q, v
 
 
-def _valid(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
-    """The same motion, NaN where it failed; of one that did not begin nothing happened, at no time."""
+def _invalidated(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
+    """The same motion, NaN from its failure on; the log of a motion that did not begin is empty."""
     q, v, quadratures = (invalidated(ok, x, inputs) for x in motion[:3])
     log, begun = motion.events, start.may_begin
     if log is None:
         return _Motion(q, v, quadratures, None)
-    values = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
-    log = eqx.tree_at(values, log, tuple(invalidated(begun, x, inputs) for x in values(log)))
+    arrays = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
+    log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
-    old = zip(counts(log), (0, -1, 0), strict=True)
-    return _Motion(q, v, quadratures, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, none) for x, none in old)))
+    fields = zip(counts(log), (0, -1, 0), strict=True)
+    return _Motion(
+        q, v, quadratures, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in fields))
+    )
 
 
-def _raising(
+def _with_error(
     motion: _Motion, result: RESULTS, equations: Equations, start: Start, end: End, tolerance: Scalar
 ) -> _Motion:
-    """The same motion, which raises when the program runs if it failed."""
+    """The same motion; if it failed, the compiled program raises when it runs."""
     times = None if motion.events is None else motion.events.times
     numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
-    given = (*motion[:3], times)
-    q, v, quadratures, times = raise_where(given, ~is_successful(result), Describe(equations), *numbers)
+    arrays = (*motion[:3], times)
+    q, v, quadratures, times = raise_where(arrays, ~is_successful(result), Describe(equations), *numbers)
     events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
     return _Motion(q, v, quadratures, events)
 
@@ -205,7 +217,7 @@ def _raising(
 def _rates(
     equations: Equations, method: AbstractMethod, quadratures: tuple[str, ...], t: Array, q: Array, v: Array
 ) -> tuple[Array, Array, Array]:
-    """The right-hand side: `(q̇, v̇)` and the integrands."""
+    """The right-hand side: `q̇`, `v̇` and the integrands of the quadratures."""
     motion = method.motion(equations, t, q, v)
     equations = equations_at(method, equations, t) if quadratures else equations
     readings = read(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))

@@ -34,7 +34,7 @@ from jaxmbd.model.body.checks import check_count, check_flags, check_shape, chec
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
 
-_MANY = 64  # bodies
+_LARGE_MECHANISM = 64  # bodies
 
 
 def simulate(
@@ -66,37 +66,37 @@ def simulate(
 
     - `mechanism`, and a `state` from `assemble`;
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
-    - `method`: how the constraints are kept; `Stabilized()` unless given, or `Augmented(alpha, beta)`,
+    - `method`: the constraint formulation; by default `Stabilized()`, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
-    - `solver`: any diffrax solver for ordinary differential equations; `diffrax.Dopri8()` unless given; `"stiff"` is
-      `jaxmbd.Radau()`, and `stiffness(mechanism, state)` tells whether that is wanted; `jaxmbd.RungeKutta4()` takes
-      equal steps of `dt0`;
-    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size control: `rtol`, `atol` 1e-8, 1e-10 or
+    - `solver`: any diffrax solver for ordinary differential equations, by default `diffrax.Dopri8()`; `"stiff"` is
+      `jaxmbd.Radau()`, and `time_scales(mechanism, state)` shows if it is needed; `jaxmbd.RungeKutta4()` takes constant
+      steps of `dt0`;
+    - `accuracy`: `"standard"` or `"high"`, the tolerances of the step-size controller: `rtol`, `atol` 1e-8, 1e-10 or
       1e-12, 1e-13 in double, 1e-5, 1e-6 or 1e-6, 1e-7 in single precision;
-    - `rtol`, `atol`: other tolerances; the control measures the error of the coordinates;
-    - `control_speeds`: hold the error of the speeds to the tolerances too; more accurate for the same tolerance where
-      speeds are large, but the steps may shrink without end near singular positions;
-    - `controller`: any diffrax step-size controller instead; with `diffrax.ConstantStepSize()` give `dt0` `[s]`;
+    - `rtol`, `atol`: other tolerances; the controller measures the error of the coordinates;
+    - `control_speeds`: control the error of the speeds, too; more accurate for the same tolerance if speeds are large,
+      but near singular positions the steps may tend to zero;
+    - `stepsize_controller`: any diffrax step-size controller instead; `diffrax.ConstantStepSize()` needs `dt0` `[s]`;
     - `adjoint`: `"any"` (also called `"reverse"`): forward and reverse derivatives of any order; `"forward"`, faster
-      where forward ones alone are wanted (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
+      if only forward derivatives are needed (`jax.jvp`, `jax.jacfwd`, `jax.linearize`); or a diffrax adjoint. See
       docs/derivatives.md;
-    - `quadratures`: names of scalar quantities whose integral over time is wanted, to the same accuracy as the
-      motion: `solution.quadratures["kinetic_energy"]`;
-    - `events`: `Event`s that stop the motion, let it bounce or latch, or are only listed, in `solution.events`; at most
-      `max_events` crossings, silent ones (in the direction an event does not ask for) included. Steps are then no
-      longer than the times `ts` are apart on average: what crosses a value and returns within one may be missed;
-    - `switching_times`: times `[s]` at which users' own functions jump or have a kink; steps end there, and derivatives
-      by these numbers are exact. A `Piecewise` and a `Table` among forces and drivers know their own;
-    - `dt0`: the first step `[s]`, none with `diffrax.StepTo`; `max_steps`; `progress` (a progress bar);
-    - `closure_tolerance`: how far the joints may be open at any of the times `[m, rad]`;
-    - `throw=False` raises no error: `solution.result` tells how it went, for each instance of a batch; from where it
-      failed on values are NaN, and so are derivatives of these. What is not assembled takes no steps.
+    - `quadratures`: names of scalar quantities to be integrated over time, to the same accuracy as the motion:
+      `solution.quadratures["kinetic_energy"]`;
+    - `events`: `Event`s that stop the motion, apply an impact or a latch, or are only logged, in `solution.events`; at
+      most `max_events` crossings, including those in a direction that an event ignores. Steps are then no longer than
+      the average interval of `ts`: a quantity that crosses a value and returns within one step may be missed;
+    - `switching_times`: times `[s]` at which user functions jump or have a kink; steps end there, and derivatives with
+      respect to these times are exact. Those of a `Piecewise` or `Table` in forces and drivers are added automatically;
+    - `dt0`: the first step `[s]`, not allowed with `diffrax.StepTo`; `max_steps`; `progress`, to show a progress bar;
+    - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`;
+    - `throw=False` raises no error: `solution.result` gives the verdict, for each instance of a batch; from the failure
+      on values are NaN, and so are their derivatives. An instance that is not assembled takes no steps.
 
     **Returns:** a `Solution`.
 
-    **Raises:** `MechanismError` for times or a state that cannot be right, `AssemblyError` for a state that does
-    not satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where
-    values are not known, `throw=True` raises when the compiled program runs.
+    **Raises:** `MechanismError` for invalid times or an invalid state, `AssemblyError` for a state that does not
+    satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where values are
+    not known, `throw=True` raises when the compiled program runs.
     """
     check_state(mechanism, state)
     ts = check_times(ts, state)
@@ -119,17 +119,17 @@ def simulate(
     if progress and known:
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
-    by = Integrator(
+    integrator = Integrator(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
         throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
     )  # fmt: skip
-    # To the compiler many numbers are more work than many times the motion: they are put together before.
-    described = Equations(apart) if known and len(mechanism.bodies) > _MANY else apart
-    rows = initial_row_selection(described, jnp.asarray(ts[0]), state.q) if known else None
-    found, start, end = integrate(described, rows, method, state, ts, by)
-    found["ts"] = jnp.asarray(found["ts"])  # within another trace it may come back as it was given
-    solution = Solution(mechanism=mechanism, **found)
+    # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
+    model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
+    rows = initial_row_selection(model, jnp.asarray(ts[0]), state.q) if known else None
+    fields, start, end = integrate(model, rows, method, state, ts, integrator)
+    fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
+    solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:
         solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(solution, end))
     if throw and known:
@@ -138,7 +138,7 @@ def simulate(
 
 
 def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
-    """The names of the quadratures that are asked for; raise for those that do not exist, and for vectors."""
+    """The names of the quadratures; raise for unknown names and for vectors."""
     names = checked_names("quadratures", names, "energy")
     if not names:
         return names
@@ -152,7 +152,7 @@ def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _as_times(switching_times: Any, ts: Any) -> Array | None:
-    """The times that a user gives, None if there are none."""
+    """The user's switching times as an array, `None` if there are none."""
     try:
         times = jnp.asarray(switching_times, ts.dtype)
     except (TypeError, ValueError):
@@ -162,11 +162,11 @@ def _as_times(switching_times: Any, ts: Any) -> Array | None:
     return times if len(times) else None
 
 
-def _tolerance(given: Any, ts: Array | np.ndarray) -> Any:
-    check_shape("simulate", "closure_tolerance", as_float(given), ())
-    if is_concrete(given) and not 0 < given < np.inf:
-        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {given!r}.")
-    return np.asarray(given, dtype=ts.dtype) if is_concrete(given) else jnp.asarray(given, dtype=ts.dtype)
+def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
+    check_shape("simulate", "closure_tolerance", as_float(value), ())
+    if is_concrete(value) and not 0 < value < np.inf:
+        raise MechanismError(f"closure_tolerance must be a positive number [m, rad], got {value!r}.")
+    return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
 def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:

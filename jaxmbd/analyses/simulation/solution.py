@@ -1,4 +1,4 @@
-"""The result of a simulation: everything that can be read off the motion, by name."""
+"""The result of a simulation: the motion, and all quantities that can be computed from it, by name."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -29,7 +29,7 @@ from jaxmbd.printing import count_of, format_number, over_time, readable
 
 
 class Violation(eqx.Module):
-    """How far a motion is off the constraints: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`; `print` shows the largest."""
+    """The constraint violation of a motion: `Φ`, `Φ̇` and `C v̇ − γ`, each `(times, m)`; `print` shows the largest."""
 
     position: Float[Array, "times m"]
     velocity: Float[Array, "times m"]
@@ -78,11 +78,11 @@ class Solution(eqx.Module):
     """A motion at the times `ts`.
 
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
-    `lam (times, m)`, computed when they are asked for; `solution["rod.theta"]` and all other
-    names of `solution.names`; `quadratures` over time that were asked for; `redundant`, whether constraints repeat one
-    another at the start; `stats` counts steps; `result`, how it went, one of `RESULTS` (values are NaN from where it
-    failed on); `events`, what happened on the way, if events were asked for; `found`, the snapshots of an analysis
-    that computes them in a way of its own. `print(solution)` shows how the run went, and the coordinates' ranges.
+    `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
+    `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
+    `stats`, numbers of steps; `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `events`, the
+    log of events if there were any to watch; `found`, the snapshots of an analysis that computes these itself.
+    `print(solution)` shows the verdict and the ranges of the coordinates.
     """
 
     mechanism: Mechanism
@@ -115,7 +115,7 @@ class Solution(eqx.Module):
         return "\n".join(lines)
 
     def _how(self) -> str:
-        """The method, and the work it took."""
+        """The method, the numbers of steps and events, and the quadratures, as text."""
         parts = [type(self.method).__name__]
         if "num_steps" in self.stats:
             steps, rejected = (int(self.stats.get(f"num_{kind}steps", 0)) for kind in ("", "rejected_"))
@@ -138,12 +138,12 @@ class Solution(eqx.Module):
 
     @property
     def lam(self) -> Float[Array, "times m"]:
-        """Multipliers at each time; those of least norm where constraints repeat one another."""
+        """Multipliers at each time; those of least norm if constraint rows are dependent."""
         return self.snapshots().lam
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that `solution[name]` knows."""
+        """All names for `solution[name]`."""
         return tuple(channel_units(self.mechanism))
 
     def __getitem__(self, name: str) -> Array:
@@ -152,7 +152,7 @@ class Solution(eqx.Module):
         return self.read([name])[name]
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
-        """Several named quantities at once, each with time on its first axis."""
+        """Several quantities by name, each with time on its first axis."""
         wanted = checked_names("names", names, "energy")
         series = self._columns(wanted)
         others = tuple(name for name in wanted if name not in series)
@@ -180,15 +180,15 @@ class Solution(eqx.Module):
         return _snapshots(self, False if none else self.redundant)
 
     def state(self, index: int = -1) -> State:
-        """The state at one of the times (the last one unless given)."""
+        """The state at one of the times, by default the last one."""
         check_index("solution.state", index, len(self.ts), "times")
         return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index], result=self.result)
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
-        """What a joint (or driver) does to one of its bodies.
+        """The reaction of a joint (or driver) on one of its bodies.
 
-        **Arguments:** `body`, the body acted on (the second of the joint unless given); `frame`, `"world"` or
-        `"body"` axes. The moment is about the joint's marker on that body.
+        **Arguments:** `body`, the body acted on, by default the joint's second one; `frame`, `"world"` or `"body"`
+        axes. The moment is about the joint's marker on that body.
         """
         parts = self.mechanism.with_reactions()
         if name not in parts:
@@ -204,7 +204,7 @@ class Solution(eqx.Module):
         return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
 
     def effort(self, name: str) -> Array:
-        """The force [N] or torque [N m] with which a driver drives its coordinate up: `−λ`."""
+        """The force [N] or torque [N m] of a driver in the positive direction of its coordinate: `−λ`."""
         drivers = [
             part.name
             for part in self.mechanism.constraints()
@@ -219,21 +219,21 @@ class Solution(eqx.Module):
         return self.read(ENERGIES)
 
     def violation(self) -> Violation:
-        """How far the motion is off the constraints at position, velocity and acceleration level."""
+        """The constraint violation at position, velocity and acceleration level."""
         return Violation(*_violation(self.mechanism, self.snapshots()))
 
     def rank(self) -> Array:
-        """The rank of the constraint rows at each time: singular values above 1e-10 of the largest count.
+        """The rank of the constraint rows at each time: the number of singular values above 1e-10 of the largest.
 
-        Where it falls below `state.rank` the position is singular; `singularity_margin` tells how near one is.
+        If it is smaller than `state.rank`, the position is singular; `singularity_margin` is the distance from one.
         """
         return _ranks(self.mechanism, self.ts, self.q)[0]
 
     def singularity_margin(self) -> Array:
-        """How far from a singular position the mechanism is at each time.
+        """The distance from a singular position at each time.
 
-        The smallest singular value of the constraint rows, as a share of the largest; those that repeat one another at
-        the start are left out. Where a motion passes through a singular position it falls to zero and rises again.
+        It is the ratio of the smallest singular value of the constraint rows to the largest, without those that are
+        zero at the start because rows are dependent. At a singular position it is zero.
         """
         return _ranks(self.mechanism, self.ts, self.q)[1]
 
@@ -262,7 +262,7 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
 
 @cached_on_disk
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
-    """The named quantities; what none of them needs is left out of the compiled program as dead code."""
+    """The named quantities; all that none of them depends on is dead code, which the compiler removes."""
     equations = Equations(solution.mechanism)
     method = solution.method
     return jax.vmap(lambda s: read(equations_at(method, equations, s.t), names, s))(solution.snapshots())

@@ -1,4 +1,4 @@
-"""What steps a motion takes: the solver, the control of the step size, and the adjoint that its derivatives go by."""
+"""The choice of the solver, the step-size controller and the adjoint."""
 
 import dataclasses
 from typing import Any, Literal
@@ -14,7 +14,7 @@ from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.wrapped_solver import missing_tolerances
 
-_FIRST_STEP = 1e-4  # of the whole time; the step control grows it tenfold per step
+_FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 
 _TOLERANCES = {
     ("standard", True): (1e-8, 1e-10),
@@ -31,13 +31,13 @@ def stepping(
     solver: Any, controller: Any, dt0: Any, ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool,
     *, at_least_as_often: bool,
 ) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
-    """The solver and the step-size controller, as given to `simulate` or the default ones.
+    """The solver and the step-size controller, those passed to `simulate` or the default ones.
 
-    `at_least_as_often`: steps of a default controller are no longer than the times are apart on average.
+    `at_least_as_often`: limit the steps of a default controller to the average interval of the times.
     """
     check_accuracy(accuracy)
     solver = _solver(solver)
-    controller = _given_steps(solver, controller, dt0)
+    controller = _user_controller(solver, controller, dt0)
     _check_iteration(solver, controller)
     if controller is None:
         controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
@@ -50,7 +50,7 @@ def stepping(
 
 
 def _solver(solver: Any) -> dfx.AbstractSolver:
-    """The solver given, or the default one."""
+    """The solver, by default `Dopri8`."""
     if solver is None or solver == "stiff":
         solver = dfx.Dopri8() if solver is None else Radau()
     if isinstance(solver, dfx.AbstractSolver):
@@ -58,8 +58,8 @@ def _solver(solver: Any) -> dfx.AbstractSolver:
     raise MechanismError(f"solver must be 'stiff' or a diffrax solver such as diffrax.Tsit5(), got {solver!r}.")
 
 
-def _given_steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
-    """The controller given, or equal steps for a solver that has no other choice."""
+def _user_controller(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.AbstractStepSizeController | None:
+    """The user's controller, or constant steps for a solver without error estimate; `None` for the default one."""
     if isinstance(controller, dfx.StepTo):
         if dt0 is not None:
             raise MechanismError(f"StepTo says where steps end: it goes without dt0, got dt0={dt0!r}.")
@@ -71,8 +71,8 @@ def _given_steps(solver: dfx.AbstractSolver, controller: Any, dt0: Any) -> dfx.A
     if isinstance(solver, dfx.AbstractAdaptiveSolver):
         return controller
     if dt0 is None or isinstance(controller, dfx.AbstractAdaptiveStepSizeController):
-        given, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
-        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {given}.")
+        got, name = "no dt0" if dt0 is None else type(controller).__name__, type(solver).__name__
+        raise MechanismError(f"{name} has no estimate of its error: give it steps of a size dt0 [s], got {got}.")
     return dfx.ConstantStepSize() if controller is None else controller
 
 
@@ -89,7 +89,7 @@ def _check_iteration(solver: dfx.AbstractSolver, controller: dfx.AbstractStepSiz
 
 
 def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float | int | Array | None) -> Scalar | None:
-    """The size of the first step [s]; None where the controller says where steps end."""
+    """The size of the first step [s]; `None` if the controller prescribes the ends of the steps."""
     if isinstance(controller, dfx.StepTo):
         return None
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
@@ -98,32 +98,32 @@ def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float
 def default_controller(
     ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool, gentle: bool
 ) -> dfx.PIDController:
-    """Step-size control on the error of the coordinates, and of the speeds if wanted. Gives up on vanishing steps.
+    """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
-    `gentle`: steps change by small factors, for implicit solvers: they give an infinite error where their iteration has
-    not converged.
+    It fails if steps tend to zero. `gentle`: limit the change of the step size to small factors, for implicit solvers,
+    whose error is infinite if their iteration has not converged.
     """
     double = ts.dtype == jnp.float64
-    usual = _TOLERANCES[accuracy, double]
-    rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
+    default = _TOLERANCES[accuracy, double]
+    rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
-    least = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
+    smallest = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
-    return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=least, force_dtmin=False, **factors)  # pyright: ignore
+    return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 
 
 def check_accuracy(accuracy: Any) -> None:
-    """Raise unless it is one of those that there are."""
+    """Raise unless `accuracy` is `"standard"` or `"high"`."""
     if accuracy not in ("standard", "high"):
         raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:
-    """Root mean square of the coordinates and quadratures in `(q, v, quadratures)`; infinite where a speed is.
+    """Root mean square of the coordinates and quadratures in `(q, v, quadratures)`; infinite if a speed is not finite.
 
-    Else speeds are left out, as index-2 and index-3 codes do: near a singular position a speed may carry noise that
-    the next evaluation removes, and that no step size can.
+    Finite speeds are not included, as in index-2 and index-3 codes: near a singular position the speeds may have noise
+    that the next evaluation removes, but no reduction of the step size does.
     """
     q, v, quadratures = y
     norm = jnp.sqrt(jnp.mean(jnp.concatenate([q, quadratures]) ** 2))
@@ -136,7 +136,7 @@ def state_norm(y: tuple[Array, Array, Array]) -> Array:
 
 
 def chosen_adjoint(derivative: Adjoint) -> dfx.AbstractAdjoint:
-    """The adjoint that goes with the derivatives asked for."""
+    """The adjoint for the kind of derivatives requested."""
     if isinstance(derivative, dfx.AbstractAdjoint):
         return derivative
     if derivative in ("any", "reverse"):

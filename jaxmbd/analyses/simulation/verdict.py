@@ -1,7 +1,7 @@
-"""The verdict on a motion: may it start, how did it end, are its joints closed at all saved times.
+"""The verdict on a motion: checks at its start, the result of the integration, constraint violations at saved times.
 
-An instance that must not start (its state is not assembled, its times are no times) is integrated over no time at all,
-so that in a batch it takes no steps.
+An instance with an invalid start (its state is not assembled, or its times are invalid) is integrated over an interval
+of zero length, so that in a batch it takes no steps.
 """
 
 import diffrax as dfx
@@ -22,15 +22,15 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values
 from jaxmbd.integrate.diffrax_binding import any_instance
 
-# [m, rad]: the largest violation at a saved time that counts as closed, unless another one is asked for. Drift without
-# stabilisation stays below it; torn joints do not.
+# [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
+# the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
-NEARLY_SINGULAR = 1e-2  # of the start's distance from a singular position: nearer counts as singular
-_MANY = 400  # rows: of more, singular values would cost more than the motion
+NEARLY_SINGULAR = 1e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
+_MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
 class Start(eqx.Module):
-    """Violations `Φ` and `Φ̇` at the start, and whether the motion may begin."""
+    """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
 
     position: Float[Array, " m"]
     velocity: Float[Array, " m"]
@@ -38,13 +38,13 @@ class Start(eqx.Module):
 
     @property
     def may_begin(self) -> Bool[Array, ""]:
-        """Whether there is anything to integrate."""
+        """True if the motion can be integrated."""
         return is_successful(self.result)
 
 
 class End(eqx.Module):
-    """What tells a good run from a bad one: the last state reached; the first saved time at which the joints are open,
-    or the last one, and the violation there."""
+    """The last state of a run; and the first saved time at which the joints are open (the last one if they never are),
+    with the violation there."""
 
     t: Scalar
     q: Float[Array, " nq"]
@@ -54,7 +54,7 @@ class End(eqx.Module):
 
 
 def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -> Bool[Array, ""]:
-    """What `check_times` asks of times, and of a first step, where they are traced."""
+    """The conditions of `check_times` on times and on a first step, for traced values."""
     near = jnp.abs(ts[0] - start) <= START_OFF * (ts[-1] - ts[0])
     valid = jnp.all(jnp.isfinite(ts)) & jnp.all(jnp.diff(ts) > 0) & near
     return valid if dt0 is None else valid & (jnp.asarray(dt0) > 0) & jnp.isfinite(dt0)
@@ -63,8 +63,10 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 def verdict_at_start(
     equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
 ) -> Start:
-    """The state's own verdict, that on the times, and whether the joints are closed; `strict`: as closely as where
-    errors are raised, in positions and speeds."""
+    """The verdict at the start: the state's own result, valid times, closed joints.
+
+    `strict`: apply the tolerance of the checks that raise, to positions and speeds.
+    """
     position, velocity = as_program(_violations)(*frozen((equations, ts[0], state.q, state.v)))
     limit = closed_enough(position) if strict else tolerance
     is_open, slides = (~(jnp.max(jnp.abs(x), initial=0.0) <= limit) for x in (position, velocity))
@@ -83,14 +85,14 @@ def verdict(
     begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
     singular: bool,
 ) -> tuple[RESULTS, Bool[Array, " times"], End]:  # fmt: skip
-    """The verdict on a motion, the saved times up to which it holds, and what an error message takes.
+    """The verdict on a motion, a mask of the saved times that are valid, and the data of an error message.
 
     **Arguments:** `how`, diffrax's result; `ts`, `qs`, `vs`, the saved motion; `begin`, `(t, q)`; `end`, the last state
-    `(t, q, v)`; `log`, its events; `singular`, whether to find out if a motion stopped at a singular position.
+    `(t, q, v)`; `log`, its events; `singular`, true to determine if a motion stopped at a singular position.
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
-    miss = jax.vmap(lambda t, q: as_program(_position)(equations, t, q))(ts, qs)
-    is_closed = jnp.max(jnp.abs(miss), axis=1, initial=0.0) <= tolerance
+    violation = jax.vmap(lambda t, q: as_program(_position)(equations, t, q))(ts, qs)
+    is_closed = jnp.max(jnp.abs(violation), axis=1, initial=0.0) <= tolerance
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
     near = _near_singular(equations, begin, end[:2], stopped) if singular else jnp.zeros((), bool)
@@ -106,11 +108,11 @@ def verdict(
         (~jnp.all(is_finite), RESULTS.not_finite),
         (~jnp.all(is_closed), RESULTS.constraints_violated),
     )
-    # Where an event brings a motion to a halt, the saved times after it are its own.
+    # If an event halts the motion, the saved times after it are replaced by the time of the event.
     is_after_halt = (trouble > 0) & (ts >= end[0]) & (jnp.arange(len(ts)) > 0)
     ok = jnp.cumprod(start.may_begin & is_finite & is_closed & ~is_after_halt).astype(bool)
     k = jnp.where(jnp.all(is_closed | ~is_finite), len(ts) - 1, jnp.argmin(is_closed))
-    return result, ok, End(*end, ts[k], miss[k])
+    return result, ok, End(*end, ts[k], violation[k])
 
 
 def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
@@ -125,20 +127,20 @@ def _position(equations: Equations, t: Scalar, q: Array) -> Array:
 def _near_singular(
     equations: Equations, begin: tuple[Array, Array], end: tuple[Array, Array], stopped: Bool[Array, ""]
 ) -> Bool[Array, ""]:
-    """Whether the last position is much nearer to a singular one than the first; looked at only where a run stopped."""
+    """True if the singularity margin at the end is much smaller than at the start; evaluated only if a run stopped."""
 
     def margin(t: Scalar, q: Array) -> Array:
         values = jnp.linalg.svd(equations.jacobian(t, q), compute_uv=False)
         return jnp.min(jnp.where(nonzero_singular_values(values), values, jnp.inf)) / values[0]
 
-    if not 0 < equations.m <= _MANY:
+    if not 0 < equations.m <= _MAX_SVD_ROWS:
         return jnp.zeros((), bool)
     no = lambda: jnp.zeros((), bool)  # noqa: E731
     return jax.lax.cond(any_instance(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
 
 
 class Describe:
-    """The text for a motion that failed, from its verdict and numbers (a function for `raise_where`)."""
+    """The error text of a failed motion, from its verdict and data (a callback for `raise_where`)."""
 
     def __init__(self, equations: Equations) -> None:
         self._rows = row_names(equations.mechanism, ())

@@ -1,1 +1,1 @@
-"""Derivatives of a motion: those of its accepted steps, forward and backward."""
+"""The discrete adjoint: forward and reverse derivatives of a motion from its accepted steps."""

@@ -1,10 +1,10 @@
-"""Derivatives of an integration from its recorded steps, their sizes held fixed: in both modes, of any order.
+"""The discrete adjoint: derivatives of an integration from its accepted steps, in both modes and of any order.
 
-The motion is a chain of accepted steps `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)` with values saved within them.
-Forward, diffrax's loop runs as it does without derivatives and notes where each step began. Tangents follow from one
-loop over the accepted steps with the derivative of a step; cotangents from one loop backward with its transpose,
-`(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`. Neither rejected steps nor the control of the step size are differentiated.
-diffrax's own adjoint repeats and transposes its whole loop.
+The motion is a chain of accepted steps `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)` with states saved within them. The
+primal run is diffrax's loop, which in addition records checkpoints. Tangents follow from one loop over the accepted
+steps with the JVP of a step, cotangents from one loop backward with its transpose,
+`(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`. The step sizes are constants: neither rejected steps nor the step-size control
+are differentiated. (diffrax's own adjoint recomputes and transposes its whole loop.)
 """
 
 from collections.abc import Callable
@@ -33,64 +33,70 @@ _REVERSE_ONLY = (
 
 
 class DiscreteAdjoint(dfx.AbstractAdjoint):
-    """Derivatives of all orders, forward and reverse, from recorded steps, whose sizes are held fixed.
+    """The discrete adjoint: derivatives of any order, forward and reverse, at fixed step sizes.
 
-    With respect to parameters and the initial state those of `jax.grad` are those of
-    `diffrax.RecursiveCheckpointAdjoint` to rounding. A derivative with respect to the initial or the final time moves
-    the first or the last step alone, where diffrax moves all of them: these differ by the error of the integration.
+    With respect to parameters and the initial state its gradients equal those of `diffrax.RecursiveCheckpointAdjoint`
+    to rounding. In derivatives with respect to the initial or the final time only the first or the last step changes,
+    where diffrax changes all of them: these derivatives differ by the error of the integration.
 
-    **Arguments:** `rows`, how many states are kept. A run of more steps keeps every second, fourth, … state and makes
-    those between again, one more forward run. The memory is `rows + 2 max_steps / rows` times the state and what the
-    solver carries (for a method whose last stage is the next first one, the slopes), and two times per `max_steps`.
-    Second derivatives keep the states with their tangents.
+    **Arguments:** `rows`, the number of checkpoints. In a run of more steps only every second, fourth, … state is a
+    checkpoint and those between are recomputed, which costs one more forward run. The memory is
+    `rows + 2 max_steps / rows` times the state and the solver's state (the slopes, for a method whose last stage is the
+    next first one), and two times for each of `max_steps`. Second derivatives store the states with their tangents.
 
-    Where something other than states at times is saved, or steps move to given jumps, diffrax's own adjoint is used,
-    which has reverse derivatives of first order alone.
+    If something other than states at times is saved, or if the controller steps to given jumps, diffrax's own adjoint
+    is used, which has reverse derivatives of first order only.
 
     Source: Griewank, Walther, *Evaluating Derivatives* (2008), §12; Sanz-Serna, SIAM Review 58 (2016).
     """
 
     rows: int = eqx.field(static=True, default=1024)
 
-    def loop(self, **given: Any) -> Any:  # pyright: ignore
-        if not _recordable(**given):
-            changing = {name: given[name] for name in ("init_state", "args", "terms")}
-            return dfx.RecursiveCheckpointAdjoint().loop(**given | reverse_only(changing, _REVERSE_ONLY))
+    def loop(self, **arguments: Any) -> Any:  # pyright: ignore
+        if not _recordable(**arguments):
+            changing = {name: arguments[name] for name in ("init_state", "args", "terms")}
+            return dfx.RecursiveCheckpointAdjoint().loop(**arguments | reverse_only(changing, _REVERSE_ONLY))
         unused = "throw", "passed_solver_state", "passed_controller_state"
-        given = {name: value for name, value in given.items() if name not in unused}
-        start, saveat, event = given["init_state"], given["saveat"], given["event"]
+        arguments = {name: value for name, value in arguments.items() if name not in unused}
+        start, saveat, event = arguments["init_state"], arguments["saveat"], arguments["event"]
         sets = tuple(sub.ts for sub in subs_of(saveat) if sub.ts is not None)
-        inputs = start.y, start.solver_state, given["args"], given["terms"], (given["t0"], given["t1"], sets)
-        settings = {name: value for name, value in given.items() if name not in ("args", "terms", "init_state")}
+        inputs = (
+            start.y,
+            start.solver_state,
+            arguments["args"],
+            arguments["terms"],
+            (arguments["t0"], arguments["t1"], sets),
+        )
+        settings = {name: value for name, value in arguments.items() if name not in ("args", "terms", "init_state")}
         if event is not None:
-            settings["event"] = _closed_event(event, given)
+            settings["event"] = _closed_event(event, arguments)
         start, settings = frozen((start, settings))
         finished, end = _integrated(inputs, loop=self._loop, rows=self.rows, start=start, settings=settings)
         if event is None:
             return finished
-        t1 = given["t1"]  # the time of the event is found, and differentiated, by diffrax after its loop
+        t1 = arguments["t1"]  # diffrax computes and differentiates the event time after its loop
         end = eqx.tree_at(lambda s: s.tprev, end, jnp.where(end.tprev >= t1, t1, end.tprev))
         inner = while_loop
-        return self._loop(**given, inner_while_loop=inner, outer_while_loop=lambda *_, **__: end)
+        return self._loop(**arguments, inner_while_loop=inner, outer_while_loop=lambda *_, **__: end)
 
 
-def _closed_event(event: Any, given: dict[str, Any]) -> Any:
-    """The event with conditions of known arrays: what they close over becomes part of the event."""
-    start, more = given["init_state"], {k: v for k, v in given.items() if k in _TOLD_TO_EVENTS}
+def _closed_event(event: Any, arguments: dict[str, Any]) -> Any:
+    """The event with closure-converted conditions: arrays that these close over become leaves of the event."""
+    start, fixed = arguments["init_state"], {k: v for k, v in arguments.items() if k in _EVENT_ARGUMENTS}
 
     def closed(condition: Callable[..., Any]) -> Callable[..., Any]:
         return _Condition(eqx.filter_closure_convert(
-            lambda t, y, args: condition(t, y, args, **more), start.tprev, start.y, given["args"]
+            lambda t, y, args: condition(t, y, args, **fixed), start.tprev, start.y, arguments["args"]
         ))  # fmt: skip
 
     return eqx.tree_at(lambda e: e.cond_fn, event, jax.tree.map(closed, event.cond_fn, is_leaf=callable))
 
 
-_TOLD_TO_EVENTS = ("terms", "solver", "t0", "t1", "dt0", "saveat", "stepsize_controller", "max_steps")
+_EVENT_ARGUMENTS = ("terms", "solver", "t0", "t1", "dt0", "saveat", "stepsize_controller", "max_steps")
 
 
 class _Condition(eqx.Module):
-    """The condition of an event, as a function of time, state and arguments alone."""
+    """The condition of an event, as a function of time, state and `args` only."""
 
     of: Callable[..., Any]
 
@@ -99,7 +105,7 @@ class _Condition(eqx.Module):
 
 
 def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
-    """Whether steps follow each other without jumps, and only states are saved, each set at times or at the end."""
+    """True if steps follow one another without jumps, and only states are saved, at times or at the end."""
     control = stepsize_controller
     control = control.controller if isinstance(control, StepsOnto) else control
     if isinstance(control, dfx.ClipStepSizeController) and control.jump_ts is None:
@@ -113,7 +119,7 @@ def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: A
 
 
 def subs_of(saveat: Any) -> list[dfx.SubSaveAt]:
-    """What diffrax is to save: sets of times, or the end."""
+    """The `SubSaveAt`s of a `SaveAt`: sets of times, or the end."""
     return jax.tree.leaves(saveat.subs, is_leaf=_is_sub)
 
 
@@ -122,39 +128,39 @@ def _is_sub(x: Any) -> bool:
 
 
 def _saved(saveat: Any, state: Any) -> list[Any]:
-    """What diffrax has saved (`ts`, `ys` and an index) for each set of times, and for the end."""
+    """diffrax's save states (`ts`, `ys` and an index) for each set of times, and for the end."""
     return jax.tree.structure(saveat.subs, is_leaf=_is_sub).flatten_up_to(state.save_state)
 
 
-def _run(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], outer: Callable[..., Any]) -> Any:
-    """diffrax's loop from the inputs: what it returns, and the state in which its steps end."""
+def _run_loop(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], outer: Callable[..., Any]) -> Any:
+    """Run diffrax's loop from the inputs; its results, and the loop state after the last step."""
     y, state, args, terms, _ = inputs
     start = eqx.tree_at(lambda s: (s.y, s.solver_state), start, (y, state), is_leaf=lambda x: x is None)
     ends = []
 
-    def noted(*given: Any, **options: Any) -> Any:
-        ends.append(outer(*given, **options))
+    def outer_recorded(*arguments: Any, **options: Any) -> Any:
+        ends.append(outer(*arguments, **options))
         return ends[-1]
 
     inner = while_loop
     finished = loop(
-        args=args, terms=terms, init_state=start, inner_while_loop=inner, outer_while_loop=noted, **settings
+        args=args, terms=terms, init_state=start, inner_while_loop=inner, outer_while_loop=outer_recorded, **settings
     )
     return finished, ends[-1]
 
 
 @eqx.filter_custom_jvp
 def _integrated(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]) -> Any:
-    """What diffrax's loop returns, and the state in which its steps end, in which alone an event changes nothing."""
-    return _run(inputs, loop, start, settings, while_loop)
+    """The results of diffrax's loop, and the loop state after the last step, which an event does not change."""
+    return _run_loop(inputs, loop, start, settings, while_loop)
 
 
 @eqx.filter_custom_jvp
 def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]) -> Any:
-    """The same, and a record of the steps."""
+    """The results of `_integrated`, and the checkpoints."""
     records = []
 
-    def noting(cond: Any, body: Any, init: Any, *, max_steps: int, buffers: Any) -> Any:
+    def with_checkpoints(cond: Any, body: Any, init: Any, *, max_steps: int, buffers: Any) -> Any:
         def step(carry: Any) -> Any:
             state, record = carry
             return body(state), record.with_step(state.num_accepted_steps, state.tprev, state.tnext, _value(state))
@@ -167,7 +173,7 @@ def _recorded(inputs: Any, *, loop: Any, rows: int, start: Any, settings: dict[s
         records.append(record)
         return end
 
-    return *_run(inputs, loop, start, settings, noting), records[0]
+    return *_run_loop(inputs, loop, start, settings, with_checkpoints), records[0]
 
 
 def _value(state: Any) -> list[Any]:
@@ -176,8 +182,8 @@ def _value(state: Any) -> list[Any]:
 
 @_integrated.def_jvp
 def _integrated_jvp(primals: Any, changes: Any, **fixed: Any) -> tuple[Any, Any]:
-    (*results, _), (*moved, _) = _with_tangents(primals, changes, **fixed)
-    return tuple(results), tuple(moved)
+    (*results, _), (*result_tangents, _) = _with_tangents(primals, changes, **fixed)
+    return tuple(results), tuple(result_tangents)
 
 
 @_recorded.def_jvp
@@ -188,7 +194,7 @@ def _recorded_jvp(primals: Any, changes: Any, **fixed: Any) -> tuple[Any, Any]:
 def _with_tangents(
     primals: Any, changes: Any, *, loop: Any, rows: int, start: Any, settings: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The run itself, recorded, which may be differentiated again; tangents from its record."""
+    """The primal run with checkpoints, which may be differentiated again, and the tangents of its results."""
     (inputs,), (changes,) = primals, changes
     finished, end, record = _recorded(inputs, loop=loop, rows=rows, start=start, settings=settings)
     saveat, solver = settings["saveat"], settings["solver"]
@@ -197,33 +203,33 @@ def _with_tangents(
     counts = [state.saveat_ts_index for state, sub in saved if sub.ts is not None]
     schedule = Schedule(record.starts, record.ends, end.num_accepted_steps, counts)
     x, dx = steps.pack(inputs, solver), steps.pack(inputs, solver, changes)
-    found = tangents(steps, x, packed(schedule, record), {k: c for k, c in enumerate(dx) if c is not None})
-    moved = _as_tangents(steps.unflat(found), saveat, finished, end)
-    return (finished, end, record), (*moved, jax.tree.map(lambda _: None, record))
+    output_tangents = tangents(steps, x, packed(schedule, record), {k: c for k, c in enumerate(dx) if c is not None})
+    result_tangents = _as_tangents(steps.unflat(output_tangents), saveat, finished, end)
+    return (finished, end, record), (*result_tangents, jax.tree.map(lambda _: None, record))
 
 
 def _as_tangents(outputs: Outputs, saveat: Any, finished: Any, end: Any) -> Any:
-    """Tangents of what `_integrated` returns: of saved states, the state at the end and the last step."""
+    """The tangents of the results of `_integrated`: of saved states, the final state and the last step."""
     structure, rows = jax.tree.structure(end.y), iter(outputs.rows)
     at_times = [sub.ts is not None for sub in subs_of(saveat)]
     at_end, stopped = [x[None] for x in outputs.end], end.num_accepted_steps == 0
-    inside = [next(rows) if mine else at_end for mine in at_times]
-    # a run of no steps has saved its start
-    after = [[jnp.where(stopped, a, b) for a, b in zip(at_end, ys, strict=True)] for ys in inside]
-    inside, after = ([jax.tree.unflatten(structure, ys) for ys in each] for each in (inside, after))
+    inside = [next(rows) if is_at_times else at_end for is_at_times in at_times]
+    # A run without steps has saved its initial state.
+    after_loop = [[jnp.where(stopped, a, b) for a, b in zip(at_end, ys, strict=True)] for ys in inside]
+    inside, after_loop = ([jax.tree.unflatten(structure, ys) for ys in each] for each in (inside, after_loop))
     (returned, more), final = finished, jax.tree.unflatten(structure, outputs.end)
-    returned = _changes(returned, lambda s: [x.ys for x in _saved(saveat, s)], after)
-    inside = [ys for ys, mine in zip(inside, at_times, strict=True) if mine]
+    returned = _tangents_at(returned, lambda s: [x.ys for x in _saved(saveat, s)], after_loop)
+    inside = [ys for ys, is_at_times in zip(inside, at_times, strict=True) if is_at_times]
 
     def changing(s: Any) -> Any:
-        ys = [x.ys for x, mine in zip(_saved(saveat, s), at_times, strict=True) if mine]
+        ys = [x.ys for x, is_at_times in zip(_saved(saveat, s), at_times, strict=True) if is_at_times]
         return *ys, s.y, *([] if outputs.last is None else [s.event_dense_info, s.event_tprev, s.event_tnext])
 
     last = [] if outputs.last is None else [outputs.last[0], *outputs.last[1]]
-    return (returned, jax.tree.map(lambda _: None, more)), _changes(end, changing, [*inside, final, *last])
+    return (returned, jax.tree.map(lambda _: None, more)), _tangents_at(end, changing, [*inside, final, *last])
 
 
-def _changes(tree: Any, where: Callable[[Any], Any], values: Any) -> Any:
-    """Tangents of a tree: the values, and `None` elsewhere."""
+def _tangents_at(tree: Any, where: Callable[[Any], Any], values: Any) -> Any:
+    """Tangents of a tree: `values` at the leaves that `where` selects, and `None` elsewhere."""
     marked = eqx.tree_at(where, jax.tree.map(lambda _: object(), tree), values)
     return jax.tree.map(lambda x: x if eqx.is_array(x) else None, marked)

@@ -1,19 +1,19 @@
-"""Derivatives of recorded motions as primitives of JAX, with all rules: any order, in any mode, batched.
+"""JAX primitives for the derivatives of recorded motions, with JVP, transposition and batching rules.
 
-A motion is a function `y = f(x)` of its inputs, its steps held fixed (`_steps`). Three primitives are closed under
-differentiation and transposition. With `J = ∂f/∂x`:
+A motion is a function `y = f(x)` of its inputs at fixed steps (`steps.py`). Three primitives are closed under
+differentiation and transposition, so that there are derivatives of any order in any mode. With `J = ∂f/∂x`:
 
     tangents       J(x) ẋ                             transposed: cotangents
     cotangents     J(x)ᵀ w                            transposed: tangents
     curvature      J(x)ᵀ δw + ∂(J(x)ᵀ w)/∂x δx        transposed by (δx, δw): curvature, since Hessians are symmetric,
                                                       and tangents
 
-`curvature` is the derivative of `cotangents`. It is also the `x` part of the cotangents of the chain with tangents
-`F(x, δx) = (f, J δx)` for `(δw, w)`. The derivatives of `tangents` and `curvature` themselves are those of that chain
-again. So all of them are forward and backward sweeps over the recorded steps.
+`curvature` is the JVP of `cotangents`. It is also the `x` part of the cotangents of the tangent chain
+`F(x, δx) = (f, J δx)` for `(δw, w)`. The derivatives of `tangents` and `curvature` themselves are those of the tangent
+chain. So all of them are forward and backward sweeps over the recorded steps.
 
-The operands of all are the inputs `x`, the schedule of the steps, and the record of where they began as far as there is
-one; these are known from `x`, so that nothing is differentiated by them.
+The operands of each primitive are the inputs `x`, the schedule of the steps, the checkpoints if there are any, and the
+operands that the result is linear in. Schedule and checkpoints follow from `x`, and have no derivatives of their own.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,17 +30,17 @@ from jaxmbd.integrate.adjoint.sweep import Backward, Schedule, forward
 
 
 class Batch(NamedTuple):
-    """One `vmap`: its size, and which operands have a leading axis for it. All results have one."""
+    """One level of `vmap`: its size, and which operands have a leading axis for it. All results have one."""
 
     size: int
     has_axis: tuple[bool, ...]
 
 
-Batches = tuple[Batch, ...]  # from the innermost
+Batches = tuple[Batch, ...]  # the innermost level first
 
 
 class Operands:
-    """The operands of a primitive, taken apart: inputs, what is known of the run, and what the result is linear in."""
+    """The positions of a primitive's operands: inputs `x`, schedule and checkpoints `run`, and the linear ones."""
 
     def __init__(self, steps: AbstractSteps, arrays: Sequence[Any], linear: Sequence[int]) -> None:
         n, rest = len(steps.types), len(arrays) - sum(linear)
@@ -55,7 +55,7 @@ class Operands:
 
 
 def packed(schedule: Schedule, record: CheckpointStore | None) -> list[Any]:
-    """What is known of a run, as a list."""
+    """The schedule and the checkpoints of a run, as a list of arrays."""
     return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *_states(record)]
 
 
@@ -72,14 +72,14 @@ def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[Schedule, Check
     return schedule, CheckpointStore(states, schedule.starts, schedule.ends, empty.rows, empty.levels)
 
 
-# --- what the primitives compute ----------------------------------------------------------------------------
+# --- implementations ----------------------------------------------------------------------------------------
 
 
 def _tangents(*arrays: Any, steps: AbstractSteps, moving: tuple[int, ...]) -> list[Any]:
     at = Operands(steps, arrays, (len(moving),))
     schedule, _ = _unpacked(steps, at.of(arrays, at.run))
-    found = forward(steps.tangent(moving), [*at.of(arrays, at.x), *at.of(arrays, at.linear[0])], schedule)
-    return found[len(steps.outputs) :]
+    outputs = forward(steps.tangent(moving), [*at.of(arrays, at.x), *at.of(arrays, at.linear[0])], schedule)
+    return outputs[len(steps.outputs) :]
 
 
 def _cotangents(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...]) -> list[Any]:
@@ -106,19 +106,21 @@ def _types_of_inputs(steps: AbstractSteps, wanted: tuple[int, ...], **_: Any) ->
     return [steps.types[k] for k in wanted]
 
 
-# --- as primitives ------------------------------------------------------------------------------------------
+# --- primitives ---------------------------------------------------------------------------------------------
 
 
 def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]) -> Primitive:
-    """A primitive of several results that is evaluated, batched and lowered as `compute` is."""
+    """A primitive with multiple results, evaluated, batched and lowered as the function `compute`."""
     primitive = Primitive(name)
     primitive.multiple_results = True
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
-        found = partial(compute, **settings)
+        function = partial(compute, **settings)
         for batch in batches:
-            found = jax.vmap(found, tuple(0 if mine else None for mine in batch.has_axis), axis_size=batch.size)
-        return found(*arrays)
+            function = jax.vmap(
+                function, tuple(0 if has_axis else None for has_axis in batch.has_axis), axis_size=batch.size
+            )
+        return function(*arrays)
 
     @lru_cache(maxsize=64)
     def on_its_own(**settings: Any) -> Callable[..., Any]:
@@ -130,10 +132,10 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
 
     def batched(arrays: Any, axes: Any, *, batches: Batches, **settings: Any) -> Any:
         size = next(x.shape[axis] for x, axis in zip(arrays, axes, strict=True) if axis is not None)
-        moved = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
+        leading = [x if axis is None else jnp.moveaxis(x, axis, 0) for x, axis in zip(arrays, axes, strict=True)]
         batch = Batch(size, tuple(axis is not None for axis in axes))
-        found = primitive.bind(*moved, batches=(*batches, batch), **settings)
-        return found, [0] * len(found)
+        results = primitive.bind(*leading, batches=(*batches, batch), **settings)
+        return results, [0] * len(results)
 
     primitive.def_impl(lambda *arrays, **settings: on_its_own(**settings)(*arrays))
     primitive.def_abstract_eval(typed)
@@ -148,60 +150,62 @@ curvature_p = _primitive("jaxmbd_curvature", _curvature, _types_of_inputs)
 
 
 class _Call:
-    """Arrays for a primitive, together with which batches they have an axis of."""
+    """The operands of a new call of a primitive, each with the batches that it has an axis for."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches, self.arrays, self.axes = batches, [], [[] for _ in batches]
 
     def add(self, arrays: Sequence[Any], places: Sequence[int]) -> "_Call":
-        """Arrays with the axes of the operands at these places."""
-        return self._more(arrays, [[batch.has_axis[k] for k in places] for batch in self.batches])
+        """Append arrays that have the batch axes of the operands at these positions."""
+        return self._append(arrays, [[batch.has_axis[k] for k in places] for batch in self.batches])
 
     def results(self, arrays: Sequence[Any]) -> "_Call":
-        """Arrays with the axes of results: all of them."""
-        return self._more(arrays, [[True] * len(arrays) for _ in self.batches])
+        """Append arrays that have all batch axes, as results do."""
+        return self._append(arrays, [[True] * len(arrays) for _ in self.batches])
 
     def zeros(self, types: Sequence[Any]) -> "_Call":
-        return self._more([jnp.zeros(x.shape, x.dtype) for x in types], [[False] * len(types) for _ in self.batches])
+        return self._append([jnp.zeros(x.shape, x.dtype) for x in types], [[False] * len(types) for _ in self.batches])
 
-    def _more(self, arrays: Sequence[Any], axes: list[list[bool]]) -> "_Call":
+    def _append(self, arrays: Sequence[Any], axes: list[list[bool]]) -> "_Call":
         self.arrays += arrays
         self.axes = [[*old, *new] for old, new in zip(self.axes, axes, strict=True)]
         return self
 
     def bind(self, primitive: Primitive, **settings: Any) -> list[Any]:
-        batches = tuple(Batch(b.size, tuple(mine)) for b, mine in zip(self.batches, self.axes, strict=True))
+        batches = tuple(Batch(b.size, tuple(has_axis)) for b, has_axis in zip(self.batches, self.axes, strict=True))
         return list(primitive.bind(*self.arrays, batches=batches, **settings))
 
 
 def tangents(steps: AbstractSteps, x: list[Any], run: list[Any], changes: dict[int, Any]) -> list[Any]:
-    """The tangents of the outputs of recorded steps, from those of the inputs that have one."""
+    """The tangents of the outputs of recorded steps, from the tangents `changes` of inputs by their index."""
     return list(tangents_p.bind(*x, *run, *changes.values(), steps=steps, moving=tuple(changes), batches=()))
 
 
-def _moving(tangents: Sequence[Any], places: Sequence[int]) -> list[int]:
+def _nonzero(tangents: Sequence[Any], places: Sequence[int]) -> list[int]:
+    """The positions whose tangents are not symbolic zeros."""
     return [k for k in places if not isinstance(tangents[k], ad.Zero)]
 
 
-def _without_record(steps: AbstractSteps, at: Operands) -> list[int]:
+def _schedule_only(steps: AbstractSteps, at: Operands) -> list[int]:
+    """The positions of the schedule, without those of the checkpoints."""
     return list(at.run[: 3 + steps.sets])
 
 
-def _filled(tangents: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _instantiated(tangents: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [ad.instantiate_zeros(tangents[k]) for k in places]
 
 
-def _summed(found: Sequence[Any], places: Sequence[int], batches: Batches) -> list[Any]:
-    """Cotangents of operands, summed over the batches that they have no axis of."""
-    results = []
-    for x, place in zip(found, places, strict=True):
+def _summed(cotangents: Sequence[Any], places: Sequence[int], batches: Batches) -> list[Any]:
+    """Cotangents of operands, summed over the batches that these have no axis for."""
+    sums = []
+    for x, place in zip(cotangents, places, strict=True):
         axes = [a for a, batch in enumerate(reversed(batches)) if not batch.has_axis[place]]
-        results.append(jnp.sum(x, axis=tuple(axes)) if axes else x)
-    return results
+        sums.append(jnp.sum(x, axis=tuple(axes)) if axes else x)
+    return sums
 
 
-def _zeros_like_results(found: Sequence[Any]) -> list[Any]:
-    return [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in found]
+def _zeros_like_results(results: Sequence[Any]) -> list[Any]:
+    return [ad.Zero(jax.typeof(x).to_tangent_aval()) for x in results]
 
 
 # --- rules --------------------------------------------------------------------------------------------------
@@ -209,20 +213,22 @@ def _zeros_like_results(found: Sequence[Any]) -> list[Any]:
 
 def _tangents_jvp(arrays: Any, changes: Any, *, steps: AbstractSteps, moving: tuple[int, ...], batches: Batches) -> Any:
     at = Operands(steps, arrays, (len(moving),))
-    found = tangents_p.bind(*arrays, steps=steps, moving=moving, batches=batches)
-    by_x, by_tangent = _moving(changes, at.x), _moving(changes, at.linear[0])
+    results = tangents_p.bind(*arrays, steps=steps, moving=moving, batches=batches)
+    by_x, by_tangent = _nonzero(changes, at.x), _nonzero(changes, at.linear[0])
     if not by_x and not by_tangent:
-        return found, _zeros_like_results(found)
+        return results, _zeros_like_results(results)
     call = _Call(batches).add(at.of(arrays, at.x), at.x)
     if not by_x:
         call.add(at.of(arrays, at.run), at.run).add(at.of(changes, by_tangent), by_tangent)
-        return found, call.bind(tangents_p, steps=steps, moving=tuple(moving[k - at.linear[0][0]] for k in by_tangent))
-    rest, places = _without_record(steps, at), [*by_x, *by_tangent]
+        return results, call.bind(
+            tangents_p, steps=steps, moving=tuple(moving[k - at.linear[0][0]] for k in by_tangent)
+        )
+    rest, places = _schedule_only(steps, at), [*by_x, *by_tangent]
     call.add(at.of(arrays, at.linear[0]), at.linear[0]).add(at.of(arrays, rest), rest)
     call.add(at.of(changes, places), places)
     also = tuple(len(at.x) + k - at.linear[0][0] for k in by_tangent)
     both = call.bind(tangents_p, steps=steps.tangent(moving), moving=(*by_x, *also))
-    return found, both[len(steps.outputs) :]
+    return results, both[len(steps.outputs) :]
 
 
 def _tangents_transpose(
@@ -231,87 +237,89 @@ def _tangents_transpose(
     at = Operands(steps, arrays, (len(moving),))
     unknown = [k for k in at.linear[0] if ad.is_undefined_primal(arrays[k])]
     call = _Call(batches).add(at.of(arrays, at.x), at.x).add(at.of(arrays, at.run), at.run)
-    call.results(_filled(cotangents, range(len(cotangents))))
+    call.results(_instantiated(cotangents, range(len(cotangents))))
     wanted = tuple(moving[k - at.linear[0][0]] for k in unknown)
-    return _placed(arrays, unknown, call.bind(cotangents_p, steps=steps, wanted=wanted), batches)
+    return _operand_cotangents(arrays, unknown, call.bind(cotangents_p, steps=steps, wanted=wanted), batches)
 
 
 def _cotangents_jvp(
     arrays: Any, changes: Any, *, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
 ) -> Any:
     at = Operands(steps, arrays, (len(steps.outputs),))
-    found = cotangents_p.bind(*arrays, steps=steps, wanted=wanted, batches=batches)
-    by_x, weights = _moving(changes, at.x), at.linear[0]
-    if not by_x and not _moving(changes, weights):
-        return found, _zeros_like_results(found)
+    results = cotangents_p.bind(*arrays, steps=steps, wanted=wanted, batches=batches)
+    by_x, at_w = _nonzero(changes, at.x), at.linear[0]
+    if not by_x and not _nonzero(changes, at_w):
+        return results, _zeros_like_results(results)
     call = _Call(batches).add(at.of(arrays, at.x), at.x)
     if not by_x:
-        call.add(at.of(arrays, at.run), at.run).add(_filled(changes, weights), weights)
-        return found, call.bind(cotangents_p, steps=steps, wanted=wanted)
-    rest = _without_record(steps, at)
-    call.add(at.of(arrays, rest), rest).add(at.of(arrays, weights), weights).add(at.of(changes, by_x), by_x)
-    call.add(_filled(changes, weights), weights)
-    return found, call.bind(curvature_p, steps=steps, wanted=wanted, moving=tuple(by_x))
+        call.add(at.of(arrays, at.run), at.run).add(_instantiated(changes, at_w), at_w)
+        return results, call.bind(cotangents_p, steps=steps, wanted=wanted)
+    rest = _schedule_only(steps, at)
+    call.add(at.of(arrays, rest), rest).add(at.of(arrays, at_w), at_w).add(at.of(changes, by_x), by_x)
+    call.add(_instantiated(changes, at_w), at_w)
+    return results, call.bind(curvature_p, steps=steps, wanted=wanted, moving=tuple(by_x))
 
 
 def _cotangents_transpose(
-    given: Any, *arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
+    result_bar: Any, *arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], batches: Batches
 ) -> Any:
     at = Operands(steps, arrays, (len(steps.outputs),))
     call = _Call(batches).add(at.of(arrays, at.x), at.x).add(at.of(arrays, at.run), at.run)
-    call.results(_filled(given, range(len(given))))
-    return _placed(arrays, at.linear[0], call.bind(tangents_p, steps=steps, moving=wanted), batches)
+    call.results(_instantiated(result_bar, range(len(result_bar))))
+    return _operand_cotangents(arrays, at.linear[0], call.bind(tangents_p, steps=steps, moving=wanted), batches)
 
 
 def _curvature_jvp(
     arrays: Any, changes: Any, *,
     steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...], batches: Batches,
 ) -> Any:  # fmt: skip
-    """The `x` part of the cotangents of the chain with tangents: differentiated as those are."""
+    """The JVP of `curvature`, as the `x` part of the cotangents of the tangent chain."""
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
-    found = curvature_p.bind(*arrays, steps=steps, wanted=wanted, moving=moving, batches=batches)
-    weights, by_dx, more = at.linear
-    inputs, full = [*at.x, *by_dx], steps.tangent(moving)
-    by_x = _moving(changes, inputs)
-    if not by_x and not _moving(changes, [*weights, *more]):
-        return found, _zeros_like_results(found)
+    results = curvature_p.bind(*arrays, steps=steps, wanted=wanted, moving=moving, batches=batches)
+    at_w, at_dx, at_dw = at.linear
+    inputs, full = [*at.x, *at_dx], steps.tangent(moving)
+    by_x = _nonzero(changes, inputs)
+    if not by_x and not _nonzero(changes, [*at_w, *at_dw]):
+        return results, _zeros_like_results(results)
     call, places = (
         _Call(batches).add(at.of(arrays, inputs), inputs).add(at.of(arrays, at.run), at.run),
-        [*more, *weights],
+        [*at_dw, *at_w],
     )
     if not by_x:
-        call.add(_filled(changes, places), places)
-        return found, call.bind(cotangents_p, steps=full, wanted=wanted)
-    call.add(at.of(arrays, places), places).add(at.of(changes, by_x), by_x).add(_filled(changes, places), places)
-    return found, call.bind(curvature_p, steps=full, wanted=wanted, moving=tuple(inputs.index(k) for k in by_x))
+        call.add(_instantiated(changes, places), places)
+        return results, call.bind(cotangents_p, steps=full, wanted=wanted)
+    call.add(at.of(arrays, places), places).add(at.of(changes, by_x), by_x).add(_instantiated(changes, places), places)
+    return results, call.bind(curvature_p, steps=full, wanted=wanted, moving=tuple(inputs.index(k) for k in by_x))
 
 
 def _curvature_transpose(
-    given: Any, *arrays: Any,
+    result_bar: Any, *arrays: Any,
     steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...], batches: Batches,
 ) -> Any:  # fmt: skip
     at = Operands(steps, arrays, (len(steps.outputs), len(moving), len(steps.outputs)))
-    weights, by_dx, more = at.linear
-    known, cotangents = [*at.x, *at.run], _filled(given, range(len(given)))
-    unknown = [k for k in by_dx if ad.is_undefined_primal(arrays[k])]
+    at_w, at_dx, at_dw = at.linear
+    known, cotangents = [*at.x, *at.run], _instantiated(result_bar, range(len(result_bar)))
+    unknown = [k for k in at_dx if ad.is_undefined_primal(arrays[k])]
     results: list[Any] = [None] * len(arrays)
     if unknown:
-        call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, weights), weights)
+        call = _Call(batches).add(at.of(arrays, known), known).add(at.of(arrays, at_w), at_w)
         call.results(cotangents).zeros(steps.outputs)
-        mine = tuple(moving[k - by_dx[0]] for k in unknown)
-        found = call.bind(curvature_p, steps=steps, wanted=mine, moving=wanted)
-        results = _placed(arrays, unknown, found, batches)
-    if any(ad.is_undefined_primal(arrays[k]) for k in more):
+        wanted_dx = tuple(moving[k - at_dx[0]] for k in unknown)
+        cotangents_dx = call.bind(curvature_p, steps=steps, wanted=wanted_dx, moving=wanted)
+        results = _operand_cotangents(arrays, unknown, cotangents_dx, batches)
+    if any(ad.is_undefined_primal(arrays[k]) for k in at_dw):
         call = _Call(batches).add(at.of(arrays, known), known).results(cotangents)
-        also = _placed(arrays, more, call.bind(tangents_p, steps=steps, moving=wanted), batches)
-        results = [b if a is None else a for a, b in zip(results, also, strict=True)]
+        cotangents_dw = _operand_cotangents(arrays, at_dw, call.bind(tangents_p, steps=steps, moving=wanted), batches)
+        results = [b if a is None else a for a, b in zip(results, cotangents_dw, strict=True)]
     return results
 
 
-def _placed(arrays: Sequence[Any], places: Sequence[int], found: Sequence[Any], batches: Batches) -> list[Any]:
-    """The cotangents of operands that are not known, `None` for the others."""
-    mine = dict(zip(places, _summed(found, places, batches), strict=True))
-    return [mine.get(k) if ad.is_undefined_primal(x) else None for k, x in enumerate(arrays)]
+def _operand_cotangents(
+    arrays: Sequence[Any], places: Sequence[int], cotangents: Sequence[Any], batches: Batches
+) -> list[Any]:
+    """The cotangents of the operands with undefined primals, `None` for the others."""
+    by_place = dict(zip(places, _summed(cotangents, places, batches), strict=True))
+    return [by_place.get(k) if ad.is_undefined_primal(x) else None for k, x in enumerate(arrays)]
 
 
 ad.primitive_jvps.update({tangents_p: _tangents_jvp, cotangents_p: _cotangents_jvp, curvature_p: _curvature_jvp})

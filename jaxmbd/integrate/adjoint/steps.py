@@ -1,8 +1,8 @@
-"""A motion as a chain of accepted steps at fixed times, and the same chain with its tangents.
+"""A motion as a chain of accepted steps at fixed times, and the chain of its tangents.
 
-A motion is `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)`; values are saved within the steps by the solver's interpolation.
-`MotionSteps` is that chain; `TangentSteps` is the chain of pairs of values and tangents, whose step is the directional
-derivative of the step. The second one is a chain again, so derivatives of any order are sweeps over chains.
+A motion is `(yᵢ₊₁, sᵢ₊₁) = step(tᵢ, tᵢ₊₁, yᵢ, sᵢ, θ)`; saved states are interpolated within the steps by the solver.
+`MotionSteps` is that chain; `TangentSteps` is the chain of pairs of primals and tangents, whose step is the JVP of the
+step. It is a chain again, so that derivatives of any order are sweeps over chains.
 """
 
 import abc
@@ -24,10 +24,10 @@ VALUE, KNOWN, TIME = "value", "known", "time"
 
 
 class Outputs(NamedTuple):
-    """What a motion gives: for each set of times the saved states, the state at the end, and the last step.
+    """The outputs of a motion: the saved states for each set of times, the final state, and the last step.
 
-    States are lists of arrays. `last`: what the interpolation of the last step takes, and the ends of that step; `None`
-    if not wanted.
+    States are lists of arrays. `last`: the data of the last step's interpolation, and the ends of that step; `None` if
+    they are not outputs.
     """
 
     rows: list[list[Any]]
@@ -36,7 +36,7 @@ class Outputs(NamedTuple):
 
 
 class Split(NamedTuple):
-    """The inputs of a motion by their part in it: what the steps change, what they do not, and times."""
+    """The inputs of a motion in three parts: `value` (state, updated by each step), `known` (parameters), `times`."""
 
     value: Any
     known: Any
@@ -44,12 +44,13 @@ class Split(NamedTuple):
 
 
 class AbstractSteps(abc.ABC):
-    """A chain of steps as functions of lists of arrays.
+    """A chain of steps, as functions of lists of arrays.
 
-    `types`: those of its inputs; `kinds`: for each input its part (`"value"`, `"known"`, `"time"`) and its place there;
-    `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, `components` times over: times, then their
-    tangents. `ends` of a step are its start and end, once for each component. `outputs`: the types of its outputs.
-    `at_end`: the places of the state in the value. `rows`: how many states a record of it keeps.
+    `types`: the types of the inputs; `kinds`: for each input its part (`"value"`, `"known"`, `"time"`) and its index
+    there; `parts`: the types in each part. Times are `(t₀, t₁, ts of each set)`, repeated for each of the `components`:
+    the times and then their tangents. `ends` of a step are its start and end, for each component. `sets`: the number of
+    sets of saved times. `outputs`: the types of the outputs. `at_end`: the indices of the state in the value. `rows`:
+    the number of checkpoints.
     """
 
     types: tuple[Any, ...]
@@ -64,48 +65,48 @@ class AbstractSteps(abc.ABC):
 
     @abc.abstractmethod
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
-        """The value at the end of a step, and what the step's interpolation takes."""
+        """The value at the end of a step, and the data of its interpolation."""
 
     @abc.abstractmethod
     def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
-        """The state at a time within a step; `t` has one number for each component."""
+        """The interpolated state at a time within a step; `t` has one number for each component."""
 
     @abc.abstractmethod
     def in_both_modes(self) -> "AbstractSteps":
-        """The same chain with steps that have forward derivatives too, and reverse ones of those."""
+        """The same chain with steps that can be differentiated in forward mode, and then in reverse mode."""
 
     @abc.abstractmethod
     def flat(self, outputs: Outputs) -> list[Any]:
-        """Outputs, or cotangents of them, as a list."""
+        """Outputs, or their cotangents, as a flat list."""
 
     @abc.abstractmethod
     def unflat(self, arrays: Sequence[Any]) -> Outputs:
         """The inverse of `flat`."""
 
     def split(self, x: Sequence[Any]) -> Split:
-        """Inputs by their parts; a tangent that is not among the inputs is zero."""
-        found: dict[str, list[Any]] = {
+        """The inputs in their parts; tangents that are not inputs are zero."""
+        parts: dict[str, list[Any]] = {
             name: [None] * len(part) for name, part in zip((VALUE, KNOWN, TIME), self.parts, strict=True)
         }
         for (name, place), array in zip(self.kinds, x, strict=True):
-            found[name][place] = array
+            parts[name][place] = array
         filled = [
-            [jnp.zeros(like.shape, like.dtype) if a is None else a for a, like in zip(part, types, strict=True)]
-            for part, types in zip(found.values(), self.parts, strict=True)
+            [jnp.zeros(type_.shape, type_.dtype) if a is None else a for a, type_ in zip(part, types, strict=True)]
+            for part, types in zip(parts.values(), self.parts, strict=True)
         ]
         return Split(*filled)
 
     def joined(self, split: Split, wanted: Sequence[int]) -> list[Any]:
-        """The wanted inputs from their parts."""
+        """The inputs with the indices `wanted`, from their parts."""
         parts = dict(zip((VALUE, KNOWN, TIME), split, strict=True))
         return [parts[self.kinds[k][0]][self.kinds[k][1]] for k in wanted]
 
     def time(self, times: list[Any], which: int) -> list[Any]:
-        """`t₀` (0), `t₁` (1) or a set of times (2, …), for each component."""
+        """One of the times, for each component: `t₀` for `which` 0, `t₁` for 1, a set of saved times for 2 and up."""
         return times[which :: 2 + self.sets]
 
     def tangent(self, moving: tuple[int, ...]) -> "TangentSteps":
-        """The chain with tangents, of which those of the `moving` inputs are inputs."""
+        """The chain of tangents, where the inputs with the indices `moving` have tangents."""
         if moving not in self._tangents:
             self._tangents[moving] = TangentSteps(self, moving)
         return self._tangents[moving]
@@ -116,10 +117,10 @@ class MotionSteps(AbstractSteps):
 
     def __init__(self, inputs: Any, solver: dfx.AbstractSolver[Any], last: Any, rows: int) -> None:
         self._tangents = {}
-        value, known, times = _parted(inputs, solver)
+        value, known, times = _partition(inputs, solver)
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
-        self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _others(known)
+        self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _static_part(known)
         parts = Split(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
         self.parts, self.rows, self.components, self.sets = parts, rows, 1, len(ts)
         self.types = (*parts.value, *parts.known, *parts.times)
@@ -135,13 +136,13 @@ class MotionSteps(AbstractSteps):
 
     @staticmethod
     def pack(inputs: Any, solver: Any, changes: Any = None) -> list[Any]:
-        """The inputs as a list; or their tangents, with `None` where there is none."""
-        arrays = eqx.filter(_parted(inputs, solver), eqx.is_array)
+        """The inputs as a list; or their tangents `changes`, with `None` for zero."""
+        arrays = eqx.filter(_partition(inputs, solver), eqx.is_array)
         if changes is None:
             return jax.tree.leaves(arrays)
         y, state, args, terms, times = changes
-        still = jax.tree.map(lambda _: None, eqx.filter(solver, eqx.is_array))
-        return jax.tree.structure(arrays).flatten_up_to(((y, state), (args, terms, still), times))
+        solver_tangents = jax.tree.map(lambda _: None, eqx.filter(solver, eqx.is_array))
+        return jax.tree.structure(arrays).flatten_up_to(((y, state), (args, terms, solver_tangents), times))
 
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
         args, terms, solver = eqx.combine(jax.tree.unflatten(self._known, known), self._fixed)
@@ -154,17 +155,17 @@ class MotionSteps(AbstractSteps):
         return jax.tree.leaves(solver.interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0]))
 
     def in_both_modes(self) -> "MotionSteps":
-        # The loop over a method's stages that diffrax chooses has reverse derivatives alone, and the fastest ones.
+        # diffrax's default loop over the stages has reverse derivatives only, which are the fastest.
         chain, (args, terms, solver) = copy(self), self._fixed
         chain._fixed = args, terms, with_stage_loop(solver, "bounded")
         return chain
 
     def flat(self, outputs: Outputs) -> list[Any]:
-        found = [*(x for row in outputs.rows for x in row), *outputs.end]
+        arrays = [*(x for row in outputs.rows for x in row), *outputs.end]
         if outputs.last is None:
-            return found
+            return arrays
         dense, ends = outputs.last
-        return [*found, *jax.tree.leaves(_inexact(dense)), *ends]
+        return [*arrays, *jax.tree.leaves(_inexact(dense)), *ends]
 
     def unflat(self, arrays: Sequence[Any]) -> Outputs:
         n = len(self.at_end)
@@ -175,15 +176,15 @@ class MotionSteps(AbstractSteps):
         return Outputs(rows, end, (jax.tree.unflatten(self._dense, more[:-2]), list(more[-2:])))
 
 
-def _parted(inputs: Any, solver: Any) -> tuple[Any, Any, Any]:
+def _partition(inputs: Any, solver: Any) -> tuple[Any, Any, Any]:
     y, state, args, terms, times = inputs
     return jax.tree.map(jnp.asarray, (y, state)), (args, terms, solver), times
 
 
 class TangentSteps(AbstractSteps):
-    """A chain and its tangents: after all inputs, values and outputs of the chain come their tangents.
+    """A chain with its tangents: inputs, values and outputs of the chain, each followed by their tangents.
 
-    Of the inputs those that are `moving` have tangents, of the values all that are differentiable.
+    Among the inputs those with the indices `moving` have tangents, among the values all differentiable ones.
     """
 
     def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
@@ -210,18 +211,22 @@ class TangentSteps(AbstractSteps):
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
         of = self.of
         (k, dk), (v, dv), (e, de) = (
-            _cut(known, len(of.parts.known)),
-            _cut(value, len(of.parts.value)),
+            _split_at(known, len(of.parts.known)),
+            _split_at(value, len(of.parts.value)),
             self._halves(ends),
         )
-        moving = _picked(k, self._knowns), _picked(v, self._values), e if self.timed else []
+        moving = _select(k, self._knowns), _select(v, self._values), e if self.timed else []
 
-        def step(knowns: list[Any], values: list[Any], moved: list[Any]) -> tuple[list[Any], Any]:
-            full = _put(k, self._knowns, knowns), _put(v, self._values, values), moved if self.timed else e
+        def step(knowns: list[Any], values: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
+            full = (
+                _replaced(k, self._knowns, knowns),
+                _replaced(v, self._values, values),
+                step_ends if self.timed else e,
+            )
             return of.advance(*full)
 
         (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))
-        return [*v, *_picked(dv, self._values)], (dense, _inexact(change))
+        return [*v, *_select(dv, self._values)], (dense, _inexact(change))
 
     def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
         (dense, change), (e, de) = dense, self._halves(ends)
@@ -240,7 +245,7 @@ class TangentSteps(AbstractSteps):
         return self
 
     def flat(self, outputs: Outputs) -> list[Any]:
-        rows, ends = [_cut(x, len(x) // 2) for x in outputs.rows], _cut(outputs.end, len(outputs.end) // 2)
+        rows, ends = [_split_at(x, len(x) // 2) for x in outputs.rows], _split_at(outputs.end, len(outputs.end) // 2)
         last: tuple[Any, Any] = None, None
         if outputs.last is not None:
             dense, at = outputs.last
@@ -250,19 +255,19 @@ class TangentSteps(AbstractSteps):
         return [*self.of.flat(halves[0]), *self.of.flat(halves[1])]
 
     def unflat(self, arrays: Sequence[Any]) -> Outputs:
-        a, b = map(self.of.unflat, _cut(arrays, len(self.of.outputs)))
+        a, b = map(self.of.unflat, _split_at(arrays, len(self.of.outputs)))
         last = None
         if a.last is not None:
             last = (a.last[0], b.last[0]), [*a.last[1], *(b.last[1] if self.timed else [])]
         return Outputs([[*x, *y] for x, y in zip(a.rows, b.rows, strict=True)], [*a.end, *b.end], last)
 
     def _halves(self, x: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Ends or times, and their tangents."""
-        return _cut(x, len(x) // 2) if self.timed else (x, [])
+        """Ends or times, split into primals and tangents."""
+        return _split_at(x, len(x) // 2) if self.timed else (x, [])
 
 
 def is_inexact(like: Any) -> bool:
-    """Whether an array, or one of that type, has derivatives."""
+    """True if an array, or an array of this type, is differentiable."""
     return bool(jnp.issubdtype(like.dtype, jnp.inexact))
 
 
@@ -270,7 +275,7 @@ def _inexact(tree: Any) -> Any:
     return eqx.filter(tree, eqx.is_inexact_array)
 
 
-def _others(tree: Any) -> Any:
+def _static_part(tree: Any) -> Any:
     return eqx.filter(tree, eqx.is_array, inverse=True)
 
 
@@ -278,15 +283,15 @@ def _types(arrays: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in arrays)
 
 
-def _cut(x: Sequence[Any], n: int) -> tuple[list[Any], list[Any]]:
+def _split_at(x: Sequence[Any], n: int) -> tuple[list[Any], list[Any]]:
     return list(x[:n]), list(x[n:])
 
 
-def _picked(x: Sequence[Any], places: Sequence[int]) -> list[Any]:
+def _select(x: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [x[i] for i in places]
 
 
-def _put(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+def _replaced(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
     full = list(x)
     for i, array in zip(places, arrays, strict=True):
         full[i] = array

@@ -1,4 +1,4 @@
-"""Sweeps over the recorded steps of a motion: forward, with tangents or to make a record, and backward."""
+"""Sweeps over the accepted steps of a motion: forward, for outputs or checkpoints, and backward, for cotangents."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -14,9 +14,10 @@ from jaxmbd.integrate.diffrax_binding import while_loop
 
 
 class Schedule(NamedTuple):
-    """The accepted steps of a run, which derivatives hold fixed.
+    """The accepted steps of a run, which are constants in derivatives.
 
-    `starts`, `ends` `(max_steps,)` [s]; how many are accepted; for each set of times how many of them were saved.
+    `starts`, `ends` `(max_steps,)` [s]; `accepted`, the number of steps; `saved`, for each set of times the number of
+    those that were saved.
     """
 
     starts: Array
@@ -26,25 +27,25 @@ class Schedule(NamedTuple):
 
 
 def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array) -> list[Any]:
-    """The ends of step `i`, and their tangents: only the first start and the last end move, with `t₀` and `t₁`."""
-    first, last = _moving_ends(schedule, times, i)
+    """The ends of step `i`, and their tangents: only the first start and the last end depend on `t₀` and `t₁`."""
+    first, last = _at_ends(schedule, times, i)
     zero = jnp.zeros_like(schedule.starts[0])
-    found = [schedule.starts[i], schedule.ends[i]]
+    ends = [schedule.starts[i], schedule.ends[i]]
     for t0, t1 in list(zip(steps.time(times, 0), steps.time(times, 1), strict=True))[1:]:
-        found += [jnp.where(first, t0, zero), jnp.where(last, t1, zero)]
-    return found
+        ends += [jnp.where(first, t0, zero), jnp.where(last, t1, zero)]
+    return ends
 
 
-def _moving_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
-    """Whether step `i` starts at `t₀`, and whether it ends at `t₁`, which an event may prevent."""
+def _at_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
+    """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
     return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
 
 # --- forward ------------------------------------------------------------------------------------------------
 
 
-class _Ahead(eqx.Module):
-    """What the forward sweep takes from step to step: the value, and for each set of times the next one."""
+class _ForwardCarry(eqx.Module):
+    """The carry of the forward sweep: the value, for each set of times the next one to be saved, and the outputs."""
 
     i: Int[Array, ""]
     value: list[Array]
@@ -55,7 +56,7 @@ class _Ahead(eqx.Module):
 
 
 def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded: bool = False) -> Any:
-    """The outputs of the steps, or if `recorded` where each step began."""
+    """The outputs of the steps, or, if `recorded`, the checkpoints."""
     value, known, times = steps.split(x)
     value = [jnp.asarray(a) for a in value]
     start = jnp.zeros((), int)
@@ -67,17 +68,17 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
         _, dense = jax.eval_shape(steps.advance, known, value, ends)
         last = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), (dense, ends))
 
-    def advance(carry: _Ahead) -> _Ahead:
+    def advance(carry: _ForwardCarry) -> _ForwardCarry:
         i, ends = carry.i, ends_of(steps, schedule, times, carry.i)
         record = carry.record
         if record is not None:
             record = record.with_step(i, ends[0], ends[1], carry.value)
         value, dense = steps.advance(known, carry.value, ends)
-        met = [_read(steps, schedule, times, k, carry, dense, ends) for k in range(len(carry.rows))]
+        read = [_read(steps, schedule, times, k, carry, dense, ends) for k in range(len(carry.rows))]
         last = None if carry.last is None else (dense, ends)
-        return _Ahead(i + 1, value, [n for n, _ in met], [r for _, r in met], last, record)
+        return _ForwardCarry(i + 1, value, [n for n, _ in read], [r for _, r in read], last, record)
 
-    carry = _Ahead(start, value, [start for _ in rows], rows, last, record)
+    carry = _ForwardCarry(start, value, [start for _ in rows], rows, last, record)
     carry = while_loop(lambda c: c.i < schedule.accepted, advance, carry, buffers=lambda c: [c.rows, c.record])
     if recorded:
         return carry.record
@@ -85,32 +86,39 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
 
 
 def _read(
-    steps: AbstractSteps, schedule: Schedule, times: list[Any], k: int, carry: _Ahead, dense: Any, ends: list[Any]
+    steps: AbstractSteps,
+    schedule: Schedule,
+    times: list[Any],
+    k: int,
+    carry: _ForwardCarry,
+    dense: Any,
+    ends: list[Any],
 ) -> tuple[Array, list[Any]]:
-    """The states at those times of set `k` that lie in the step."""
+    """Interpolate the states at those times of set `k` that lie in the step; the next time, and the saved states."""
     ts, saved, is_last = steps.time(times, 2 + k), schedule.saved[k], carry.i == schedule.accepted - 1
     if not len(ts[0]):
         return carry.next[k], carry.rows[k]
 
-    def further(met: Any) -> Array:
-        return (met[0] < saved) & ((ts[0][met[0]] <= ends[1]) | is_last)
+    def unfinished(state: Any) -> Array:
+        return (state[0] < saved) & ((ts[0][state[0]] <= ends[1]) | is_last)
 
-    def save(met: Any) -> Any:
-        j, rows = met
+    def save(state: Any) -> Any:
+        j, rows = state
         y = steps.read(dense, ends, [t[j] for t in ts])
         return j + 1, [row.at[j].set(a) for row, a in zip(rows, y, strict=True)]
 
-    return while_loop(further, save, (carry.next[k], carry.rows[k]), buffers=lambda met: met[1])
+    return while_loop(unfinished, save, (carry.next[k], carry.rows[k]), buffers=lambda state: state[1])
 
 
 # --- backward -----------------------------------------------------------------------------------------------
 
 
-class _Back(eqx.Module):
-    """What the backward sweep takes from step to step.
+class _BackwardCarry(eqx.Module):
+    """The carry of the backward sweep.
 
-    `left`, for each set of times the last one not yet met; `between`, states made again; cotangents of the
-    differentiable numbers of the value at the end of step `i`, of the known inputs that are wanted, and of times.
+    `left`, for each set of times the last one that is still to be processed; `between`, recomputed states; the
+    cotangents of the differentiable arrays of the value at the end of step `i`, of the `known` inputs whose cotangents
+    are wanted, and of the times.
     """
 
     i: Int[Array, ""]
@@ -121,8 +129,8 @@ class _Back(eqx.Module):
     times: list[Array] | None
 
 
-class _Met(eqx.Module):
-    """The last time not yet met, and cotangents: of what the interpolation takes, of the step's ends, of the times."""
+class _TimesCarry(eqx.Module):
+    """The last time still to be processed, and cotangents: of the interpolation's data, the step's ends, the times."""
 
     left: Int[Array, ""]
     dense: Any
@@ -131,7 +139,7 @@ class _Met(eqx.Module):
 
 
 class Backward:
-    """The cotangents of inputs of recorded steps from those of their outputs."""
+    """The backward sweep: cotangents of the inputs of recorded steps from those of the outputs."""
 
     def __init__(
         self, steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, record: CheckpointStore, wanted: Sequence[int]
@@ -144,27 +152,32 @@ class Backward:
         self.timed = any(name == TIME for name, _ in kinds)
 
     def run(self, cotangents: Sequence[Any]) -> list[Any]:
-        """The cotangents of the wanted inputs."""
-        steps, count, given = self.steps, self.schedule.accepted, self.steps.unflat(cotangents)
+        """The cotangents of the inputs with the indices `wanted`, from those of the outputs."""
+        steps, count, outputs_bar = self.steps, self.schedule.accepted, self.steps.unflat(cotangents)
         value = [jnp.zeros_like(self.value[i]) for i in self.values]
-        for i, cotangent in zip(steps.at_end, given.end, strict=True):
+        for i, cotangent in zip(steps.at_end, outputs_bar.end, strict=True):
             value[self.values.index(i)] = jnp.asarray(cotangent)
         known = [jnp.zeros_like(self.known[j]) for j in self.knowns]
         times = [jnp.zeros_like(t) for t in self.times] if self.timed else None
         left = [saved - 1 for saved in self.schedule.saved]
-        carry = _Back(count - 1, left, self.record.space(), value, known, times)
-        carry = while_loop(lambda c: c.i >= 0, lambda c: self._back(c, given), carry, buffers=lambda c: c.between)
+        carry = _BackwardCarry(count - 1, left, self.record.space(), value, known, times)
+        carry = while_loop(
+            lambda c: c.i >= 0,
+            lambda c: self._step_back(c, outputs_bar),
+            carry,
+            buffers=lambda c: c.between,
+        )
         full = Split(
-            self._at(self.values, carry.value, len(steps.parts.value)),
-            self._at(self.knowns, carry.known, len(steps.parts.known)),
+            self._spread(self.values, carry.value, len(steps.parts.value)),
+            self._spread(self.knowns, carry.known, len(steps.parts.known)),
             [None] * len(self.times) if carry.times is None else carry.times,
         )
         return steps.joined(full, self.wanted)
 
     @staticmethod
-    def _at(places: list[int], arrays: list[Any], count: int) -> list[Any]:
-        mine = dict(zip(places, arrays, strict=True))
-        return [mine.get(i) for i in range(count)]
+    def _spread(places: list[int], arrays: list[Any], count: int) -> list[Any]:
+        by_place = dict(zip(places, arrays, strict=True))
+        return [by_place.get(i) for i in range(count)]
 
     def _ends(self, i: Array) -> list[Any]:
         return ends_of(self.steps, self.schedule, self.times, i)
@@ -172,77 +185,81 @@ class Backward:
     def _advance(self, j: Array, value: list[Any]) -> list[Any]:
         return self.steps.advance(self.known, value, self._ends(j))[0]
 
-    def _back(self, carry: _Back, given: Outputs) -> _Back:
-        """One step backward: `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`, with what is saved within the step."""
+    def _step_back(self, carry: _BackwardCarry, outputs_bar: Outputs) -> _BackwardCarry:
+        """One step backward: `(ȳᵢ, s̄ᵢ, θ̄) = (∂step)ᵀ (ȳᵢ₊₁, s̄ᵢ₊₁)`, with the states saved within the step."""
         i, last = carry.i, carry.i == self.schedule.accepted - 1
         value, between = self.record.state(i, self.schedule.accepted - 1, carry.between, self._advance)
         ends = self._ends(i)
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 
-        def step(values: list[Any], knowns: list[Any], moved: list[Any]) -> tuple[list[Any], Any]:
+        def step(values: list[Any], knowns: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
             full = _replaced(self.known, self.knowns, knowns), _replaced(value, self.values, values)
-            y, dense = self.steps.advance(*full, moved if self.timed else ends)
+            y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
-        dense_bar, ends_bar = _zeros(dense), _zeros(ends) if self.timed else []
-        if given.last is not None:
-            more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), given.last)
-            dense_bar = _plus(dense_bar, more[0])
-            ends_bar = _plus(ends_bar, more[1]) if self.timed else []
+        dense_bar, ends_bar = _zeros_like(dense), _zeros_like(ends) if self.timed else []
+        if outputs_bar.last is not None:
+            more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), outputs_bar.last)
+            dense_bar = _add(dense_bar, more[0])
+            ends_bar = _add(ends_bar, more[1]) if self.timed else []
         left, times = list(carry.left), carry.times
         for k in range(self.steps.sets):
             if len(self.steps.time(self.times, 2 + k)[0]):
                 ts = None if times is None else self.steps.time(times, 2 + k)
-                met = self._within(i, _Met(left[k], dense_bar, ends_bar, ts), k, given.rows[k], dense, ends)
-                left[k], dense_bar, ends_bar = met.left, met.dense, met.ends
-                times = None if times is None else self._with_times(times, 2 + k, met.ts)
-        value_bar, known_bar, moved_bar = transposed((carry.value, dense_bar))
+                saved_bar = self._times_back(
+                    i, _TimesCarry(left[k], dense_bar, ends_bar, ts), k, outputs_bar.rows[k], dense, ends
+                )
+                left[k], dense_bar, ends_bar = saved_bar.left, saved_bar.dense, saved_bar.ends
+                times = None if times is None else self._with_times(times, 2 + k, saved_bar.ts)
+        value_bar, known_bar, step_ends_bar = transposed((carry.value, dense_bar))
         if times is not None:
-            times = self._moved(times, _plus(moved_bar, ends_bar), i)
-        return _Back(i - 1, left, between, value_bar, _plus(carry.known, known_bar), times)
+            times = self._with_step_ends(times, _add(step_ends_bar, ends_bar), i)
+        return _BackwardCarry(i - 1, left, between, value_bar, _add(carry.known, known_bar), times)
 
     def _with_times(self, times: list[Any], which: int, ts: list[Any]) -> list[Any]:
         times = list(times)
         times[which :: 2 + self.steps.sets] = ts
         return times
 
-    def _moved(self, times: list[Any], ends: list[Any], i: Array) -> list[Any]:
-        """The cotangents of times, with those of the ends of step `i` as far as these move with `t₀` and `t₁`."""
-        first, last = _moving_ends(self.schedule, self.times, i)
+    def _with_step_ends(self, times: list[Any], ends: list[Any], i: Array) -> list[Any]:
+        """The cotangents of times, with those of the ends of step `i` added if these are `t₀` or `t₁`."""
+        first, last = _at_ends(self.schedule, self.times, i)
         starts = [t + jnp.where(first, e, 0.0) for t, e in zip(self.steps.time(times, 0), ends[::2], strict=True)]
         finals = [t + jnp.where(last, e, 0.0) for t, e in zip(self.steps.time(times, 1), ends[1::2], strict=True)]
         return self._with_times(self._with_times(times, 0, starts), 1, finals)
 
-    def _within(self, i: Array, met: _Met, k: int, saved: list[Any], dense: Any, ends: list[Any]) -> _Met:
-        """From the last time of set `k` not yet met back to the start of step `i`."""
+    def _times_back(
+        self, i: Array, carry: _TimesCarry, k: int, saved: list[Any], dense: Any, ends: list[Any]
+    ) -> _TimesCarry:
+        """Process the saved times of set `k` in step `i`, backward: the cotangents of their interpolation."""
         ts = self.steps.time(self.times, 2 + k)
 
-        def further(met: _Met) -> Array:
-            return (met.left >= 0) & ((ts[0][met.left] > ends[0]) | (i == 0))
+        def unfinished(carry: _TimesCarry) -> Array:
+            return (carry.left >= 0) & ((ts[0][carry.left] > ends[0]) | (i == 0))
 
-        def meet(met: _Met) -> _Met:
-            t = [x[met.left] for x in ts]
-            cotangent = [x[met.left] for x in saved]
+        def step(carry: _TimesCarry) -> _TimesCarry:
+            t = [x[carry.left] for x in ts]
+            cotangent = [x[carry.left] for x in saved]
             if not self.timed:
                 _, transposed = jax.vjp(lambda dense: self.steps.read(dense, ends, t), dense)
-                return _Met(met.left - 1, _plus(met.dense, transposed(cotangent)[0]), [], None)
+                return _TimesCarry(carry.left - 1, _add(carry.dense, transposed(cotangent)[0]), [], None)
             _, transposed = jax.vjp(self.steps.read, dense, ends, t)
             dense_bar, ends_bar, t_bar = transposed(cotangent)
-            moved = [x.at[met.left].add(a) for x, a in zip(met.ts, t_bar, strict=True)]
-            return _Met(met.left - 1, _plus(met.dense, dense_bar), _plus(met.ends, ends_bar), moved)
+            ts_bar = [x.at[carry.left].add(a) for x, a in zip(carry.ts, t_bar, strict=True)]
+            return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
-        return while_loop(further, meet, met)
+        return while_loop(unfinished, step, carry)
 
 
 def _replaced(x: list[Any], places: list[int], arrays: list[Any]) -> list[Any]:
-    mine = dict(zip(places, arrays, strict=True))
-    return [mine.get(i, a) for i, a in enumerate(x)]
+    by_place = dict(zip(places, arrays, strict=True))
+    return [by_place.get(i, a) for i, a in enumerate(x)]
 
 
-def _zeros(tree: Any) -> Any:
+def _zeros_like(tree: Any) -> Any:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
-def _plus(a: Any, b: Any) -> Any:
+def _add(a: Any, b: Any) -> Any:
     return jax.tree.map(jnp.add, a, b)

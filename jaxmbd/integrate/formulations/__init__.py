@@ -1,1 +1,1 @@
-"""How the constraints are kept: stabilisation, projection, coordinate partitioning, prescribed motion."""
+"""Formulations of the constraints: stabilisation, projection, coordinate partitioning, kinematic analysis."""

@@ -1,4 +1,4 @@
-"""Coordinate partitioning: only the independent coordinates are integrated, the others follow from the constraints.
+"""Coordinate partitioning: integrate the independent coordinates, and solve the constraints for the dependent ones.
 
 Source: Wehage, Haug, J. Mech. Des. 104 (1982); Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems*
 (1989), §7.3; Samin, Fisette, *Symbolic Modeling of Multibody Systems* (2003), §2.3.
@@ -27,15 +27,16 @@ from jaxmbd.integrate.formulations.newton_closure import (
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_DEGENERATE = 4.0  # a dependent speed this many times as fast as an independent one, both scaled by inertia
+_DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
 
 
 class Partition:
-    """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed position and consistent speeds.
+    """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed configuration.
 
-    With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. Where the choice is one among the speeds,
-    nothing is left out or reordered: `R` is `(nv, nv)` with zero columns for dependent speeds, for which `M̂` has ones
-    on its diagonal. Named coordinates have a column each; `v_i` and `v̇_i` are their first and second derivatives.
+    With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. If the independent variables are among the
+    generalized speeds, no entry is removed or reordered: `R` is `(nv, nv)` with zero columns for the dependent speeds,
+    and `M̂` has ones on its diagonal there. Named coordinates have one column each; `v_i` and `v̇_i` are then their
+    first and second time derivatives. The speeds `v` must be consistent.
     """
 
     def __init__(
@@ -48,30 +49,30 @@ class Partition:
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
     def mass(self) -> Float[Array, "k k"]:
-        """`M̂`."""
+        """The reduced mass matrix `M̂`."""
         return self.R.T @ self.at.inertia.matrix() @ self.R + jnp.diag(1 - self.marks)
 
     def bias_acceleration(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """`c`: the accelerations of the dependent speeds while the independent ones stay as they are."""
+        """The bias acceleration `c`: the accelerations of all speeds for `v̇_i = 0`."""
         bias = jnp.zeros_like(self.marks)
         if isinstance(self.correction, NamedCoordinateCorrection):
             bias = self.correction.bias(self.at, v)
         return self.solve(jnp.concatenate([self.at.gamma(v), bias]))
 
     def force(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
-        """`Q̂`."""
+        """The reduced generalized force `Q̂`."""
         return self.R.T @ (self.at.force(v) - self.at.inertia.times(self.bias_acceleration(v)))
 
     def accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " nv"]:
-        """`v̇`, of all speeds."""
+        """The accelerations `v̇` of all generalized speeds."""
         return self.R @ self.reduced_accelerations(v) + self.bias_acceleration(v)
 
     def reduced_accelerations(self, v: Float[Array, " nv"]) -> Float[Array, " k"]:
-        """`v̇_i`."""
+        """The independent accelerations `v̇_i`."""
         return spd_solver(self.mass())(self.force(v))
 
     def degenerate(self) -> Bool[Array, ""]:
-        """Whether some dependent speed runs away from the independent ones: time for another choice."""
+        """True if a dependent speed is much faster than the independent ones, so that others should be chosen."""
         scale = jnp.sqrt(jnp.diag(self.at.inertia.matrix()))
         size = jnp.max(jnp.abs(jnp.outer(scale, 1 / scale) * self.R), initial=0.0)
         return ~(size < _DEGENERATE)
@@ -81,13 +82,13 @@ class CoordinatePartitioning(AbstractProjectedMethod):
     """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
 
     `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that
-    no constraint is ever violated and nothing needs stabilising. Chosen automatically, the independent speeds are those
-    that elimination with pivoting leaves over (columns scaled by inertia); the choice is made anew after a step on
-    which a dependent speed has become more than 4 times as fast as an independent one.
+    the constraints are satisfied at each evaluation and need no stabilisation. By default the independent speeds are
+    the columns of `C`, scaled by inertia, that elimination with pivoting does not use as pivots; they are chosen again
+    after a step at whose end a dependent speed is more than 4 times as fast as an independent one.
 
-    **Arguments:** `independent`, names of speeds, or of coordinates of bodies and joints, as many as there are degrees
-    of freedom that drivers leave: `("crank.theta",)`, or `("O.angle",)`, in joint and in absolute coordinates. They are
-    kept to the end.
+    **Arguments:** `independent`, names of generalized speeds, or of coordinates of bodies and joints, as many as the
+    degrees of freedom that are not driven: `("crank.theta",)`, or `("O.angle",)`, in joint and in absolute coordinates.
+    They are used for the whole motion.
     """
 
     independent: tuple[str, ...] | None = eqx.field(static=True, default=None)
@@ -98,14 +99,14 @@ class CoordinatePartitioning(AbstractProjectedMethod):
         self.chosen = chosen
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
-        """Raises `MechanismError` for names that do not exist, or for more or fewer than can be chosen."""
+        """Raise `MechanismError` for unknown names, or for a number of them other than the degrees of freedom."""
         if self.independent is None:
             return
         check_independent(mechanism, self.independent)
-        chosen = len(set(self.independent))
-        if chosen != freedom:
+        count = len(set(self.independent))
+        if count != freedom:
             raise MechanismError(
-                f"CoordinatePartitioning names {chosen} independent variable{'s' * (chosen != 1)} "
+                f"CoordinatePartitioning names {count} independent variable{'s' * (count != 1)} "
                 f"({', '.join(self.independent)}) on a mechanism with {freedom} degree{'s' * (freedom != 1)} of "
                 "freedom: name as many as these, or none, and they are chosen automatically."
             )
@@ -113,37 +114,37 @@ class CoordinatePartitioning(AbstractProjectedMethod):
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "CoordinatePartitioning":
         if self.independent is None:
             chosen = automatic_choice(equations.at(t, q))
-        elif _is_among_speeds(equations.mechanism, self.independent):
+        elif _are_speeds(equations.mechanism, self.independent):
             chosen = _named_speeds(equations.mechanism, self.independent)
         else:
-            chosen = jnp.zeros(equations.mechanism.nv, bool)  # the names say it
+            chosen = jnp.zeros(equations.mechanism.nv, bool)  # unused: the names determine the correction
         return CoordinatePartitioning(self.independent, chosen=chosen)
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        choice = self._choice(equations, t, q)
-        at = equations.at(t, close_loops(equations, t, q, choice))
-        v = consistent_speeds(at, v, choice)
-        vdot = Partition(at, choice).accelerations(v)
+        correction = self._correction(equations, t, q)
+        at = equations.at(t, close_loops(equations, t, q, correction))
+        v = consistent_speeds(at, v, correction)
+        vdot = Partition(at, correction).accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
     ) -> tuple["CoordinatePartitioning", Array, Array]:
-        choice = self._choice(equations, t, q)
-        q = close_loops(equations, t, q, choice)
+        correction = self._correction(equations, t, q)
+        q = close_loops(equations, t, q, correction)
         at = equations.at(t, q)
         chosen = self.chosen
-        if isinstance(choice, DependentCoordinateCorrection):
-            chosen = choice.independent
+        if isinstance(correction, DependentCoordinateCorrection):
+            chosen = correction.independent
             if self.independent is None:
-                chosen = jnp.where(Partition(at, choice).degenerate(), automatic_choice(at), chosen)
-        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, choice)
+                chosen = jnp.where(Partition(at, correction).degenerate(), automatic_choice(at), chosen)
+        return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, correction)
 
-    def _choice(
+    def _correction(
         self, equations: Equations, t: Scalar, q: Array
     ) -> DependentCoordinateCorrection | NamedCoordinateCorrection:
-        if self.independent is not None and not _is_among_speeds(equations.mechanism, self.independent):
+        if self.independent is not None and not _are_speeds(equations.mechanism, self.independent):
             return NamedCoordinateCorrection(self.independent)
         chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen
         assert chosen is not None
@@ -151,16 +152,16 @@ class CoordinatePartitioning(AbstractProjectedMethod):
 
 
 def automatic_choice(at: Configuration) -> Bool[Array, " nv"]:
-    """The speeds that elimination with pivoting leaves over, columns scaled by inertia."""
+    """Mask of the independent speeds: the columns of `C`, scaled by inertia, that are no pivot columns."""
     return ~pivot_columns(at.jacobian / jnp.sqrt(jnp.diag(at.inertia.matrix()))[None])
 
 
-def _is_among_speeds(mechanism: Mechanism, names: Sequence[str]) -> bool:
+def _are_speeds(mechanism: Mechanism, names: Sequence[str]) -> bool:
     return all(index_of(mechanism, name) is not None for name in names)
 
 
 def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
-    """Raises `MechanismError` for names that are neither speeds nor coordinates of bodies and joints."""
+    """Raise `MechanismError` for names that are neither speeds nor coordinates of bodies and joints."""
     for name in names:
         if index_of(mechanism, name) is None:
             try:
@@ -172,6 +173,6 @@ def check_independent(mechanism: Mechanism, names: Sequence[str]) -> None:
 
 
 def _named_speeds(mechanism: Mechanism, names: Sequence[str]) -> Bool[Array, " nv"]:
-    """Which speeds are named, by their own names or those of the coordinates whose rates they are."""
+    """Mask of the speeds that are named, by their own names or by those of the coordinates whose rates they are."""
     pairs = zip(mechanism.variables, mechanism.speed_names, strict=True)
     return jnp.asarray([variable in names or speed in names for variable, speed in pairs])

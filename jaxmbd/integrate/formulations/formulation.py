@@ -1,7 +1,7 @@
-"""Ways to keep the constraints while integrating: each turns the equations into `(q̇, v̇)`.
+"""Constraint formulations: methods that turn the equations of motion into a right-hand side `(q̇, v̇)`.
 
-All of them solve the augmented system `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; …]`; they differ in how they keep
-`Φ = 0` and `Φ̇ = 0` from drifting.
+Each of them solves the augmented system `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; …]`; they differ in how they prevent the
+drift of `Φ = 0` and `Φ̇ = 0`.
 """
 
 import abc
@@ -19,9 +19,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
 class StateDerivative(eqx.Module):
-    """What a method makes of one instant.
+    """The time derivative of the integrated state, with the consistent speeds, accelerations and multipliers.
 
-    `qdot (nq,)` and `rate (nv,)`: the rates of the integrated coordinates and speeds; `v (nv,)`: consistent speeds,
+    `qdot (nq,)` and `rate (nv,)`: the rates of the integrated coordinates and speeds; `v (nv,)`: the consistent speeds,
     with their accelerations `vdot (nv,)` and multipliers `lam (m,)`.
     """
 
@@ -33,32 +33,33 @@ class StateDerivative(eqx.Module):
 
 
 class AbstractMethod(eqx.Module):
-    """A way to keep the constraints."""
+    """A constraint formulation: how the constraints are enforced during integration."""
 
     @abc.abstractmethod
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        """Rates, consistent speeds, accelerations and multipliers at one instant."""
+        """State derivative, consistent speeds, accelerations and multipliers at time `t` and state `(q, v)`."""
 
 
 class AbstractProjectedMethod(AbstractMethod):
-    """A method that puts the state back onto the constraints after each accepted step, and may choose anew then.
+    """A method that projects the state onto the constraints after each step, and may then update its own data.
 
-    What it has chosen is a part of the method itself: `begin` makes the first choice, `settle` the next.
+    The data, such as the choice of independent speeds, are fields of the method itself: `begin` sets them for the first
+    step, `settle` for the next one.
     """
 
     @abc.abstractmethod
     def check(self, mechanism: Mechanism, freedom: int) -> None:
-        """Raises where the method cannot work on a mechanism with so many degrees of freedom."""
+        """Raise if the method cannot be used on a mechanism with this number of degrees of freedom."""
 
     @abc.abstractmethod
     def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedMethod":
-        """The method for the first step."""
+        """The method with its data for the first step."""
 
     @abc.abstractmethod
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
     ) -> tuple["AbstractProjectedMethod", Array, Array]:
-        """The method for the next step, and the state on the constraints."""
+        """The method with its data for the next step, and the projected state `(q, v)`."""
 
 
 class Augmented(AbstractMethod):
@@ -66,8 +67,8 @@ class Augmented(AbstractMethod):
 
     `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; γ − 2α Φ̇ − β² Φ]`, so that `Φ̈ + 2α Φ̇ + β² Φ = 0`.
 
-    **Arguments:** `alpha`, `beta` `[1/s]`; both zero leaves the system unstabilised (its drift grows
-    quadratically with time). A common choice for a fixed step h is `α = 1/h, β = √2/h`.
+    **Arguments:** `alpha`, `beta` `[1/s]`; without stabilisation, both zero, the drift grows quadratically with
+    time. A common choice for a fixed step h is `α = 1/h, β = √2/h`.
 
     Source: Baumgarte, Comput. Methods Appl. Mech. Eng. 1 (1972); Haug, *Computer Aided Kinematics and Dynamics of
     Mechanical Systems* (1989), §7.
@@ -92,17 +93,17 @@ class Augmented(AbstractMethod):
 class Stabilized(AbstractMethod):
     """The augmented system on consistent speeds, after Gear, Gupta and Leimkuhler. The default.
 
-    The integrated speeds are consistent ones and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`, `S = C M⁻¹ Cᵀ`, so
-    that `C v̄ = −Φ_t`. Everything is evaluated with `v̄`:
+    The integrated speeds are the sum of consistent speeds and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`,
+    `S = C M⁻¹ Cᵀ`, so that `C v̄ = −Φ_t`. The right-hand side is evaluated with `v̄`:
 
     `q̇ = N(q) (v̄ − κ M⁻¹ Cᵀ S⁻¹ Φ)`,   `[[M, Cᵀ], [C, 0]] [a; λ] = [F(v̄); γ(v̄)]`,   `v̇ = a + M⁻¹ (Ċᵀ η − Ṁ M⁻¹ Cᵀ η)`
 
-    Then `Φ̇ = −κ Φ`, and the remainder stays a remainder as the constraints turn: without its last term it would
-    leak into the motion. The solves share one factorisation. Errors of an integrator's inner stages do not reach the
-    accelerations as Baumgarte's terms let them, and the noise that singular positions amplify is left out of every
-    evaluation (`docs/methods.md` has the measurements).
+    Then `Φ̇ = −κ Φ`. The last term of `v̇` keeps the remainder in the range of `M⁻¹ Cᵀ` while `M` and `C` change;
+    without it the remainder would enter the motion. The solves share one factorisation. Errors of the integrator's
+    inner stages do not enter the accelerations, as they do through Baumgarte's terms, and the velocity noise that
+    singular positions amplify is removed from every evaluation (`docs/methods.md` has the measurements).
 
-    **Arguments:** `rate` κ `[1/s]`, at which a violation of position decays.
+    **Arguments:** `rate` κ `[1/s]`, the decay rate of a position violation.
 
     Source: Gear, Leimkuhler, Gupta, J. Comput. Appl. Math. 12–13 (1985); Hairer, Wanner, *Solving ODEs II* (1996),
     §VII.2.
@@ -123,12 +124,12 @@ class Stabilized(AbstractMethod):
         v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))
         qdot = at.rate(v - self.rate * system.apply_impulse(mu))
-        carried = system.inertia.solve(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
-        return StateDerivative(qdot, vdot + carried, v, vdot, lam)
+        remainder_rate = system.inertia.solve(at.constraint_force_rate(v, eta) - at.inertia_rate(v, remainder))
+        return StateDerivative(qdot, vdot + remainder_rate, v, vdot, lam)
 
 
 def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    """`method.motion`, as a program of its own where it is one."""
+    """`method.motion`, run as a scalar program where it can be compiled to one."""
     return as_program(_motion)(method, equations, t, q, v)
 
 

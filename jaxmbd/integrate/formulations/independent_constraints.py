@@ -1,9 +1,9 @@
-"""The constraint rows in which a motion is solved: those that do not repeat one another.
+"""Selection of a linearly independent set of constraint rows, in which the equations of motion are solved.
 
-Where rows repeat, any independent set of them allows the same motions, and which set is good depends on the position:
-with `C_o = W C_k` for the rows left out by those kept, the solve is as much worse than it need be as `W` is large. So
-`W` is looked at after each step. Where a number in it is large, the two rows that it belongs to change places, which
-makes the volume of `C_k` larger by that number.
+If rows are linearly dependent, every maximal independent subset allows the same motions, and which subset is well
+conditioned depends on the position. Let `C_o = W C_k` express the omitted rows by the selected ones: the larger the
+entries of `W`, the worse the condition of the solve. So `W` is checked after each step. If an entry is large, its
+omitted row and its selected row are exchanged, which multiplies the volume of `C_k` by that entry.
 
 Source: Goreinov et al., *How to find a good submatrix* (2010).
 """
@@ -23,108 +23,113 @@ from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_FEW = 40  # rows: up to here singular values take a fraction of a millisecond
-_MANY = 400  # rows: of more, those that repeat are all kept
-_LARGE = 10.0  # in W: time for another choice
+_MAX_SVD_ROWS = 40  # up to here singular values take a fraction of a millisecond
+_MAX_SELECTION_ROWS = 400  # with more rows than this no selection is made, also if they are dependent
+_EXCHANGE_THRESHOLD = 10.0  # entry of W above which two rows are exchanged
 _GOLDEN = 0.6180339887498949
 
 
 class RowSelection(eqx.Module):
-    """What `Equations.solved_in` is told: whether rows are redundant, and which ones are kept; see `Equations`."""
+    """The arguments of `Equations.solved_in`: `redundant`, true if constraint rows are linearly dependent; `rows`, a
+    mask of the selected rows, `None` for all of them."""
 
     redundant: bool | Bool[Array, ""]
     rows: Bool[Array, " m"] | None
 
 
-def initial_row_selection(described: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
-    """`rows_for_motion` where numbers are known: where no rows repeat, nothing of it is left to be compiled."""
-    redundant = _redundant(described, t, q)
-    return RowSelection(redundant, _kept(described, t, q)) if redundant else RowSelection(False, None)
+def initial_row_selection(model: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
+    """The row selection at a configuration, for concrete values; `redundant` is a Python bool if rows are independent.
+
+    With `False` as a constant, the branches for dependent rows are not compiled.
+    """
+    redundant = _redundant(model, t, q)
+    return RowSelection(redundant, _initial_rows(model, t, q)) if redundant else RowSelection(False, None)
 
 
 def row_selection_for_motion(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
-    """The rows that a motion from a position is to be solved in."""
+    """The row selection at the initial configuration of a motion (traceable)."""
     redundant = rows_repeat(equations, t, q)
-    if not 0 < equations.m <= _MANY:
+    if not 0 < equations.m <= _MAX_SELECTION_ROWS:
         return RowSelection(redundant, None)
     every = jnp.ones(equations.m, bool)
     return RowSelection(redundant, jax.lax.cond(redundant, lambda: _independent(equations, t, q), lambda: every))
 
 
 @cached_on_disk
-def _redundant(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
-    return rows_repeat(equations_of(described), t, q)
+def _redundant(model: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
+    return rows_repeat(equations_of(model), t, q)
 
 
 @cached_on_disk
-def _kept(described: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, " m"] | None:
-    equations = equations_of(described)
-    return _independent(equations, t, q) if equations.m <= _MANY else None
+def _initial_rows(model: Mechanism | Equations, t: Scalar, q: Array) -> Bool[Array, " m"] | None:
+    equations = equations_of(model)
+    return _independent(equations, t, q) if equations.m <= _MAX_SELECTION_ROWS else None
 
 
-def equations_of(described: Mechanism | Equations) -> Equations:
-    """The equations of a mechanism, which may have been put together before."""
-    return described if isinstance(described, Equations) else Equations(described)
+def equations_of(model: Mechanism | Equations) -> Equations:
+    """The equations of a mechanism; equations that have been assembled already are returned as they are."""
+    return model if isinstance(model, Equations) else Equations(model)
 
 
 def rows_repeat(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool[Array, ""]:
-    """Whether constraint rows repeat one another at a position, where it is asked in a compiled program.
+    """True if the constraint rows are linearly dependent at `q` (traceable).
 
-    By the rank of `C`; for large mechanisms, whose singular values would cost more than their motion, by whether
-    `C M⁻¹ Cᵀ` with rows scaled to a diagonal of ones has an eigenvalue below the share of `ε` that the solve adds where
-    rows repeat (inverse iteration).
+    The test is the rank of `C`. For large mechanisms, whose singular values would cost more than their motion, it is
+    whether `C M⁻¹ Cᵀ`, scaled to a unit diagonal, has an eigenvalue below the proximal shift, the multiple of `ε` that
+    the solve adds if rows are dependent (inverse iteration).
     """
-    if equations.m <= _FEW:
-        return rank_of(_rows(equations, t, q)) < equations.m
+    if equations.m <= _MAX_SVD_ROWS:
+        return rank_of(_jacobian(equations, t, q)) < equations.m
     return as_program(_is_singular)(*frozen((equations, t, q)))
 
 
 def update_row_selection(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Bool[Array, " m"] | None:
-    """The rows to keep from this position on: those that are kept now, or with a better one in the place of one."""
-    kept, redundant = equations.independent_rows, equations.redundant
-    if kept is None:
+    """The selected rows for the next step: the present ones, or these after one exchange if it improves them."""
+    selected, redundant = equations.independent_rows, equations.redundant
+    if selected is None:
         return None
-    swapped = lambda: jnp.where(redundant, as_program(_swapped)(*frozen((equations, t, q))), kept)  # noqa: E731
-    return jax.lax.cond(any_instance(redundant), swapped, lambda: kept)
+    exchanged = lambda: jnp.where(redundant, as_program(_exchanged)(*frozen((equations, t, q))), selected)  # noqa: E731
+    return jax.lax.cond(any_instance(redundant), exchanged, lambda: selected)
 
 
-def _rows(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
-    """`C`, a constant to derivatives."""
+def _jacobian(equations: Equations, t: Scalar, q: Array) -> Float[Array, "m nv"]:
+    """The Jacobian `C`, without derivatives."""
     return as_program(Equations.jacobian)(*frozen((equations, t, q)))
 
 
 def _independent(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
-    """As many rows of `C` as its rank, chosen by elimination with the largest pivots."""
-    return pivot_columns(_rows(equations, t, q).T)
+    """Mask of as many rows of `C` as its rank, chosen by elimination with pivoting."""
+    return pivot_columns(_jacobian(equations, t, q).T)
 
 
-def _swapped(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
-    """The rows that are kept, after an exchange where `W = S_ok S_kk⁻¹` is large.
+def _exchanged(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
+    """The selected rows, after an exchange if an entry of `W = S_ok S_kk⁻¹` is large.
 
-    Of the rows kept the one that counts most in one sum of the rows of `W` gives way to that of those left out in which
-    it counts most.
+    The selected row to be removed is the largest entry of a weighted sum of the rows of `W`; the omitted row in which
+    that one has the largest coefficient takes its place.
     """
-    S, kept = equations.at(t, q).schur(), equations.independent_rows
-    assert kept is not None
-    solve = S.limited(kept).solver()
-    some = jnp.asarray(1 + np.arange(equations.m) * _GOLDEN % 1, q.dtype)  # factors from 1 to 2: no two the same
-    of_kept = jnp.abs(solve(jnp.where(kept, S.times(jnp.where(kept, 0.0, some)), 0.0)))
-    out = _largest(of_kept)
-    into = _largest(jnp.where(kept, 0.0, jnp.abs(S.times(solve(out.astype(q.dtype))))))
-    return jnp.where(jnp.max(of_kept) > _LARGE, (kept & ~out) | into, kept)
+    S, selected = equations.at(t, q).schur(), equations.independent_rows
+    assert selected is not None
+    solve = S.limited(selected).solver()
+    # From 1 to 2, all different, so that no sum cancels.
+    weights = jnp.asarray(1 + np.arange(equations.m) * _GOLDEN % 1, q.dtype)
+    column_sums = jnp.abs(solve(jnp.where(selected, S.times(jnp.where(selected, 0.0, weights)), 0.0)))
+    removed = _first_maximum(column_sums)
+    added = _first_maximum(jnp.where(selected, 0.0, jnp.abs(S.times(solve(removed.astype(q.dtype))))))
+    return jnp.where(jnp.max(column_sums) > _EXCHANGE_THRESHOLD, (selected & ~removed) | added, selected)
 
 
-def _largest(x: Float[Array, " m"]) -> Bool[Array, " m"]:
-    """Where the largest number is, the first of several."""
-    found = x == jnp.max(x)
-    return found & (jnp.cumsum(found) == 1)
+def _first_maximum(x: Float[Array, " m"]) -> Bool[Array, " m"]:
+    """One-hot mask of the first maximum."""
+    is_maximum = x == jnp.max(x)
+    return is_maximum & (jnp.cumsum(is_maximum) == 1)
 
 
 def _is_singular(equations: Equations, t: Scalar, q: Array) -> Bool[Array, ""]:
     S = equations.at(t, q).schur().scaled()
     shift = proximal_shift(S.largest())
     solve = S.shifted(shift).solver()
-    x = jnp.cos(jnp.arange(1.0, equations.m + 1, dtype=q.dtype) ** 2)  # in no null space
+    x = jnp.cos(jnp.arange(1.0, equations.m + 1, dtype=q.dtype) ** 2)  # a start vector that is in no null space
     for _ in range(3):
         x = solve(x / jnp.sqrt(jnp.sum(x * x)))
     return shift * jnp.sqrt(jnp.sum(x * x)) > 0.5

@@ -1,4 +1,4 @@
-"""The motion that constraints and drivers determine by themselves, and the loads it takes."""
+"""Kinematic and inverse dynamic analysis: motion determined by constraints and drivers, and its multipliers."""
 
 from jaxtyping import Array
 
@@ -10,11 +10,11 @@ from jaxmbd.integrate.formulations.newton_closure import DeterminedCorrection, a
 
 
 class Kinematic(AbstractMethod):
-    """Speeds and accelerations by the constraints alone, multipliers by the equations of motion:
+    """Speeds and accelerations from the constraints alone, multipliers from the equations of motion:
 
     `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
 
-    for as many independent rows as speeds. Where rows repeat one another the multipliers are those of least norm.
+    for as many independent rows as speeds. If rows are linearly dependent, the multipliers are those of least norm.
 
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6 and §6.4.
     """

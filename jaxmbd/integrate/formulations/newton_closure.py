@@ -1,8 +1,9 @@
-"""Closing the loops: Newton's method on `Φ(q, t) = 0`, and the speeds with `C v = −Φ_t`.
+"""Loop closure: Newton's method on `Φ(q, t) = 0`, and the consistent speeds with `C v = −Φ_t`.
 
-How a violation is taken back is a matter of choice: by the smallest change in the metric of `M` (projection), by the
-dependent coordinates alone (partitioning), by the only change there is (kinematics). A `Correction` is that choice. The
-derivative of what Newton's method finds is that of one more step from there, by the implicit function theorem.
+With fewer equations than unknowns the correction of a violation is not unique. It is the smallest one in the metric
+of `M` (projection), or changes the dependent coordinates alone (coordinate partitioning); in kinematic analysis it is
+unique. Each is a class derived from `AbstractCorrection`. By the implicit function theorem, the derivative of the
+solution is that of one more Newton step from it.
 """
 
 import abc
@@ -21,26 +22,26 @@ from jaxmbd.equations.spd_solve import Solve
 from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_DAMPING = 1e-5  # μ, as a share of the largest number in C
+_DAMPING = 1e-5  # μ, relative to the largest entry of C
 _IN_WORLD = "omega_world."
-_STEPS = 20  # Newton converges in 2 to 4 from the end of an integration step
+_MAX_ITERATIONS = 20  # Newton converges in 2 to 4 from the end of an integration step
 
 
 class AbstractCorrection(eqx.Module):
-    """How violations are taken back."""
+    """The correction of constraint violations: one solution of an underdetermined linear system."""
 
     @abc.abstractmethod
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        """The product `K x` with a matrix whose first rows are those of `C`, and a damped solve of `K x = b`: a change
-        with `K x` near `b` that is small in directions that hardly count in `K`."""
+        """The product `K x` with a matrix whose first rows are `C`, and a damped solve of `K x = b`, whose solution is
+        small along the singular vectors of `K` with small singular values."""
 
     @abc.abstractmethod
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
-        """What Newton's method takes back: `Φ`, and below it by how much coordinates moved that are to stay."""
+        """The residual of Newton's method: `Φ`, and below it the change of the coordinates that are held fixed."""
 
 
 class MassWeightedCorrection(AbstractCorrection):
-    """The change that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ miss`."""
+    """The correction that is smallest in the metric of `M`: `M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ r` for a violation `r`."""
 
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
@@ -52,9 +53,9 @@ class MassWeightedCorrection(AbstractCorrection):
 
 
 class DependentCoordinateCorrection(AbstractCorrection):
-    """The change of the dependent speeds that leaves the independent ones alone.
+    """The correction of the dependent speeds, with the independent ones unchanged.
 
-    `independent (nv,)` marks these; as many as there are degrees of freedom.
+    `independent (nv,)` is a mask of the latter, as many as the degrees of freedom.
     """
 
     independent: Bool[Array, " nv"]
@@ -66,25 +67,26 @@ class DependentCoordinateCorrection(AbstractCorrection):
         return _least_squares(self.stacked(at))
 
     def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """`[C; D]`, where `D v` are the independent speeds: of full column rank, also where rows of `C` repeat."""
+        """`[C; D]`, where `D v` are the independent speeds; its column rank is full even if `C` has dependent rows."""
         return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
 
 
 class NamedCoordinateCorrection(AbstractCorrection):
-    """The change that leaves named speeds, or the rates of named coordinates, alone: also those of joints that are no
-    variables of the system, and angular velocities about world axes, `"disc.omega_world.x"`. As many as there are
-    degrees of freedom.
+    """The correction that leaves named speeds or coordinates unchanged, as many as the degrees of freedom.
+
+    A name may also be that of a joint coordinate that is not a variable of the system, or of an angular velocity about
+    a world axis, `"disc.omega_world.x"`. `values`: the coordinates' values to hold, set by `holding`.
     """
 
     names: tuple[str, ...] = eqx.field(static=True)
     values: Float[Array, " k"] | None = None
 
     def holding(self, at: Configuration) -> "NamedCoordinateCorrection":
-        """The change that leaves the coordinates' values at a position alone, whatever the size of what is closed."""
+        """The correction that holds the coordinates' values at a configuration, also over a finite change of `q`."""
         return NamedCoordinateCorrection(self.names, self._values(at, None))
 
     def _values(self, at: Configuration, near: Float[Array, " k"] | None) -> Float[Array, " k"]:
-        """The coordinates' values; zero for speeds, of which a change of others leaves the integrals alone."""
+        """The coordinates' values, on the branch nearest to `near`; zero for speeds, which have no value to hold."""
 
         def one(k: int, name: str) -> Scalar:
             if index_of(at.mechanism, name) is not None or is_about_world(name):
@@ -93,38 +95,38 @@ class NamedCoordinateCorrection(AbstractCorrection):
             coordinate = coordinate if near is None else coordinate.by(near[k])
             return coordinate.value(at.near(coordinate.markers).frames)
 
-        found = [one(k, name) for k, name in enumerate(self.names)]
-        return jnp.stack(found) if found else jnp.zeros(0, at.q.dtype)
+        values = [one(k, name) for k, name in enumerate(self.names)]
+        return jnp.stack(values) if values else jnp.zeros(0, at.q.dtype)
 
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
-        moved = jnp.zeros(len(self.names), at.q.dtype)
+        change = jnp.zeros(len(self.names), at.q.dtype)
         if self.values is not None:
-            moved = self._values(at, self.values) - self.values
-        return jnp.concatenate([at.position(), moved])
+            change = self._values(at, self.values) - self.values
+        return jnp.concatenate([at.position(), change])
 
     def system(self, at: Configuration) -> tuple[Solve, Solve]:
         return _least_squares(self.stacked(at))
 
     def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """`[C; D]`."""
+        """The stacked matrix `[C; D]`."""
         return jnp.concatenate([at.jacobian, self.rows(at)])
 
     def rows(self, at: Configuration) -> Float[Array, "k nv"]:
-        """`D`, where `D v` are the rates of the coordinates, but for what time adds to them."""
-        still = jnp.zeros(at.mechanism.nv, at.q.dtype)
+        """`D`, where `D v` are the rates of the coordinates without their explicit time derivatives."""
+        rest = jnp.zeros(at.mechanism.nv, at.q.dtype)
 
         def one(name: str) -> Array:
             k = index_of(at.mechanism, name)
-            return jax.grad(lambda v: _rate(at, name, v))(still) if k is None else still.at[k].set(1.0)
+            return jax.grad(lambda v: _rate(at, name, v))(rest) if k is None else rest.at[k].set(1.0)
 
-        return jnp.stack([one(name) for name in self.names]) if self.names else still[None][:0]
+        return jnp.stack([one(name) for name in self.names]) if self.names else rest[None][:0]
 
     def rates(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
-        """`D v`, with what time adds."""
+        """The rates of the coordinates, `D v` and their explicit time derivatives."""
         return jnp.stack([_rate(at, name, v) for name in self.names]) if self.names else v[:0]
 
     def bias(self, at: Configuration, v: Float[Array, " nv"]) -> Float[Array, " k"]:
-        """`−c̈` of the coordinates at constant `v`: the accelerations `a` with `D a` equal to it have `c̈ = 0`."""
+        """Minus the second time derivative `c̈` of the coordinates at constant `v`, so that `D v̇ = bias` is `c̈ = 0`."""
         motion = (at.t, at.q), (jnp.ones_like(at.t), at.rate(v))
 
         def one(name: str) -> Scalar:
@@ -136,7 +138,7 @@ class NamedCoordinateCorrection(AbstractCorrection):
 
 
 def _rate(at: Configuration, name: str, v: Float[Array, " nv"]) -> Scalar:
-    """A speed, the rate of a coordinate, or an angular velocity in world axes."""
+    """The value of a speed, the rate of a coordinate, or an angular velocity in world axes."""
     k = index_of(at.mechanism, name)
     if k is not None:
         return v[k]
@@ -151,20 +153,20 @@ def _rate(at: Configuration, name: str, v: Float[Array, " nv"]) -> Scalar:
 
 
 def in_world_axes(name: str) -> str:
-    """The name of the angular velocity about a world axis beside that about an axis that turns: `"disc.omega_x"` is
-    `"disc.omega_world.x"`. Of a joint it is the relative one."""
+    """The name of the angular velocity in world axes for that in body axes: `"disc.omega_world.x"` for
+    `"disc.omega_x"`. For a joint it is the relative angular velocity."""
     owner, _, component = name.rpartition(".")
     return f"{owner}.{_IN_WORLD}{component[-1]}"
 
 
 def is_about_world(name: str) -> bool:
-    """Whether a name is that of an angular velocity about a world axis."""
+    """True if a name is that of an angular velocity about a world axis."""
     component = name.partition(".")[2]
     return component[:-1] == _IN_WORLD and component[-1] in "xyz"
 
 
 def index_of(mechanism: Mechanism, name: str) -> int | None:
-    """Which speed a name is, or the coordinate of which it is the rate; None where it is neither."""
+    """The index of a generalized speed by its name or that of its coordinate; `None` if the name is neither."""
     for names in (mechanism.speed_names, mechanism.variables):
         if name in names:
             return names.index(name)
@@ -172,7 +174,7 @@ def index_of(mechanism: Mechanism, name: str) -> int | None:
 
 
 class DeterminedCorrection(AbstractCorrection):
-    """The change that the constraints alone determine, where they leave no freedom."""
+    """The unique correction of a mechanism whose constraints leave no degree of freedom."""
 
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
@@ -182,7 +184,7 @@ class DeterminedCorrection(AbstractCorrection):
 
 
 def _least_squares(K: Float[Array, "rows nv"]) -> tuple[Solve, Solve]:
-    """Levenberg's: `K x = b` with rows `μ x = 0` added."""
+    """The product with `K`, and the solve of `K x = b` with Levenberg's damping: rows `μ x = 0` are appended."""
     shift = _DAMPING * jax.lax.stop_gradient(jnp.max(jnp.abs(K), initial=0.0))
     solve = LeastSquaresQR(jnp.concatenate([K, shift * jnp.eye(K.shape[1], dtype=K.dtype)])).least_squares
     rows = sum(K.shape)
@@ -194,82 +196,84 @@ def apply_correction(
 ) -> Float[Array, " nv"]:
     """A change `x` of speeds, or of coordinates along speeds, with `C x = miss`; linear in `miss`.
 
-    Damped, and done three times over (a proximal iteration, whose fixed point is the undamped solution): a direction
-    with a singular value σ of `K` is corrected up to `(μ² / (σ² + μ²))³`. It is what carries a motion through a
-    singular position, where a violation divided by σ would be worse than the violation.
+    The damped solve is repeated three times (a proximal iteration, whose fixed point is the undamped solution): the
+    relative error along a direction with the singular value σ of `K` is `(μ² / (σ² + μ²))³`. The damping is needed at
+    singular positions, where the violation divided by σ would be a larger error than the violation.
     """
     times, solve = correction.system(at)
     x = solve(miss)
     for _ in range(2):
-        done = times(x)
-        x = x + solve(jnp.pad(miss, (0, len(done) - len(miss))) - done)
+        corrected = times(x)
+        x = x + solve(jnp.pad(miss, (0, len(corrected) - len(miss))) - corrected)
     return x
 
 
 def close_loops(
     equations: Equations, t: Scalar, q: Float[Array, " nq"], correction: AbstractCorrection
 ) -> Float[Array, " nq"]:
-    """Coordinates near `q` with `Φ(q, t) = 0`; not a number where Newton's method does not converge.
+    """The coordinates near `q` with `Φ(q, t) = 0`; NaN if Newton's method does not converge.
 
-    The derivative with respect to `q` leaves out what the correction takes back.
+    The derivative with respect to `q` is the projection along the correction onto the constraints.
     """
     if isinstance(correction, NamedCoordinateCorrection):
         correction = correction.holding(equations.at(t, q))
-    return _closed((equations, t, correction), q)
+    return _newton_closure((equations, t, correction), q)
 
 
 def closed_where_redundant(equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
-    """`q` moved onto `Φ = 0` by the least change where rows of `C` repeat one another; `q` itself elsewhere, and where
-    Newton's method does not converge.
+    """`q` projected onto `Φ = 0` if rows of `C` are dependent; `q` itself if not, or if Newton's method does not
+    converge.
 
-    Off the constraints, rows that repeat at a closed position contradict one another: `C` then has a full rank, with a
-    singular value as small as the violation, and speeds that satisfy all of its rows are other speeds. With a violation
-    of 1e-8 that changes those of Bricard's ring by 1e-5 of their size.
+    Off the constraints, rows that are dependent at a closed configuration become inconsistent: `C` then has full rank,
+    with a singular value as small as the violation, and speeds that satisfy all of its rows are wrong. With a violation
+    of 1e-8 the speeds of Bricard's ring have a relative error of 1e-5.
     """
     if equations.redundant is False:
         return q
 
-    def closed() -> Array:
-        found = close_loops(equations, t, q, MassWeightedCorrection())
-        return jnp.where(equations.redundant & jnp.isfinite(found), found, q)
+    def project() -> Array:
+        projected = close_loops(equations, t, q, MassWeightedCorrection())
+        return jnp.where(equations.redundant & jnp.isfinite(projected), projected, q)
 
-    return jax.lax.cond(any_instance(equations.redundant), closed, lambda: q)
+    return jax.lax.cond(any_instance(equations.redundant), project, lambda: q)
 
 
 def consistent_speeds(at: Configuration, v: Float[Array, " nv"], correction: AbstractCorrection) -> Float[Array, " nv"]:
-    """Speeds near `v` with `C v = −Φ_t`."""
+    """The consistent speeds near `v`, with `C v = −Φ_t`."""
     return v - apply_correction(correction, at, at.velocity(v))
 
 
 @eqx.filter_custom_jvp
-def _closed(args: Any, q: Array) -> Array:
-    done = jnp.sqrt(jnp.finfo(q.dtype).eps)  # after a step of that size the next one is lost in rounding
+def _newton_closure(args: Any, q: Array) -> Array:
+    tolerance = jnp.sqrt(jnp.finfo(q.dtype).eps)  # by quadratic convergence the next step is below rounding
 
-    def wanted(carry: tuple[Array, Array, Array]) -> Array:
+    def unfinished(carry: tuple[Array, Array, Array]) -> Array:
         _, size, count = carry
-        return (size > done) & (count < _STEPS)
+        return (size > tolerance) & (count < _MAX_ITERATIONS)
 
     def improve(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         q, _, count = carry
-        step = as_program(_step)(args, q)
+        step = as_program(_newton_step)(args, q)
         return equations.retract(t, q, step), jnp.max(jnp.abs(step), initial=0.0), count + 1
 
     equations, t, _ = args
     if not equations.m:
         return q
-    q, size, _ = jax.lax.while_loop(wanted, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
-    return jnp.where(size <= done, q, jnp.nan)
+    q, size, _ = jax.lax.while_loop(unfinished, improve, (q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)))
+    return jnp.where(size <= tolerance, q, jnp.nan)
 
 
-@_closed.def_jvp
-def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
-    (args, q), (changes, change) = primals, tangents
-    closed = _closed(args, q)
-    _, moved = eqx.filter_jvp(lambda a, q: a[0].retract(a[1], q, _step(a, q)), (args, closed), (changes, change))
-    return closed, jnp.zeros_like(closed) if moved is None else moved
+@_newton_closure.def_jvp
+def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
+    (args, q), (args_tangent, q_tangent) = primals, tangents
+    closed = _newton_closure(args, q)
+    _, tangent = eqx.filter_jvp(
+        lambda a, q: a[0].retract(a[1], q, _newton_step(a, q)), (args, closed), (args_tangent, q_tangent)
+    )
+    return closed, jnp.zeros_like(closed) if tangent is None else tangent
 
 
-def _step(args: Any, q: Array) -> Array:
+def _newton_step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
     return -apply_correction(correction, at, correction.residual(at))

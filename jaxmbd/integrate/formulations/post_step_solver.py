@@ -1,4 +1,4 @@
-"""A diffrax solver that after each step chooses its rows anew, and settles the state as its method asks."""
+"""A diffrax solver that updates the row selection and projects the state after each step."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from jaxmbd.integrate.wrapped_solver import AbstractSolverAround
 
 
 class PostStepSolver(AbstractSolverAround):
-    """Any diffrax solver for `(q, v, quadratures)` with `args = (equations, method)`, its steps ended by a choice of
-    the rows to keep, and by `method.settle` where the method has one.
+    """Any diffrax solver for `(q, v, quadratures)` with `args = (equations, method)`, followed after each step by
+    `method.settle`, if the method has one, and by an update of the row selection.
 
-    diffrax has no hook after a step. A step that is rejected leaves no trace: the settled state, the rows, and the
-    method with what it has chosen, are the solver's own. Where a method has moved the state, the next step's first
-    stage is computed anew.
+    diffrax has no hook after a step, so both are part of the solver's step. The row selection and the method with its
+    data are solver state, and the projected state is the result of the step, so that a rejected step changes none of
+    them. After a projection the first stage of the next step is evaluated again, since its slope has changed.
     """
 
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
@@ -26,18 +26,18 @@ class PostStepSolver(AbstractSolverAround):
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         equations, method = args
-        chosen = method if isinstance(method, AbstractProjectedMethod) else None
-        return self.solver.init(terms, t0, t1, y0, args), equations.independent_rows, chosen
+        projecting = method if isinstance(method, AbstractProjectedMethod) else None
+        return self.solver.init(terms, t0, t1, y0, args), equations.independent_rows, projecting
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
-        (inner, kept, chosen), (equations, method) = solver_state, args
-        equations = equations.solved_in(equations.redundant, kept)
-        jumped, args = (made_jump, (equations, method)) if chosen is None else (True, (equations, chosen))
+        (inner, selected, projecting), (equations, method) = solver_state, args
+        equations = equations.solved_in(equations.redundant, selected)
+        jumped, args = (made_jump, (equations, method)) if projecting is None else (True, (equations, projecting))
         y1, error, dense, inner, result = self.solver.step(terms, t0, t1, y0, args, inner, jumped)
         q, v, quadratures = y1
-        if chosen is not None:
-            chosen, q, v = chosen.settle(equations, t1, q, v)
-        return (q, v, quadratures), error, dense, (inner, update_row_selection(equations, t1, q), chosen), result
+        if projecting is not None:
+            projecting, q, v = projecting.settle(equations, t1, q, v)
+        return (q, v, quadratures), error, dense, (inner, update_row_selection(equations, t1, q), projecting), result
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return self.solver.func(terms, t0, y0, args)

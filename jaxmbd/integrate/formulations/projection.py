@@ -19,11 +19,11 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 class Projection(AbstractProjectedMethod):
     """Another method, with positions and speeds projected onto the constraints after each accepted step.
 
-    Both projections are those of least change in the metric of `M`: `q` moves by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
-    `−M⁻¹ Cᵀ S⁻¹ Φ̇`. What is left is rounding, however long the run.
+    Both projections are orthogonal in the metric of `M`: `q` changes by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
+    `−M⁻¹ Cᵀ S⁻¹ Φ̇`. The violation is rounding error, independent of the length of the run.
 
-    **Arguments:** `of`, the method projected; `Stabilized()` unless given, which takes noise of the speeds out of every
-    stage, and so passes singular positions where `Augmented(0, 0)` projected does not.
+    **Arguments:** `base`, the method whose steps are projected, by default `Stabilized()`: it removes velocity noise
+    from every stage, and so passes singular positions that `Augmented(0, 0)` with projection does not.
 
     Source: Eich, SIAM J. Numer. Anal. 30 (1993); Hairer, Wanner, *Solving ODEs II* (1996), §VII.2.
     """

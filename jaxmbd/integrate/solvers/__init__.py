@@ -1,1 +1,1 @@
-"""Methods in time: explicit Runge-Kutta methods written out, Radau IIA, steps onto switching times."""
+"""Time integration methods: explicit Runge-Kutta methods with unrolled stages, Radau IIA, steps to switching times."""

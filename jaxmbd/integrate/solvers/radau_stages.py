@@ -1,16 +1,16 @@
-"""The stages of one step of a Radau IIA method on `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`: a simplified Newton iteration.
+"""The stage equations of a Radau IIA step for `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`, by a simplified Newton iteration.
 
 With the step `h` and the method's matrix `A`, stage values are `V = v₀ + h A a`, `Q = q₀ + h A q̇(Q, V)`; the unknowns
-are `V` and `λ`. Diagonalised by the eigenvalues `s` of `(h A)⁻¹`, one real and complex pairs, the linear systems of the
-iteration are of the size of one instant's:
+are `V` and `λ`. In the eigenbasis of `(h A)⁻¹`, with one real eigenvalue and complex pairs, the linear system of the
+iteration separates into one system per eigenvalue `s`, of the size of a single saddle-point system:
 
     [ M + D/s + K/s²   Cᵀ ] [ δv   ]
     [ C + G/s          0  ] [ δλ/s ]
 
-where `K` and `D` are the derivatives of `M a − F + Cᵀ λ` along the coordinates and by the speeds, `G` that of `Φ̇`
-along the coordinates, all in the middle of the step. The matrices are factored once a step. Scaled like this they stay
-regular for the smallest steps (Bottasso, Dopico, Trainelli, 2008). Differentiation does not go through the iteration:
-the derivative of its result is that of the implicit function theorem.
+where `K` and `D` are the derivatives of `M a − F + Cᵀ λ` with respect to the coordinates (along speeds) and to the
+speeds, and `G` that of `Φ̇` with respect to the coordinates, all at the middle stage. The matrices are factored once per
+step. With this scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The iteration
+itself is not differentiated: the derivative of the stages follows from the implicit function theorem.
 
 Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.8 and §VII.4.
 """
@@ -27,13 +27,14 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.solvers.tableau import Tableau, tableau
 
-_ITERATIONS = 12  # RADAU5 gives up after 7 to 10
-_DIVERGED = 2.0  # ratio of two iterations' changes
-_CLOSE, _STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}  # by the bytes of a number: what counts as no error;
-# and as rounding, where changes shrink no more (near singular positions); at most, as shares of the tolerance,
-_OF_CLOSE, _OF_STALLED = 1e-2, 1e-1
-_LEAST_CLOSE, _LEAST_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}  # and at least
-_PROXIMAL = 2.0**10  # as in the methods' own solve
+_MAX_ITERATIONS = 12  # RADAU5 gives up after 7 to 10
+_DIVERGED = 2.0  # ratio of the changes of two successive iterations
+# Relative errors at which the iteration stops, by the bytes of a number: if it converges, and if rounding keeps the
+# changes from decreasing further (near singular positions). Each is a fraction of the tolerance within these limits.
+_CONVERGED_FRACTION, _STALLED_FRACTION = 1e-2, 1e-1
+_MIN_CONVERGED, _MIN_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}
+_MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
+_PROXIMAL = 2.0**10  # as in the solve of the saddle-point system
 
 
 class Stages(eqx.Module):
@@ -65,26 +66,26 @@ class RadauStep(eqx.Module):
         return self.t + self.as_array(self.tableau.nodes) * self.h
 
     def as_array(self, numbers: Any) -> Array:
-        """Coefficients in the precision of the state."""
+        """Coefficients as an array in the precision of the state."""
         return jnp.asarray(numbers, self.q.dtype)
 
     def rates(self, stages: Stages) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"]]:
-        """`q̇` at the nodes, and `a`, with `V = v₀ + h A a`."""
+        """The rates `q̇` at the nodes, and the accelerations `a` from `V = v₀ + h A a`."""
         qdot = jax.vmap(self.equations.rate)(self.times, stages.q, stages.v)
         return qdot, self.as_array(self.tableau.inverse) @ (stages.v - self.v[None]) / self.h
 
     def reached(self, stages: Stages) -> Float[Array, "n nq"]:
-        """`q₀ + h A q̇`."""
+        """The coordinates at the nodes, `q₀ + h A q̇`."""
         return self.q[None] + self.h * self.as_array(self.tableau.matrix) @ self.rates(stages)[0]
 
-    def miss(self, stages: Stages) -> Float[Array, "n rows"]:
-        """What the equations miss at the nodes."""
+    def residual(self, stages: Stages) -> Float[Array, "n rows"]:
+        """The residuals of the equations of motion and of the velocity constraints at the nodes."""
         each = self.times, stages.q, stages.v, self.rates(stages)[1], stages.lam
-        return jax.vmap(lambda *x: _miss(self.equations, *x))(*each)
+        return jax.vmap(lambda *x: _residual(self.equations, *x))(*each)
 
 
-def _miss(equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Array) -> Float[Array, " rows"]:
-    """`M a − F + Cᵀ λ` and, below it, `Φ̇`."""
+def _residual(equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Array) -> Float[Array, " rows"]:
+    """The residual `M a − F + Cᵀ λ` and, below it, `Φ̇`."""
     at = equations.at(t, q)
     return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v)])
 
@@ -92,9 +93,9 @@ def _miss(equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam: Ar
 class Linearized(eqx.Module):
     """The equations linearised at the middle stage of a guess.
 
-    `N`, with `q̇ = N v`; `along` and `by_speed`, the derivatives of what is missed along the coordinates, and by speeds.
-    `shift` keeps the matrices regular where constraints repeat one another; what the iteration converges to does not
-    depend on it.
+    `N`, with `q̇ = N v`; `along` and `by_speed`, the derivatives of the residual with respect to the coordinates (along
+    speeds) and to the speeds. `shift` keeps the matrices regular if constraint rows are dependent; the solution does
+    not depend on it.
     """
 
     M: Float[Array, "nv nv"]
@@ -107,8 +108,8 @@ class Linearized(eqx.Module):
         t, q, v, a, lam = (x[step.count // 2] for x in (step.times, guess.q, guess.v, step.rates(guess)[1], guess.lam))
         at = step.equations.at(t, q)
         self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
-        miss = lambda x, v: _miss(step.equations, t, q + self.N @ x, v, a, lam)  # noqa: E731
-        self.along, self.by_speed = jax.jacfwd(miss, (0, 1))(jnp.zeros_like(v), v)
+        residual = lambda x, v: _residual(step.equations, t, q + self.N @ x, v, a, lam)  # noqa: E731
+        self.along, self.by_speed = jax.jacfwd(residual, (0, 1))(jnp.zeros_like(v), v)
         C = self.by_speed[len(v) :]
         largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1), initial=0.0)
         self.shift = jnp.where(step.equations.redundant, _PROXIMAL * jnp.finfo(q.dtype).eps * largest, 0.0)
@@ -124,9 +125,9 @@ class StageSystem:
         right = jnp.concatenate([C.T, -linear.shift * jnp.eye(C.shape[0], dtype=C.dtype)])
         self.factors = jax.scipy.linalg.lu_factor(jnp.concatenate([matrix, right.astype(matrix.dtype)], axis=1))
 
-    def solve(self, miss: Num[Array, " rows"]) -> Num[Array, " rows"]:
-        """The change `(δv, δλ)` that makes such a miss."""
-        x = jax.scipy.linalg.lu_solve(self.factors, miss.at[: self.nv].divide(self.s))
+    def solve(self, residual: Num[Array, " rows"]) -> Num[Array, " rows"]:
+        """The change `(δv, δλ)` that has this linearised residual."""
+        x = jax.scipy.linalg.lu_solve(self.factors, residual.at[: self.nv].divide(self.s))
         return x.at[self.nv :].multiply(self.s)
 
 
@@ -134,78 +135,81 @@ class StageSystem:
 def solve_stages(
     step: RadauStep, guess: Stages, linear: Linearized, tolerance: Scalar
 ) -> tuple[Stages, Bool[Array, ""]]:
-    """The stages, found from a guess, and whether the iteration converged within a relative `tolerance`."""
+    """The stages, by Newton's method from a guess, and whether it converged within a relative `tolerance`."""
     nv = len(step.v)
-    close, stalled = thresholds(tolerance, step.q.dtype.itemsize)
-    systems = [StageSystem(linear, jnp.asarray(s) / step.h) for s in _typed(step.tableau.values, step.q.dtype)]
+    converged, stalled = thresholds(tolerance, step.q.dtype.itemsize)
+    systems = [StageSystem(linear, jnp.asarray(s) / step.h) for s in _as_typed(step.tableau.values, step.q.dtype)]
 
     def improve(carry: Any) -> Any:
-        old, before, _, count = carry
-        change = _change(step.tableau, systems, step.miss(old))
+        old, previous_size, _, count = carry
+        change = _newton_change(step.tableau, systems, step.residual(old))
         new = Stages(old.q, old.v - change[:, :nv], old.lam - change[:, nv:])
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
-        size = _size(step, new, old)
-        ratio = jnp.where(count > 0, size / before, 0.5)
-        left = size * ratio / jnp.maximum(1 - ratio, 1e-3)
-        done = (left <= close) | (ratio > 0.5) & (size <= stalled)
+        size = _relative_change(step, new, old)
+        ratio = jnp.where(count > 0, size / previous_size, 0.5)
+        error = size * ratio / jnp.maximum(1 - ratio, 1e-3)
+        done = (error <= converged) | (ratio > 0.5) & (size <= stalled)
         failed = (ratio > _DIVERGED) | ~jnp.isfinite(size)
         return new, size, jnp.where(done, 1, jnp.where(failed, -1, 0)), count + 1
 
-    def wanted(carry: Any) -> Any:
+    def unfinished(carry: Any) -> Any:
         _, _, status, count = carry
-        return (status == 0) & (count < _ITERATIONS)
+        return (status == 0) & (count < _MAX_ITERATIONS)
 
     start = guess, jnp.ones((), step.q.dtype), jnp.asarray(0), jnp.asarray(0)
-    stages, _, status, _ = jax.lax.while_loop(wanted, improve, start)
+    stages, _, status, _ = jax.lax.while_loop(unfinished, improve, start)
     return stages, status == 1
 
 
 def thresholds(tolerance: Scalar, size: int) -> tuple[Array, Array]:
-    """What counts as no error, and as rounding, by the tolerance and the bytes of a number: the errors of the iteration
-    stay below those that the step-size control sees."""
-    close = jnp.clip(_OF_CLOSE * tolerance, _LEAST_CLOSE[size], _CLOSE[size])
-    return close, jnp.clip(_OF_STALLED * tolerance, _LEAST_STALLED[size], _STALLED[size])
+    """The relative errors at which the iteration counts as converged and as stalled by rounding, for a tolerance and
+    the bytes of a number: errors of the iteration stay below those that the step-size controller sees."""
+    converged = jnp.clip(_CONVERGED_FRACTION * tolerance, _MIN_CONVERGED[size], _MAX_CONVERGED[size])
+    return converged, jnp.clip(_STALLED_FRACTION * tolerance, _MIN_STALLED[size], _MAX_STALLED[size])
 
 
-def _change(tableau: Tableau, systems: list[StageSystem], miss: Float[Array, "n rows"]) -> Float[Array, "n rows"]:
-    """What makes such a miss: taken apart along the eigenvectors of `A⁻¹`, solved, and put together."""
-    total = jnp.zeros_like(miss)
+def _newton_change(
+    tableau: Tableau, systems: list[StageSystem], residual: Float[Array, "n rows"]
+) -> Float[Array, "n rows"]:
+    """The Newton change for a residual of all stages: one system per eigenvalue, in the eigenbasis of `A⁻¹`."""
+    total = jnp.zeros_like(residual)
     for k, system in enumerate(systems):
-        left, right = (_typed(x, miss.dtype, k) for x in (tableau.left[k], tableau.right[:, k]))
-        part = system.solve(left @ miss.astype(left.dtype))
+        left, right = (_as_typed(x, residual.dtype, k) for x in (tableau.left[k], tableau.right[:, k]))
+        part = system.solve(left @ residual.astype(left.dtype))
         total = total + (1 if k == 0 else 2) * jnp.real(right[:, None] * part[None])
     return total
 
 
-def _typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
-    """Numbers that belong to the `k`-th eigenvalue, in the precision of `dtype`: real for the first one."""
+def _as_typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
+    """Coefficients of the `k`-th eigenvalue in the precision of `dtype`: real for the first one, else complex."""
     if k is None:
-        return [_typed(number, dtype, k) for k, number in enumerate(numbers)]
+        return [_as_typed(number, dtype, k) for k, number in enumerate(numbers)]
     return jnp.asarray(numbers.real, dtype) if k == 0 else jnp.asarray(numbers, jnp.result_type(dtype, jnp.complex64))
 
 
-def _size(step: RadauStep, new: Stages, old: Stages) -> Scalar:
-    """The change, as a share of the coordinates, and of the speeds or of those that move as far in a step."""
-    reach = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
-    speed = jnp.max(jnp.abs(new.v)) + reach / jnp.abs(step.h)
-    return jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / reach, jnp.max(jnp.abs(new.v - old.v)) / speed)
+def _relative_change(step: RadauStep, new: Stages, old: Stages) -> Scalar:
+    """The relative change of two iterates: of the coordinates, and of the speeds, scaled by no less than `q / h`."""
+    extent = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
+    speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)
+    return jnp.maximum(jnp.max(jnp.abs(new.q - old.q)) / extent, jnp.max(jnp.abs(new.v - old.v)) / speed)
 
 
 @solve_stages.def_jvp
 def _solve_stages_jvp(primals: Any, tangents: Any) -> Any:
-    """By the implicit function theorem, with the exact Jacobian of all stages together."""
-    (step, guess, linear, tolerance), (change, *_) = primals, tangents
+    """The implicit function theorem, with the exact Jacobian of all stage equations."""
+    (step, guess, linear, tolerance), (step_tangent, *_) = primals, tangents
     stages, converged = solve_stages(step, guess, linear, tolerance)
     flat, unravel = ravel_pytree(stages)
 
-    def miss(flat: Array, step: RadauStep) -> Array:
+    def residual(flat: Array, step: RadauStep) -> Array:
         x = unravel(flat)
-        forces, rates = jnp.split(step.miss(x), [len(step.v)], axis=1)
+        forces, rates = jnp.split(step.residual(x), [len(step.v)], axis=1)
         return jnp.concatenate([part.reshape(-1) for part in (x.q - step.reached(x), forces, rates)])
 
-    _, missed = eqx.filter_jvp(lambda s: miss(flat, s), (step,), (change,))
-    J, is_multiplier = jax.jacfwd(miss)(flat, step), jnp.arange(flat.size) >= flat.size - stages.lam.size
+    _, tangent = eqx.filter_jvp(lambda s: residual(flat, s), (step,), (step_tangent,))
+    J, is_multiplier = jax.jacfwd(residual)(flat, step), jnp.arange(flat.size) >= flat.size - stages.lam.size
     factors = jax.scipy.linalg.lu_factor(J - jnp.diag(jnp.where(is_multiplier, linear.shift, 0.0)))
-    x = jax.scipy.linalg.lu_solve(factors, missed)
-    x = x + jax.scipy.linalg.lu_solve(factors, missed - J @ x)  # what the shift changed
+    x = jax.scipy.linalg.lu_solve(factors, tangent)
+    # One step of iterative refinement removes the effect of the shift.
+    x = x + jax.scipy.linalg.lu_solve(factors, tangent - J @ x)
     return (stages, converged), (unravel(-x), None)

@@ -1,9 +1,10 @@
-"""Steps that end at given times: where accelerations jump, and where they have a kink.
+"""Steps that end at switching times, where accelerations jump or have a kink.
 
-A step that ends at a jump sees the accelerations before it, the next one those after it. The derivative by the time
-of a jump is that of the end of one step and the start of the next: `∂y/∂t_s = f(t_s −) − f(t_s +)` and all that
-follows from it. Both ends are moved inside the solver's step, which all ways of differentiation go through, so none
-of them knows of jumps. All other steps are held where they are.
+A step that ends at a jump evaluates the accelerations before it, the next one those after it. The derivative with
+respect to the time of a jump is that of the end of one step and the start of the next:
+`∂y/∂t_s = f(t_s −) − f(t_s +)`, propagated by the later steps. Both ends depend on `t_s` inside the solver's step,
+which every mode of differentiation passes through, so that none of them needs a rule for jumps. The ends of all other
+steps are constants.
 """
 
 from typing import Any
@@ -20,16 +21,16 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.wrapped_solver import AbstractSolverAround
 from jaxmbd.model.mechanism.switching_times import Switches, smallest_gap
 
-_STRETCH = 1e-3  # of a step: it is made longer by no more than that to reach a time instead of leaving a tiny step
-_NUDGE = 2.0  # in units of rounding: from a time to where the side of it is certain
-_FEW = 64  # times that are looked through one by one
+_STRETCH = 1e-3  # largest relative extension of a step to reach a switching time, instead of leaving a tiny step
+_NUDGE = 2.0  # in units of rounding: the distance from a switching time at which the side of it is unambiguous
+_MAX_COMPARE_ALL = 64  # number of times up to which a linear search is used
 
 
 class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     """A step-size controller whose steps end at given times.
 
-    After a step that was cut short the next one has the length that was wanted before; of equal steps, those that run
-    across a time are cut in two there, and the grid stays as it is.
+    After a truncated step the next one has the length that the inner controller had proposed; of constant steps, those
+    that contain one of the times are divided in two, and the grid is unchanged.
 
     **Arguments:** `controller`, a `diffrax.PIDController`, a `diffrax.ConstantStepSize` or the like; `times` [s],
     sorted, the last of them never reached.
@@ -44,41 +45,46 @@ class StepsOnto(dfx.AbstractStepSizeController[Any, Any]):
     def init(
         self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
     ) -> tuple[Any, Any]:
-        wanted, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
-        return _end(self.times, t0, wanted), (state, jnp.asarray(wanted))
+        proposed, state = self.controller.init(terms, t0, t1, y0, dt0, args, func, error_order)
+        return _step_end(self.times, t0, proposed), (state, jnp.asarray(proposed))
 
     def adapt_step_size(
         self, t0: Any, t1: Any, y0: Any, y1_candidate: Any, args: Any, y_error: Any, error_order: Any,
         controller_state: Any,
     ) -> tuple[Any, Any, Any, Any, Any, Any]:  # fmt: skip
-        old, wanted = controller_state
+        old, proposed = controller_state
         keep, start, end, jump, new, result = self.controller.adapt_step_size(
             t0, t1, y0, y1_candidate, args, y_error, error_order, old
         )
-        cut = keep & (wanted > t1)
+        truncated = keep & (proposed > t1)
         if isinstance(self.controller, dfx.ConstantStepSize):
-            new = jax.tree.map(lambda a, b: jnp.where(cut, a, b), old, new)
-            end = jnp.where(cut, wanted, end)
+            new = jax.tree.map(lambda a, b: jnp.where(truncated, a, b), old, new)
+            end = jnp.where(truncated, proposed, end)
         else:
-            end = jnp.where(cut, jnp.maximum(end, start + (wanted - t0)), end)
-            result = dfx.RESULTS.where(cut, dfx.RESULTS.successful, result)  # a step cut short is no vanishing one
-        return keep, start, _end(self.times, start, end), jump, (new, end), result
+            end = jnp.where(truncated, jnp.maximum(end, start + (proposed - t0)), end)
+            # A truncated step is no sign of vanishing steps.
+            result = dfx.RESULTS.where(truncated, dfx.RESULTS.successful, result)
+        return keep, start, _step_end(self.times, start, end), jump, (new, end), result
 
 
-def _end(times: Array, start: Any, wanted: Any) -> Any:
-    """The end of a step from `start` that is to end at `wanted`."""
+def _step_end(times: Array, start: Any, proposed: Any) -> Any:
+    """The end of a step from `start` whose proposed end is `proposed`: the next switching time, if it is nearer."""
     stop = times[_index(times, start, "right")]
-    return jnp.where(stop < wanted + _STRETCH * (wanted - start), stop, wanted)
+    return jnp.where(stop < proposed + _STRETCH * (proposed - start), stop, proposed)
 
 
 def _index(times: Array, t: Any, side: str) -> Array:
-    kind = "compare_all" if len(times) <= _FEW else "scan"
+    kind = "compare_all" if len(times) <= _MAX_COMPARE_ALL else "scan"
     return jnp.searchsorted(jax.lax.stop_gradient(times), jax.lax.stop_gradient(t), side=side, method=kind)
 
 
 class Stops(eqx.Module):
-    """Where steps end: `times`, sorted, which those of jumps move; a jump beside the `start` or the `end` of the
-    motion, of which the steps there have to keep clear; and the `lead` of the first step. [s]"""
+    """The times at which steps end. [s]
+
+    `times`: sorted, differentiable with respect to the times of jumps; `start`, `end`: jumps at or next to the start
+    and the end of the motion, across which the steps there must not evaluate forces; `lead`: by how much the first step
+    starts earlier.
+    """
 
     times: Float[Array, " n"]
     start: Scalar
@@ -86,23 +92,23 @@ class Stops(eqx.Module):
     lead: Scalar
 
     def moving(self, t: Any) -> tuple[Array, Array]:
-        """A time, moving with the one of `times` that it is; and whether it is one."""
-        near = self.times[jnp.minimum(_index(self.times, t, "left"), len(self.times) - 1)]
-        here = jax.lax.stop_gradient(near) == jax.lax.stop_gradient(jnp.asarray(t))
-        return t + jnp.where(here, near - jax.lax.stop_gradient(near), 0.0), here
+        """`t` with the derivative of the entry of `times` that it equals, and whether it equals one."""
+        nearest = self.times[jnp.minimum(_index(self.times, t, "left"), len(self.times) - 1)]
+        is_equal = jax.lax.stop_gradient(nearest) == jax.lax.stop_gradient(jnp.asarray(t))
+        return t + jnp.where(is_equal, nearest - jax.lax.stop_gradient(nearest), 0.0), is_equal
 
     def sides(self, t0: Any, t1: Any) -> tuple[Array, Array, Array]:
-        """The ends of a step inside of the times at which it starts and ends; and whether it starts at one of them."""
-        still = jax.lax.stop_gradient
-        nudge = still(_NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
-        (start, after), (end, before) = self.moving(t0), self.moving(t1)
-        later = jnp.maximum(jnp.where(after, nudge, 0.0), still(self.start + nudge - start))
-        sooner = jnp.maximum(jnp.where(before, nudge, 0.0), still(end - self.end + nudge))
-        return start + later, end - sooner, after | still(self.start + nudge > t0)
+        """The ends of a step, moved inside it from the switching times at its ends; and whether it starts at one."""
+        frozen = jax.lax.stop_gradient
+        nudge = frozen(_NUDGE * jnp.finfo(jnp.result_type(t0)).eps * jnp.maximum(abs(t0), abs(t1)))
+        (start, starts_at_switch), (end, ends_at_switch) = self.moving(t0), self.moving(t1)
+        start_offset = jnp.maximum(jnp.where(starts_at_switch, nudge, 0.0), frozen(self.start + nudge - start))
+        end_offset = jnp.maximum(jnp.where(ends_at_switch, nudge, 0.0), frozen(end - self.end + nudge))
+        return start + start_offset, end - end_offset, starts_at_switch | frozen(self.start + nudge > t0)
 
 
 class Between(dfx.AbstractLocalInterpolation):
-    """The dense output of a step with the ends that it was made with."""
+    """The dense output of a step, with the ends that the inner solver's step had."""
 
     t0: Any
     t1: Any
@@ -113,11 +119,11 @@ class Between(dfx.AbstractLocalInterpolation):
 
 
 class Switched(AbstractSolverAround):
-    """Any diffrax solver whose steps stay on their own side of given times, and move with them.
+    """Any diffrax solver, with each step evaluated on one side of the switching times and differentiable in these.
 
-    It takes `args = (equations, method, stops)` and gives `(equations, method)` to the solver inside.
-    Where a step starts at one of the times, its first stage is computed anew: at a jump it has another value, at a kink
-    another derivative by the time of the kink.
+    It takes `args = (equations, method, stops)` and passes `(equations, method)` to the inner solver. If a step starts
+    at one of the times, its first stage is evaluated again: at a jump it has another value, at a kink another
+    derivative with respect to the time of the kink.
     """
 
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
@@ -148,7 +154,7 @@ def stepping_onto(
     t0: Scalar,
     t1: Scalar,
 ) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController, tuple[Any, ...], Scalar]:
-    """Solver, controller, `args` and the start of a motion from `t0` to `t1`: those given where nothing switches."""
+    """Solver, controller, `args` and `t0` for steps that end at the switching times; unchanged if there are none."""
     if switches is None:
         return solver, controller, args, t0
     t0, t1 = jnp.asarray(t0), jnp.asarray(t1)
@@ -163,12 +169,12 @@ def stepping_onto(
 
 
 def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
-    """The times that steps end on; those that are none of the motion's are so large that no step reaches them.
+    """The times at which steps end; times outside the motion are replaced by one that no step reaches.
 
-    Only jumps move the ends of steps: at a kink the accelerations on both sides are the same. A jump at the start or
-    the end of a motion has no derivative, since moving it changes nothing on one of its sides: `with_jumps_apart` has
-    taken it out. One just after an event is a jump of the motion that follows, which begins so much earlier that there
-    is a step between the event and the jump.
+    Only the times of jumps carry derivatives: at a kink the accelerations on both sides are equal. A jump at the start
+    or the end of a motion has only a one-sided effect and no derivative: `with_jumps_apart` has removed it. A jump just
+    after an event belongs to the motion that follows, which starts earlier by `lead`, so that there is a step between
+    the event and the jump.
     """
     kinks, never = jax.lax.stop_gradient(kinks), jnp.finfo(t0.dtype).max
     gap, (start, end) = jax.lax.stop_gradient((4 * smallest_gap(t0, t1), (t0, t1)))
@@ -177,18 +183,17 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
         following = sorted_jumps[jnp.searchsorted(sorted_jumps, kinks - gap)]
         kinks = jnp.where(following <= kinks + gap, never, kinks)
     times = jnp.concatenate([jumps, kinks])
-    still = jax.lax.stop_gradient(times)
-    first = jnp.max(jnp.where((still >= start - gap) & (still <= start), still, -never))
-    last = jnp.min(jnp.where(abs(still - end) <= gap, still, never))
-    inside = jnp.concatenate([still[: len(jumps)] > start, still[len(jumps) :] > start + gap]) & (still < end - gap)
-    lead = jnp.where(jnp.any(inside & (still <= start + gap)), gap / 16, 0.0)
+    fixed = jax.lax.stop_gradient(times)
+    first = jnp.max(jnp.where((fixed >= start - gap) & (fixed <= start), fixed, -never))
+    last = jnp.min(jnp.where(abs(fixed - end) <= gap, fixed, never))
+    inside = jnp.concatenate([fixed[: len(jumps)] > start, fixed[len(jumps) :] > start + gap]) & (fixed < end - gap)
+    lead = jnp.where(jnp.any(inside & (fixed <= start + gap)), gap / 16, 0.0)
     times = jnp.append(jnp.where(inside, times, never), never)
     return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
 
 
 def check_steps(solver: Any, controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
-    """Raise for a solver, or steps given, that cannot keep to one side of a time at which accelerations are not
-    smooth."""
+    """Raise for a solver, or for prescribed steps, whose evaluations would cross a switching time."""
     if switches is None:
         return
     tableau = getattr(solver, "tableau", None)

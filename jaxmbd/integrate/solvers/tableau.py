@@ -1,4 +1,4 @@
-"""Coefficients of the Radau IIA methods: collocation whose last node is the end of the step.
+"""Coefficients of the Radau IIA methods: collocation methods whose last node is the end of the step.
 
 Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5 and §IV.8.
 """
@@ -8,20 +8,20 @@ from functools import cache
 
 import numpy as np
 
-_IS_REAL = 1e-9  # imaginary part below which an eigenvalue is the real one: the others have some of order 1
+_IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
 
 
 @dataclass(frozen=True)
 class Tableau:
-    """The method of `n` stages, of order `2 n − 1`, on the step `0 ≤ θ ≤ 1`.
+    """The Radau IIA method of `n` stages, of order `2 n − 1`, on the step `0 ≤ θ ≤ 1`.
 
-    `matrix` is `A`, `inverse` is `A⁻¹`. Polynomials are given by their values at the `nodes`: `integrals` has, for each
-    node, the coefficients of `θ¹ … θⁿ` in the integral of the polynomial that is 1 there and 0 at the others (in
-    columns); `at_start` is the value of that polynomial at `θ = 0`. `bump` is the integral of the polynomial that is
-    1 at `θ = 0` and 0 at the nodes, by the coefficients of `θ¹ … θⁿ⁺¹`.
+    `matrix` is `A`, `inverse` is `A⁻¹`. The columns of `integrals` belong to the `nodes`: the coefficients of
+    `θ¹ … θⁿ` in the integral of the Lagrange polynomial, which is 1 at that node and 0 at the others; `at_start` is the
+    value of that polynomial at `θ = 0`. `bump` is the integral of the polynomial that is 1 at `θ = 0` and 0 at the
+    nodes, as coefficients of `θ¹ … θⁿ⁺¹`.
 
-    `A⁻¹` has one real eigenvalue and complex pairs: `values`, the real one first and one of each pair, with their right
-    (columns) and left (rows) eigenvectors.
+    `values` are eigenvalues of `A⁻¹`, the real one first and then one of each complex pair, with their right (columns)
+    and left (rows) eigenvectors.
     """
 
     nodes: np.ndarray
@@ -37,7 +37,7 @@ class Tableau:
 
 @cache
 def tableau(n: int) -> Tableau:
-    """The method of an odd number `n` of stages; its nodes are the zeros of `P_{n−1} − P_n` (Legendre, on `[0, 1]`)."""
+    """The tableau of an odd number `n` of stages; nodes are the zeros of `P_{n−1} − P_n` (Legendre, on `[0, 1]`)."""
     legendre = np.polynomial.Legendre([0.0] * (n - 1) + [1.0, -1.0], domain=(0, 1))
     nodes: np.ndarray = np.sort(np.real(legendre.roots())).astype(float)
     nodes[-1] = 1.0
@@ -48,7 +48,7 @@ def tableau(n: int) -> Tableau:
     vanishing = np.polynomial.Polynomial.fromroots(nodes)
     bump = (vanishing / vanishing(0.0)).integ().coef[1:]
     values, right = np.linalg.eig(inverse)
-    above = np.imag(values)
-    kept = [int(np.abs(above).argmin()), *np.flatnonzero(above > _IS_REAL)]
-    left = np.linalg.inv(right)[kept]
-    return Tableau(nodes, matrix, inverse, integrals, powers[0], bump, values[kept], right[:, kept], left)
+    imaginary = np.imag(values)
+    selected = [int(np.abs(imaginary).argmin()), *np.flatnonzero(imaginary > _IS_REAL)]
+    left = np.linalg.inv(right)[selected]
+    return Tableau(nodes, matrix, inverse, integrals, powers[0], bump, values[selected], right[:, selected], left)

@@ -1,9 +1,9 @@
-"""Explicit Runge–Kutta methods with their stages written out one after another, as diffrax solvers.
+"""Explicit Runge–Kutta methods with unrolled stages, as diffrax solvers.
 
-diffrax runs the stages of its explicit methods in a loop and weighs them with rows of a full matrix: little to compile,
-but where a right-hand side takes a microsecond or less, that loop is most of a step. Here each stage is a line of its
-own, `yᵢ = y₀ + h (aᵢ₁ f₁ + aᵢ₂ f₂ + …)`, without the zeros of the tableau. Tableaus, error estimates and dense output
-are diffrax's own.
+diffrax runs the stages of its explicit methods in a loop, with weights from the rows of a full matrix. That is quick to
+compile, but if a right-hand side takes a microsecond or less, the loop dominates the time of a step. Here the stages
+are unrolled, `yᵢ = y₀ + h (aᵢ₁ f₁ + aᵢ₂ f₂ + …)`, without the zeros of the tableau. Tableaus, error estimates and dense
+output are those of diffrax.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,9 +36,9 @@ _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next ste
 class Dense(dfx.AbstractLocalInterpolation):
     """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
 
-    The weights are found from diffrax's interpolation, as what it makes of the unit vectors: slopes gathered into an
-    array would take time in every step, also in those that nothing is saved of. They are a program of their own: for
-    XLA a polynomial is a loop.
+    The weights `bᵢ(θ)` are diffrax's interpolation of unit vectors. Stacking the slopes into an array for diffrax would
+    take time in every step, also in those without saved times. The weights are run as a scalar program, since XLA
+    evaluates a polynomial in a loop.
     """
 
     t0: Any
@@ -54,11 +54,11 @@ class Dense(dfx.AbstractLocalInterpolation):
         empty = self.t1 == self.t0
         theta = jnp.where(empty, 0.0, t0 - self.t0) / jnp.where(empty, 1.0, self.t1 - self.t0)
         weights = as_program(self.weigh)(theta)
-        return _moved(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
+        return _advanced(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
 
 
 class Weights(eqx.Module):
-    """`b(θ) (stages,)` of an interpolation made by `make` for the method with the weights `end` at `θ = 1`."""
+    """The weights `b(θ) (stages,)` of the interpolation `make`, for a method with the weights `end` at `θ = 1`."""
 
     make: Callable[..., dfx.AbstractLocalInterpolation]
     end: tuple[float, ...]
@@ -70,13 +70,13 @@ class Weights(eqx.Module):
 
 
 class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
-    """An explicit Runge–Kutta method of diffrax, for ordinary differential equations, with its stages written out.
+    """An explicit Runge–Kutta method of diffrax, for ordinary differential equations, with unrolled stages.
 
-    Each step makes `f₁ = f(t₀, y₀)`, `fᵢ = f(t₀ + cᵢ h, y₀ + h Σⱼ aᵢⱼ fⱼ)`, `y₁ = y₀ + h Σᵢ bᵢ fᵢ` and the estimate
-    `h Σᵢ eᵢ fᵢ` of its error. Where the last stage is at the end of the step ("first same as last") it is kept as the
-    first one of the next step, and computed anew after a jump of the state.
+    Each step computes `f₁ = f(t₀, y₀)`, `fᵢ = f(t₀ + cᵢ h, y₀ + h Σⱼ aᵢⱼ fⱼ)`, `y₁ = y₀ + h Σᵢ bᵢ fᵢ` and the error
+    estimate `h Σᵢ eᵢ fᵢ`. If the last stage is the slope at the end of the step ("first same as last"), it is the first
+    stage of the next step, unless the state jumps in between.
 
-    **Arguments:** `of`, the method of diffrax that it equals to rounding.
+    **Arguments:** `of`, the method of diffrax, to which the results are equal to rounding.
 
     Source: Hairer, Nørsett, Wanner, *Solving ODEs I* (1993), §II.1, §II.4–6.
     """
@@ -103,16 +103,16 @@ class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
     @eqx.filter_jit
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
         tableau = _tableau(self.of)
-        first = _first(terms, t0, y0, args, solver_state, made_jump)
+        first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(tableau, terms, t0, t1, y0, args, first)
-        error = _weighted(tableau.b_error, dense["slopes"])
-        return y1, _times(dense["control"], error), dense, last, dfx.RESULTS.successful
+        error = _weighted_sum(tableau.b_error, dense["slopes"])
+        return y1, _scaled(dense["control"], error), dense, last, dfx.RESULTS.successful
 
 
 class RungeKutta4(dfx.AbstractSolver[Any]):
     """The classical Runge–Kutta method of order four, for fixed steps: it has no estimate of its error.
 
-    `y₁ = y₀ + h/6 (f₁ + 2 f₂ + 2 f₃ + f₄)`, four evaluations a step; between the ends of a step the cubic Hermite
+    `y₁ = y₀ + h/6 (f₁ + 2 f₂ + 2 f₃ + f₄)`, with four evaluations per step; the dense output is the cubic Hermite
     polynomial.
 
         simulate(mechanism, state, ts, solver=RungeKutta4(), stepsize_controller=diffrax.ConstantStepSize(), dt0=1e-3)
@@ -136,13 +136,13 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
         return terms.vf(t0, y0, args)
 
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
-        first = _first(terms, t0, y0, args, solver_state, made_jump)
+        first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(_CLASSICAL, terms, t0, t1, y0, args, first)
         return y1, None, dense, last, dfx.RESULTS.successful
 
 
 def unrolled(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
-    """The same method with its stages written out, if it is one of diffrax's explicit Runge–Kutta methods."""
+    """The same method with unrolled stages, if it is one of diffrax's explicit Runge–Kutta methods."""
     if has_diffraxs_step(solver) and isinstance(solver.tableau, dfx.ButcherTableau):  # pyright: ignore
         return UnrolledERK(solver)  # pyright: ignore
     return solver
@@ -159,46 +159,46 @@ def _dense(make: Callable[..., Any], tableau: dfx.ButcherTableau) -> Callable[..
     return lambda *, y1, **known: Dense(**known, weigh=weigh)
 
 
-def _first(terms: Any, t0: Any, y0: Any, args: Any, kept: Any, made_jump: Any) -> Any:
-    """The first stage: the last one of the step before where that is known and still holds."""
-    if kept is None or made_jump is True:
+def _first_stage(terms: Any, t0: Any, y0: Any, args: Any, last_stage: Any, made_jump: Any) -> Any:
+    """The first stage: the last stage of the previous step if there is one and the state has not jumped since."""
+    if last_stage is None or made_jump is True:
         return terms.vf(t0, y0, args)
     if made_jump is False:
-        return kept
-    return jax.lax.cond(any_instance(made_jump), lambda: terms.vf(t0, y0, args), lambda: kept)
+        return last_stage
+    return jax.lax.cond(any_instance(made_jump), lambda: terms.vf(t0, y0, args), lambda: last_stage)
 
 
 def _step(
     tableau: dfx.ButcherTableau, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, first: Any
 ) -> tuple[Any, dict[str, Any], Any]:
-    """The state at the end of a step, what its dense output takes, and the first stage of the next step if known."""
+    """The state at the end of a step, the arguments of its dense output, and the next first stage, or None."""
     control, y, slopes = terms.contr(t0, t1), y0, [first]
     for row, node in zip(tableau.a_lower, tableau.c, strict=True):
         t = t1 if node == 1 else t0 + float(node) * (t1 - t0)
-        y = _moved(y0, control, row, slopes)
+        y = _advanced(y0, control, row, slopes)
         slopes.append(terms.vf(t, y, args))
-    y1 = y if tableau.ssal else _moved(y0, control, tableau.b_sol, slopes)
+    y1 = y if tableau.ssal else _advanced(y0, control, tableau.b_sol, slopes)
     dense = {"y0": y0, "y1": y1, "slopes": tuple(slopes), "control": control}
     return y1, dense, slopes[-1] if tableau.fsal else None
 
 
-def _moved(y0: Any, control: Any, weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
-    """`y₀ + h Σⱼ aⱼ fⱼ`."""
-    return jax.tree.map(jnp.add, y0, _times(control, _weighted(weights, slopes)))
+def _advanced(y0: Any, control: Any, weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+    """The state `y₀ + h Σⱼ aⱼ fⱼ`."""
+    return jax.tree.map(jnp.add, y0, _scaled(control, _weighted_sum(weights, slopes)))
 
 
-def _times(control: Any, slope: Any) -> Any:
+def _scaled(control: Any, slope: Any) -> Any:
     return jax.tree.map(lambda f: control * f, slope)
 
 
-def _weighted(weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
-    """`Σⱼ aⱼ fⱼ` without what has the weight zero; weights are numbers of the tableau, or traced."""
-    known = [float(a) if isinstance(a, float) else a for a in weights]  # plain numbers leave the precision as it is
-    kept = [(a, f) for a, f in zip(known, slopes, strict=True) if not (isinstance(a, float) and a == 0)]
-    factors = [a for a, _ in kept]
+def _weighted_sum(weights: Sequence[Any] | np.ndarray, slopes: Sequence[Any]) -> Any:
+    """The sum `Σⱼ aⱼ fⱼ` without terms of weight zero; weights are numbers of the tableau, or traced."""
+    numbers = [float(a) if isinstance(a, float) else a for a in weights]  # plain numbers leave the precision as it is
+    terms = [(a, f) for a, f in zip(numbers, slopes, strict=True) if not (isinstance(a, float) and a == 0)]
+    factors = [a for a, _ in terms]
 
     def total(*leaves: Array) -> Array:
         first, *rest = (a * leaf for a, leaf in zip(factors, leaves, strict=True))
         return sum(rest, first)
 
-    return jax.tree.map(total, *[f for _, f in kept])
+    return jax.tree.map(total, *[f for _, f in terms])
