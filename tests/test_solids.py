@@ -146,7 +146,7 @@ def test_good_inertias_pass() -> None:
         (lambda: Solid(1.0, (1, 1, 3)), "Solid: no mass distribution"),
         (lambda: Solid(1.0, (1, 1, 1), (0.0, 1.0)), r"centre must have shape \(3,\)"),
         (lambda: Solid(1.0, (1, 1, 1), (0.0, 1.0, np.inf)), "centre must be finite"),
-        (lambda: point(1.0).translated(np.ones(3)), r"moved\(x, y, z\): x must be a number .m., got shape \(3,\)"),
+        (lambda: point(1.0).translated(np.ones(3)), r"translated\(x, y, z\): x must be a number .m., got shape \(3,\)"),
         (lambda: point(1.0).rotated((1, 2, 3)), "A rotation must be"),
     ],
 )

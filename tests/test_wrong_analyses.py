@@ -227,11 +227,11 @@ CASES: Cases = {
     ),
     "Free start text": (
         lambda: mbd.identification.Parameter(start="x"),
-        "Free: start must be a number, got 'x'.",
+        "Parameter: start must be a number, got 'x'.",
     ),
     "Free start nan": (
         lambda: mbd.identification.Parameter(start=NAN),
-        "Free: start must be finite, got nan.",
+        "Parameter: start must be finite, got nan.",
     ),
     "plot draw None": (
         lambda: plot.draw(None, None),

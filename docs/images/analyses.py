@@ -77,7 +77,7 @@ def draw_violation() -> None:
     pendulum = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))], [pl.Gravity(9.81)])
     state, ts = mbd.assemble(pendulum), np.linspace(0.0, 1000.0, 401)
     methods = {
-        "Augmented(0, 0): nothing keeps them": (mbd.Augmented(0.0, 0.0), GREY),
+        "Augmented(0, 0): not stabilised": (mbd.Augmented(0.0, 0.0), GREY),
         "Augmented(10, 10): Baumgarte": (mbd.Augmented(), RED),
         "Stabilized()": (mbd.Stabilized(), GREEN),
         "Projection()": (mbd.Projection(), BLUE),

@@ -161,9 +161,9 @@ class Parameter(eqx.Module):
                 "value to begin with is start=..."
             )
         if isinstance(self.start, str):
-            raise MechanismError(f"Free: start must be a number, got {self.start!r}.")
+            raise MechanismError(f"Parameter: start must be a number, got {self.start!r}.")
         if isinstance(self.start, Array) and is_concrete(self.start):
-            check_finite("Free", "start", self.start, self.start.shape)
+            check_finite("Parameter", "start", self.start, self.start.shape)
         check_instance(
             "Parameter: within", self.within, AbstractRange, "a range, Unbounded(), Positive() or Bounded(lower, upper)"
         )

@@ -100,7 +100,7 @@ def assembly_modes(
     check_mechanism(mechanism)
     check_count("tries", tries, 1)
     check_count("seed", seed, 0)
-    check_finite("closures", "tolerance", as_float(tolerance))
+    check_finite("assembly_modes", "tolerance", as_float(tolerance))
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
     t = check_time("assembly_modes", t)
     values = jax.lax.stop_gradient(eqx.filter((mechanism, dict(fixed or {}), t), eqx.is_array_like))

@@ -31,7 +31,7 @@ class ScaledForce(AbstractForce):
         return self.factor * self.of.potential(t, frames)
 
 
-class ScaledAlong(AbstractJointForce):
+class ScaledJointForce(AbstractJointForce):
     """A force along a joint coordinate, multiplied by a factor."""
 
     name: str = eqx.field(static=True)
@@ -63,5 +63,5 @@ def scaled(force: Any, factor: Scalar) -> Any:
     if isinstance(force, GeneralizedForce):
         return GeneralizedForce(force.name, ScaledFunction(force.function, factor), force.parameters)
     if isinstance(force, AbstractJointForce):
-        return ScaledAlong(force.name, force.coordinate, force, factor)
+        return ScaledJointForce(force.name, force.coordinate, force, factor)
     return ScaledForce(force.name, force, factor)
