@@ -194,7 +194,7 @@ def as_rotation(value: Any) -> Quaternion:
     if shape not in ((4,), (3, 3)):
         raise MechanismError(
             f"A rotation must be Euler parameters of shape (4,) or a matrix of shape (3, 3), got shape {shape}; "
-            "jaxmbd.space.rotation makes one from an axis, angles or a rotation vector."
+            "jaxmbd.spatial.rotation makes one from an axis, angles or a rotation vector."
         )
     (value,) = _floats("as_rotation", value=(value, shape))
     if shape == (3, 3):

@@ -129,7 +129,8 @@ class Solid(eqx.Module):
     def rotated(self, rotation: Any) -> "Solid":
         """The solid rotated about the origin of its frame: `c → R c`, `J → R J Rᵀ`.
 
-        **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.space.rotation`, or a rotation matrix `(3, 3)`.
+        **Arguments:** `rotation`, Euler parameters `(4,)` from `jaxmbd.spatial.rotation`, or a rotation matrix `(3,
+        3)`.
         """
         e = rotations.as_rotation(rotation).astype(self.inertia.dtype)
         R = rotations.matrix(e)

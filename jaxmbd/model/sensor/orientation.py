@@ -21,7 +21,7 @@ class EulerAngle(AbstractSensor):
     `"zxz"`; `which`, the number of the angle, 1, 2 or 3; `from_`, the marker of the reference axes (default: world
     axes).
 
-    `a1` and `a3` are in `[−π, π]`; `jaxmbd.space.rotation.angles` describes the range of `a2` and gimbal lock. As a
+    `a1` and `a3` are in `[−π, π]`; `jaxmbd.spatial.rotation.angles` describes the range of `a2` and gimbal lock. As a
     fixed value of `assemble`, the angle is understood modulo whole turns.
 
         >>> EulerAngle("lean", frame.at(), "zxy", 2)
