@@ -22,6 +22,7 @@ from jaxmbd.model.force.shared import SpringDamper as SpringDamper
 from jaxmbd.model.force.user import GeneralizedForce as GeneralizedForce
 from jaxmbd.model.force.user import UserForce as UserForce
 from jaxmbd.model.joint.coupling import RackAndPinion as RackAndPinion
+from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd.model.joint.planar import Gear as Gear

@@ -36,8 +36,8 @@ FLOORS = {
     8.2: "integrate.solvers",
     8.3: "integrate.adjoint",
     9: "analyses",
-    10: "identification design sweep",
-    11: "symbolic io plot",
+    10: "identification",
+    11: "symbolic plot",
     12: "data examples",
     13: "__init__",
     14: "demo",
@@ -266,17 +266,17 @@ BROKEN = [
     (check_star_imports, "jaxmbd/model/body/body.py", "from ...space.space import *", "star import"),
     (check_imports_in_functions, "jaxmbd/plot/_x.py", "def f():\n    import numpy", "numpy inside"),
     (check_imports_are_declared, "jaxmbd/symbolic.py", "import sympy", "sympy, which"),
-    (check_imports_are_declared, "jaxmbd/design.py", "from pandas import DataFrame", "pandas, which"),
-    (check_function_length, "jaxmbd/design.py", LONG, "f has 61 lines"),
-    (check_file_length, "jaxmbd/design.py", "\n" * (MAX_FILE_LINES + 1), "501 lines"),
+    (check_imports_are_declared, "jaxmbd/demo.py", "from pandas import DataFrame", "pandas, which"),
+    (check_function_length, "jaxmbd/demo.py", LONG, "f has 61 lines"),
+    (check_file_length, "jaxmbd/demo.py", "\n" * (MAX_FILE_LINES + 1), "501 lines"),
     (
         check_calls,
-        "jaxmbd/design.py",
+        "jaxmbd/demo.py",
         "class A:\n    def __init__(self):\n        super().__init__()",
         "super()",
     ),
-    (check_calls, "jaxmbd/design.py", "x = hasattr(1, 'real')", "hasattr()"),
-    (check_internals, "jaxmbd/design.py", "from jax.extend import core", "jax.extend.core, which is undocumented"),
+    (check_calls, "jaxmbd/demo.py", "x = hasattr(1, 'real')", "hasattr()"),
+    (check_internals, "jaxmbd/demo.py", "from jax.extend import core", "jax.extend.core, which is undocumented"),
     (check_internals, "jaxmbd/compile/x.py", "import equinox.internal as eqxi", "equinox.internal, which"),
 ]
 
@@ -298,7 +298,7 @@ ALLOWED = [
     ("jaxmbd/demo.py", "import jaxmbd as mbd\nfrom jaxmbd import planar as pl"),
     ("jaxmbd/cli.py", "from .demo import run"),
     ("jaxmbd/symbolic.py", "def f():\n    import sympy"),
-    ("jaxmbd/design.py", LONG.replace(":\n", ':\n    """One\n\n    two."""\n', 1).removesuffix("    x = 1\n")),
+    ("jaxmbd/demo.py", LONG.replace(":\n", ':\n    """One\n\n    two."""\n', 1).removesuffix("    x = 1\n")),
 ]
 
 
