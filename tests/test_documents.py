@@ -47,6 +47,14 @@ def test_examples_of_the_readme() -> None:
     np.testing.assert_allclose(found, written(space, 'motion["rod.omega_world"]'), atol=6e-3)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs" / "how-to").glob("*.md")))
+def test_examples_of_a_how_to_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run one after another, and check their own results."""
+    monkeypatch.chdir(tmp_path)
+    assert run(*examples(f"docs/how-to/{page}", ""))
+
+
 def test_a_mechanism_in_space() -> None:
     """The example with the rules of the axes: the rod is where its two angles put it."""
     setting, (block,) = "import jax, jax.numpy as jnp, jaxmbd as mbd", examples("docs/analyses.md", "spatial as sp")
