@@ -20,7 +20,7 @@ enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE
 
 typedef struct {
   uint64_t key;          /* never 0 */
-  int64_t places;        /* the number of slots */
+  int64_t slots;        /* the number of slots */
   int64_t constants;     /* the number of constants, which occupy the first slots */
   const double *constant;
   int64_t inputs, outputs;
@@ -30,9 +30,9 @@ typedef struct {
   const int32_t *code;
   int64_t length;
   /* The uniform prefix of the code: it depends on the first inputs alone, which the instances of a batch may share. */
-  int64_t shared_length, shared_inputs, carries;
-  const int32_t *carried; /* the slots that are live out of the uniform prefix; `carries` is their number */
-  const int32_t *lookups; /* of each table that gathers read: input, first element, stride, length */
+  int64_t uniform_length, uniform_inputs, carries;
+  const int32_t *uniform_live_out; /* the slots that are live out of the uniform prefix; `carries` is their number */
+  const int32_t *gathers; /* of each table that gathers read: input, first element, stride, length */
 } Program;
 
 /* --- for the compiler of programs ------------------------------------------------------------------------- */
@@ -90,8 +90,8 @@ static int grow(void) {
    them. A key that is registered already keeps its first arrays. Returns 1 if there is not enough memory, else 0. */
 int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant, const int32_t *input_sizes,
                     const int32_t *input_ends, const int32_t *loads, const int32_t *output_sizes,
-                    const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *carried,
-                    const int32_t *lookups) {
+                    const int32_t *output_ends, const int32_t *stores, const int32_t *code, const int32_t *uniform_live_out,
+                    const int32_t *gathers) {
   pthread_rwlock_wrlock(&table_lock);
   if (2 * (count + 1) > capacity && !grow()) {
     pthread_rwlock_unlock(&table_lock);
@@ -106,7 +106,7 @@ int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant
     }
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
                    input_sizes, output_sizes, loads, stores, code, numbers[4],
-                   numbers[5], numbers[6], numbers[7], carried, lookups};
+                   numbers[5], numbers[6], numbers[7], uniform_live_out, gathers};
     table[i] = p;
     count++;
   }
@@ -221,7 +221,7 @@ static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, co
 
 /* Runs a whole batch, by several threads if that pays; returns 0 if there is not enough memory. */
 static int share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
-  const int64_t done = c->common ? c->program->shared_length : 0;
+  const int64_t done = c->common ? c->program->uniform_length : 0;
   int64_t most = (c->batch + width - 1) / width, pool = threads(frame);
   /* A thread pays from about 20 µs of work. */
   int64_t helpers = (c->program->length - done) * most / 60000;

@@ -102,7 +102,7 @@ static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const 
 
 /* The element of table `k` at an index, which is clamped into the table. */
 static inline T JOIN(gather, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
-  const int32_t *table = c->program->lookups + 4 * (int64_t)k;
+  const int32_t *table = c->program->gathers + 4 * (int64_t)k;
   const int64_t length = table[3];
   const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* NaN becomes 0 */
   return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
@@ -189,10 +189,10 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
 static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
   const Program *p = c->program;
   for (int64_t k = 0; s && k < p->carries; k++)
-    for (int l = 0; l < LANES; l++) flat[(int64_t)p->carried[k] * LANES + l] = s[p->carried[k]];
+    for (int l = 0; l < LANES; l++) flat[(int64_t)p->uniform_live_out[k] * LANES + l] = s[p->uniform_live_out[k]];
   for (int64_t k = 0; !s && k < p->constants; k++)
     for (int l = 0; l < LANES; l++) flat[k * LANES + l] = (T)p->constant[k];
-  for (int64_t k = s ? p->shared_inputs : 0; k < p->inputs; k++) {
+  for (int64_t k = s ? p->uniform_inputs : 0; k < p->inputs; k++) {
     if (c->sizes[k] != p->input_sizes[k]) continue;
     const T *in = c->inputs[k];
     MOVES(m, p->loads, p->input_ends, k)
@@ -205,13 +205,13 @@ static void JOIN(load, NAME)(const Call *c, T *flat, const T *s) {
    enough memory: then every lane runs the prefix. */
 static void *JOIN(common, NAME)(const Call *c) {
   const Program *p = c->program;
-  if (!p->shared_length) return NULL;
-  for (int64_t k = 0; k < p->shared_inputs; k++)
+  if (!p->uniform_length) return NULL;
+  for (int64_t k = 0; k < p->uniform_inputs; k++)
     if (c->sizes[k] != p->input_sizes[k]) return NULL;
-  T *x = malloc((size_t)p->places * sizeof(T) + 64);
+  T *x = malloc((size_t)p->slots * sizeof(T) + 64);
   if (!x) return NULL;
   JOIN(load, NAME)(c, x, NULL);
-  JOIN(execute, NAME)(p->code, p->code + p->shared_length, x, NULL, c, 0);
+  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, 0);
   return x;
 }
 #endif
@@ -227,7 +227,7 @@ static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
   }
   if (first == last) return 1;
 #endif
-  const size_t bytes = (size_t)p->places * sizeof(V);
+  const size_t bytes = (size_t)p->slots * sizeof(V);
   /* The slots of small programs are on the stack, which is likely to be in the cache. */
   char local[65536 + 64];
   char *memory = bytes <= 65536 ? local : malloc(bytes + 64);
@@ -244,7 +244,7 @@ static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
       MOVES(m, p->loads, p->input_ends, k)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    JOIN(execute, NAME)(p->code + (s ? p->shared_length : 0), p->code + p->length, x, s, c, start);
+    JOIN(execute, NAME)(p->code + (s ? p->uniform_length : 0), p->code + p->length, x, s, c, start);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
       const int64_t size = p->output_sizes[k];
