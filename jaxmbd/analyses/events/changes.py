@@ -139,7 +139,9 @@ def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
     """The method with forces that change at events."""
     if isinstance(method, Projection):
         return Projection(changed(method.base, changes))
-    return (ChangedProjectedMethod if isinstance(method, AbstractProjectedMethod) else Changed)(method, changes)  # pyright: ignore
+    if isinstance(method, AbstractProjectedMethod):
+        return ChangedProjectedMethod(method, changes)
+    return Changed(method, changes)
 
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:

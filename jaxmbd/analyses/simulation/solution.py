@@ -153,24 +153,24 @@ class Solution(eqx.Module):
 
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several quantities by name, each with time on its first axis."""
-        wanted = checked_names("names", names, "energy")
-        series = self._columns(wanted)
+        wanted, coordinates = checked_names("names", names, "energy"), self.mechanism.coordinate_names
+        series = {name: self.q[..., coordinates.index(name)] for name in wanted if name in coordinates}
         others = tuple(name for name in wanted if name not in series)
         if others:
-            known = channel_units(self.mechanism)
-            for name in others:
-                if name not in known:
-                    raise unknown("quantity", name, known)
-            series |= _series(self, others)
+            series |= self._computed(others)
         return {name: series[name] for name in wanted}
 
-    def _columns(self, names: Iterable[str]) -> dict[str, Array]:
-        """The named quantities that are columns of `q` or `v`; those of `q` need no compiled program."""
-        places = {name: k for k, name in enumerate(self.mechanism.coordinate_names)}
-        rates = {name: k for k, name in enumerate(self.mechanism.speed_names)}
-        v = self.v if any(name in rates for name in names) else self.q
-        columns = {name: v[..., rates[name]] for name in names if name in rates}
-        return columns | {name: self.q[..., places[name]] for name in names if name in places}
+    def _computed(self, names: tuple[str, ...]) -> dict[str, Array]:
+        """Quantities that are not saved. Speeds alone come from one program, whichever they are."""
+        speeds = self.mechanism.speed_names
+        if all(name in speeds for name in names):
+            v = self.v
+            return {name: v[..., speeds.index(name)] for name in names}
+        known = channel_units(self.mechanism)
+        for name in names:
+            if name not in known:
+                raise unknown("quantity", name, known)
+        return _series(self, names)
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
