@@ -43,7 +43,7 @@ quick: $(VENV)/.installed-dev
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
 NEWEST := $(addprefix tests/test_,checked.py program.py program_transformations.py kept_files.py machine.py tracing.py \
-	graph.py user_functions.py wrong_inputs.py rotation.py solids.py verdicts.py laws.py)
+	graph.py graph_constants.py user_functions.py wrong_inputs.py rotation.py solids.py verdicts.py laws.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
 	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \
