@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from benchmarks.workloads import batch, first, gradients, precision, scaling, single, steps
+from benchmarks.workloads import batch, coordinates, first, gradients, precision, scaling, single, steps
 
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
@@ -10,6 +10,7 @@ WORKLOADS: dict[str, ModuleType] = {
     "batch": batch,
     "gradients": gradients,
     "scaling": scaling,
+    "coordinates": coordinates,
     "first": first,
     "single": single,
 }
