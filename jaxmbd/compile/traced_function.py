@@ -68,7 +68,7 @@ class TracedFunction:
                 outputs = Walk(builder, _RULES, "The right-hand side").run(self.jaxpr, self.placed(inputs))
         except MechanismError:
             return None
-        return schedule(builder, outputs, len(inputs) - self.linear if self.linear else 0)
+        return schedule(builder, outputs, len(inputs) - self.linear if self.linear else 0, getattr(self,"hoist",False))
 
     def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
         """The forward derivative (JVP) with respect to the arguments `moving`.

@@ -74,11 +74,12 @@ class Program:
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int = 0) -> Program:
+def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int = 0, hoist: bool = False) -> Program:
     """Compile the program that computes `outputs` from the builder's inputs.
 
     If `uniform_inputs` is positive, the operations that depend only on that many first inputs come first in the code:
-    instances of a batch may share them.
+    instances of a batch may share them. With `hoist` their slots are never used again, so that the rest of the code can
+    be run many times after them.
     """
     op, args, outputs = _cse(builder, outputs)
     op, args = _contract_fma(op, args, outputs)
@@ -96,7 +97,8 @@ def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int =
     if uniform_inputs:
         is_varying = _dependents(args, _varying_leaves(builder, uniform_inputs))
     varying = operations & is_varying
-    op, args = _mark_uniform_factors(op, args, varying, ~is_varying)
+    if not hoist:
+        op, args = _mark_uniform_factors(op, args, varying, ~is_varying)
     live_out = _uniform_live_out(op, args, varying, ~is_varying, outputs) if uniform_inputs else tables[:0]
     uniform = operations & ~varying
     before = _instructions(op, args, uniform, [np.flatnonzero(uniform).astype(np.int32)])

@@ -29,7 +29,7 @@ TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd
 
 _SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_depth_first")
 _HERE = Path(__file__).parent
-_SOURCES = ("vm.c", "vm_lanes.h")
+_SOURCES = ("vm.c", "vm_lanes.h", "erk_loop.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
 _PATIENCE = 300.0  # [s] time limit of the compiler: it takes 3 s, with sanitizers 45 s, several times that under load
 _SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them

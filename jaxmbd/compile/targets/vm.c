@@ -132,6 +132,55 @@ typedef struct {
   void *common;
 } Call;
 
+/* --- motions ---------------------------------------------------------------------------------------------- */
+
+/* An operand or a result: its numbers per instance, and 1 if it has such numbers for each instance of the batch. */
+typedef struct {
+  void *data;
+  int64_t size, varies;
+} Array;
+
+/* An explicit Runge-Kutta method: `y1 = y + h sum_j b_j f_j`, the error `h sum_j e_j f_j`, and the dense output
+   `y + h sum_j b_j(theta) f_j`, whose weights are polynomials, highest power first. `ssal`: the last stage is the end of
+   the step; `fsal`: its slope is the first one of the next step, too. */
+typedef struct {
+  int64_t stages, degree, fsal, ssal;
+  const double *a, *b, *c, *e, *dense;
+} Tableau;
+
+enum { STEPS, ACCEPTED, REJECTED, SAVED, RESULT, COUNTS };                /* the counts of a run */
+enum { FINISHED, STEPS_USED_UP, STEP_TOO_SMALL };                         /* its result */
+enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
+
+/* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
+   that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
+   of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
+typedef struct {
+  Call call;
+  Tableau method;
+  int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
+  int64_t adaptive, force_dtmin, recorded, max_steps, rows;
+  const double *norm; /* 1 for the components of the state in the norm of the error */
+  Array y0, ts, h0, control, starts, ends, counts, checkpoints, dy0, dts, dys;
+  Array ys, y_end, t_end, *bars;
+} Motion;
+
+/* Checkpoints are the states at every `2**level`-th step, so that those of steps 0 ... i fit into the rows: the row of
+   checkpoint i, by the scheme of `checkpoint_store.py`. */
+static int64_t level_of(const int64_t i, const int64_t rows) {
+  int64_t level = 0;
+  while (i >= rows << level) level++;
+  return level;
+}
+
+static int64_t place_of(int64_t i, const int64_t rows) {
+  for (int64_t level = level_of(i, rows); level > 0; level = level_of(i, rows)) {
+    const int64_t half = level - 1, j = (i - (rows << half)) >> level;
+    i = (2 * j + 1) << half;
+  }
+  return i;
+}
+
 /* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */
 
 #define JOIN_(a, b) a##_##b
@@ -168,11 +217,11 @@ typedef struct {
 
 /* --- calls from XLA --------------------------------------------------------------------------------------- */
 
-typedef int Chunk(const Call *, int64_t, int64_t); /* runs a range of instances; 0 if there is not enough memory */
+typedef int Chunk(const void *, int64_t, int64_t); /* runs a range of instances; 0 if there is not enough memory */
 
 typedef struct {
-  Call call;
-  int64_t width, chunks;
+  const void *call; /* a `Call` or `Motion`, which is not used any more when all chunks are done */
+  int64_t batch, width, chunks;
   Chunk *run;
   atomic_llong next, done;
   atomic_int holders, failed;
@@ -185,14 +234,14 @@ static void release(Work *w) {
 /* Takes chunks until none are left. The caller runs chunks, too, and then waits only for chunks that have been started:
    it never waits for a thread of the pool that has not begun to run. */
 static void work(Work *w) {
-  const int64_t batch = w->call.batch;
+  const int64_t batch = w->batch;
   int64_t per = (batch + w->chunks - 1) / w->chunks;
   per = (per + w->width - 1) / w->width * w->width;
   for (;;) {
     int64_t k = atomic_fetch_add(&w->next, 1);
     if (k >= w->chunks) return;
     int64_t first = k * per, last = first + per < batch ? first + per : batch;
-    if (first < last && !w->run(&w->call, first, last)) atomic_store(&w->failed, 1);
+    if (first < last && !w->run(w->call, first, last)) atomic_store(&w->failed, 1);
     atomic_fetch_add(&w->done, 1);
   }
 }
@@ -219,16 +268,16 @@ static XLA_FFI_Error *fail(XLA_FFI_CallFrame *frame, XLA_FFI_Error_Code code, co
   return frame->api->XLA_FFI_Error_Create(&args);
 }
 
-/* Runs a whole batch, by several threads if that pays; returns 0 if there is not enough memory. */
-static int share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int64_t width) {
-  const int64_t done = c->common ? c->program->uniform_length : 0;
-  int64_t most = (c->batch + width - 1) / width, pool = threads(frame);
+/* Runs a whole batch, by several threads if that pays; returns 0 if there is not enough memory. `length`: of the code
+   that an instance executes. */
+static int share_out(XLA_FFI_CallFrame *frame, const void *c, int64_t batch, int64_t length, Chunk *lanes, int64_t width) {
+  int64_t most = (batch + width - 1) / width, pool = frame ? threads(frame) : 1;
   /* A thread pays from about 20 µs of work. */
-  int64_t helpers = (c->program->length - done) * most / 60000;
+  int64_t helpers = length * most / 60000;
   if (helpers > pool - 1) helpers = pool - 1;
   Work *w = helpers < 1 ? NULL : malloc(sizeof *w);
-  if (!w) return lanes(c, 0, c->batch);
-  w->call = *c, w->width = width, w->run = lanes;
+  if (!w) return lanes(c, 0, batch);
+  w->call = c, w->batch = batch, w->width = width, w->run = lanes;
   w->chunks = 4 * (helpers + 1) < most ? 4 * (helpers + 1) : most;
   atomic_init(&w->next, 0);
   atomic_init(&w->done, 0);
@@ -252,44 +301,172 @@ static int share_out(XLA_FFI_CallFrame *frame, const Call *c, Chunk *lanes, int6
   return succeeded;
 }
 
-static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, Chunk *single, void *(*common)(const Call *), Chunk *lanes,
-                           int64_t width) {
+/* The operands and results of a call, by XLA or by Python: their numbers and how many these are. */
+typedef struct {
+  void **data;
+  const int64_t *sizes;
+  int64_t inputs, outputs;
+  XLA_FFI_CallFrame *frame; /* NULL for a call by Python */
+} Buffers;
+
+enum { DONE, NO_MEMORY, NO_PROGRAM };
+
+typedef struct {
+  Chunk *single, *lanes, *solve, *solve_lanes, *tangents, *tangents_lanes, *cotangents;
+  void *(*common)(const Call *);
+  int64_t width;
+} Kernels;
+
+static const Kernels f64 = {run_f64_1, run_f64_8, solve_f64_1, solve_f64_8, tangents_f64_1, tangents_f64_8, cotangents_f64_1,
+                            common_f64_1, 8};
+static const Kernels f32 = {run_f32_1, run_f32_16, solve_f32_1, solve_f32_16, tangents_f32_1, tangents_f32_16,
+                            cotangents_f32_1, common_f32_1, 16};
+
+static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, int64_t batch) {
+  const Program *p = look_up(key);
+  if (!p) return NO_PROGRAM;
+  Call c = {p, b->data, b->data + b->inputs, (int64_t *)b->sizes, batch > 1 ? batch : 1, NULL};
+  if (batch <= 1) return kernels->single(&c, 0, 1) ? DONE : NO_MEMORY;
+  c.common = kernels->common(&c);
+  const int64_t length = p->length - (c.common ? p->uniform_length : 0);
+  const int succeeded = share_out(b->frame, &c, c.batch, length, kernels->lanes, kernels->width);
+  free(c.common);
+  return succeeded ? DONE : NO_MEMORY;
+}
+
+/* The settings of a call for motions: the first operand. */
+enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES, MOTION };
+/* Then for the program, and for a sweep for cotangents for the second one: */
+enum { KEY, OPERANDS, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, PROGRAM };
+
+/* The next operand or result, with `size` numbers for each instance. */
+static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
+  const int64_t k = (*at)++;
+  return (Array){b->data[k], size, b->sizes[k] != size};
+}
+
+/* Sets up a motion from settings and the operands from `at` on. `inputs` and `sizes` have room for all inputs and outputs
+   of its program; `zeros` stand for those inputs that are not operands. */
+static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t *settings, const int64_t *program,
+                   int64_t *at, void **inputs, int64_t *sizes, void *zeros) {
+  const double *tableau = b->data[1];
+  const int64_t s = settings[STAGES];
+  m->method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
+                        tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
+  m->n = settings[STATES], m->norm = b->data[2];
+  m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
+  m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT];
+  m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
+  m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS];
+  for (int64_t k = 0; k < p->inputs; k++) {
+    const int inner = k == m->t_at || k == m->y_at || k == m->dt_at || k == m->dy_at;
+    inputs[k] = inner ? zeros : b->data[*at], sizes[k] = inner ? p->input_sizes[k] : b->sizes[(*at)++];
+  }
+  m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL};
+}
+
+enum { SOLVE, TANGENTS, COTANGENTS };
+
+static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
+  const int64_t *settings = b->data[0], *program = settings + MOTION;
+  const int64_t n = settings[STATES], times = settings[TIMES], rows = settings[ROWS], most = settings[MAX_STEPS];
+  const Program *p = look_up((uint64_t)program[KEY]);
+  const Program *r = kind == COTANGENTS ? look_up((uint64_t)program[PROGRAM + KEY]) : p;
+  if (!p || !r) return NO_PROGRAM;
+  double *zeros = calloc((size_t)n + 1, sizeof *zeros);
+  if (!zeros) return NO_MEMORY;
+  Motion m[2];
+  memset(m, 0, sizeof m);
+  int64_t at = 3, out = b->inputs;
+  void *inputs[p->inputs], *more[r->inputs];
+  int64_t sizes[p->inputs + p->outputs], more_sizes[r->inputs + r->outputs];
+  set_up(m, p, b, settings, program, &at, inputs, sizes, zeros);
+  Array bars[r->outputs + 1];
+  if (kind == COTANGENTS) {
+    set_up(m + 1, r, b, settings, program + PROGRAM, &at, more, more_sizes, zeros);
+    m[1].bars = memset(bars, 0, sizeof bars);
+  } else {
+    m->y0 = next_array(b, &at, n);
+  }
+  m->ts = next_array(b, &at, times);
+  if (kind == SOLVE) {
+    m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
+    m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
+    m->counts = next_array(b, &out, COUNTS);
+    m->recorded = out < b->inputs + b->outputs;
+    if (m->recorded) {
+      m->starts = next_array(b, &out, most), m->ends = next_array(b, &out, most);
+      m->checkpoints = next_array(b, &out, rows * n);
+    }
+  } else {
+    m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most), m->counts = next_array(b, &at, COUNTS);
+    if (kind == TANGENTS) {
+      if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, n);
+      if (settings[WITH_TIMES]) m->dts = next_array(b, &at, times);
+      m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
+    } else {
+      m->checkpoints = next_array(b, &at, rows * n);
+      m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
+      for (int64_t k = 0; k < r->outputs; k++)
+        if (k != m[1].stage_at && k != m[1].time_at) bars[k] = next_array(b, &out, r->output_sizes[k]);
+      m->y_end = next_array(b, &out, n);
+      if (settings[WITH_TIMES]) m[1].dts = next_array(b, &out, times);
+    }
+  }
+  const int alone = m->call.batch == 1 || kind == COTANGENTS;
+  Chunk *run = kind == COTANGENTS ? kernels->cotangents
+               : kind == SOLVE    ? (alone ? kernels->solve : kernels->solve_lanes)
+                                  : (alone ? kernels->tangents : kernels->tangents_lanes);
+  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * p->length, run, alone ? 1 : kernels->width);
+  free(zeros);
+  return succeeded ? DONE : NO_MEMORY;
+}
+
+/* Calls by Python, with arrays in the place of XLA's buffers. */
+
+int jaxmbd_call_program(int64_t wide, uint64_t key, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs) {
+  const Buffers b = {data, sizes, inputs, outputs, NULL};
+  return run_program(wide ? &f64 : &f32, &b, key, 0);
+}
+
+int jaxmbd_call_motion(int64_t wide, int64_t kind, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs) {
+  const Buffers b = {data, sizes, inputs, outputs, NULL};
+  return run_motion(wide ? &f64 : &f32, &b, (int)kind);
+}
+
+static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int kind) {
   if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
     XLA_FFI_Metadata_Extension *e = (XLA_FFI_Metadata_Extension *)frame->extension_start;
     e->metadata->api_version.major_version = XLA_FFI_API_MAJOR;
     e->metadata->api_version.minor_version = XLA_FFI_API_MINOR;
     return NULL;
   }
-  int64_t batch = 0;
+  int64_t n = frame->args.size, m = frame->rets.size, batch = 0;
   uint64_t key = 0;
+  void *data[n + m + 1];
+  int64_t sizes[n + m + 1];
+  for (int64_t i = 0; i < n + m; i++) {
+    XLA_FFI_Buffer *b = i < n ? frame->args.args[i] : frame->rets.rets[i - n];
+    data[i] = b->data, sizes[i] = 1;
+    for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
+  }
   for (int64_t i = 0; i < frame->attrs.size; i++) {
     int64_t value = *(int64_t *)((XLA_FFI_Scalar *)frame->attrs.attrs[i])->value;
     if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
   }
-  const Program *p = look_up(key);
-  if (!p)
+  const Buffers b = {data, sizes, n, m, frame};
+  const int outcome = kind < 0 ? run_program(kernels, &b, key, batch) : run_motion(kernels, &b, kind);
+  if (outcome == NO_PROGRAM)
     return fail(frame, XLA_FFI_Error_Code_INTERNAL,
                 "jaxmbd: this computation was compiled in another process, where its program is.");
-  int64_t n = frame->args.size, m = frame->rets.size;
-  void *inputs[n + 1], *outputs[m + 1];
-  int64_t sizes[n + m + 1];
-  for (int64_t i = 0; i < n + m; i++) {
-    XLA_FFI_Buffer *b = i < n ? frame->args.args[i] : frame->rets.rets[i - n];
-    *(i < n ? &inputs[i] : &outputs[i - n]) = b->data;
-    sizes[i] = 1;
-    for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
-  }
-  Call c = {p, inputs, outputs, sizes, batch > 1 ? batch : 1, NULL};
-  int succeeded;
-  if (batch <= 1) {
-    succeeded = single(&c, 0, 1);
-  } else {
-    c.common = common(&c);
-    succeeded = share_out(frame, &c, lanes, width);
-    free(c.common);
-  }
-  return succeeded ? NULL : fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "jaxmbd: out of memory.");
+  return outcome == DONE ? NULL : fail(frame, XLA_FFI_Error_Code_RESOURCE_EXHAUSTED, "jaxmbd: out of memory.");
 }
 
-XLA_FFI_Error *jaxmbd_run_f64(XLA_FFI_CallFrame *frame) { return call(frame, run_f64_1, common_f64_1, run_f64_8, 8); }
-XLA_FFI_Error *jaxmbd_run_f32(XLA_FFI_CallFrame *frame) { return call(frame, run_f32_1, common_f32_1, run_f32_16, 16); }
+#define HANDLERS(name, kind)                                                                        \
+  XLA_FFI_Error *jaxmbd_##name##_f64(XLA_FFI_CallFrame *frame) { return call(frame, &f64, kind); } \
+  XLA_FFI_Error *jaxmbd_##name##_f32(XLA_FFI_CallFrame *frame) { return call(frame, &f32, kind); }
+
+HANDLERS(run, -1)
+HANDLERS(solve, SOLVE)
+HANDLERS(tangents, TANGENTS)
+HANDLERS(cotangents, COTANGENTS)

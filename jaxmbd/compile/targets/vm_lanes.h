@@ -217,7 +217,8 @@ static void *JOIN(common, NAME)(const Call *c) {
 #endif
 
 /* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
-static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
+static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
+  const Call *c = call;
   const Program *p = c->program;
 #ifdef NARROW
   const int64_t rest = (last - first) % LANES;
@@ -258,6 +259,10 @@ static int JOIN(run, NAME)(const Call *c, int64_t first, int64_t last) {
   if (memory != local) free(memory);
   return 1;
 }
+
+#if LANES == 1 || defined(NARROW)
+#include "erk_loop.h"
+#endif
 
 #undef MOVES
 #undef V

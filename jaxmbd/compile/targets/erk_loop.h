@@ -1,0 +1,453 @@
+/* Explicit Runge-Kutta methods around a program `f(parameters..., t, y)`: the whole time loop in one call, and the sweep
+   over its accepted steps that carries tangents. For numbers of type T and LANES instances side by side, each with times
+   and steps of its own; a lane that has finished goes on with steps of length zero. Steps, step-size control and saved
+   states are those of diffrax (`_integrate.py`, `_step_size_controller/pid.py`, `constant.py`). */
+
+#define LANE_OF(v, l) (((T *)&(v))[l])
+#define EACH_LANE for (int l = 0; l < LANES; l++)
+
+/* The numbers of an operand or a result for an instance; lanes beyond the last instance repeat it. */
+static inline T *JOIN(row, NAME)(const Array *a, const int64_t batch, const int64_t instance) {
+  return (T *)a->data + (a->varies ? a->size * (instance < batch ? instance : batch - 1) : 0);
+}
+
+static void JOIN(gather_lanes, NAME)(const Motion *m, const Array *a, const int64_t start, V *x) {
+  EACH_LANE {
+    const T *mine = JOIN(row, NAME)(a, m->call.batch, start + l);
+    for (int64_t k = 0; k < a->size; k++) LANE_OF(x[k], l) = mine[k];
+  }
+}
+
+/* Loads constants and inputs of the program, and runs what depends on the parameters alone, once for all stages. */
+static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t start) {
+  const Call *c = &m->call;
+  const Program *p = c->program;
+  T *flat = (T *)x;
+  JOIN(load, NAME)(c, flat, NULL);
+  for (int64_t k = 0; k < p->inputs; k++) {
+    if (c->sizes[k] == p->input_sizes[k]) continue;
+    EACH_LANE {
+      const T *mine = JOIN(of, NAME)(c, k, start + l);
+      MOVES(e, p->loads, p->input_ends, k) flat[(int64_t)e[1] * LANES + l] = mine[e[0]];
+    }
+  }
+  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, start);
+}
+
+static inline void JOIN(put, NAME)(const Program *p, V *x, const int64_t input, const V *values) {
+  if (input >= 0) MOVES(e, p->loads, p->input_ends, input) x[e[1]] = values[e[0]];
+}
+
+static inline void JOIN(take, NAME)(const Program *p, const V *x, const int64_t output, V *values) {
+  MOVES(e, p->stores, p->output_ends, output) values[e[0]] = x[e[1]];
+}
+
+/* Runs the program at a stage; the rest of the inputs has been put in place. */
+static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t start) {
+  const Program *p = m->call.program;
+  JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, NULL, &m->call, start);
+}
+
+/* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. */
+static inline V JOIN(combine, NAME)(const double *weights, const int64_t count, const V *f, const int64_t n) {
+  V sum = {0};
+  for (int64_t j = 0; j < count; j++)
+    if (weights[j] != 0) sum += (T)weights[j] * f[j * n];
+  return sum;
+}
+
+/* The weights `b(theta)` of the dense output, and their derivatives. */
+static inline void JOIN(dense_weights, NAME)(const Tableau *q, const T theta, T *w, T *dw) {
+  for (int64_t i = 0; i < q->stages; i++) {
+    const double *coefficients = q->dense + i * (q->degree + 1);
+    T value = (T)coefficients[0], slope = 0;
+    for (int64_t d = 1; d <= q->degree; d++) slope = slope * theta + value, value = value * theta + (T)coefficients[d];
+    w[i] = value;
+    if (dw) dw[i] = slope;
+  }
+}
+
+/* --- step-size control ------------------------------------------------------------------------------------ */
+
+typedef struct {
+  T t0, t1, t1_floor, tprev, tnext;
+  T inverse[2]; /* the inverse scaled errors of the last two accepted steps */
+  int64_t next, planned;
+  int active, at_dtmin;
+  int64_t counts[5]; /* steps, accepted, rejected, saved, result */
+} JOIN(Lane, NAME);
+
+static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
+  const T *ts = JOIN(row, NAME)(&m->ts, m->call.batch, instance);
+  const T *k = JOIN(row, NAME)(&m->control, m->call.batch, instance);
+  T h = *JOIN(row, NAME)(&m->h0, m->call.batch, instance);
+  memset(a, 0, sizeof *a);
+  a->t0 = a->tprev = ts[0], a->t1 = a->t1_floor = ts[m->ts.size - 1], a->inverse[0] = a->inverse[1] = 1;
+  for (int i = 0; i < 100; i++) a->t1_floor = M(nextafter)(a->t1_floor, (T)-INFINITY);
+  if (m->adaptive) {
+    h = h < k[DTMAX] ? h : k[DTMAX];
+    h = h > k[DTMIN] ? h : k[DTMIN];
+  } else {
+    a->planned = (int64_t)M(ceil)((a->t1 - a->t0) / M(nextafter)(h, (T)INFINITY));
+  }
+  a->tnext = a->t0 + h;
+  if (!m->adaptive && a->tnext > a->t1) a->tnext = a->t1;
+  a->active = a->tprev < a->t1;
+}
+
+/* Decides on a step with a scaled error, and sets the ends of the next one. Returns 1 if the step is accepted. */
+static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k, const T error) {
+  const T h = a->tnext - a->tprev;
+  int keep = 1;
+  T start, end;
+  if (m->adaptive) {
+    keep = error < 1 || a->at_dtmin;
+    T inverse = 1 / error;
+    T factor = k[SAFETY];
+    if (k[COEFFICIENT_1] != 0) factor *= M(pow)(inverse, k[COEFFICIENT_1]);
+    if (k[COEFFICIENT_2] != 0) factor *= M(pow)(a->inverse[0], k[COEFFICIENT_2]);
+    if (k[COEFFICIENT_3] != 0) factor *= M(pow)(a->inverse[1], k[COEFFICIENT_3]);
+    const T least = keep ? 1 : k[FACTORMIN], most = keep ? k[FACTORMAX] : k[SAFETY];
+    factor = !(factor > least) ? least : factor > most ? most : factor;
+    T dt = h * factor;
+    if (inverse == 0 || isinf(inverse)) inverse = 1;
+    if (dt > k[DTMAX]) dt = k[DTMAX];
+    if (k[DTMIN] > 0) {
+      if (!m->force_dtmin && dt < k[DTMIN]) a->counts[RESULT] = STEP_TOO_SMALL;
+      if (a->at_dtmin && factor == 1) dt = k[DTMIN];
+      a->at_dtmin = dt <= k[DTMIN];
+      if (a->at_dtmin) dt = k[DTMIN];
+    }
+    if (keep) a->inverse[1] = a->inverse[0], a->inverse[0] = inverse;
+    start = keep ? a->tnext : a->tprev, end = start + dt;
+  } else {
+    const int64_t done = a->counts[STEPS] + 2;
+    start = a->tnext;
+    end = done == a->planned ? a->t1 : a->t0 + (a->t1 - a->t0) * ((T)done / (T)a->planned);
+  }
+  a->counts[STEPS]++, a->counts[keep ? ACCEPTED : REJECTED]++;
+  a->tprev = start < a->t1 ? start : a->t1;
+  a->tnext = end > a->t1_floor ? (keep ? a->t1 : a->tprev + (T)0.5 * (a->t1 - a->tprev)) : end;
+  a->active = a->tprev < a->t1 && a->counts[RESULT] == 0;
+  if (a->active && a->counts[STEPS] >= m->max_steps) a->active = 0, a->counts[RESULT] = STEPS_USED_UP;
+  return keep;
+}
+
+/* --- the time loop ---------------------------------------------------------------------------------------- */
+
+/* The states at the saved times within a step of lane `l`. */
+static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y,
+                             const V *f, const T h) {
+  const int64_t n = m->n, s = m->method.stages;
+  const T *ts = JOIN(row, NAME)(&m->ts, m->call.batch, instance);
+  T *ys = JOIN(row, NAME)(&m->ys, m->call.batch, instance), w[s];
+  while (a->counts[SAVED] < m->ts.size && ts[a->counts[SAVED]] <= a->tnext) {
+    JOIN(dense_weights, NAME)(&m->method, h == 0 ? 0 : (ts[a->counts[SAVED]] - a->tprev) / h, w, NULL);
+    T *mine = ys + n * a->counts[SAVED]++;
+    for (int64_t k = 0; k < n; k++) {
+      T sum = 0;
+      for (int64_t i = 0; i < s; i++) sum += w[i] * LANE_OF(f[i * n + k], l);
+      mine[k] = LANE_OF(y[k], l) + h * sum;
+    }
+  }
+}
+
+/* Stores the start and the end of an accepted step, and its first state if it is a checkpoint. */
+static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
+  const int64_t i = a->counts[ACCEPTED], level = level_of(i, m->rows);
+  JOIN(row, NAME)(&m->starts, m->call.batch, instance)[i] = a->tprev;
+  JOIN(row, NAME)(&m->ends, m->call.batch, instance)[i] = a->tnext;
+  if (i % ((int64_t)1 << level)) return;
+  T *mine = JOIN(row, NAME)(&m->checkpoints, m->call.batch, instance) + m->n * place_of(i, m->rows);
+  for (int64_t k = 0; k < m->n; k++) mine[k] = LANE_OF(y[k], l);
+}
+
+/* The root mean square of the scaled errors of the components in the norm, for lane `l`; infinite if any is NaN, or if
+   one that is not in the norm is not finite. */
+static T JOIN(scaled_error, NAME)(const Motion *m, const T *k, const int l, const V *y, const V *next, const V *f, const V h) {
+  const int64_t n = m->n;
+  T sum = 0, count = 0;
+  for (int64_t i = 0; i < n; i++) {
+    const V step = h * JOIN(combine, NAME)(m->method.e, m->method.stages, f + i, n);
+    T error = LANE_OF(step, l);
+    const T before = M(fabs)(LANE_OF(y[i], l)), after = M(fabs)(LANE_OF(next[i], l));
+    if (isnan(error) || isnan(after)) return (T)INFINITY;
+    error /= k[ATOL] + (after > before ? after : before) * k[RTOL];
+    if (m->norm[i] != 0) sum += error * error, count++;
+    else if (!isfinite(error)) return (T)INFINITY;
+  }
+  return M(sqrt)(sum / count);
+}
+
+static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+  const Call *c = &m->call;
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages, batch = c->batch;
+  void *memory = malloc((size_t)(c->program->slots + n * (s + 3)) * sizeof(V) + 64);
+  if (!memory) return 0;
+  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+  V *f = x + c->program->slots, *y = f + n * s, *stage = y + n, *next = stage + n;
+  JOIN(Lane, NAME) lanes[LANES];
+  JOIN(begin, NAME)(m, x, start);
+  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
+  EACH_LANE JOIN(begin_lane, NAME)(&lanes[l], m, start + l);
+  for (int64_t l = 0; l < valid; l++) {
+    T *ys = JOIN(row, NAME)(&m->ys, batch, start + l);
+    for (int64_t k = 0; k < m->ys.size; k++) ys[k] = (T)INFINITY;
+  }
+  for (int known = 0;; known = q->fsal) {
+    int active = 0;
+    V h = {0}, t = {0};
+    EACH_LANE if (lanes[l].active) active = 1, LANE_OF(h, l) = lanes[l].tnext - lanes[l].tprev;
+    if (!active) break;
+    for (int64_t i = known; i < s; i++) {
+      for (int64_t k = 0; k < n; k++) stage[k] = i ? y[k] + h * JOIN(combine, NAME)(q->a + i * s, i, f + k, n) : y[k];
+      EACH_LANE {
+        const T begin = lanes[l].tprev, end = lanes[l].active ? lanes[l].tnext : begin;
+        LANE_OF(t, l) = !i ? begin : q->c[i] == 1 ? end : begin + (T)q->c[i] * LANE_OF(h, l);
+      }
+      JOIN(put, NAME)(c->program, x, m->t_at, &t);
+      JOIN(put, NAME)(c->program, x, m->y_at, stage);
+      JOIN(evaluate, NAME)(m, x, start);
+      JOIN(take, NAME)(c->program, x, 0, f + i * n);
+    }
+    for (int64_t k = 0; k < n; k++) next[k] = q->ssal ? stage[k] : y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+    EACH_LANE {
+      if (!lanes[l].active) continue;
+      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), length = LANE_OF(h, l);
+      const T error = m->adaptive ? JOIN(scaled_error, NAME)(m, k, l, y, next, f, h) : 0;
+      JOIN(Lane, NAME) before = lanes[l];
+      if (!JOIN(control, NAME)(&lanes[l], m, k, error)) continue;
+      if (l < valid) JOIN(save, NAME)(m, &before, l, start + l, y, f, length);
+      if (l < valid && m->recorded) JOIN(record, NAME)(m, &before, l, start + l, y);
+      lanes[l].counts[SAVED] = before.counts[SAVED];
+      for (int64_t i = 0; i < n; i++) LANE_OF(y[i], l) = LANE_OF(next[i], l);
+      for (int64_t i = 0; q->fsal && i < n; i++) LANE_OF(f[i], l) = LANE_OF(f[(s - 1) * n + i], l);
+    }
+  }
+  for (int64_t l = 0; l < valid; l++) {
+    T *end = JOIN(row, NAME)(&m->y_end, batch, start + l);
+    for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
+    *JOIN(row, NAME)(&m->t_end, batch, start + l) = lanes[l].tprev;
+    memcpy((int64_t *)m->counts.data + 5 * (start + l), lanes[l].counts, sizeof lanes[l].counts);
+  }
+  free(memory);
+  return 1;
+}
+
+/* --- tangents --------------------------------------------------------------------------------------------- */
+
+/* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
+   gives slopes and their tangents, and the accepted steps are those of the run. */
+static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+  const Call *c = &m->call;
+  const Program *p = c->program;
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages, batch = c->batch;
+  void *memory = malloc((size_t)(p->slots + n * (2 * s + 4)) * sizeof(V) + 64);
+  if (!memory) return 0;
+  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+  V *f = x + p->slots, *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
+  const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES];
+  int64_t accepted[LANES], saved[LANES], next[LANES];
+  JOIN(begin, NAME)(m, x, start);
+  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
+  if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
+  else memset(dy, 0, (size_t)n * sizeof(V));
+  EACH_LANE {
+    starts[l] = JOIN(row, NAME)(&m->starts, batch, start + l), ends[l] = JOIN(row, NAME)(&m->ends, batch, start + l);
+    ts[l] = JOIN(row, NAME)(&m->ts, batch, start + l);
+    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, start + l) : NULL;
+    const int64_t at = m->counts.varies ? 5 * (start + l < batch ? start + l : batch - 1) : 0;
+    accepted[l] = ((int64_t *)m->counts.data)[at + ACCEPTED], saved[l] = ((int64_t *)m->counts.data)[at + SAVED];
+    next[l] = 0;
+  }
+  for (int64_t i = 0;; i++) {
+    int active = 0;
+    V t0 = {0}, h = {0}, dt0 = {0}, dh = {0}, t = {0}, dt = {0};
+    EACH_LANE {
+      if (i >= accepted[l]) continue;
+      active = 1, LANE_OF(t0, l) = starts[l][i], LANE_OF(h, l) = ends[l][i] - starts[l][i];
+      if (!dts[l]) continue;
+      const int64_t last = m->ts.size - 1;
+      if (i == 0) LANE_OF(dt0, l) = dts[l][0];
+      LANE_OF(dh, l) = (i == accepted[l] - 1 && ends[l][i] >= ts[l][last] ? dts[l][last] : 0) - LANE_OF(dt0, l);
+    }
+    if (!active) break;
+    for (int64_t j = 0; j < s; j++) {
+      if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
+        memmove(f, f + (s - 1) * n, (size_t)n * sizeof(V)), memmove(df, df + (s - 1) * n, (size_t)n * sizeof(V));
+        continue;
+      }
+      for (int64_t k = 0; k < n; k++) {
+        const V slope = JOIN(combine, NAME)(q->a + j * s, j, f + k, n), change = JOIN(combine, NAME)(q->a + j * s, j, df + k, n);
+        stage[k] = y[k] + h * slope, dstage[k] = dy[k] + dh * slope + h * change;
+      }
+      t = t0 + (T)q->c[j] * h, dt = dt0 + (T)q->c[j] * dh;
+      if (q->c[j] == 1) EACH_LANE if (i < accepted[l]) LANE_OF(t, l) = ends[l][i];
+      JOIN(put, NAME)(p, x, m->t_at, &t), JOIN(put, NAME)(p, x, m->y_at, stage);
+      JOIN(put, NAME)(p, x, m->dt_at, &dt), JOIN(put, NAME)(p, x, m->dy_at, dstage);
+      JOIN(evaluate, NAME)(m, x, start);
+      JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
+    }
+    for (int64_t l = 0; l < valid; l++) {
+      T *dys = JOIN(row, NAME)(&m->ys, batch, start + l), w[s], dw[s];
+      const int last = i == accepted[l] - 1;
+      const T length = LANE_OF(h, l);
+      for (; i < accepted[l] && next[l] < saved[l] && (ts[l][next[l]] <= ends[l][i] || last); next[l]++) {
+        const T theta = length == 0 ? 0 : (ts[l][next[l]] - starts[l][i]) / length;
+        const T moved = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - theta * LANE_OF(dh, l);
+        JOIN(dense_weights, NAME)(q, theta, w, dw);
+        for (int64_t k = 0; k < n; k++) {
+          T value = LANE_OF(dy[k], l);
+          for (int64_t j = 0; j < s; j++)
+            value += length * w[j] * LANE_OF(df[j * n + k], l) +
+                     (LANE_OF(dh, l) * w[j] + moved * dw[j]) * LANE_OF(f[j * n + k], l);
+          dys[next[l] * n + k] = value;
+        }
+      }
+    }
+    for (int64_t k = 0; k < n; k++) {
+      const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
+      y[k] += h * slope, dy[k] += dh * slope + h * change;
+    }
+  }
+  for (int64_t l = 0; l < valid; l++) {
+    T *end = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
+    for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(dy[k], l);
+    for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
+  }
+  free(memory);
+  return 1;
+}
+
+/* --- cotangents ------------------------------------------------------------------------------------------- */
+
+#if LANES == 1
+/* The stages and slopes of a step from `t` to `t + h` that starts at `y`, and its end in `next`. */
+static void JOIN(step, NAME)(const Motion *m, V *x, const T t, const T end, const V *y, V *stage, V *f, V *next) {
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages;
+  const T h = end - t;
+  for (int64_t j = 0; j < s; j++) {
+    V at = q->c[j] == 1 ? end : t + (T)q->c[j] * h;
+    for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
+    JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
+    JOIN(evaluate, NAME)(m, x, 0);
+    JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
+  }
+  for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+}
+
+/* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
+   backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion, pulls a cotangent of the slope back
+   to the parameters, to the time if there are cotangents of times, and to the state. */
+static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int64_t instance) {
+  const Program *p = m->call.program, *r = pull->call.program;
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages, batch = m->call.batch;
+  const int64_t *counts = (int64_t *)m->counts.data + (m->counts.varies ? 5 * instance : 0);
+  const int64_t accepted = counts[ACCEPTED], level = accepted ? level_of(accepted - 1, m->rows) : 0;
+  const int64_t stride = (int64_t)1 << level;
+  void *memory = malloc((size_t)(p->slots + r->slots + n * (3 * s + 3 + stride)) * sizeof(V) + 64);
+  if (!memory) return 0;
+  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+  V *z = x + p->slots, *f = z + r->slots, *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
+  V *next = ybar + n, *stagebar = next + n, *between = stagebar + n;
+  const T *starts = JOIN(row, NAME)(&m->starts, batch, instance), *ends = JOIN(row, NAME)(&m->ends, batch, instance);
+  const T *ts = JOIN(row, NAME)(&m->ts, batch, instance), *states = JOIN(row, NAME)(&m->checkpoints, batch, instance);
+  const T *ysbar = JOIN(row, NAME)(&m->dys, batch, instance);
+  T *tsbar = pull->dts.data ? JOIN(row, NAME)(&pull->dts, batch, instance) : NULL, w[s], dw[s];
+  const int64_t last = m->ts.size - 1;
+  int64_t left = counts[SAVED] - 1;
+  JOIN(begin, NAME)(m, x, instance), JOIN(begin, NAME)(pull, z, instance);
+  memcpy(ybar, JOIN(row, NAME)(&m->dy0, batch, instance), (size_t)n * sizeof(T));
+  for (int64_t k = 0; k < r->outputs; k++)
+    if (pull->bars[k].data) memset(JOIN(row, NAME)(&pull->bars[k], batch, instance), 0, (size_t)pull->bars[k].size * sizeof(T));
+  if (tsbar) memset(tsbar, 0, (size_t)m->ts.size * sizeof(T));
+  for (int64_t i = accepted - 1; i >= 0; i--) {
+    const int64_t first = i / stride * stride;
+    if (i == accepted - 1 || (i + 1) % stride == 0) {
+      memcpy(between, states + n * place_of(first, m->rows), (size_t)n * sizeof(T));
+      for (int64_t j = first; j < i; j++)
+        JOIN(step, NAME)(m, x, starts[j], ends[j], between + n * (j - first), stage, f, between + n * (j - first + 1));
+    }
+    const V *y = between + n * (i - first);
+    const T h = ends[i] - starts[i];
+    T hbar = 0, startbar = 0;
+    JOIN(step, NAME)(m, x, starts[i], ends[i], y, stage, f, next);
+    for (int64_t j = 0; j < s; j++)
+      for (int64_t k = 0; k < n; k++) fbar[j * n + k] = (T)q->b[j] * h * ybar[k];
+    for (int64_t k = 0; k < n; k++) hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);
+    for (; left >= 0 && (ts[left] > starts[i] || i == 0); left--) {
+      const T theta = h == 0 ? 0 : (ts[left] - starts[i]) / h;
+      JOIN(dense_weights, NAME)(q, theta, w, dw);
+      T moved = 0;
+      for (int64_t j = 0; j < s; j++) {
+        T product = 0;
+        for (int64_t k = 0; k < n; k++) {
+          const T bar = ysbar[left * n + k];
+          product += bar * f[j * n + k], fbar[j * n + k] += h * w[j] * bar;
+        }
+        hbar += (w[j] - theta * dw[j]) * product, moved += dw[j] * product;
+      }
+      if (tsbar) tsbar[left] += moved;
+      startbar -= moved;
+      for (int64_t k = 0; k < n; k++) ybar[k] += ysbar[left * n + k];
+    }
+    for (int64_t j = s - 1; j >= 0; j--) {
+      int needed = 0;
+      for (int64_t k = 0; k < n; k++) needed |= fbar[j * n + k] != 0;
+      if (!needed) continue;
+      V at = q->c[j] == 1 ? ends[i] : starts[i] + (T)q->c[j] * h, tbar = 0;
+      JOIN(put, NAME)(r, z, pull->t_at, &at), JOIN(put, NAME)(r, z, pull->y_at, stage + j * n);
+      JOIN(put, NAME)(r, z, pull->dy_at, fbar + j * n);
+      JOIN(evaluate, NAME)(pull, z, instance);
+      for (int64_t k = 0; k < r->outputs; k++) {
+        if (k == pull->stage_at) JOIN(take, NAME)(r, z, k, stagebar);
+        else if (k == pull->time_at) JOIN(take, NAME)(r, z, k, &tbar);
+        else {
+          T *bar = JOIN(row, NAME)(&pull->bars[k], batch, instance);
+          MOVES(e, r->stores, r->output_ends, k) bar[e[0]] += z[e[1]];
+        }
+      }
+      if (pull->stage_at < 0) memset(stagebar, 0, (size_t)n * sizeof(V));
+      startbar += tbar, hbar += (T)q->c[j] * tbar;
+      for (int64_t k = 0; k < n; k++) {
+        const T bar = stagebar[k];
+        hbar += bar * JOIN(combine, NAME)(q->a + j * s, j, f + k, n), ybar[k] += bar;
+        for (int64_t e = 0; e < j; e++) fbar[e * n + k] += (T)q->a[j * s + e] * h * bar;
+      }
+    }
+    if (tsbar && i == 0) tsbar[0] += startbar - hbar;
+    if (tsbar && i == accepted - 1 && ends[i] >= ts[last]) tsbar[last] += hbar;
+  }
+  memcpy(JOIN(row, NAME)(&m->y_end, batch, instance), ybar, (size_t)n * sizeof(T));
+  free(memory);
+  return 1;
+}
+#endif
+
+/* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
+static int JOIN(solve, NAME)(const void *motion, int64_t first, int64_t last) {
+  for (int64_t start = first; start < last; start += LANES)
+    if (!JOIN(solve_lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;
+  return 1;
+}
+
+static int JOIN(tangents, NAME)(const void *motion, int64_t first, int64_t last) {
+  for (int64_t start = first; start < last; start += LANES)
+    if (!JOIN(tangent_lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;
+  return 1;
+}
+
+#if LANES == 1
+static int JOIN(cotangents, NAME)(const void *motions, int64_t first, int64_t last) {
+  for (int64_t k = first; k < last; k++)
+    if (!JOIN(cotangent, NAME)(motions, (const Motion *)motions + 1, k)) return 0;
+  return 1;
+}
+#endif
+
+#undef LANE_OF
+#undef EACH_LANE
