@@ -12,7 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.linearization import eigen
 from jaxmbd.analyses.linearization.eigen import general, symmetric
-from tests.examples import at_rest
+from tests.planar_examples import at_rest
 
 EXACT = 1e-12
 

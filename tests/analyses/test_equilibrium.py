@@ -14,7 +14,8 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from tests import examples, spatial_examples
+from tests import planar_examples as examples
+from tests import spatial_examples
 from tests.marks import in_both_coordinates
 from tests.numeric import root, roots
 

@@ -18,8 +18,8 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
-from tests.examples import at_rest, four_bar_with_springs, four_bars, pendulum
 from tests.marks import in_both_coordinates
+from tests.planar_examples import at_rest, four_bar_with_springs, four_bars, pendulum
 
 G = 9.81  # [m/s²]
 EXACT = 1e-12

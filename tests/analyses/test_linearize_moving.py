@@ -15,8 +15,8 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation as rot
-from tests.examples import at_rest, four_bar_with_springs, pendulum
 from tests.marks import in_both_coordinates, long_but
+from tests.planar_examples import at_rest, four_bar_with_springs, pendulum
 
 G = 9.81  # [m/s²]
 

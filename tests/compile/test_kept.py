@@ -18,7 +18,7 @@ import jaxmbd as mbd
 from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
-from tests import examples
+from tests import planar_examples as examples
 
 traced: list[str] = []
 

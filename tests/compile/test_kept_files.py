@@ -16,8 +16,8 @@ from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache import files as files_of
 from jaxmbd.compile.cache.executable import deserialized
 from jaxmbd.compile.cache.structure import ARRAY, decoded, encoded
-from tests import examples
-from tests.test_kept import X, expected, files, folder, forget, traced, turned
+from tests import planar_examples as examples
+from tests.compile.test_kept import X, expected, files, folder, forget, traced, turned
 
 __all__ = ["folder"]  # a fixture
 

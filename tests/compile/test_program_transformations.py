@@ -17,7 +17,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd.compile import jax_binding as calls
 from jaxmbd.compile.jax_binding import as_program
-from tests import examples
+from tests import planar_examples as examples
 
 X = np.array([0.3, 0.7, 1.1])
 

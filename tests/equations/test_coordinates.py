@@ -9,8 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import spatial_examples
-from examples import ALL, Example
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -22,7 +20,9 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.tree_path_sums import Paths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.space import rotation as rot
+from tests import spatial_examples
 from tests.marks import long_but
+from tests.planar_examples import ALL, Example
 
 SAME = 1e-7  # relative, what both coordinates may differ by
 KEPT = (

@@ -10,8 +10,8 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from tests.examples import rod
 from tests.marks import long_but
+from tests.planar_examples import rod
 
 T = 0.3  # [s]
 

@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
 from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
-from tests import examples
+from tests import planar_examples as examples
 from tests.numeric import worst
 
 ROUNDING = 1e-12  # of the largest derivative

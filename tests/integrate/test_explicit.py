@@ -21,7 +21,7 @@ from jaxmbd.analyses.simulation import simulate
 from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.formulations.projection import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
-from tests import examples
+from tests import planar_examples as examples
 from tests.numeric import worst
 
 ROUNDING = 2e-14  # of states of size one, over a hundred steps

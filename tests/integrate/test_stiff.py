@@ -18,10 +18,11 @@ from jaxmbd import planar as pl
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.integrate.solvers.radau_stages import thresholds
 from jaxmbd.integrate.solvers.tableau import tableau
-from tests import examples, spatial_examples
-from tests.examples import Example
+from tests import planar_examples as examples
+from tests import spatial_examples
 from tests.marks import in_both_coordinates
 from tests.numeric import worst
+from tests.planar_examples import Example
 
 # --- the method -----------------------------------------------------------------------------------
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import laws
 import numpy as np
 from jaxtyping import Array
-from laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
 
 from jaxmbd import planar as pl
+from tests.model import laws
+from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
 
 
 def cam(t: Array, a: pl.Frame, b: pl.Frame, parameters: Any) -> Array:

@@ -9,13 +9,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import laws
-import laws_planar
-import laws_spatial
 import numpy as np
 import pytest
 from jaxtyping import Array
-from laws import Case, base
 from scipy.spatial.transform import Rotation
 
 import jaxmbd as mbd
@@ -25,6 +21,8 @@ from jaxmbd.analyses.output_channels import Snapshot, read
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.groups import group_parts
 from jaxmbd.model.joint.joint import AbstractNonholonomic
+from tests.model import laws, laws_planar, laws_spatial
+from tests.model.laws import Case, base
 
 SPACES = {"planar": laws_planar.LAWS, "spatial": laws_spatial.LAWS}
 KINDS = ("joints", "forces", "sensors")

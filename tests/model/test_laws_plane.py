@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import laws
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, read
+from tests.model import laws
 
 T = 0.37  # [s]
 INSIDE = [0, 1, 5]  # of a twist or wrench in space: those in the plane

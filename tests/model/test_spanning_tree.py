@@ -4,7 +4,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from examples import ALL
 
 import jaxmbd as mbd
 from jaxmbd import examples
@@ -12,6 +11,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.plot._parts import poses_at
 from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
+from tests.planar_examples import ALL
 
 # --- the tree -------------------------------------------------------------------------------------
 

@@ -18,11 +18,11 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
-from tests import examples
+from tests import planar_examples as examples
 from tests.numeric import worst
 
 TIGHT = 1e-12  # rtol and atol
-REFERENCES = Path(__file__).parent / "references"
+REFERENCES = Path(__file__).parent
 SPREAD = 1e-5  # [rad], of the uprights of A02: larger means a wrong branch
 DG_DK, G = 0.33344810613, 3.3366067994828  # [J s m/N], [J s]: SUNDIALS' slider-crank, high precision
 

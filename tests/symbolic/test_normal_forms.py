@@ -6,15 +6,15 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import spatial_examples
 import sympy
-from examples import ALL, Example
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.space import rotation as rot
 from jaxmbd.symbolic._normal import normal_forms
+from tests import spatial_examples
+from tests.planar_examples import ALL, Example
 
 E = ["e0", "e1", "e2", "e3"]
 x, y = sympy.symbols("x y", real=True)

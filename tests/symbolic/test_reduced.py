@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from examples import rod
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from tests.planar_examples import rod
 
 
 def sliding_pendulum(coordinates: str, mass: Any = 0.7) -> pl.Mechanism:

@@ -11,16 +11,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import spatial_examples
 import sympy
-from examples import ALL, rod
-from marks import long_but
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.integrate.formulations.formulation import motion_of
+from tests import spatial_examples
+from tests.marks import long_but
+from tests.planar_examples import ALL, rod
 
 SPATIAL: dict[str, Any] = {
     "heavy_top": spatial_examples.heavy_top,

@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import sympy
-from examples import rod
 from jaxtyping import Array
-from marks import slow_but
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from tests.marks import slow_but
+from tests.planar_examples import rod
 
 TIMES = (0.7, 2.1)  # [s]: at zero the parts that depend on time would vanish
 PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h", "A", "B")
