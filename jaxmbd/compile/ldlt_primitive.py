@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.jax_internals import Primitive, batching, mlir
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
-from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
+from jaxmbd.compile.rules.equation import Equation, Rule
+from jaxmbd.compile.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 
 _UNROLLED = 4  # rows up to which the factorisation is unrolled for XLA: a call to LAPACK costs more than its work there
 _DENSE = 100, 0.25  # for XLA a matrix is dense up to so many rows, or from this share of nonzeros in `L`
@@ -66,25 +66,25 @@ def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
 class SSAArithmetic(AbstractArithmetic):
     """Arithmetic on value ids: it emits the operations to an SSA builder."""
 
-    def __init__(self, graph: SSABuilder) -> None:
-        self.graph = graph
+    def __init__(self, builder: SSABuilder) -> None:
+        self.builder = builder
 
-    def inverse(self, x: Rows) -> Rows:
-        return self.graph.apply("div", ONE, x)
+    def inverse(self, x: ValueIds) -> ValueIds:
+        return self.builder.apply("div", ONE, x)
 
-    def times(self, x: Rows, y: Rows) -> Rows:
-        return self.graph.apply("mul", x, y)
+    def times(self, x: ValueIds, y: ValueIds) -> ValueIds:
+        return self.builder.apply("mul", x, y)
 
-    def put(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+    def put(self, x: ValueIds, places: np.ndarray, values: ValueIds) -> ValueIds:
         x = x.copy()
         x[places] = values
         return x
 
-    def minus(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
+    def minus(self, x: ValueIds, places: np.ndarray, values: ValueIds) -> ValueIds:
         touched, at = np.unique(places, return_inverse=True)
         width = int(np.prod(x.shape[1:], dtype=int))
-        total = self.graph.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
-        return self.put(x, touched, self.graph.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
+        total = self.builder.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
+        return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
 class XLAArithmetic(AbstractArithmetic):
@@ -195,13 +195,13 @@ for _primitive, _function, _type, _batched in (
     batching.primitive_batchers[_primitive] = _batched
 
 
-def _lower_factor(step: Step, values: Rows) -> Rows:
+def _lower_factor(equation: Equation, values: ValueIds) -> ValueIds:
     """A placeholder: the first solve emits the elimination, which all solves then share."""
-    return np.broadcast_to(np.int32(ZERO), _factor_shape(step.params["pattern"]))
+    return np.broadcast_to(np.int32(ZERO), _factor_shape(equation.params["pattern"]))
 
 
-def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
-    by, pattern, cache = SSAArithmetic(step.graph), step.params["pattern"], step.graph.cache
+def _lower_solve(equation: Equation, values: ValueIds, _: ValueIds, b: ValueIds) -> ValueIds:
+    by, pattern, cache = SSAArithmetic(equation.builder), equation.params["pattern"], equation.builder.cache
     key = ("elimination", values.tobytes(), pattern)
     if key not in cache:
         nonzero = values != ZERO
@@ -212,15 +212,15 @@ def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
     return substitute(factor, b, plan, by)
 
 
-def _traced_rule(function: Any) -> Any:
+def _traced_rule(function: Any) -> Rule:
     """The rule for expression graphs: trace the function that XLA runs."""
 
-    def rule(step: Step, *operands: Any) -> Any:
-        types = [var.aval for var in step.equation.invars]
-        return step.walk(jax.make_jaxpr(partial(function, **step.params))(*types), list(operands))
+    def rule(equation: Equation, *operands: Any) -> Any:
+        types = [var.aval for var in equation.source.invars]
+        return equation.interpret(jax.make_jaxpr(partial(function, **equation.params))(*types), list(operands))
 
     return rule
 
 
-RULES = {"symmetric_factor": _lower_factor, "symmetric_solve": _lower_solve}
-FORMULAS = {"symmetric_factor": _traced_rule(_factor), "symmetric_solve": _traced_rule(_solve)}
+RULES: dict[str, Rule] = {"symmetric_factor": _lower_factor, "symmetric_solve": _lower_solve}
+FORMULAS: dict[str, Rule] = {"symmetric_factor": _traced_rule(_factor), "symmetric_solve": _traced_rule(_solve)}

@@ -1,6 +1,6 @@
 """A directed acyclic graph of scalar expressions with hash-consing: equal expressions are one node.
 
-Nodes are constructed by the functions of `algebra.py` and `choice.py`, which simplify; `Graph.make` only looks up
+Nodes are constructed by the functions of `algebra.py`, which simplify; `Graph.make` only looks up
 whether a node exists.
 """
 
@@ -8,8 +8,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
-
-import numpy as np
 
 from jaxmbd.compile.graph.number import Number, number
 
@@ -80,30 +78,6 @@ class Graph:
         if node is None:
             node = self._table[key] = Node(self, len(self._table), op, value=value)
         return node
-
-    def constants(self, array: Any) -> np.ndarray:
-        """The constant nodes for an array of numbers."""
-        numbers = np.asarray(array)
-        # Each distinct number is looked up once: large arrays are mostly zeros.
-        distinct, inverse = np.unique(numbers, return_inverse=True)
-        nodes = np.empty(distinct.shape, dtype=object)
-        nodes[:] = [self.constant(value) for value in distinct]
-        return nodes[inverse.reshape(numbers.shape)] if numbers.ndim else nodes.reshape(())
-
-    def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
-        """The numbers of constant nodes; None if any of the nodes is not a constant."""
-        if not all(node.is_constant for node in array.flat):
-            return None
-        numbers = np.empty(array.size, dtype=object)
-        numbers[:] = [node.value for node in array.flat]
-        return numbers.astype(dtype).reshape(array.shape)
-
-    def symbols(self, names: np.ndarray) -> np.ndarray:
-        """The symbols for an array of names."""
-        nodes = np.empty(names.shape, dtype=object)
-        for position, name in np.ndenumerate(names):
-            nodes[position] = self.symbol(name)
-        return nodes
 
     def __len__(self) -> int:
         return len(self._table)
