@@ -5,7 +5,6 @@ structural zeros cost nothing. XLA does the same with arrays, one level of the s
 matrices are large and sparse; for others it uses LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
 """
 
-import abc
 from functools import partial
 from typing import Any
 
@@ -23,48 +22,29 @@ _UNROLLED = 4  # rows up to which the factorisation is unrolled for XLA: a call 
 _DENSE = 100, 0.25  # for XLA a matrix is dense up to so many rows, or from this share of nonzeros in `L`
 
 
-class AbstractArithmetic(abc.ABC):
-    """The arithmetic of an elimination, on arrays of numbers (XLA) or of value ids (programs)."""
+class XLAArithmetic:
+    """The arithmetic of an elimination on arrays of numbers, for XLA."""
 
-    @abc.abstractmethod
-    def inverse(self, x: Any) -> Any:
+    def inverse(self, x: Array) -> Array:
         """`1 / x`."""
+        return 1 / x
 
-    @abc.abstractmethod
-    def times(self, x: Any, y: Any) -> Any:
+    def times(self, x: Array, y: Array) -> Array:
         """`x y`, elementwise."""
+        return x * y
 
-    @abc.abstractmethod
-    def put(self, x: Any, places: np.ndarray, values: Any) -> Any:
+    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with the entries at `places` replaced by `values`."""
+        return x.at[places].set(values, unique_indices=True)
 
-    @abc.abstractmethod
-    def minus(self, x: Any, places: np.ndarray, values: Any) -> Any:
+    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with `values` subtracted at `places`, which may repeat."""
+        # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
+        return x.at[places].add(-values)
 
 
-def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
-    """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
-    for level in plan.levels:
-        old, inverse = x[level.below], by.inverse(x[level.pivots])
-        L = by.times(old, inverse[level.at])
-        x = by.minus(x, level.target, by.times(L[level.first], old[level.second]))
-        x = by.put(by.put(x, level.pivots, inverse), level.below, L)
-    return x
-
-
-def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
-    """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
-    for level in plan.levels:
-        b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
-    for level in reversed(plan.levels):
-        b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
-        b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
-    return b
-
-
-class SSAArithmetic(AbstractArithmetic):
-    """Arithmetic on value ids: it emits the operations to an SSA builder."""
+class SSAArithmetic:
+    """The arithmetic of an elimination on value ids: the operations are emitted to an SSA builder."""
 
     def __init__(self, builder: SSABuilder) -> None:
         self.builder = builder
@@ -87,21 +67,27 @@ class SSAArithmetic(AbstractArithmetic):
         return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-class XLAArithmetic(AbstractArithmetic):
-    """Arithmetic on JAX arrays."""
+Arithmetic = XLAArithmetic | SSAArithmetic
 
-    def inverse(self, x: Array) -> Array:
-        return 1 / x
 
-    def times(self, x: Array, y: Array) -> Array:
-        return x * y
+def eliminate(x: Any, plan: Plan, by: Arithmetic) -> Any:
+    """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
+    for level in plan.levels:
+        old, inverse = x[level.below], by.inverse(x[level.pivots])
+        L = by.times(old, inverse[level.at])
+        x = by.minus(x, level.target, by.times(L[level.first], old[level.second]))
+        x = by.put(by.put(x, level.pivots, inverse), level.below, L)
+    return x
 
-    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
-        return x.at[places].set(values, unique_indices=True)
 
-    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
-        # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
-        return x.at[places].add(-values)
+def substitute(x: Any, b: Any, plan: Plan, by: Arithmetic) -> Any:
+    """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
+    for level in plan.levels:
+        b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
+    for level in reversed(plan.levels):
+        b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
+        b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
+    return b
 
 
 # --- primitives -------------------------------------------------------------------------------------------

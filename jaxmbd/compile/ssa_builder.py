@@ -13,7 +13,7 @@ import numpy as np
 from jaxmbd.compile.rules.equation import AbstractBuilder
 from jaxmbd.compile.targets.opcodes import EVALUATE, GATHER, INPUT, NUMBER
 
-ValueIds = np.ndarray  # an integer array of value ids, which are rows of the builder's tables
+ValueIds = np.ndarray  # an integer array of value ids
 
 
 class Table(NamedTuple):
@@ -27,6 +27,7 @@ class Table(NamedTuple):
 
 ZERO, ONE, MINUS_ONE = 0, 1, 2
 _ARITY = 3  # the largest number of operands
+_ABSORBING = {"add": "sub", "sub": "add", "neg": ""}  # what operations become that absorb a negated operand
 _SWAPPED = {"gt": "lt", "ge": "le"}  # operations that are others with their operands swapped
 
 
@@ -44,8 +45,8 @@ class SSABuilder(AbstractBuilder):
         self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
         self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand
-        for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
-            assert self.constant(value) == row
+        for value_id, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
+            assert self.constant(value) == value_id
 
     @property
     def op(self) -> np.ndarray:
@@ -121,40 +122,32 @@ class SSABuilder(AbstractBuilder):
             with np.errstate(all="ignore"):
                 numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
             result[constant] = self.constants(numbers)
-        for where, rows in self._identities(name, *operands):
+        for where, ids in self._identities(name, *operands):
             where = where & (result < 0)
             if where.any():
-                result[where] = rows[where] if rows.ndim else rows
+                result[where] = ids[where] if ids.ndim else ids
         left = result < 0
         if left.any():
             result[left] = self._emit(name, [x[left] for x in operands])
         return result
 
     def _emit(self, name: str, operands: list[ValueIds]) -> ValueIds:
-        if name in ("add", "sub", "neg"):
-            return self._absorb_negation(name, operands)
-        return self._append_operation(name, operands)
-
-    def _absorb_negation(self, name: str, operands: list[ValueIds]) -> ValueIds:
-        """Emit a sum, difference or negation; negated last operands are absorbed.
+        """Emit operations. The negated last operands of sums, differences and negations are absorbed.
 
         `a + (−b) = a − b`, `a − (−b) = a + b`, `−(−a) = a`.
         """
         last = operands[-1]
-        negated = self._op[last] == NUMBER["neg"]
-        if name == "neg" and negated.any():
-            result = np.where(negated, self._args[last, 0], -1)
-            rest = ~negated
-            if rest.any():
-                result[rest] = self._append_operation(name, [last[rest]])
-            return result
-        if name == "neg" or not negated.any():
+        if name not in _ABSORBING or not (negated := self._op[last] == NUMBER["neg"]).any():
             return self._append_operation(name, operands)
-        result = np.empty(len(last), np.int32)
-        for where, other in ((negated, {"add": "sub", "sub": "add"}[name]), (~negated, name)):
+        result, inner = np.empty(len(last), np.int32), np.where(negated, self._args[last, 0], last)
+        if name == "neg":
+            result[negated] = inner[negated]
+            if not negated.all():
+                result[~negated] = self._append_operation(name, [last[~negated]])
+            return result
+        for where, other in ((negated, _ABSORBING[name]), (~negated, name)):
             if where.any():
-                second = np.where(negated, self._args[last, 0], last)[where]
-                result[where] = self._fold_or_emit(other, [operands[0][where], second])
+                result[where] = self._fold_or_emit(other, [operands[0][where], inner[where]])
         return result
 
     def _identities(self, name: str, a: ValueIds, *more: ValueIds) -> list[tuple[np.ndarray, ValueIds]]:
@@ -193,16 +186,16 @@ class SSABuilder(AbstractBuilder):
             return [(a == ZERO, b), (b == ZERO, a), (a == b, a)]
         return []
 
-    def _negated_where(self, where: np.ndarray, rows: ValueIds) -> ValueIds:
+    def _negated_where(self, where: np.ndarray, ids: ValueIds) -> ValueIds:
         """The negatives of the values where the mask is true, −1 elsewhere."""
-        result = np.full(len(rows), -1, np.int32)
-        result[where] = self._fold_or_emit("neg", [rows[where]])
+        result = np.full(len(ids), -1, np.int32)
+        result[where] = self._fold_or_emit("neg", [ids[where]])
         return result
 
     def _append_operation(self, name: str, operands: list[ValueIds]) -> ValueIds:
         args = np.full((len(operands[0]), _ARITY), -1, np.int32)
-        for k, rows in enumerate(operands):
-            args[:, k] = rows
+        for k, ids in enumerate(operands):
+            args[:, k] = ids
         return self._append(NUMBER[name], args)
 
     def _append(self, op: int, args: ValueIds) -> ValueIds:
@@ -218,21 +211,21 @@ class SSABuilder(AbstractBuilder):
 
     # --- tables -----------------------------------------------------------------------------------------
 
-    def gather(self, rows: ValueIds, index: ValueIds) -> ValueIds | None:
+    def gather(self, ids: ValueIds, index: ValueIds) -> ValueIds | None:
         """Emit a gather: the one of the values at a run-time index, which the virtual machine reads from a table.
 
         None if the values are neither constants nor evenly spaced elements of one input. No inputs may be added after
         the first call.
         """
-        table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
+        table = self._table_of_constants(ids) if self._is_constant[ids].all() else self._table_of_inputs(ids)
         if table is None:
             return None
         if table not in self.tables:
             self.tables[table] = int(self._leaves(1)[0])
         return self._append_operation(GATHER, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
 
-    def _table_of_constants(self, rows: ValueIds) -> Table:
-        numbers = self._value[rows]
+    def _table_of_constants(self, ids: ValueIds) -> Table:
+        numbers = self._value[ids]
         key = GATHER, numbers.tobytes()
         if key not in self.cache:
             self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
@@ -240,27 +233,27 @@ class SSABuilder(AbstractBuilder):
             self.inputs(numbers.shape)
         return self.cache[key]
 
-    def _table_of_inputs(self, rows: ValueIds) -> Table | None:
-        first, last, stride = int(rows[0]), int(rows[-1]), int(rows[1]) - int(rows[0])
+    def _table_of_inputs(self, ids: ValueIds) -> Table | None:
+        first, last, stride = int(ids[0]), int(ids[-1]), int(ids[1]) - int(ids[0])
         for number, array in enumerate(self.arrays):
             begin = int(array.flat[0]) if array.size else self.count
             if begin <= min(first, last) and max(first, last) < begin + array.size:
-                is_even = (np.diff(rows) == stride).all()
-                return Table(number, first - begin, stride, len(rows)) if is_even else None
+                is_even = (np.diff(ids) == stride).all()
+                return Table(number, first - begin, stride, len(ids)) if is_even else None
         return None
 
     # --- reductions -------------------------------------------------------------------------------------------
 
-    def sum_into(self, rows: ValueIds, places: np.ndarray, size: int) -> ValueIds:
+    def sum_into(self, ids: ValueIds, places: np.ndarray, size: int) -> ValueIds:
         """Segment sums `(size,)`: `places` is the segment of each value.
 
         Terms are added pairwise, in a tree of logarithmic depth, so that the critical path stays short.
         """
-        rows, places = rows.reshape(-1), places.reshape(-1)
-        counts = rows != ZERO
-        rows, places = rows[counts], places[counts]
+        ids, places = ids.reshape(-1), places.reshape(-1)
+        counts = ids != ZERO
+        ids, places = ids[counts], places[counts]
         order = np.argsort(places, kind="stable")
-        rows, places = rows[order], places[order]
+        ids, places = ids[order], places[order]
         while True:
             starts = np.flatnonzero(np.append(True, places[1:] != places[:-1])) if len(places) else np.zeros(0, int)
             rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
@@ -268,11 +261,11 @@ class SSABuilder(AbstractBuilder):
             if not len(second):
                 break
             keep = rank % 2 == 0
-            rows = rows.copy()
-            rows[second - 1] = self.apply("add", rows[second - 1], rows[second])
-            rows, places = rows[keep], places[keep]
+            ids = ids.copy()
+            ids[second - 1] = self.apply("add", ids[second - 1], ids[second])
+            ids, places = ids[keep], places[keep]
         result = np.full(size, ZERO, np.int32)
-        result[places] = rows
+        result[places] = ids
         return result
 
     def reduce(self, name: str, x: ValueIds, start: Any) -> ValueIds:

@@ -109,7 +109,7 @@ def div(a: Node, b: Node) -> Node:
     (c, x), (d, y) = _split(a), _split(b)
     if c == 0 and (y is not None or d != 0):
         return a.graph.constant(0)
-    factor = number.divide(c, d)
+    factor = number.fold(operator.truediv, c, d)
     if y is None or x is y:
         return _times(factor, None if y is x else x, a)
     if _is_reciprocal(y):
@@ -251,19 +251,10 @@ def atan2(y: Node, x: Node) -> Node:
 # --- choices ----------------------------------------------------------------------------------------------
 
 
-def maximum(a: Node, b: Node) -> Node:
-    """The larger of `a` and `b`."""
-    return _extreme("max", max, a, b)
-
-
-def minimum(a: Node, b: Node) -> Node:
-    """The smaller of `a` and `b`."""
-    return _extreme("min", min, a, b)
-
-
-def _extreme(op: str, choose: Callable[..., Any], a: Node, b: Node) -> Node:
+def extreme(op: str, a: Node, b: Node) -> Node:
+    """The larger (`"max"`) or the smaller (`"min"`) of `a` and `b`."""
     if a.is_constant and b.is_constant:
-        return a.graph.constant(number.fold(choose, a.value, b.value))
+        return a.graph.constant(number.fold(max if op == "max" else min, a.value, b.value))
     for one, other in ((a, b), (b, a)):
         # An infinite bound is the neutral element, with which a reduction starts.
         if isinstance(one.value, float) and math.isinf(one.value):
@@ -290,20 +281,12 @@ def compare(op: str, a: Node, b: Node) -> Node:
     return graph.make(op, *(in_turn(a, b) if op in ("eq", "ne") else (a, b)))
 
 
-def logical_and(a: Node, b: Node) -> Node:
-    """True if both are true."""
+def logical(op: str, a: Node, b: Node) -> Node:
+    """True if both (`"and"`) or at least one (`"or"`) of `a` and `b` are true."""
     for one, other in ((a, b), (b, a)):
         if one.is_constant:
-            return other if one.value else one
-    return a if a is b else a.graph.make("and", *in_turn(a, b))
-
-
-def logical_or(a: Node, b: Node) -> Node:
-    """True if at least one is true."""
-    for one, other in ((a, b), (b, a)):
-        if one.is_constant:
-            return one if one.value else other
-    return a if a is b else a.graph.make("or", *in_turn(a, b))
+            return other if one.value == (op == "and") else one
+    return a if a is b else a.graph.make(op, *in_turn(a, b))
 
 
 def logical_not(a: Node) -> Node:
@@ -326,5 +309,5 @@ def select(condition: Node, yes: Node, no: Node) -> Node:
     if condition.op == "not":
         return select(condition.args[0], no, yes)
     if yes.is_boolean and no.is_boolean:
-        return logical_or(logical_and(condition, yes), logical_and(logical_not(condition), no))
+        return logical("or", logical("and", condition, yes), logical("and", logical_not(condition), no))
     return yes.graph.make("select", condition, yes, no)

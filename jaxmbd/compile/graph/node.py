@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from jaxmbd.compile.graph.number import Number, number
+from jaxmbd.compile.graph.number import number
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 BOOLEAN = COMPARISONS | {"and", "or", "not"}
@@ -53,30 +53,23 @@ class Graph:
 
     def make(self, op: str, *args: Node) -> Node:
         """The node of an operation, without simplification."""
-        key = (op, *(node.index for node in args))
-        node = self._table.get(key)
-        if node is None:
-            node = self._table[key] = Node(self, len(self._table), op, args)
-        return node
+        return self._find_or_add((op, *(node.index for node in args)), op, args)
 
     def constant(self, value: Any) -> Node:
         """The node of a number or a boolean; a float is converted by its shortest decimal."""
-        return self._leaf("const", number(value))
+        value = number(value)
+        # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
+        key = ("const", type(value).__name__, value if isinstance(value, Fraction) else repr(value))
+        return self._find_or_add(key, "const", value=value)
 
     def symbol(self, name: str) -> Node:
         """The node of a symbol."""
-        key = ("symbol", name)
-        node = self._table.get(key)
-        if node is None:
-            node = self._table[key] = Node(self, len(self._table), "symbol", name=name)
-        return node
+        return self._find_or_add(("symbol", name), "symbol", name=name)
 
-    def _leaf(self, op: str, value: Number) -> Node:
-        # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
-        key = (op, type(value).__name__, value if isinstance(value, Fraction) else repr(value))
+    def _find_or_add(self, key: Any, op: str, args: tuple[Node, ...] = (), **leaf: Any) -> Node:
         node = self._table.get(key)
         if node is None:
-            node = self._table[key] = Node(self, len(self._table), op, value=value)
+            node = self._table[key] = Node(self, len(self._table), op, args, **leaf)
         return node
 
     def __len__(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxmbd.compile.graph import algebra
 from jaxmbd.compile.graph.builder import GraphBuilder
 from jaxmbd.compile.graph.node import Graph, Node
-from jaxmbd.compile.rules.equation import Arrays, Equation, Rule
+from jaxmbd.compile.rules.equation import Arrays, Equation, Rule, array
 from jaxmbd.compile.rules.interpreter import Interpreter
 from jaxmbd.errors import MechanismError
 
@@ -56,12 +56,11 @@ def trace(
     """
     graph = Graph() if graph is None else graph
     title = title or f"The function {getattr(function, '__name__', type(function).__name__)!r}"
-    builder = GraphBuilder(graph)
-    inputs = tuple(_symbols(graph, _as_names(given)) for given in names)
-    specs = [jax.ShapeDtypeStruct(array.shape, jnp.result_type(float)) for array in inputs]
+    inputs = tuple(array(np.frompyfunc(graph.symbol, 1, 1)(_as_names(given))) for given in names)
+    specs = [jax.ShapeDtypeStruct(nodes.shape, jnp.result_type(float)) for nodes in inputs]
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     with jax.ensure_compile_time_eval():
-        results = Interpreter(builder, title, RULES | dict(rules or {})).run(jaxpr, list(inputs))
+        results = Interpreter(GraphBuilder(graph), title, RULES | dict(rules or {})).run(jaxpr, list(inputs))
     return Traced(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
 
 
@@ -75,13 +74,6 @@ def _as_names(given: Names) -> np.ndarray:
             f"The names of symbols must be strings, nested as the array that they name, not {given!r}."
         )
     return names
-
-
-def _symbols(graph: Graph, names: np.ndarray) -> np.ndarray:
-    nodes = np.empty(names.shape, dtype=object)
-    for position, name in np.ndenumerate(names):
-        nodes[position] = graph.symbol(name)
-    return nodes
 
 
 # --- rules of expression graphs ---------------------------------------------------------------------------

@@ -123,13 +123,24 @@ def _varying_leaves(builder: SSABuilder, uniform_inputs: int) -> list[ValueIds]:
 def _dependents(args: ValueIds, leaves: Sequence[ValueIds]) -> np.ndarray:
     """A mask of the values that depend on some leaves."""
     users, starts = _users(args)
-    reached = np.zeros(len(args), bool)
-    front = _union(leaves)
+    return _reachable(len(args), leaves, lambda ids: _ranges(users, starts, ids))
+
+
+def _live_values(args: ValueIds, outputs: Sequence[ValueIds]) -> np.ndarray:
+    """A mask of the live values, on which the outputs depend; all others are dead code."""
+    return _reachable(len(args), outputs, lambda ids: args[ids].reshape(-1))
+
+
+def _reachable(count: int, roots: Sequence[ValueIds], neighbours: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A mask of the values that are reached from some roots; −1 among the neighbours stands for a missing operand."""
+    reached = np.zeros(count + 1, bool)
+    reached[-1] = True
+    front = _union(roots)
     while len(front):
         reached[front] = True
-        front = _ranges(users, starts, front)
+        front = neighbours(front)
         front = _distinct(front[~reached[front]])
-    return reached
+    return reached[:-1]
 
 
 def _union(arrays: Sequence[ValueIds]) -> ValueIds:
@@ -244,18 +255,6 @@ def _cse(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, 
         is_new = np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0))
         same[ids[by_key]] = ids[by_key[is_new]][np.cumsum(is_new) - 1]
     return op, args, [np.asarray(same[ids]) for ids in outputs]
-
-
-def _live_values(args: ValueIds, outputs: Sequence[ValueIds]) -> np.ndarray:
-    """A mask of the live values, on which the outputs depend; all others are dead code."""
-    live = np.zeros(len(args) + 1, bool)
-    live[-1] = True  # the index −1 stands for a missing operand
-    front = _union(outputs)
-    while len(front):
-        live[front] = True
-        front = args[front].reshape(-1)
-        front = _distinct(front[~live[front]])
-    return live[:-1]
 
 
 def _contract_fma(op: np.ndarray, args: ValueIds, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds]:

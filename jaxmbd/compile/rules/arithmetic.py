@@ -12,21 +12,12 @@ def _any_type(name: str) -> Rule:
     return lambda equation, *x: equation.builder.apply(name, *x)
 
 
-def _real(name: str) -> Rule:
-    """The rule of a function of real numbers; integers must be constants."""
+def _one_type(name: str, kind: type[np.generic]) -> Rule:
+    """The rule of an operation on operands of one kind of type; those of other types must be constants."""
 
     def rule(equation: Equation, *x: np.ndarray) -> np.ndarray | Arrays:
-        is_real = np.issubdtype(equation.operand_dtype, np.floating)
-        return equation.builder.apply(name, *x) if is_real else equation.evaluate(*x)
-
-    return rule
-
-
-def _logical(name: str) -> Rule:
-    """The rule of a logical operation on booleans; bitwise operations on integers must be on constants."""
-
-    def rule(equation: Equation, *x: np.ndarray) -> np.ndarray | Arrays:
-        return equation.builder.apply(name, *x) if equation.operand_dtype == np.bool_ else equation.evaluate(*x)
+        is_kind = np.issubdtype(equation.operand_dtype, kind)
+        return equation.builder.apply(name, *x) if is_kind else equation.evaluate(*x)
 
     return rule
 
@@ -130,12 +121,12 @@ _REAL = (
 
 RULES: dict[str, Rule] = {
     **{name: _any_type(name) for name in _ANY_TYPE},
-    **{name: _real(name) for name in _REAL},
-    **{name: _logical(name) for name in ("and", "or", "not")},
+    **{name: _one_type(name, np.floating) for name in _REAL},
+    **{name: _one_type(name, np.bool_) for name in ("and", "or", "not")},  # on integers they are bitwise
     # The total orders `eq_to`, `lt_to`, `le_to` differ from the usual ones only for NaN and the sign of zero.
     **{f"{name}_to": _any_type(name) for name in ("eq", "lt", "le")},
     "add_any": _any_type("add"),
-    "xor": _logical("ne"),
+    "xor": _one_type("ne", np.bool_),
     "square": lambda equation, x: equation.builder.apply("mul", x, x),
     "integer_pow": lambda equation, x: equation.builder.power(x, equation.params["y"]),
     "div": _div,

@@ -1,7 +1,6 @@
 """The table of rules, and the interpreter that applies them to a jaxpr."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from jaxmbd.compile.rules import arithmetic, control_flow, structure, windows
 from jaxmbd.compile.rules.equation import AbstractBuilder, Arrays, Equation, Rule
 
 RULES: dict[str, Rule] = {**structure.RULES, **windows.RULES, **arithmetic.RULES, **control_flow.RULES}
-_NONE = MappingProxyType[str, Rule]({})
 
 
 class Interpreter:
@@ -20,7 +18,7 @@ class Interpreter:
     `own_rules`: rules for primitives that only this builder knows, or treats otherwise.
     """
 
-    def __init__(self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule] = _NONE) -> None:
+    def __init__(self, builder: AbstractBuilder, title: str, own_rules: Mapping[str, Rule]) -> None:
         self.builder, self.title, self.rules = builder, title, RULES | dict(own_rules)
 
     def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:

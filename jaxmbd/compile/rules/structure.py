@@ -18,22 +18,6 @@ def _iota(equation: Equation) -> np.ndarray:
     return np.broadcast_to(equation.builder.constants(index), shape)
 
 
-def _reshape(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return x.reshape(equation.params["new_sizes"])
-
-
-def _transpose(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return x.transpose(equation.params["permutation"])
-
-
-def _squeeze(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return array(np.squeeze(x, axis=tuple(equation.params["dimensions"])))
-
-
-def _expand_dims(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return np.expand_dims(x, tuple(equation.params["dimensions"]))
-
-
 def _broadcast(equation: Equation, x: np.ndarray) -> np.ndarray:
     shape = [1] * len(equation.params["shape"])
     for size, axis in zip(x.shape, equation.params["broadcast_dimensions"], strict=True):
@@ -47,18 +31,6 @@ def _slice(equation: Equation, x: np.ndarray) -> np.ndarray:
     return x[tuple(itertools.starmap(slice, zip(starts, limits, strides, strict=True)))]
 
 
-def _reverse(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return np.flip(x, equation.params["dimensions"])
-
-
-def _concatenate(equation: Equation, *operands: np.ndarray) -> np.ndarray:
-    return np.concatenate(operands, axis=equation.params["dimension"])
-
-
-def _stack(equation: Equation, *operands: np.ndarray) -> np.ndarray:
-    return np.stack(operands, axis=equation.params["axis"])
-
-
 def _unstack(equation: Equation, x: np.ndarray) -> Arrays:
     return [array(part) for part in np.moveaxis(x, equation.params["axis"], 0)]
 
@@ -66,10 +38,6 @@ def _unstack(equation: Equation, x: np.ndarray) -> Arrays:
 def _split(equation: Equation, x: np.ndarray) -> Arrays:
     ends = np.cumsum(np.asarray(equation.params["sizes"], dtype=int))
     return np.split(x, ends[:-1], axis=equation.params["axis"])
-
-
-def _tile(equation: Equation, x: np.ndarray) -> np.ndarray:
-    return np.tile(x, equation.params["reps"])
 
 
 def _pad(equation: Equation, x: np.ndarray, value: np.ndarray) -> np.ndarray:
@@ -92,17 +60,17 @@ _IDENTITIES = (
 RULES: dict[str, Rule] = {
     **dict.fromkeys(_IDENTITIES, _identity),
     "iota": _iota,
-    "reshape": _reshape,
-    "transpose": _transpose,
-    "squeeze": _squeeze,
-    "expand_dims": _expand_dims,
+    "reshape": lambda equation, x: x.reshape(equation.params["new_sizes"]),
+    "transpose": lambda equation, x: x.transpose(equation.params["permutation"]),
+    "squeeze": lambda equation, x: np.squeeze(x, axis=tuple(equation.params["dimensions"])),
+    "expand_dims": lambda equation, x: np.expand_dims(x, tuple(equation.params["dimensions"])),
     "broadcast_in_dim": _broadcast,
     "slice": _slice,
-    "rev": _reverse,
-    "concatenate": _concatenate,
-    "stack": _stack,
+    "rev": lambda equation, x: np.flip(x, equation.params["dimensions"]),
+    "concatenate": lambda equation, *x: np.concatenate(x, axis=equation.params["dimension"]),
+    "stack": lambda equation, *x: np.stack(x, axis=equation.params["axis"]),
     "unstack": _unstack,
     "split": _split,
-    "tile": _tile,
+    "tile": lambda equation, x: np.tile(x, equation.params["reps"]),
     "pad": _pad,
 }
