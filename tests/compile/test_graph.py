@@ -18,9 +18,9 @@ import pytest
 import sympy
 from jax import lax
 
-from jaxmbd.compile.graph import calls
 from jaxmbd.compile.graph.node import Graph, in_order
 from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.rules import control_flow
 from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
@@ -341,7 +341,7 @@ def test_unsupported_primitive_is_named() -> None:
 def test_what_no_formula_expresses_is_refused(
     function: Callable[..., Any], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_LAPS", 50)
+    monkeypatch.setattr(control_flow, "_LAPS", 50)
     with pytest.raises(MechanismError, match=message):
         trace(function, ["a", "b"])
 

@@ -14,8 +14,7 @@ import pytest
 from jaxmbd.cli._cache import keep_compiled
 from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache import files as files_of
-from jaxmbd.compile.cache.executable import deserialized
-from jaxmbd.compile.cache.structure import ARRAY, decoded, encoded
+from jaxmbd.compile.cache.executable import ARRAY, decoded, deserialized, encoded
 from tests import planar_examples as examples
 from tests.compile.test_kept import X, expected, files, folder, forget, traced, turned
 
