@@ -55,7 +55,7 @@ from jaxmbd.identification import FitWarning as FitWarning
 from jaxmbd.identification import fit as fit
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint as DiscreteAdjoint
 from jaxmbd.integrate.formulations.coordinate_partitioning import CoordinatePartitioning as CoordinatePartitioning
-from jaxmbd.integrate.formulations.formulation import AbstractMethod as AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation as AbstractFormulation
 from jaxmbd.integrate.formulations.formulation import Augmented as Augmented
 from jaxmbd.integrate.formulations.formulation import Stabilized as Stabilized
 from jaxmbd.integrate.formulations.projection import Projection as Projection

@@ -55,7 +55,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
-    motion = motion_of(solution.method, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
+    motion = motion_of(solution.formulation, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
     bad = _nonfinite_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"

@@ -1,4 +1,4 @@
-"""Constraint formulations: methods that turn the equations of motion into a right-hand side `(q̇, v̇)`.
+"""Constraint formulations, which turn the equations of motion into a right-hand side `(q̇, v̇)`.
 
 Each of them solves the augmented system `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; …]`; they differ in how they prevent the
 drift of `Φ = 0` and `Φ̇ = 0`.
@@ -32,7 +32,7 @@ class StateDerivative(eqx.Module):
     lam: Float[Array, " m"]
 
 
-class AbstractMethod(eqx.Module):
+class AbstractFormulation(eqx.Module):
     """A constraint formulation: how the constraints are enforced during integration."""
 
     @abc.abstractmethod
@@ -40,29 +40,29 @@ class AbstractMethod(eqx.Module):
         """State derivative, consistent speeds, accelerations and multipliers at time `t` and state `(q, v)`."""
 
 
-class AbstractProjectedMethod(AbstractMethod):
-    """A method that projects the state onto the constraints after each step, and may then update its own data.
+class AbstractProjectedFormulation(AbstractFormulation):
+    """A formulation that projects the state onto the constraints after each step, and may then update its own data.
 
-    The data, such as the choice of independent speeds, are fields of the method itself: `begin` sets them for the first
-    step, `settle` for the next one.
+    The data, such as the choice of independent speeds, are fields of the formulation itself: `begin` sets them for the
+    first step, `settle` for the next one.
     """
 
     @abc.abstractmethod
     def check(self, mechanism: Mechanism, freedom: int) -> None:
-        """Raise if the method cannot be used on a mechanism with this number of degrees of freedom."""
+        """Raise if the formulation cannot be used on a mechanism with this number of degrees of freedom."""
 
     @abc.abstractmethod
-    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedMethod":
-        """The method with its data for the first step."""
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedFormulation":
+        """The formulation with its data for the first step."""
 
     @abc.abstractmethod
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
-    ) -> tuple["AbstractProjectedMethod", Array, Array]:
-        """The method with its data for the next step, and the projected state `(q, v)`."""
+    ) -> tuple["AbstractProjectedFormulation", Array, Array]:
+        """The formulation with its data for the next step, and the projected state `(q, v)`."""
 
 
-class Augmented(AbstractMethod):
+class Augmented(AbstractFormulation):
     """The augmented index-1 system with Baumgarte's stabilisation.
 
     `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; γ − 2α Φ̇ − β² Φ]`, so that `Φ̈ + 2α Φ̇ + β² Φ = 0`.
@@ -90,7 +90,7 @@ class Augmented(AbstractMethod):
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
 
-class Stabilized(AbstractMethod):
+class Stabilized(AbstractFormulation):
     """The augmented system on consistent speeds, after Gear, Gupta and Leimkuhler. The default.
 
     The integrated speeds are the sum of consistent speeds and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`,
@@ -128,10 +128,10 @@ class Stabilized(AbstractMethod):
         return StateDerivative(qdot, vdot + remainder_rate, v, vdot, lam)
 
 
-def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    """`method.motion`, run as a scalar program where it can be compiled to one."""
-    return as_program(_motion)(method, equations, t, q, v)
+def motion_of(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+    """`formulation.motion`, run as a scalar program where it can be compiled to one."""
+    return as_program(_motion)(formulation, equations, t, q, v)
 
 
-def _motion(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    return method.motion(equations, t, q, v)
+def _motion(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+    return formulation.motion(equations, t, q, v)

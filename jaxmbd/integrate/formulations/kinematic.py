@@ -5,11 +5,11 @@ from jaxtyping import Array
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import LeastSquaresQR
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, StateDerivative
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import DeterminedCorrection, apply_correction, consistent_speeds
 
 
-class Kinematic(AbstractMethod):
+class Kinematic(AbstractFormulation):
     """Speeds and accelerations from the constraints alone, multipliers from the equations of motion:
 
     `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`

@@ -6,8 +6,8 @@ from jaxtyping import Array
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import (
-    AbstractMethod,
-    AbstractProjectedMethod,
+    AbstractFormulation,
+    AbstractProjectedFormulation,
     Stabilized,
     StateDerivative,
 )
@@ -16,22 +16,22 @@ from jaxmbd.model.body.checks import check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
-class Projection(AbstractProjectedMethod):
-    """Another method, with positions and speeds projected onto the constraints after each accepted step.
+class Projection(AbstractProjectedFormulation):
+    """Another formulation, with positions and speeds projected onto the constraints after each accepted step.
 
     Both projections are orthogonal in the metric of `M`: `q` changes by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
     `−M⁻¹ Cᵀ S⁻¹ Φ̇`. The violation is rounding error, independent of the length of the run.
 
-    **Arguments:** `base`, the method whose steps are projected, by default `Stabilized()`: it removes velocity noise
-    from every stage, and so passes singular positions that `Augmented(0, 0)` with projection does not.
+    **Arguments:** `base`, the formulation whose steps are projected, by default `Stabilized()`: it removes velocity
+    noise from every stage, and so passes singular positions that `Augmented(0, 0)` with projection does not.
 
     Source: Eich, SIAM J. Numer. Anal. 30 (1993); Hairer, Wanner, *Solving ODEs II* (1996), §VII.2.
     """
 
-    base: AbstractMethod = eqx.field(default_factory=lambda: Stabilized())
+    base: AbstractFormulation = eqx.field(default_factory=lambda: Stabilized())
 
     def __check_init__(self) -> None:
-        check_instance("Projection: base", self.base, AbstractMethod, "a method such as Augmented(0, 0)")
+        check_instance("Projection: base", self.base, AbstractFormulation, "a formulation such as Augmented(0, 0)")
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
         pass

@@ -121,9 +121,9 @@ class Between(dfx.AbstractLocalInterpolation):
 class Switched(AbstractSolverAround):
     """Any diffrax solver, with each step evaluated on one side of the switching times and differentiable in these.
 
-    It takes `args = (equations, method, stops)` and passes `(equations, method)` to the inner solver. If a step starts
-    at one of the times, its first stage is evaluated again: at a jump it has another value, at a kink another
-    derivative with respect to the time of the kink.
+    It takes `args = (equations, formulation, stops)` and passes `(equations, formulation)` to the inner solver. If a
+    step starts at one of the times, its first stage is evaluated again: at a jump it has another value, at a kink
+    another derivative with respect to the time of the kink.
     """
 
     solver: dfx.AbstractSolver[Any]  # pyright: ignore
