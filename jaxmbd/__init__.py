@@ -57,13 +57,13 @@ from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint as Discret
 from jaxmbd.integrate.formulations.coordinate_partitioning import CoordinatePartitioning as CoordinatePartitioning
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation as AbstractFormulation
 from jaxmbd.integrate.formulations.formulation import Augmented as Augmented
+from jaxmbd.integrate.formulations.formulation import Projection as Projection
 from jaxmbd.integrate.formulations.formulation import Stabilized as Stabilized
-from jaxmbd.integrate.formulations.projection import Projection as Projection
 from jaxmbd.integrate.solvers.radau import Radau as Radau
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
-from jaxmbd.model.driver.smoothing_spline import SmoothingSpline as SmoothingSpline
 from jaxmbd.model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from jaxmbd.model.time_functions import Piecewise as Piecewise
+from jaxmbd.model.time_functions import SmoothingSpline as SmoothingSpline
 from jaxmbd.model.time_functions import Table as Table
 from jaxmbd.symbolic import SymbolicSystem as SymbolicSystem
 from jaxmbd.symbolic import System as System

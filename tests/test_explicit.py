@@ -18,9 +18,9 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd.analyses.simulation import simulate
-from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
+from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver
 from tests import examples
 from tests.numeric import worst
 

@@ -23,8 +23,8 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, read
 from jaxmbd.compile.jax_binding import as_program
-from jaxmbd.equations.groups import group_parts
 from jaxmbd.model.joint.joint import AbstractNonholonomic
+from jaxmbd.model.mechanism.groups import group_parts
 
 SPACES = {"planar": laws_planar.LAWS, "spatial": laws_spatial.LAWS}
 KINDS = ("joints", "forces", "sensors")

@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
+from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,

@@ -16,8 +16,7 @@ from scipy.special import ellipj, ellipk
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.integrate.formulations.formulation import motion_of
-from jaxmbd.integrate.solvers.radau_stages import thresholds
-from jaxmbd.integrate.solvers.tableau import tableau
+from jaxmbd.integrate.solvers.radau_stages import tableau, thresholds
 from tests import examples, spatial_examples
 from tests.examples import Example
 from tests.marks import in_both_coordinates

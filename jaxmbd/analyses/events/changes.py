@@ -17,10 +17,14 @@ from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.equations.body_laws import Parts
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, StateDerivative
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Projection,
+    StateDerivative,
+)
 from jaxmbd.model.body.checks import check_flags, check_instance
-from jaxmbd.model.force.scaled import scaled
+from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 Values: TypeAlias = tuple[Array, list[Array]]  # factors of switched forces, and values of changed parameters

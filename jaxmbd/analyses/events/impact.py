@@ -17,11 +17,15 @@ from jaxmbd.analyses.events.event import Quantity, read_one
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.linear_solve import spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, StateDerivative
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Projection,
+    StateDerivative,
+)
 
 _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
 _HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`

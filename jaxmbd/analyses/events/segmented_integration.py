@@ -26,10 +26,9 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import Latched, Latches, impact, latched, positions, still
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
-from jaxmbd.integrate.formulations.projection import Projection
-from jaxmbd.model.mechanism.switching_times import smallest_gap
+from jaxmbd.integrate.solvers.switching import smallest_gap
 
 _NEAR = 2.0**10  # in units of rounding: a smaller distance from a value, or a smaller rate, counts as zero
 

@@ -12,7 +12,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, End
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

@@ -23,7 +23,7 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
-from jaxmbd.integrate.adjoint.unchecked_times import UncheckedTimesAdjoint
+from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
@@ -32,13 +32,11 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.switching import stepping_onto
+from jaxmbd.integrate.solvers.switching import Switches, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
-from jaxmbd.integrate.wrapped_solver import prepared
+from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.switching_times import Switches, switches_of
 
 _FORWARD_ONLY = (
     "adjoint='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave adjoint out: by default "

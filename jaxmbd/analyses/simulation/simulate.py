@@ -25,14 +25,13 @@ from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.switching import check_steps
+from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
 
 _LARGE_MECHANISM = 64  # bodies
 

@@ -18,7 +18,7 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values as nonzero
+from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.errors import unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant

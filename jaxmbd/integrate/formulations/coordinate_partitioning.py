@@ -12,9 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
+from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns, spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import (
