@@ -436,10 +436,10 @@ def test_an_event_that_has_happened_at_the_start() -> None:
         dropped(0.8, 9.81, -0.1)
 
 
-def test_other_methods_and_latches() -> None:
+def test_other_formulations_and_latches() -> None:
     latch = mbd.Event("catch", "ball.y", below=0.2, then=mbd.Latch())
     with pytest.raises(mbd.MechanismError, match="Latch cannot be used with CoordinatePartitioning"):
-        drop(latch, method=mbd.CoordinatePartitioning())
+        drop(latch, formulation=mbd.CoordinatePartitioning())
 
 
 def test_an_event_at_a_time() -> None:

@@ -152,7 +152,7 @@ def test_assemble_follows_the_options(tmp_path: Path) -> None:
         (["simulate", "pendulum", "--speed", "rod.omega=fast"], "--speed takes a name and a number"),
         (["simulate", "pendulum", "--set", "rod.thet=1"], "Did you mean 'theta'?"),
         (["simulate", "pendulum", "--read", "rod.thta"], "no quantity named 'rod.thta'. Did you mean 'rod.theta'?"),
-        (["simulate", "pendulum", "--method", "baumgarte"], "no method named 'baumgarte'"),
+        (["simulate", "pendulum", "--formulation", "baumgarte"], "no formulation named 'baumgarte'"),
         (["assemble", "pendulum", "--set", "rod.theta=1", "--set", "rod.x=2"], "cannot be assembled"),
     ],
 )

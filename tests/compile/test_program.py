@@ -20,7 +20,7 @@ from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.targets import build_vm as native
 from jaxmbd.compile.targets.opcodes import EVALUATE
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.spd_solve import Symmetric, spd_solver
+from jaxmbd.equations.linear_solve import Symmetric, spd_solver
 from jaxmbd.integrate.formulations.formulation import motion_of
 from tests.marks import in_both_coordinates
 from tests.numeric import worst

@@ -17,7 +17,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_units, read
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.tree_path_sums import Paths
+from jaxmbd.equations.tree_coordinates import Paths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.space import rotation as rot
 from tests import spatial_examples

@@ -10,7 +10,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.equations.groups import group_parts
+from jaxmbd.model.mechanism.groups import group_parts
 from tests.model import laws_planar
 from tests.model.law_bench import EXACT, SPACES, T, bench, values
 

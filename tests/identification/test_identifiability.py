@@ -239,7 +239,7 @@ def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(simulations, "simulate", simulate)
     given: dict[str, Any] = {
-        "method": mbd.Projection(), "solver": "stiff", "accuracy": "high", "control_speeds": True, "rtol": 1e-5,
+        "formulation": mbd.Projection(), "solver": "stiff", "accuracy": "high", "control_speeds": True, "rtol": 1e-5,
         "atol": 1e-6, "dt0": 1e-3, "events": [mbd.Event("top", "O.angle", above=1.5)], "max_events": 3,
         "max_steps": 500,
     }  # fmt: skip
@@ -249,7 +249,7 @@ def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) ->
     for name in ("solver", "accuracy", "control_speeds", "dt0", "max_events", "max_steps"):
         assert seen[name] == given[name]
     assert seen["rtol"].shape == seen["atol"].shape == ()
-    assert isinstance(seen["method"], mbd.Projection)
+    assert isinstance(seen["formulation"], mbd.Projection)
     assert len(seen["events"]) == 1
 
 

@@ -139,17 +139,17 @@ def test_a_run_of_no_steps_has_its_start() -> None:
 
 
 @pytest.mark.parametrize(
-    "method",
+    "formulation",
     [mbd.Stabilized(), pytest.param(mbd.Projection(), marks=pytest.mark.long)],
     ids=["stabilized", "projection"],
 )
-def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(method: Any) -> None:
-    """With respect to all numbers of a pendulum; a settling method carries its choice from step to step."""
+def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(formulation: Any) -> None:
+    """With respect to all numbers of a pendulum; a settling formulation carries its choice from step to step."""
     made = examples.pendulum()
     numbers, rest = eqx.partition(made, eqx.is_inexact_array)
 
     def read(numbers: Any, adjoint: Any) -> Array:
-        solution = eqx.combine(numbers, rest).simulate([0.0, 0.3, 0.5], method=method, adjoint=adjoint)
+        solution = eqx.combine(numbers, rest).simulate([0.0, 0.3, 0.5], formulation=formulation, adjoint=adjoint)
         return solution.q[1, 2] + jnp.sum(solution.v[2])
 
     ours, expected = (jax.grad(read)(numbers, adjoint) for adjoint in ("reverse", DIFFRAX))

@@ -18,9 +18,9 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd.analyses.simulation import simulate
-from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
+from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver
 from tests import planar_examples as examples
 from tests.numeric import worst
 
@@ -160,12 +160,12 @@ def test_single_precision_stays_single() -> None:
     assert apart(made, expected) < ROUNDING_SINGLE
 
 
-def test_a_settled_method_starts_each_step_anew() -> None:
+def test_a_projected_formulation_starts_each_step_anew() -> None:
     """A pendulum put back onto its constraints after each step, at equal steps, as with diffrax's own stages."""
     made = examples.pendulum()
     runs = [
         made.simulate(
-            [0.0, 0.5], method=Projection(), solver=solver, stepsize_controller=FIXED, dt0=STEP
+            [0.0, 0.5], formulation=Projection(), solver=solver, stepsize_controller=FIXED, dt0=STEP
         ).integrated_speeds
         for solver in (dfx.Tsit5(), unrolled(dfx.Tsit5()))
     ]
@@ -240,7 +240,7 @@ def test_the_classical_method_needs_a_step() -> None:
     "options",
     [
         {},
-        {"adjoint": "forward", "method": Projection()},
+        {"adjoint": "forward", "formulation": Projection()},
         {"solver": mbd.RungeKutta4(), "dt0": 1e-3},
         {"events": [mbd.Event("turned", "rod.theta", at=3.3)]},
     ],

@@ -16,9 +16,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import planar_examples as examples
+from tests.planar_examples import Example
 from tests.marks import long_but, slow_but
 from tests.numeric import worst
-from tests.planar_examples import Example
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
 KEPT = ("slider_crank", "andrews")  # in CI, of the tests that compile most
@@ -39,11 +39,11 @@ def times(name: str, rows: int = 6) -> np.ndarray:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", long_but(KEPT, [*LOOPS, "double_pendulum_with_friction", "four_bars_2"]))
-def test_methods_agree(name: str) -> None:
+def test_formulations_agree(name: str) -> None:
     """At every level; A02 too, which does not meet a singular position within 0.5 s."""
     made = [
-        example(name).simulate(times(name), method=method, rtol=1e-12, atol=1e-12)
-        for method in (mbd.Stabilized(), mbd.Augmented())
+        example(name).simulate(times(name), formulation=formulation, rtol=1e-12, atol=1e-12)
+        for formulation in (mbd.Stabilized(), mbd.Augmented())
     ]
     stabilized, augmented = (solution.snapshots() for solution in made)
     for quantity, tolerance in (("q", 1e-9), ("v", 1e-8), ("vdot", 1e-6), ("lam", 1e-6)):
@@ -55,27 +55,27 @@ def test_methods_agree(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but(["slider_crank"], LOOPS))
-@pytest.mark.parametrize("method", [mbd.Stabilized(), mbd.Augmented()], ids=["stabilized", "augmented"])
-def test_constraints_are_kept(name: str, method: mbd.Stabilized | mbd.Augmented) -> None:
+@pytest.mark.parametrize("formulation", [mbd.Stabilized(), mbd.Augmented()], ids=["stabilized", "augmented"])
+def test_constraints_are_kept(name: str, formulation: mbd.Stabilized | mbd.Augmented) -> None:
     """At the default tolerances (1e-8): each level against its own bound, scaled by the motion's speeds.
 
     `Stabilized` projects the speeds, so that only rounding is left at the velocity level.
     """
-    solution = example(name).simulate(times(name), method=method)
+    solution = example(name).simulate(times(name), formulation=formulation)
     missed = solution.violation()
     speed = max(1.0, worst(solution.integrated_speeds))
-    exact = isinstance(method, mbd.Stabilized)
+    exact = isinstance(formulation, mbd.Stabilized)
     assert worst(missed.position) < 1e-7
     assert worst(missed.velocity) < (1e-13 if exact else 1e-6) * speed
     assert worst(missed.acceleration) < (1e-12 if exact else 1e-5) * speed**2
 
 
-def violation(method: mbd.Stabilized | mbd.Augmented, displaced: float, rate: float) -> np.ndarray:
+def violation(formulation: mbd.Stabilized | mbd.Augmented, displaced: float, rate: float) -> np.ndarray:
     """`‖Φ‖` over time of a slider-crank that starts `displaced` [m] off its rail and leaves it at `rate`."""
     made = example("slider_crank")
     state = made.state()
     state = eqx.tree_at(lambda s: (s.q, s.v), state, (state.q.at[7].add(displaced), state.v.at[7].add(rate)))
-    solution = mbd.simulate(made.mechanism, state, TIMES, method=method, rtol=1e-12, atol=1e-12, throw=False)
+    solution = mbd.simulate(made.mechanism, state, TIMES, formulation=formulation, rtol=1e-12, atol=1e-12, throw=False)
     return np.linalg.norm(np.asarray(solution.violation().position), axis=1)
 
 
@@ -85,7 +85,7 @@ UNSTABILISED = mbd.Augmented(alpha=0.0, beta=0.0)
 
 
 @pytest.mark.parametrize(
-    ("method", "off", "away"),
+    ("formulation", "off", "away"),
     [
         (UNSTABILISED, np.ones(5), TIMES),
         (mbd.Augmented(8.0, 8.0), (1 + 8 * TIMES) * np.exp(-8 * TIMES), TIMES * np.exp(-8 * TIMES)),
@@ -94,10 +94,10 @@ UNSTABILISED = mbd.Augmented(alpha=0.0, beta=0.0)
     ids=["none", "baumgarte", "stabilized"],
 )
 def test_a_violation_follows_its_own_equation(
-    method: mbd.Stabilized | mbd.Augmented, off: np.ndarray, away: np.ndarray
+    formulation: mbd.Stabilized | mbd.Augmented, off: np.ndarray, away: np.ndarray
 ) -> None:
     """`Φ̈ + 2α Φ̇ + β² Φ = 0`, or `Φ̇ = −κ Φ`; without stabilisation nothing decays, and `Φ` grows with time."""
-    displaced, moving = violation(method, OFF, 0.0), violation(method, 0.0, AWAY)
+    displaced, moving = violation(formulation, OFF, 0.0), violation(formulation, 0.0, AWAY)
     np.testing.assert_allclose(displaced, np.sqrt(2) * OFF * off, rtol=1e-6)
     np.testing.assert_allclose(moving, np.sqrt(2) * AWAY * away, rtol=1e-6, atol=1e-9)
 
@@ -105,10 +105,10 @@ def test_a_violation_follows_its_own_equation(
 def test_only_stabilisation_keeps_a_long_run_on_the_constraints() -> None:
     """A double pendulum at a fixed step of 2 ms: without stabilisation the errors of all steps add up."""
     worst_of = []
-    for method in (UNSTABILISED, mbd.Augmented(), mbd.Stabilized()):
+    for formulation in (UNSTABILISED, mbd.Augmented(), mbd.Stabilized()):
         solution = example("modelica_double_pendulum").simulate(
             [0.0, 1.0, 2.0, 4.0],
-            method=method,
+            formulation=formulation,
             solver=dfx.Tsit5(),
             stepsize_controller=dfx.ConstantStepSize(),
             dt0=2e-3,
@@ -148,20 +148,21 @@ def exact_end() -> Array:
     return without_losses("slider_crank").simulate([0.0, 0.5], rtol=1e-13, atol=1e-13).q[-1]
 
 
-@pytest.mark.parametrize("method", [mbd.Stabilized(), mbd.Augmented()], ids=["stabilized", "augmented"])
+@pytest.mark.parametrize("formulation", [mbd.Stabilized(), mbd.Augmented()], ids=["stabilized", "augmented"])
 @pytest.mark.parametrize(
     ("solver", "order", "steps"),
     [(dfx.Heun(), 2, 80), (dfx.Bosh3(), 3, 40), (dfx.Tsit5(), 5, 20)],
     ids=["heun", "bosh3", "tsit5"],
 )
 def test_fixed_steps_converge_at_the_order_of_the_solver(
-    solver: dfx.AbstractSolver, order: int, steps: int, method: mbd.Stabilized | mbd.Augmented
+    solver: dfx.AbstractSolver, order: int, steps: int, formulation: mbd.Stabilized | mbd.Augmented
 ) -> None:
     """From `steps` to twice as many the error falls by `2 ** order`, or by more at fifth order."""
     errors = [
         worst(
             without_losses("slider_crank").simulate(
-                [0.0, 0.5], method=method, solver=solver, stepsize_controller=dfx.ConstantStepSize(), dt0=0.5 / n
+                [0.0, 0.5], formulation=formulation, solver=solver, stepsize_controller=dfx.ConstantStepSize(),
+                dt0=0.5 / n,
             ).q[-1]
             - exact_end()
         )

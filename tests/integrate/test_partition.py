@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
+from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,
@@ -26,7 +26,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
 from tests.marks import in_both_coordinates, long_but
 from tests.numeric import worst
 
-METHODS = {
+FORMULATIONS = {
     "stabilized": mbd.Stabilized(),
     "projection": mbd.Projection(),
     "partitioning": mbd.CoordinatePartitioning(),
@@ -48,11 +48,11 @@ MECHANISMS = {
 
 
 @cache
-def motion(name: str, coordinates: str, method: str) -> dict[str, np.ndarray]:
+def motion(name: str, coordinates: str, formulation: str) -> dict[str, np.ndarray]:
     """The poses and twists of all bodies."""
     example = examples.get(name).with_coordinates(coordinates)
     ts = np.linspace(0.0, MECHANISMS[name], 5)
-    solution = example.simulate(ts, method=METHODS[method], rtol=1e-11, atol=1e-12)
+    solution = example.simulate(ts, formulation=FORMULATIONS[formulation], rtol=1e-11, atol=1e-12)
     space, bodies = example.mechanism.space, example.mechanism.bodies
     names = [f"{body.name}.{component}" for body in bodies for component in (*space.coordinates, *space.speeds)]
     return {key: np.asarray(value) for key, value in solution.read(names).items()}
@@ -64,10 +64,10 @@ def test_one_motion_in_all_ways(name: str) -> None:
     reference = motion(name, "absolute", "stabilized")
     scale = 1 + max(worst(values) for values in reference.values())
     for coordinates in ("absolute", "joint"):
-        for method in METHODS:
-            found = motion(name, coordinates, method)
+        for formulation in FORMULATIONS:
+            found = motion(name, coordinates, formulation)
             off = {key: worst(found[key] - reference[key]) for key in reference}
-            assert max(off.values()) < 1e-7 * scale, (coordinates, method, max(off, key=lambda key: off[key]))
+            assert max(off.values()) < 1e-7 * scale, (coordinates, formulation, max(off, key=lambda key: off[key]))
 
 
 # --- at one instant -------------------------------------------------------------------------------------------------
@@ -140,12 +140,14 @@ def test_projection_is_the_least_change() -> None:
 # --- along a motion -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", ["projection", "partitioning"])
+@pytest.mark.parametrize("formulation", ["projection", "partitioning"])
 @in_both_coordinates("absolute")
-def test_a02_goes_round(method: str, coordinates: str) -> None:
+def test_a02_goes_round(formulation: str, coordinates: str) -> None:
     """Through its singular positions, where the choice of independent coordinates degenerates and is made anew."""
     example = examples.get("four_bars", 1).with_coordinates(coordinates)
-    solution = example.simulate(np.linspace(0.0, 10.0, 41), method=METHODS[method], rtol=1e-10, atol=1e-12)
+    solution = example.simulate(
+        np.linspace(0.0, 10.0, 41), formulation=FORMULATIONS[formulation], rtol=1e-10, atol=1e-12
+    )
     energy = np.asarray(solution["energy"])
     assert np.ptp(energy) < 1e-5 * energy[0]
     assert worst(solution.violation().position) < 1e-14
@@ -174,8 +176,8 @@ def test_projection_keeps_the_constraints_for_a_thousand_seconds() -> None:
     pendulum = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))], [pl.Gravity(9.81)])
     state, ts = mbd.assemble(pendulum), np.linspace(0.0, 1000.0, 201)
     projected, baumgarte, bare = (
-        mbd.simulate(pendulum, state, ts, method=method, rtol=1e-7, atol=1e-8).violation()
-        for method in (mbd.Projection(), mbd.Augmented(), mbd.Augmented(0.0, 0.0))
+        mbd.simulate(pendulum, state, ts, formulation=formulation, rtol=1e-7, atol=1e-8).violation()
+        for formulation in (mbd.Projection(), mbd.Augmented(), mbd.Augmented(0.0, 0.0))
     )
     assert worst(projected.position) < 1e-12
     assert worst(projected.velocity) < 1e-12
@@ -188,22 +190,22 @@ def test_user_chosen_variables_are_kept() -> None:
     example = examples.get("slider_crank")
     ts = np.linspace(0.0, 0.2, 3)
     reference = example.simulate(ts, rtol=1e-11, atol=1e-12)
-    chosen = example.simulate(ts, method=mbd.CoordinatePartitioning(["crank.theta"]), rtol=1e-11, atol=1e-12)
+    chosen = example.simulate(ts, formulation=mbd.CoordinatePartitioning(["crank.theta"]), rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(chosen["slider.x"], reference["slider.x"], atol=1e-9)
 
 
 def test_wrong_choices_are_named() -> None:
     example = examples.get("slider_crank")
     with pytest.raises(mbd.MechanismError, match=r"Did you mean 'crank\.theta'"):
-        example.simulate([0.0, 0.1], method=mbd.CoordinatePartitioning(["crank.teta"]))
+        example.simulate([0.0, 0.1], formulation=mbd.CoordinatePartitioning(["crank.teta"]))
     with pytest.raises(mbd.MechanismError, match=r"2 independent variables .* 1 degree of freedom"):
-        example.simulate([0.0, 0.1], method=mbd.CoordinatePartitioning(["crank.theta", "slider.x"]))
+        example.simulate([0.0, 0.1], formulation=mbd.CoordinatePartitioning(["crank.theta", "slider.x"]))
     with pytest.raises(mbd.MechanismError, match="sequence of names"):
         mbd.CoordinatePartitioning("crank.theta")
 
 
-@pytest.mark.parametrize("method", long_but(["partitioning"], ["projection", "partitioning"]))
-def test_gradients_by_value(method: str) -> None:
+@pytest.mark.parametrize("formulation", long_but(["partitioning"], ["projection", "partitioning"]))
+def test_gradients_by_value(formulation: str) -> None:
     """Of the end position with respect to a mass and a length, forward and reverse, against differences."""
     example = examples.get("slider_crank")
     ts = jnp.asarray([0.0, 0.1])
@@ -213,7 +215,7 @@ def test_gradients_by_value(method: str) -> None:
             lambda m: (m["rod"].mass, m["B"].a.position), example.mechanism, (parameters[0], parameters[1:])
         )
         state = mbd.assemble(mechanism, example.fixed, guess=example.guess, speeds=example.speeds)
-        options = {"method": METHODS[method], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
+        options = {"formulation": FORMULATIONS[formulation], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
         return mbd.simulate(mechanism, state, ts, **options)["slider.x"][-1]
 
     mechanism = example.mechanism

@@ -11,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.simulation import integration, simulate
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     initial_row_selection,
@@ -102,24 +102,26 @@ def test_a_bad_start_does_not_spoil_the_motion(ring: sp.Mechanism, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("coordinates", "method"),
+    ("coordinates", "formulation"),
     [
         ("joint", mbd.Stabilized()),
         pytest.param("absolute", mbd.Stabilized(), marks=pytest.mark.slow),
         pytest.param("joint", mbd.Augmented(), marks=pytest.mark.slow),
     ],
 )
-def test_what_is_read_between_steps_is_as_accurate_as_at_steps(coordinates: str, method: AbstractMethod) -> None:
+def test_what_is_read_between_steps_is_as_accurate_as_at_steps(
+    coordinates: str, formulation: AbstractFormulation
+) -> None:
     """Between steps the solver interpolates, off the constraints, where rows that repeat contradict one another."""
     example = examples.bricard().with_coordinates(coordinates)
     state, ts = example.state(), jnp.linspace(0.0, 1.0, 101)
-    solution = mbd.simulate(example.mechanism, state, ts, method=method)
-    reference = mbd.simulate(example.mechanism, state, [0.0, 0.7], method=mbd.Projection(), accuracy="high")
+    solution = mbd.simulate(example.mechanism, state, ts, formulation=formulation)
+    reference = mbd.simulate(example.mechanism, state, [0.0, 0.7], formulation=mbd.Projection(), accuracy="high")
     assert solution.stats["num_accepted_steps"] < 30  # of 100 intervals
-    of_method = isinstance(method, mbd.Stabilized)
-    np.testing.assert_allclose(solution.v[70], reference.v[-1], atol=2e-8 if of_method else 2e-6)
-    np.testing.assert_allclose(solution.vdot[70], reference.vdot[-1], atol=5e-8 if of_method else 5e-5)
-    if of_method:
+    stabilized = isinstance(formulation, mbd.Stabilized)
+    np.testing.assert_allclose(solution.v[70], reference.v[-1], atol=2e-8 if stabilized else 2e-6)
+    np.testing.assert_allclose(solution.vdot[70], reference.vdot[-1], atol=5e-8 if stabilized else 5e-5)
+    if stabilized:
         np.testing.assert_allclose(solution.q[70], reference.q[-1], atol=5e-9)
         np.testing.assert_allclose(solution["energy"], solution["energy"][0], atol=5e-7)
         assert np.abs(solution.violation().position).max() < 1e-12

@@ -16,8 +16,7 @@ from scipy.special import ellipj, ellipk
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.integrate.formulations.formulation import motion_of
-from jaxmbd.integrate.solvers.radau_stages import thresholds
-from jaxmbd.integrate.solvers.tableau import tableau
+from jaxmbd.integrate.solvers.radau_stages import tableau, thresholds
 from tests import planar_examples as examples
 from tests import spatial_examples
 from tests.marks import in_both_coordinates
@@ -41,7 +40,7 @@ def test_three_stages_are_those_of_radau5() -> None:
 def pendulum_end(stages: int) -> Any:
     """The angle of IFToMM's pendulum at 0.5 s, by fixed steps of a length that is not compiled in."""
     made = examples.pendulum()
-    state, method = made.state(), mbd.Stabilized()
+    state, formulation = made.state(), mbd.Stabilized()
     equations = mbd.Equations(made.mechanism, redundant=False)
 
     def field(t: Any, y: Any, args: Any) -> Any:
@@ -51,7 +50,7 @@ def pendulum_end(stages: int) -> Any:
     def run(step: Array) -> tuple[Array, Array, Array]:
         y = state.q, state.v, jnp.zeros(0)
         solution = dfx.diffeqsolve(
-            dfx.ODETerm(field), mbd.Radau(stages), 0.0, 0.5, step, y, args=(equations, method), max_steps=64
+            dfx.ODETerm(field), mbd.Radau(stages), 0.0, 0.5, step, y, args=(equations, formulation), max_steps=64
         )
         assert solution.ys is not None
         q, v, _ = (x[0] for x in solution.ys)

@@ -140,7 +140,7 @@ def test_lanes_switch_at_their_own_times_also_outside_of_the_motion() -> None:
     np.testing.assert_allclose(slope, jnp.where(jnp.arange(9) < 3, -2 * jnp.sin(end - at), 0.0), atol=HIGH)
 
 
-# --- times that a user gives, other solvers and methods ----------------------------------------------------
+# --- times that a user gives, other solvers and formulations ----------------------------------------------------
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_equal_steps_keep_their_order_across_a_jump() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"solver": "stiff"}, {"method": mbd.Projection()}, {"solver": dfx.Kvaerno3()}],
+    [{"solver": "stiff"}, {"formulation": mbd.Projection()}, {"solver": dfx.Kvaerno3()}],
     ids=["stiff", "projection", "kvaerno3"],
 )
 def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
@@ -189,12 +189,12 @@ def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
 
 @pytest.mark.long
 def test_implicit_solvers_inside_two_others_keep_their_tolerances() -> None:
-    """Of a method that settles, and of steps onto a jump; with either choice of derivatives."""
+    """Of a formulation that settles, and of steps onto a jump; with either choice of derivatives."""
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
 
     def angle(at: Array, derivative: Any) -> Array:
         mine = eqx.tree_at(lambda m: m["motor"].force.times, mechanism, at[None])
-        options = {"solver": dfx.Kvaerno3(), "method": mbd.Projection(), "adjoint": derivative}
+        options = {"solver": dfx.Kvaerno3(), "formulation": mbd.Projection(), "adjoint": derivative}
         return mbd.simulate(mine, at_rest(mechanism), jnp.array([0.0, 3.0]), **options)["O.angle"][-1]
 
     for derivative in ("any", "forward"):
@@ -334,8 +334,8 @@ def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
-@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"method": mbd.CoordinatePartitioning()}])
-def test_events_change_forces_with_other_solvers_and_methods(options: Any, coordinates: str) -> None:
+@pytest.mark.parametrize("options", [{"solver": "stiff"}, {"formulation": mbd.CoordinatePartitioning()}])
+def test_events_change_forces_with_other_solvers_and_formulations(options: Any, coordinates: str) -> None:
     """A force switched off, one switched on and then changed."""
     mechanism = rotor(motor(2.0), motor(5.0, "other"), coordinates=coordinates)
     state, ts = at_rest(mechanism), jnp.linspace(0.0, 3.0, 13)

@@ -177,7 +177,7 @@ class Found(NamedTuple):
 
 @cache
 def planar_state() -> tuple[np.ndarray, np.ndarray]:
-    """A position that fits, and speeds: allowed ones, and a remainder that the method has to take out."""
+    """A position that fits, and speeds: allowed ones, and a remainder that the formulation has to take out."""
     equations = mbd.Equations(machine(Plane()))
 
     @jax.jit

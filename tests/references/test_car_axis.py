@@ -1,4 +1,4 @@
-"""The car axis of the test set for initial value problem solvers, in both coordinates, by every method."""
+"""The car axis of the test set for initial value problem solvers, in both coordinates, by every formulation."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SPEEDS = [-0.7705836840321485e-1, 0.7446866596327776e-2, 0.1755681574942899e-1, 
 PLACE = 5e-9  # [m]: any two ways then agree to 1e-8
 SPEED = 1e-6  # [m/s]
 
-METHODS = {
+FORMULATIONS = {
     "stabilized": mbd.Stabilized(),
     "projection": mbd.Projection(),
     "partitioning": mbd.CoordinatePartitioning(),
@@ -42,9 +42,9 @@ def speeds(solution: mbd.Solution) -> np.ndarray:
 
 
 @BOTH
-@pytest.mark.parametrize("method", long_but(["stabilized", "partitioning"], METHODS))
-def test_every_method_ends_where_the_test_set_says(coordinates: str, method: str) -> None:
-    driven(coordinates, method=METHODS[method])
+@pytest.mark.parametrize("formulation", long_but(["stabilized", "partitioning"], FORMULATIONS))
+def test_every_formulation_ends_where_the_test_set_says(coordinates: str, formulation: str) -> None:
+    driven(coordinates, formulation=FORMULATIONS[formulation])
 
 
 @BOTH

@@ -1,7 +1,7 @@
 """Problems that others published: our motion against their numbers, each as closely as its source can bear.
 
 The numbers and where they come from are in `tests/references`. Unless a test says otherwise it runs the
-default solver and method at `TIGHT`, where the measured errors are ten to a thousand times below the
+default solver and formulation at `TIGHT`, where the measured errors are ten to a thousand times below the
 tolerances.
 """
 

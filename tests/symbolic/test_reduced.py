@@ -159,7 +159,11 @@ def test_partitioning_by_joint_coordinates_in_absolute_coordinates() -> None:
     ts = np.linspace(0.0, 0.5, 6)
     options: dict[str, Any] = {"rtol": 1e-10, "atol": 1e-12}
     found = mbd.simulate(
-        absolute, mbd.assemble(absolute, START, speeds=SPEEDS), ts, method=mbd.CoordinatePartitioning(NAMES), **options
+        absolute,
+        mbd.assemble(absolute, START, speeds=SPEEDS),
+        ts,
+        formulation=mbd.CoordinatePartitioning(NAMES),
+        **options,
     )
     reference = mbd.simulate(joint, mbd.assemble(joint, START, speeds=SPEEDS), ts, **options)
     for name in ("bead.x", "bead.y", "bar.omega"):
@@ -167,7 +171,9 @@ def test_partitioning_by_joint_coordinates_in_absolute_coordinates() -> None:
     assert np.abs(np.asarray(found.violation().position)).max() < 1e-14
     assert np.abs(np.asarray(found.violation().velocity)).max() < 1e-12
     with pytest.raises(mbd.MechanismError, match=r"Did you mean 'slide\.displacement'"):
-        mbd.simulate(absolute, mbd.assemble(absolute), ts, method=mbd.CoordinatePartitioning(["slide.displacment"]))
+        mbd.simulate(
+            absolute, mbd.assemble(absolute), ts, formulation=mbd.CoordinatePartitioning(["slide.displacment"])
+        )
 
 
 @pytest.mark.long
@@ -178,7 +184,7 @@ def test_gradients_of_a_motion_in_named_joint_coordinates() -> None:
     def end(mass: Any, derivative: Any) -> Any:
         solution = mbd.simulate(
             sliding_pendulum("absolute", mass), start, jnp.asarray([0.0, 0.2]), adjoint=derivative, rtol=1e-10,
-            atol=1e-12, method=mbd.CoordinatePartitioning(NAMES),
+            atol=1e-12, formulation=mbd.CoordinatePartitioning(NAMES),
         )  # fmt: skip
         return solution["bead.x"][-1]
 

@@ -1,4 +1,4 @@
-"""The base class of diffrax solvers that wrap another one, and the settings that the inner one needs beforehand."""
+"""diffrax solvers that wrap another one: their base class, the settings of the inner one, work after each step."""
 
 from typing import Any
 
@@ -6,6 +6,8 @@ import diffrax as dfx
 import equinox as eqx
 
 from jaxmbd.integrate.diffrax_binding import FROM_CONTROLLER
+from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation
+from jaxmbd.integrate.formulations.independent_constraints import update_row_selection
 
 
 class AbstractSolverAround(dfx.AbstractAdaptiveSolver[Any]):
@@ -56,3 +58,37 @@ def with_stage_loop(solver: Any, kind: str | None) -> Any:
     if not issubclass(type(solver), dfx.AbstractRungeKutta) or solver.scan_kind is not None:
         return solver
     return eqx.tree_at(lambda s: s.scan_kind, solver, kind, is_leaf=lambda x: x is None)
+
+
+class PostStepSolver(AbstractSolverAround):
+    """Any diffrax solver for `(q, v, quadratures)` with `args = (equations, formulation)`, followed after each step by
+    `formulation.settle`, if the formulation has one, and by an update of the row selection.
+
+    diffrax has no hook after a step, so both are part of the solver's step. The row selection and the formulation with
+    its data are solver state, and the projected state is the result of the step, so that a rejected step changes none
+    of them. After a projection the first stage of the next step is evaluated again, since its slope has changed.
+    """
+
+    solver: dfx.AbstractSolver[Any]  # pyright: ignore
+
+    @property
+    def interpolation_cls(self) -> Any:  # pyright: ignore
+        return self.solver.interpolation_cls
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
+        equations, formulation = args
+        projecting = formulation if isinstance(formulation, AbstractProjectedFormulation) else None
+        return self.solver.init(terms, t0, t1, y0, args), equations.independent_rows, projecting
+
+    def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
+        (inner, selected, projecting), (equations, formulation) = solver_state, args
+        equations = equations.solved_in(equations.redundant, selected)
+        jumped, args = (made_jump, (equations, formulation)) if projecting is None else (True, (equations, projecting))
+        y1, error, dense, inner, result = self.solver.step(terms, t0, t1, y0, args, inner, jumped)
+        q, v, quadratures = y1
+        if projecting is not None:
+            projecting, q, v = projecting.settle(equations, t1, q, v)
+        return (q, v, quadratures), error, dense, (inner, update_row_selection(equations, t1, q), projecting), result
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        return self.solver.func(terms, t0, y0, args)
