@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test quick newest long sanitize lint format bench clean
+.PHONY: help demo test test-all quick newest long sanitize lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make quick    run the tests marked neither slow nor long, without ruff and pyright; TESTS=... selects files"
 	@echo "make newest   run the quick tests of the parts that touch JAX and the compilers with the newest Python found;"
 	@echo "              does nothing if PYTHON is the newest"
+	@echo "make test-all run what make test runs, and the tests marked long too"
 	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
 	@echo "make sanitize run the tests of programs with the C code compiled by gcc's address and undefined-behaviour sanitizers"
 	@echo "make lint     run ruff and pyright, without changing files"
@@ -29,12 +30,13 @@ demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
 
 # Runs all checks even when one fails, so that one run shows everything; the tests come last.
-test: $(VENV)/.installed-dev
+test: SELECTED := -m "not long"
+test test-all: $(VENV)/.installed-dev
 	@failed=""; \
 	echo "ruff check";  $(BIN)/ruff check --quiet . || failed="$$failed ruff-check"; \
 	echo "ruff format"; $(BIN)/ruff format --quiet --diff . || failed="$$failed ruff-format"; \
 	echo "pyright";     $(BIN)/pyright --pythonpath $(BIN)/python || failed="$$failed pyright"; \
-	echo "pytest";      $(PYTEST) -m "not long" || failed="$$failed pytest"; \
+	echo "pytest";      $(PYTEST) $(SELECTED) || failed="$$failed pytest"; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 quick: $(VENV)/.installed-dev
@@ -42,8 +44,8 @@ quick: $(VENV)/.installed-dev
 
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
-NEWEST := $(addprefix tests/test_,checked.py program.py program_transformations.py kept_files.py machine.py tracing.py \
-	graph.py graph_constants.py user_functions.py wrong_inputs.py rotation.py solids.py verdicts.py laws.py)
+NEWEST := tests/compile tests/space $(wildcard tests/model/test_*laws.py) tests/analyses/test_verdicts.py \
+	$(addprefix tests/test_,checked.py user_functions.py wrong_inputs.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
 	if $(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != tuple(map(int, "'$${newest##*python}'".split("."))))'; \
@@ -60,7 +62,7 @@ sanitize: $(VENV)/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
 	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-		$(BIN)/python -m pytest -q -m "not long" tests/test_program.py tests/test_program_transformations.py
+		$(BIN)/python -m pytest -q -m "not long" tests/compile/test_program.py tests/compile/test_program_transformations.py
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

@@ -20,11 +20,11 @@ from benchmarks.measure import OURS, Run
 from benchmarks.peers.tree import planar_tree
 from benchmarks.problems import GRAVITY, GROUND, Array, Problem
 from jaxmbd import planar as pl
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 MAX_STEPS = 2**13
 # Made only when they are used: their numbers are of the precision that is then set.
-METHODS: dict[str, Callable[[], AbstractMethod]] = {
+FORMULATIONS: dict[str, Callable[[], AbstractFormulation]] = {
     "Stabilized": mbd.Stabilized,
     "Augmented": mbd.Augmented,
     "Projection": mbd.Projection,
@@ -35,13 +35,13 @@ SOLVERS: dict[str, dfx.AbstractSolver[Any]] = {"Dopri8": dfx.Dopri8(), "Tsit5": 
 
 @dataclass(frozen=True)
 class Setting:
-    """Coordinates, method and solver by name, and powers of ten: minus those of the tolerances (`rtol = atol`).
+    """Coordinates, formulation and solver by name, and powers of ten: minus those of the tolerances (`rtol = atol`).
 
     With `steps` there is no step control: that many equal steps.
     """
 
     coordinates: str
-    method: str
+    formulation: str
     solver: str
     digits: tuple[float, ...] = ()
     steps: tuple[int, ...] = ()
@@ -49,7 +49,7 @@ class Setting:
     @property
     def label(self) -> str:
         """What tables and pictures call it."""
-        return f"{self.coordinates}, {self.method}, {self.solver}{', equal steps' if self.steps else ''}"
+        return f"{self.coordinates}, {self.formulation}, {self.solver}{', equal steps' if self.steps else ''}"
 
 
 # Each problem with the default (absolute coordinates, Stabilized, Dopri8) and with what was found to be fastest. Equal
@@ -174,7 +174,7 @@ def compiled(duration: float, setting: Setting) -> Any:
             {"stepsize_controller": dfx.ConstantStepSize(), "dt0": value} if fixed else {"rtol": value, "atol": value}
         )
         solution = mbd.simulate(
-            mechanism, state, jnp.array([0.0, duration]), method=METHODS[setting.method](),
+            mechanism, state, jnp.array([0.0, duration]), formulation=FORMULATIONS[setting.formulation](),
             solver=SOLVERS[setting.solver], max_steps=MAX_STEPS, throw=False, **control,
         )  # fmt: skip
         poses = mbd.Equations(mechanism).at(solution.ts[-1], solution.q[-1]).poses()

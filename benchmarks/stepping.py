@@ -8,17 +8,17 @@ import jax.numpy as jnp
 
 import jaxmbd as mbd
 from jaxmbd.compile.jax_binding import as_program
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 
 def march(
-    mechanism: Any, method: AbstractMethod, q: jax.Array, v: jax.Array, dt: Any, steps: Any
+    mechanism: Any, formulation: AbstractFormulation, q: jax.Array, v: jax.Array, dt: Any, steps: Any
 ) -> tuple[jax.Array, jax.Array]:  # fmt: skip
     """Coordinates and speeds after `steps` steps of length `dt` [s] by the classical method."""
     equations = mbd.Equations(mechanism, redundant=False)
 
     def step(k: Any, y: Any) -> Any:
-        t, at = k * dt, partial(rates, method, equations)
+        t, at = k * dt, partial(rates, formulation, equations)
         k1 = at(t, y)
         k2 = at(t + dt / 2, moved(y, k1, dt / 2))
         k3 = at(t + dt / 2, moved(y, k2, dt / 2))
@@ -28,13 +28,15 @@ def march(
     return jax.lax.fori_loop(0, steps, step, (jnp.asarray(q), jnp.asarray(v)))
 
 
-def rates(method: AbstractMethod, equations: mbd.Equations, t: Any, y: Any) -> tuple[Any, Any]:
+def rates(formulation: AbstractFormulation, equations: mbd.Equations, t: Any, y: Any) -> tuple[Any, Any]:
     """The right-hand side `(q̇, v̇)` at `y = (q, v)`, as a program."""
-    return as_program(_rates)(method, equations, jnp.asarray(t, y[0].dtype), *y)
+    return as_program(_rates)(formulation, equations, jnp.asarray(t, y[0].dtype), *y)
 
 
-def _rates(method: AbstractMethod, equations: mbd.Equations, t: Any, q: jax.Array, v: jax.Array) -> tuple[Any, Any]:
-    motion = method.motion(equations, t, q, v)
+def _rates(
+    formulation: AbstractFormulation, equations: mbd.Equations, t: Any, q: jax.Array, v: jax.Array
+) -> tuple[Any, Any]:
+    motion = formulation.motion(equations, t, q, v)
     return motion.qdot, motion.rate
 
 

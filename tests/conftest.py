@@ -27,7 +27,7 @@ if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # XLA stops at 
 os.environ.setdefault("XLA_FLAGS", f"--xla_cpu_multi_thread_eigen=false {QUICK}")
 # What has been compiled need not be compiled again: after a worker has freed its programs, in the kernels and commands
 # that it starts, and in the next run.
-from compile_cache import claim, default_root
+from tests.compile_cache import claim, default_root
 
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(claim(default_root()))
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
@@ -39,7 +39,8 @@ import jax
 import jaxtyping
 import numpy as np
 import pytest
-from checked import check_shapes
+
+from tests.checked import check_shapes
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -63,8 +64,9 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture
 def seed(request: pytest.FixtureRequest) -> int:
-    """A number of the test's own, the same in every run and whichever tests run beside it."""
-    return zlib.crc32(request.node.nodeid.encode())
+    """A number of the test's own, the same in every run, whichever tests run beside it and wherever its file lies."""
+    file, _, test = request.node.nodeid.partition("::")
+    return zlib.crc32(f"tests/{Path(file).name}::{test}".encode())
 
 
 @pytest.fixture

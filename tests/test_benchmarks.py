@@ -76,7 +76,7 @@ def test_steps_are_of_order_four_and_the_same_in_simulate() -> None:
         errors.append(abs(float(q[0]) - exact))
     assert 14 < errors[0] / errors[1] < 18
     solution = mbd.simulate(
-        mechanism, state, jnp.array([0.0, problem.duration]), method=mbd.Augmented(), solver=mbd.RungeKutta4(),
+        mechanism, state, jnp.array([0.0, problem.duration]), formulation=mbd.Augmented(), solver=mbd.RungeKutta4(),
         stepsize_controller=dfx.ConstantStepSize(), dt0=problem.duration / 80,
     )  # fmt: skip
     np.testing.assert_allclose(solution.q[-1, 0], q[0], atol=1e-13)

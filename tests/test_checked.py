@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.equations.spd_solve import Symmetric, symmetric
+from jaxmbd.equations.linear_solve import Symmetric, symmetric
 from jaxmbd.space.vectors import safe_norm, times
 
 FEW = symmetric(jnp.eye(2))

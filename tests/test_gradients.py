@@ -20,9 +20,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 import jaxmbd as mbd
-from tests import examples
-from tests.examples import Example
+from tests import planar_examples as examples
 from tests.marks import long_but
+from tests.planar_examples import Example
 
 TIGHT = 1e-12  # rtol and atol of the derivatives under test
 FIXED_STEPS = 200  # of the differences: three times as many as the step control takes at TIGHT

@@ -344,9 +344,9 @@ CASES: Cases = {
         ),
         "Free parameter 'k' starts at 1.0, outside its range Bounded(2, 3).",
     ),
-    "fit method": (
-        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, method="x", progress=False),
-        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+    "fit formulation": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, formulation="x", progress=False),
+        "formulation must be one such as Stabilized(), Augmented(alpha, beta), Projection() or "
         "CoordinatePartitioning(), got 'x'.",
     ),
     "stiffness M": (

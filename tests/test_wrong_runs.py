@@ -58,7 +58,7 @@ CASES: Cases = {
     ),
     "Projection x": (
         lambda: mbd.Projection("x"),
-        "Projection: base must be a method such as Augmented(0, 0), got 'x'.",
+        "Projection: base must be a formulation such as Augmented(0, 0), got 'x'.",
     ),
     "assemble t nan": (
         lambda: mbd.assemble(M, t=NAN),
@@ -164,14 +164,14 @@ CASES: Cases = {
         lambda: mbd.simulate(M, S, TS, max_steps="x"),
         "max_steps must be a whole number, got 'x'.",
     ),
-    "sim method class": (
-        lambda: mbd.simulate(M, S, TS, method=mbd.Projection),
-        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+    "sim formulation class": (
+        lambda: mbd.simulate(M, S, TS, formulation=mbd.Projection),
+        "formulation must be one such as Stabilized(), Augmented(alpha, beta), Projection() or "
         "CoordinatePartitioning(); got the class Projection itself: write Projection(...).",
     ),
-    "sim method text": (
-        lambda: mbd.simulate(M, S, TS, method="projection"),
-        "method must be a method such as Stabilized(), Augmented(alpha, beta), Projection() or "
+    "sim formulation text": (
+        lambda: mbd.simulate(M, S, TS, formulation="projection"),
+        "formulation must be one such as Stabilized(), Augmented(alpha, beta), Projection() or "
         "CoordinatePartitioning(), got 'projection'.",
     ),
     "sim controller text": (

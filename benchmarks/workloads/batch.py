@@ -21,7 +21,7 @@ from benchmarks.table import Table, figures
 
 SIZE, STEPS, STEP = 1024, 1000, 1e-3
 QUICK = 100  # steps
-METHOD = mbd.Augmented  # made when it is used, of the precision that is then set
+FORMULATION = mbd.Augmented  # made when it is used, of the precision that is then set
 THREADS = (1, 2)  # of MuJoCo's rollouts
 
 
@@ -57,10 +57,10 @@ def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable
     def one(mass: jax.Array) -> jax.Array:
         changed = with_masses(mechanism, mass)
         if how == "steps":
-            q, _ = march(changed, METHOD(), state.q, state.v, STEP, steps)
+            q, _ = march(changed, FORMULATION(), state.q, state.v, STEP, steps)
         else:
             q = mbd.simulate(
-                changed, state, jnp.array([0.0, end]), method=METHOD(), solver=mbd.RungeKutta4(),
+                changed, state, jnp.array([0.0, end]), formulation=FORMULATION(), solver=mbd.RungeKutta4(),
                 stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False,
             ).q[-1]  # fmt: skip
         return mbd.Equations(changed).at(state.t, q).poses()[0, 2]

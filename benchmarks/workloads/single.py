@@ -36,7 +36,7 @@ def measure(options: Options, say: Say) -> list[Record]:
 
 
 def one(problem: Problem | Ring, exact: np.ndarray, coordinates: str) -> Record:
-    """The default method, solver and tolerances."""
+    """The default formulation, solver and tolerances."""
     mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     state = ours.start_of(mechanism, problem)
     ts = np.array([0.0, problem.duration])

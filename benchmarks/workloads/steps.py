@@ -26,7 +26,7 @@ STEP = 1e-3  # s
 LENGTH = 0.2  # seconds that a timed call is to take
 MOST_STEPS = 2000
 LIMIT, WORKLOAD_LIMIT = 25.0, 120.0  # seconds for building, compiling and a step of one size, and in all
-METHOD = mbd.Augmented  # made when it is used, of the precision that is then set
+FORMULATION = mbd.Augmented  # made when it is used, of the precision that is then set
 
 
 def measure(options: Options, say: Say) -> list[Record]:
@@ -92,7 +92,7 @@ def our_march(problem: Problem, coordinates: str) -> Marcher:
     @jax.jit
     def solve(parameters: Any, state: mbd.State, steps: jax.Array) -> jax.Array:
         whole = eqx.combine(parameters, rest)
-        q, _ = march(whole, METHOD(), state.q, state.v, STEP, steps)
+        q, _ = march(whole, FORMULATION(), state.q, state.v, STEP, steps)
         return mbd.Equations(whole).at(state.t, q).poses()
 
     run = lambda steps: np.asarray(solve(parameters, state, jnp.asarray(steps)))  # noqa: E731

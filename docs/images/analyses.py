@@ -72,19 +72,19 @@ def draw_path() -> None:
 
 
 def draw_violation() -> None:
-    """A pendulum in absolute coordinates for 1,000 s, by four methods, all at rtol 1e-7."""
+    """A pendulum in absolute coordinates for 1,000 s, by four formulations, all at rtol 1e-7."""
     rod = pl.Body("rod", mass=1.0, inertia=1 / 12, pose=(0.5, 0.0, 0.0))
     pendulum = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))], [pl.Gravity(9.81)])
     state, ts = mbd.assemble(pendulum), np.linspace(0.0, 1000.0, 401)
-    methods = {
+    formulations = {
         "Augmented(0, 0): not stabilised": (mbd.Augmented(0.0, 0.0), GREY),
         "Augmented(10, 10): Baumgarte": (mbd.Augmented(), RED),
         "Stabilized()": (mbd.Stabilized(), GREEN),
         "Projection()": (mbd.Projection(), BLUE),
     }
     figure, panels = plt.subplots(1, 2, figsize=(9.0, 3.8), sharey=True, layout="constrained")
-    for label, (method, colour) in methods.items():
-        found = mbd.simulate(pendulum, state, ts, method=method, rtol=1e-7, atol=1e-8).violation()
+    for label, (formulation, colour) in formulations.items():
+        found = mbd.simulate(pendulum, state, ts, formulation=formulation, rtol=1e-7, atol=1e-8).violation()
         for panel, what in zip(panels, ("position", "velocity"), strict=True):
             size = np.abs(np.asarray(getattr(found, what))).max(axis=1)
             print(f"{label}, {what}: at most {size.max():.1e}, at the end {size[-1]:.1e}")

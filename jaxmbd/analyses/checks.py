@@ -1,4 +1,4 @@
-"""Checks of the arguments of analyses: states, times, tolerances, methods and step-size controllers."""
+"""Checks of the arguments of analyses: states, times, tolerances, formulations and step-size controllers."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.analyses.state import check_state as check_state
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -84,11 +84,11 @@ def check_tolerances(rtol: Any, atol: Any) -> None:
         raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
 
 
-def check_method(method: Any) -> None:
-    """Raise unless `method` is a formulation of the constrained equations of motion, or None."""
-    if method is not None:
-        need = "a method such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
-        check_instance("method", method, AbstractMethod, need)
+def check_formulation(formulation: Any) -> None:
+    """Raise unless `formulation` is a formulation of the constrained equations of motion, or None."""
+    if formulation is not None:
+        need = "one such as Stabilized(), Augmented(alpha, beta), Projection() or CoordinatePartitioning()"
+        check_instance("formulation", formulation, AbstractFormulation, need)
 
 
 def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool) -> None:

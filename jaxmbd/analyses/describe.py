@@ -8,7 +8,7 @@ import numpy as np
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.equations.rank import pivot_columns, rank_of
+from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint

@@ -16,10 +16,10 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import tolerance_of_rank
+from jaxmbd.equations.linear_solve import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, unknown
 from jaxmbd.model.body.checks import check_finite, check_mapping
-from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _UNBALANCED = 1e-7  # share of the largest generalized force that may remain unbalanced

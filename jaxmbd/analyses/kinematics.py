@@ -20,9 +20,9 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import pivot_columns, rank_of
+from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
-from jaxmbd.integrate.formulations.kinematic import Kinematic
+from jaxmbd.integrate.formulations.formulation import Kinematic
 from jaxmbd.integrate.formulations.newton_closure import (
     DeterminedCorrection,
     apply_correction,

@@ -23,13 +23,11 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.force.scaled import ScaledForce
-from jaxmbd.model.force.shared import SpringDamper
+from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
+from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
-from jaxmbd.model.sensor.scaled import Scaled
-from jaxmbd.model.sensor.sensor import Measure, Readings
+from jaxmbd.model.sensor import Measure, Readings, Scaled
 from jaxmbd.space.rotation import angles
 
 TIME = "t"

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values, tolerance_of_rank
+from jaxmbd.equations.linear_solve import nonzero_singular_values, tolerance_of_rank
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence

@@ -12,7 +12,7 @@ from jaxtyping import Array, Complex
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

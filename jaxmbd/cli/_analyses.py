@@ -11,11 +11,11 @@ from jaxmbd import plot
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
 from jaxmbd.errors import unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
-METHODS: dict[str, type[AbstractMethod]] = {
+FORMULATIONS: dict[str, type[AbstractFormulation]] = {
     "stabilized": mbd.Stabilized,
     "augmented": mbd.Augmented,
     "partitioning": mbd.CoordinatePartitioning,
@@ -50,17 +50,19 @@ def simulate(
     model: Model,
     until: Until = None,
     rows: Rows = 401,
-    method: Annotated[str, Option(help=f"How the constraints are kept: {', '.join(METHODS)}.")] = "stabilized",
+    formulation: Annotated[
+        str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")
+    ] = "stabilized",
     accuracy: Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")] = "standard",
     film: Film = True,
 ) -> None:
     """Integrate the motion from the start."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
+    if formulation not in FORMULATIONS:
+        raise unknown("formulation", formulation, FORMULATIONS)
     state = model.assembled()
     with model.working("compiling and integrating"):
         ts = _times(model, until, rows)
-        solution = mbd.simulate(model.mechanism, state, ts, method=METHODS[method](), accuracy=accuracy)
+        solution = mbd.simulate(model.mechanism, state, ts, formulation=FORMULATIONS[formulation](), accuracy=accuracy)
     show_motion(model, solution, "simulate", film)
 
 

@@ -21,8 +21,7 @@ from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_eval
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, vm
-from jaxmbd.compile.traced_function import TracedFunction, pruned, traced
-from jaxmbd.compile.tracing import is_array
+from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 
 run_p = Primitive("jaxmbd_program")
 run_p.multiple_results = True

@@ -5,7 +5,6 @@ structural zeros cost nothing. XLA does the same with arrays, one level of the s
 matrices are large and sparse; for others it uses LAPACK's (or the GPU's) Cholesky factorisation of the dense matrix.
 """
 
-import abc
 from functools import partial
 from typing import Any
 
@@ -14,36 +13,64 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.compile.graph.step import Step
 from jaxmbd.compile.jax_internals import Primitive, batching, mlir
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
-from jaxmbd.compile.ssa_builder import ONE, ZERO, Rows, SSABuilder
+from jaxmbd.compile.rules.equation import Equation, Rule
+from jaxmbd.compile.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 
 _UNROLLED = 4  # rows up to which the factorisation is unrolled for XLA: a call to LAPACK costs more than its work there
 _DENSE = 100, 0.25  # for XLA a matrix is dense up to so many rows, or from this share of nonzeros in `L`
 
 
-class AbstractArithmetic(abc.ABC):
-    """The arithmetic of an elimination, on arrays of numbers (XLA) or of value ids (programs)."""
+class XLAArithmetic:
+    """The arithmetic of an elimination on arrays of numbers, for XLA."""
 
-    @abc.abstractmethod
-    def inverse(self, x: Any) -> Any:
+    def inverse(self, x: Array) -> Array:
         """`1 / x`."""
+        return 1 / x
 
-    @abc.abstractmethod
-    def times(self, x: Any, y: Any) -> Any:
+    def times(self, x: Array, y: Array) -> Array:
         """`x y`, elementwise."""
+        return x * y
 
-    @abc.abstractmethod
-    def put(self, x: Any, places: np.ndarray, values: Any) -> Any:
+    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with the entries at `places` replaced by `values`."""
+        return x.at[places].set(values, unique_indices=True)
 
-    @abc.abstractmethod
-    def minus(self, x: Any, places: np.ndarray, values: Any) -> Any:
+    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
         """`x` with `values` subtracted at `places`, which may repeat."""
+        # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
+        return x.at[places].add(-values)
 
 
-def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+class SSAArithmetic:
+    """The arithmetic of an elimination on value ids: the operations are emitted to an SSA builder."""
+
+    def __init__(self, builder: SSABuilder) -> None:
+        self.builder = builder
+
+    def inverse(self, x: ValueIds) -> ValueIds:
+        return self.builder.apply("div", ONE, x)
+
+    def times(self, x: ValueIds, y: ValueIds) -> ValueIds:
+        return self.builder.apply("mul", x, y)
+
+    def put(self, x: ValueIds, places: np.ndarray, values: ValueIds) -> ValueIds:
+        x = x.copy()
+        x[places] = values
+        return x
+
+    def minus(self, x: ValueIds, places: np.ndarray, values: ValueIds) -> ValueIds:
+        touched, at = np.unique(places, return_inverse=True)
+        width = int(np.prod(x.shape[1:], dtype=int))
+        total = self.builder.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
+        return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
+
+
+Arithmetic = XLAArithmetic | SSAArithmetic
+
+
+def eliminate(x: Any, plan: Plan, by: Arithmetic) -> Any:
     """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
     for level in plan.levels:
         old, inverse = x[level.below], by.inverse(x[level.pivots])
@@ -53,7 +80,7 @@ def eliminate(x: Any, plan: Plan, by: AbstractArithmetic) -> Any:
     return x
 
 
-def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
+def substitute(x: Any, b: Any, plan: Plan, by: Arithmetic) -> Any:
     """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
     for level in plan.levels:
         b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
@@ -61,47 +88,6 @@ def substitute(x: Any, b: Any, plan: Plan, by: AbstractArithmetic) -> Any:
         b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
         b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
     return b
-
-
-class SSAArithmetic(AbstractArithmetic):
-    """Arithmetic on value ids: it emits the operations to an SSA builder."""
-
-    def __init__(self, graph: SSABuilder) -> None:
-        self.graph = graph
-
-    def inverse(self, x: Rows) -> Rows:
-        return self.graph.apply("div", ONE, x)
-
-    def times(self, x: Rows, y: Rows) -> Rows:
-        return self.graph.apply("mul", x, y)
-
-    def put(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
-        x = x.copy()
-        x[places] = values
-        return x
-
-    def minus(self, x: Rows, places: np.ndarray, values: Rows) -> Rows:
-        touched, at = np.unique(places, return_inverse=True)
-        width = int(np.prod(x.shape[1:], dtype=int))
-        total = self.graph.sum_into(values, at.reshape(-1, 1) * width + np.arange(width), len(touched) * width)
-        return self.put(x, touched, self.graph.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
-
-
-class XLAArithmetic(AbstractArithmetic):
-    """Arithmetic on JAX arrays."""
-
-    def inverse(self, x: Array) -> Array:
-        return 1 / x
-
-    def times(self, x: Array, y: Array) -> Array:
-        return x * y
-
-    def put(self, x: Array, places: np.ndarray, values: Array) -> Array:
-        return x.at[places].set(values, unique_indices=True)
-
-    def minus(self, x: Array, places: np.ndarray, values: Array) -> Array:
-        # As gathers instead of a scatter, XLA's fusion over levels would compute each sum many times.
-        return x.at[places].add(-values)
 
 
 # --- primitives -------------------------------------------------------------------------------------------
@@ -195,13 +181,13 @@ for _primitive, _function, _type, _batched in (
     batching.primitive_batchers[_primitive] = _batched
 
 
-def _lower_factor(step: Step, values: Rows) -> Rows:
+def _lower_factor(equation: Equation, values: ValueIds) -> ValueIds:
     """A placeholder: the first solve emits the elimination, which all solves then share."""
-    return np.broadcast_to(np.int32(ZERO), _factor_shape(step.params["pattern"]))
+    return np.broadcast_to(np.int32(ZERO), _factor_shape(equation.params["pattern"]))
 
 
-def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
-    by, pattern, cache = SSAArithmetic(step.graph), step.params["pattern"], step.graph.cache
+def _lower_solve(equation: Equation, values: ValueIds, _: ValueIds, b: ValueIds) -> ValueIds:
+    by, pattern, cache = SSAArithmetic(equation.builder), equation.params["pattern"], equation.builder.cache
     key = ("elimination", values.tobytes(), pattern)
     if key not in cache:
         nonzero = values != ZERO
@@ -212,15 +198,15 @@ def _lower_solve(step: Step, values: Rows, _: Rows, b: Rows) -> Rows:
     return substitute(factor, b, plan, by)
 
 
-def _traced_rule(function: Any) -> Any:
+def _traced_rule(function: Any) -> Rule:
     """The rule for expression graphs: trace the function that XLA runs."""
 
-    def rule(step: Step, *operands: Any) -> Any:
-        types = [var.aval for var in step.equation.invars]
-        return step.walk(jax.make_jaxpr(partial(function, **step.params))(*types), list(operands))
+    def rule(equation: Equation, *operands: Any) -> Any:
+        types = [var.aval for var in equation.source.invars]
+        return equation.interpret(jax.make_jaxpr(partial(function, **equation.params))(*types), list(operands))
 
     return rule
 
 
-RULES = {"symmetric_factor": _lower_factor, "symmetric_solve": _lower_solve}
-FORMULAS = {"symmetric_factor": _traced_rule(_factor), "symmetric_solve": _traced_rule(_solve)}
+RULES: dict[str, Rule] = {"symmetric_factor": _lower_factor, "symmetric_solve": _lower_solve}
+FORMULAS: dict[str, Rule] = {"symmetric_factor": _traced_rule(_factor), "symmetric_solve": _traced_rule(_solve)}

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmbd.compile.rules.equation import AbstractBuilder
 from jaxmbd.compile.targets.opcodes import EVALUATE, GATHER, INPUT, NUMBER
 
-Rows = np.ndarray  # an integer array of value ids, which are rows of the builder's tables
+ValueIds = np.ndarray  # an integer array of value ids
 
 
 class Table(NamedTuple):
@@ -26,9 +27,11 @@ class Table(NamedTuple):
 
 ZERO, ONE, MINUS_ONE = 0, 1, 2
 _ARITY = 3  # the largest number of operands
+_ABSORBING = {"add": "sub", "sub": "add", "neg": ""}  # what operations become that absorb a negated operand
+_SWAPPED = {"gt": "lt", "ge": "le"}  # operations that are others with their operands swapped
 
 
-class SSABuilder:
+class SSABuilder(AbstractBuilder):
     """The values emitted so far, with constants folded and algebraic identities applied."""
 
     def __init__(self) -> None:
@@ -39,11 +42,11 @@ class SSABuilder:
         self._is_constant = np.zeros(1024, bool)
         self._constant_pool = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, sorted, and their ids
         self.cache: dict[Any, Any] = {}  # results that lowering rules share between equations
-        self.arrays: list[Rows] = []  # the inputs
+        self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
         self.tables: dict[Table, int] = {}  # with the leaf that represents each table as an operand
-        for row, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
-            assert self.constant(value) == row
+        for value_id, value in ((ZERO, 0.0), (ONE, 1.0), (MINUS_ONE, -1.0)):
+            assert self.constant(value) == value_id
 
     @property
     def op(self) -> np.ndarray:
@@ -51,7 +54,7 @@ class SSABuilder:
         return self._op[: self.count]
 
     @property
-    def args(self) -> Rows:
+    def args(self) -> ValueIds:
         """The ids of each value's operands, −1 where there are fewer than three: shape `(values, 3)`."""
         return self._args[: self.count]
 
@@ -67,19 +70,19 @@ class SSABuilder:
 
     # --- leaves -----------------------------------------------------------------------------------------
 
-    def inputs(self, shape: tuple[int, ...]) -> Rows:
+    def inputs(self, shape: tuple[int, ...]) -> ValueIds:
         """New values for an array that is an input at run time."""
         self.arrays.append(self._leaves(int(np.prod(shape, dtype=int))).reshape(shape))
         return self.arrays[-1]
 
-    def _leaves(self, count: int) -> Rows:
+    def _leaves(self, count: int) -> ValueIds:
         return self._append(INPUT, np.full((count, _ARITY), -1, np.int32))
 
     def constant(self, value: Any) -> int:
         """The value id of a number."""
         return int(self.constants(np.asarray(value)))
 
-    def constants(self, array: Any) -> Rows:
+    def constants(self, array: Any) -> ValueIds:
         """The value ids of an array of numbers; equal numbers share one id."""
         numbers = np.asarray(array).astype(float) + 0.0  # minus zero is zero
         if not numbers.size:
@@ -95,20 +98,21 @@ class SSABuilder:
             self._constant_pool = np.insert(pool, at[new], distinct[new]), np.insert(pool_ids, at[new], ids[new])
         return ids[inverse].reshape(numbers.shape)
 
-    def values(self, rows: Any, dtype: Any) -> np.ndarray | None:
+    def values(self, array: Any, dtype: Any) -> np.ndarray | None:
         """The numbers of constants; None if any of the values is not a constant."""
-        rows = np.asarray(rows)
-        return np.asarray(self._value[rows], dtype=dtype) if self._is_constant[rows].all() else None
+        ids = np.asarray(array)
+        return np.asarray(self._value[ids], dtype=dtype) if self._is_constant[ids].all() else None
 
     # --- operations -------------------------------------------------------------------------------------
 
-    def apply(self, name: str, *operands: Any) -> Rows:
-        """Apply an operation elementwise to operands, which are broadcast against one another."""
+    def apply(self, name: str, *operands: Any) -> ValueIds:
+        if name in _SWAPPED:
+            name, operands = _SWAPPED[name], operands[::-1]
         arrays = np.broadcast_arrays(*operands)
         flat = [np.ascontiguousarray(x, dtype=np.int32).reshape(-1) for x in arrays]
         return self._fold_or_emit(name, flat).reshape(arrays[0].shape)
 
-    def _fold_or_emit(self, name: str, operands: list[Rows]) -> Rows:
+    def _fold_or_emit(self, name: str, operands: list[ValueIds]) -> ValueIds:
         """Fold constants and identities, and emit what remains."""
         if not len(operands[0]):
             return operands[0]
@@ -118,43 +122,35 @@ class SSABuilder:
             with np.errstate(all="ignore"):
                 numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
             result[constant] = self.constants(numbers)
-        for where, rows in self._identities(name, *operands):
+        for where, ids in self._identities(name, *operands):
             where = where & (result < 0)
             if where.any():
-                result[where] = rows[where] if rows.ndim else rows
+                result[where] = ids[where] if ids.ndim else ids
         left = result < 0
         if left.any():
             result[left] = self._emit(name, [x[left] for x in operands])
         return result
 
-    def _emit(self, name: str, operands: list[Rows]) -> Rows:
-        if name in ("add", "sub", "neg"):
-            return self._absorb_negation(name, operands)
-        return self._append_operation(name, operands)
-
-    def _absorb_negation(self, name: str, operands: list[Rows]) -> Rows:
-        """Emit a sum, difference or negation; negated last operands are absorbed.
+    def _emit(self, name: str, operands: list[ValueIds]) -> ValueIds:
+        """Emit operations. The negated last operands of sums, differences and negations are absorbed.
 
         `a + (−b) = a − b`, `a − (−b) = a + b`, `−(−a) = a`.
         """
         last = operands[-1]
-        negated = self._op[last] == NUMBER["neg"]
-        if name == "neg" and negated.any():
-            result = np.where(negated, self._args[last, 0], -1)
-            rest = ~negated
-            if rest.any():
-                result[rest] = self._append_operation(name, [last[rest]])
-            return result
-        if name == "neg" or not negated.any():
+        if name not in _ABSORBING or not (negated := self._op[last] == NUMBER["neg"]).any():
             return self._append_operation(name, operands)
-        result = np.empty(len(last), np.int32)
-        for where, other in ((negated, {"add": "sub", "sub": "add"}[name]), (~negated, name)):
+        result, inner = np.empty(len(last), np.int32), np.where(negated, self._args[last, 0], last)
+        if name == "neg":
+            result[negated] = inner[negated]
+            if not negated.all():
+                result[~negated] = self._append_operation(name, [last[~negated]])
+            return result
+        for where, other in ((negated, _ABSORBING[name]), (~negated, name)):
             if where.any():
-                second = np.where(negated, self._args[last, 0], last)[where]
-                result[where] = self._fold_or_emit(other, [operands[0][where], second])
+                result[where] = self._fold_or_emit(other, [operands[0][where], inner[where]])
         return result
 
-    def _identities(self, name: str, a: Rows, *more: Rows) -> list[tuple[np.ndarray, Rows]]:
+    def _identities(self, name: str, a: ValueIds, *more: ValueIds) -> list[tuple[np.ndarray, ValueIds]]:
         """The algebraic identities of an operation: a mask of where each holds, and the value that is the result."""
         zero = np.asarray(ZERO)
         b = more[0] if more else a
@@ -190,19 +186,19 @@ class SSABuilder:
             return [(a == ZERO, b), (b == ZERO, a), (a == b, a)]
         return []
 
-    def _negated_where(self, where: np.ndarray, rows: Rows) -> Rows:
+    def _negated_where(self, where: np.ndarray, ids: ValueIds) -> ValueIds:
         """The negatives of the values where the mask is true, −1 elsewhere."""
-        result = np.full(len(rows), -1, np.int32)
-        result[where] = self._fold_or_emit("neg", [rows[where]])
+        result = np.full(len(ids), -1, np.int32)
+        result[where] = self._fold_or_emit("neg", [ids[where]])
         return result
 
-    def _append_operation(self, name: str, operands: list[Rows]) -> Rows:
+    def _append_operation(self, name: str, operands: list[ValueIds]) -> ValueIds:
         args = np.full((len(operands[0]), _ARITY), -1, np.int32)
-        for k, rows in enumerate(operands):
-            args[:, k] = rows
+        for k, ids in enumerate(operands):
+            args[:, k] = ids
         return self._append(NUMBER[name], args)
 
-    def _append(self, op: int, args: Rows) -> Rows:
+    def _append(self, op: int, args: ValueIds) -> ValueIds:
         first, self.count = self.count, self.count + len(args)
         while self.count > len(self._op):
             self._op, self._args, self._value, self._is_constant = (
@@ -215,21 +211,21 @@ class SSABuilder:
 
     # --- tables -----------------------------------------------------------------------------------------
 
-    def gather(self, rows: Rows, index: Rows) -> Rows | None:
+    def gather(self, ids: ValueIds, index: ValueIds) -> ValueIds | None:
         """Emit a gather: the one of the values at a run-time index, which the virtual machine reads from a table.
 
         None if the values are neither constants nor evenly spaced elements of one input. No inputs may be added after
         the first call.
         """
-        table = self._table_of_constants(rows) if self._is_constant[rows].all() else self._table_of_inputs(rows)
+        table = self._table_of_constants(ids) if self._is_constant[ids].all() else self._table_of_inputs(ids)
         if table is None:
             return None
         if table not in self.tables:
             self.tables[table] = int(self._leaves(1)[0])
         return self._append_operation(GATHER, [np.reshape(index, 1), np.array([self.tables[table]])])[0]
 
-    def _table_of_constants(self, rows: Rows) -> Table:
-        numbers = self._value[rows]
+    def _table_of_constants(self, ids: ValueIds) -> Table:
+        numbers = self._value[ids]
         key = GATHER, numbers.tobytes()
         if key not in self.cache:
             self.cache[key] = Table(len(self.arrays), 0, 1, len(numbers))
@@ -237,27 +233,27 @@ class SSABuilder:
             self.inputs(numbers.shape)
         return self.cache[key]
 
-    def _table_of_inputs(self, rows: Rows) -> Table | None:
-        first, last, stride = int(rows[0]), int(rows[-1]), int(rows[1]) - int(rows[0])
+    def _table_of_inputs(self, ids: ValueIds) -> Table | None:
+        first, last, stride = int(ids[0]), int(ids[-1]), int(ids[1]) - int(ids[0])
         for number, array in enumerate(self.arrays):
             begin = int(array.flat[0]) if array.size else self.count
             if begin <= min(first, last) and max(first, last) < begin + array.size:
-                is_even = (np.diff(rows) == stride).all()
-                return Table(number, first - begin, stride, len(rows)) if is_even else None
+                is_even = (np.diff(ids) == stride).all()
+                return Table(number, first - begin, stride, len(ids)) if is_even else None
         return None
 
-    # --- sums -------------------------------------------------------------------------------------------
+    # --- reductions -------------------------------------------------------------------------------------------
 
-    def sum_into(self, rows: Rows, places: np.ndarray, size: int) -> Rows:
+    def sum_into(self, ids: ValueIds, places: np.ndarray, size: int) -> ValueIds:
         """Segment sums `(size,)`: `places` is the segment of each value.
 
         Terms are added pairwise, in a tree of logarithmic depth, so that the critical path stays short.
         """
-        rows, places = rows.reshape(-1), places.reshape(-1)
-        counts = rows != ZERO
-        rows, places = rows[counts], places[counts]
+        ids, places = ids.reshape(-1), places.reshape(-1)
+        counts = ids != ZERO
+        ids, places = ids[counts], places[counts]
         order = np.argsort(places, kind="stable")
-        rows, places = rows[order], places[order]
+        ids, places = ids[order], places[order]
         while True:
             starts = np.flatnonzero(np.append(True, places[1:] != places[:-1])) if len(places) else np.zeros(0, int)
             rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
@@ -265,31 +261,44 @@ class SSABuilder:
             if not len(second):
                 break
             keep = rank % 2 == 0
-            rows = rows.copy()
-            rows[second - 1] = self.apply("add", rows[second - 1], rows[second])
-            rows, places = rows[keep], places[keep]
+            ids = ids.copy()
+            ids[second - 1] = self.apply("add", ids[second - 1], ids[second])
+            ids, places = ids[keep], places[keep]
         result = np.full(size, ZERO, np.int32)
-        result[places] = rows
+        result[places] = ids
         return result
 
-    def sum_last(self, rows: Rows) -> Rows:
-        """The sum along the last axis."""
-        shape, length = rows.shape[:-1], rows.shape[-1]
-        size = int(np.prod(shape, dtype=int))
-        return self.sum_into(rows, np.repeat(np.arange(size), length), size).reshape(shape)
+    def reduce(self, name: str, x: ValueIds, start: Any) -> ValueIds:
+        """Reduce the last axis by an associative operation, pairwise."""
+        size = int(np.prod(x.shape[:-1], dtype=int))
+        if name == "add":
+            return self.sum_into(x, np.repeat(np.arange(size), x.shape[-1]), size).reshape(x.shape[:-1])
+        if x.shape[-1] == 0:
+            return np.full(x.shape[:-1], self.constant(start), np.int32)
+        while x.shape[-1] > 1:
+            half = x.shape[-1] // 2
+            pairs = self.apply(name, x[..., :half], x[..., half : 2 * half])
+            x = np.concatenate([pairs, x[..., 2 * half :]], axis=-1)
+        return x[..., 0]
 
-    def fold_last(self, name: str, rows: Rows, start: Any) -> Rows:
-        """Reduce the last axis by an associative operation, pairwise; `start` is the result for an empty axis."""
-        if rows.shape[-1] == 0:
-            return np.full(rows.shape[:-1], self.constant(start), np.int32)
-        while rows.shape[-1] > 1:
-            half = rows.shape[-1] // 2
-            pairs = self.apply(name, rows[..., :half], rows[..., half : 2 * half])
-            rows = np.concatenate([pairs, rows[..., 2 * half :]], axis=-1)
-        return rows[..., 0]
+    def contract(self, left: ValueIds, right: ValueIds) -> ValueIds:
+        """The products of matrices; structurally zero products are left out."""
+        first, second, places = _product_pairs(left, right)
+        shape = (*left.shape[:2], right.shape[1])
+        return self.sum_into(self.apply("mul", first, second), places, int(np.prod(shape, dtype=int))).reshape(shape)
+
+    def power(self, x: ValueIds, exponent: int) -> ValueIds:
+        """An integer power, by repeated squaring."""
+        remaining, result, square = abs(exponent), np.full(x.shape, ONE, np.int32), x
+        while remaining:
+            if remaining % 2:
+                result = self.apply("mul", result, square)
+            remaining //= 2
+            square = self.apply("mul", square, square) if remaining else square
+        return result if exponent >= 0 else self.apply("div", ONE, result)
 
 
-def product_pairs(left: Rows, right: Rows) -> tuple[Rows, Rows, np.ndarray]:
+def _product_pairs(left: ValueIds, right: ValueIds) -> tuple[ValueIds, ValueIds, np.ndarray]:
     """The structurally nonzero products in `left (batch, n, k)` times the transpose of `right (batch, m, k)`.
 
     Returns the value ids of both factors, and the flat index of each product in the result `(batch, n, m)`.

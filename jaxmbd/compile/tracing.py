@@ -1,11 +1,194 @@
-"""`trace_once`: functions that are traced once for each structure and type of their arguments."""
+"""Traced functions of arrays, with the programs, the derivatives and the transposes that are derived from them.
 
-from collections.abc import Callable
-from functools import partial, wraps
+`trace_once` is for functions inside of these: they are traced once for each structure and type of their arguments.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property, lru_cache, partial, wraps
 from typing import Any
 
 import jax
 import numpy as np
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.compile import ldlt_primitive, ssa_rules
+from jaxmbd.compile.jax_internals import Literal, jaxpr_as_fun
+from jaxmbd.compile.passes.schedule import Program, schedule
+from jaxmbd.compile.rules.equation import Equation
+from jaxmbd.compile.rules.interpreter import Interpreter
+from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
+from jaxmbd.errors import MechanismError
+
+_NO_MESH = jax.sharding.AbstractMesh((), ())
+
+
+class TracedFunction:
+    """A traced function of arrays, as a jaxpr; it may be linear in its last `linear` arguments.
+
+    `used`: the indices of its arguments among those of the jaxpr, which does not depend on the others. `dependencies`:
+    for each result the arguments on which it may depend; default: all. `returns_primal`: True if its derivative returns
+    the primal results together with the tangents, which computes common values once; reverse mode needs two separate
+    functions. `derived`: for such a combined derivative, the primal function and the arguments of differentiation.
+    """
+
+    def __init__(
+        self, jaxpr: Any, used: Sequence[int], linear: int = 0, dependencies: Any = None, returns_primal: bool = False
+    ) -> None:
+        self.jaxpr, self.used, self.linear, self.returns_primal = jaxpr, tuple(used), linear, returns_primal
+        self.dependencies = dependencies or (frozenset(range(len(self.used))),) * len(jaxpr.out_avals)
+        in_avals = jaxpr.in_avals  # a property that builds a new list at each access
+        self.types = tuple(in_avals[k] for k in used)
+        self.results = tuple(jaxpr.out_avals)
+        self.derived: tuple[TracedFunction, tuple[int, ...]] | None = None
+        self._derivatives: dict[Any, TracedFunction] = {}
+        self._transposes: dict[Any, TracedFunction] = {}
+
+    def __call__(self, *arrays: Any) -> Sequence[Any]:
+        """Evaluate the function by JAX."""
+        return jaxpr_as_fun(self.jaxpr)(*self._all(arrays, lambda x: np.zeros(x.shape, x.dtype)))
+
+    def _all(self, arguments: Sequence[Any], fill: Callable[[Any], Any]) -> list[Any]:
+        """All arguments of the jaxpr, with `fill(type)` for those that are not used."""
+        used = dict(zip(self.used, arguments, strict=True))
+        return [used[k] if k in used else fill(x) for k, x in enumerate(self.jaxpr.in_avals)]
+
+    def placed(self, value_ids: Sequence[Any]) -> list[Any]:
+        """Value ids for all arguments of the jaxpr: zeros for those that are not used."""
+        return self._all(value_ids, lambda x: np.broadcast_to(np.int32(ZERO), x.shape))
+
+    @cached_property
+    def program(self) -> Program | None:
+        """The compiled program; None if the function uses something that a program cannot express."""
+        return self._compiled(len(self.types) - self.linear if self.linear else 0, False)
+
+    @lru_cache(maxsize=4)  # noqa: B019
+    def hoisted_program(self, parameters: int) -> Program | None:
+        """The same with all that depends on the first `parameters` arguments alone in front, to be run once for many
+        runs of the rest."""
+        return self._compiled(parameters, True)
+
+    def _compiled(self, uniform_inputs: int, hoist: bool) -> Program | None:
+        types = (*self.types, *self.results)
+        if len({np.dtype(x.dtype) for x in types}) != 1 or not np.issubdtype(types[0].dtype, np.floating):
+            return None
+        if not is_concrete(self.jaxpr.consts):  # for example a law that closes over a tracer
+            return None
+        builder = SSABuilder()
+        inputs = [builder.inputs(x.shape) for x in self.types]
+        try:
+            with jax.ensure_compile_time_eval():
+                outputs = Interpreter(builder, "The right-hand side", _RULES).run(self.jaxpr, self.placed(inputs))
+        except MechanismError:
+            return None
+        return schedule(builder, outputs, uniform_inputs, hoist)
+
+    def derivative(self, moving: tuple[int, ...]) -> "TracedFunction":
+        """The forward derivative (JVP) with respect to the arguments `moving`.
+
+        Its arguments are the primals and the tangents of `moving`; it returns the tangents of the results, preceded by
+        the results themselves if the function `returns_primal`.
+        """
+        derivative = self._derivative(moving, self.returns_primal)
+        derivative.derived = (self, moving) if self.returns_primal else None
+        return derivative
+
+    def halves(self) -> tuple["TracedFunction", "TracedFunction"] | None:
+        """The primal function and the function of the tangents alone, if this is a derivative that returns both."""
+        if self.derived is None:
+            return None
+        primal, moving = self.derived
+        return primal, primal._derivative(moving, False)
+
+    def _derivative(self, moving: tuple[int, ...], with_primal: bool) -> "TracedFunction":
+        if (moving, with_primal) not in self._derivatives:
+            count = len(self.types)
+
+            def jvp(*arrays: Any) -> Any:
+                primals, tangents = arrays[:count], arrays[count:]
+
+                def of_moving(*values: Any) -> Any:
+                    full = list(primals)
+                    for k, x in zip(moving, values, strict=True):
+                        full[k] = x
+                    return tuple(self(*full))
+
+                results, changes = jax.jvp(of_moving, tuple(primals[k] for k in moving), tuple(tangents))
+                return (*results, *changes) if with_primal else changes
+
+            types = (*self.types, *(self.types[k] for k in moving))
+            tangent_of = {k: count + i for i, k in enumerate(moving)}
+            dependencies = tuple(each | {tangent_of[k] for k in each if k in tangent_of} for each in self.dependencies)
+            dependencies = (*self.dependencies, *dependencies) if with_primal else dependencies
+            derivative = traced(jvp, types, len(moving), dependencies, self.returns_primal)
+            self._derivatives[moving, with_primal] = derivative
+        return self._derivatives[moving, with_primal]
+
+    def transpose(self, wanted: tuple[int, ...]) -> "TracedFunction":
+        """The transpose with respect to the arguments `wanted`, in which the function is linear.
+
+        Its arguments are the other arguments and then the cotangents of the results; it returns the cotangents of
+        `wanted`.
+        """
+        if wanted not in self._transposes:
+            others = [k for k in range(len(self.types)) if k not in wanted]
+
+            def pullback(*arrays: Any) -> Any:
+                residuals, cotangents = arrays[: len(others)], arrays[len(others) :]
+
+                def linear(*some: Any) -> Any:
+                    full: list[Any] = [None] * len(self.types)
+                    for positions, values in ((others, residuals), (wanted, some)):
+                        for k, x in zip(positions, values, strict=True):
+                            full[k] = x
+                    return tuple(self(*full))
+
+                return jax.linear_transpose(linear, *(self.types[k] for k in wanted))(tuple(cotangents))
+
+            types = (*(self.types[k] for k in others), *self.results)
+            self._transposes[wanted] = traced(pullback, types, len(self.results))
+        return self._transposes[wanted]
+
+
+def traced(
+    fun: Callable[..., Sequence[Any]],
+    types: Sequence[Any],
+    linear: int = 0,
+    dependencies: Any = None,
+    returns_primal: bool = False,
+) -> TracedFunction:
+    """Trace a function of arrays of the given types that returns several arrays.
+
+    It is traced outside of any mesh: the result is cached and reused inside `jax.shard_map`, and programs do not depend
+    on a mesh.
+    """
+    with jax.sharding.use_abstract_mesh(_NO_MESH):
+        jaxpr = jax.make_jaxpr(lambda *x: tuple(fun(*x)))(*types)
+    return TracedFunction(jaxpr, range(len(types)), linear, dependencies, returns_primal)
+
+
+def pruned(function: TracedFunction) -> TracedFunction:
+    """The same function restricted to the arguments on which its results depend."""
+    jaxpr = getattr(function.jaxpr, "jaxpr", function.jaxpr)
+    needed = {var for var in jaxpr.outvars if not isinstance(var, Literal)}
+    for equation in reversed(jaxpr.eqns):
+        if any(var in needed for var in equation.outvars):
+            needed |= {var for var in equation.invars if not isinstance(var, Literal)}
+    used = [k for k, var in enumerate(jaxpr.invars) if var in needed]
+    return TracedFunction(function.jaxpr, used, returns_primal=function.returns_primal)
+
+
+def _inline(equation: Equation, *value_ids: Any) -> Any:
+    """The lowering rule of a program that is called inside another one: inline it."""
+    function = equation.params["function"]
+    if equation.params["batch"]:
+        raise equation.unsupported(" of a batch")
+    return equation.interpret(function.jaxpr, function.placed(value_ids))
+
+
+_RULES = {**ssa_rules.RULES, **ldlt_primitive.RULES, "jaxmbd_program": _inline}
+
+
+# --- functions inside of traced ones ----------------------------------------------------------------------
 
 
 def is_array(leaf: Any) -> bool:

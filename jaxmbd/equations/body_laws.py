@@ -24,11 +24,10 @@ from jaxmbd.equations.constraint_kinematics import (
     wrenches,
 )
 from jaxmbd.equations.coordinates import Twists
-from jaxmbd.equations.gather_tables import gather_sum, gather_table
-from jaxmbd.equations.groups import Group, group_parts, law_of, stacked
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
-from jaxmbd.model.force.shared import Gravity
+from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.user import GlobalConstraint
+from jaxmbd.model.mechanism.groups import Group, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.joint_coordinates import CoordinateForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.space.space import AbstractSpace

@@ -17,7 +17,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates, AbstractNonholonomic, residual_of, slip_of
-from jaxmbd.model.mechanism.grouping_key import unnamed
+from jaxmbd.model.mechanism.groups import unnamed
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import swept
 

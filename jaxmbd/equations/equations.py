@@ -17,20 +17,17 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.body_laws import Bodies, Parts
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics, derivative_at_zero, taylor_pair
-from jaxmbd.equations.coordinates import Absolute, AbstractCoordinates, Twists
-from jaxmbd.equations.delassus import schur_of_entries, schur_of_legs
-from jaxmbd.equations.inertia import AbstractInertia, BodyInertia
-from jaxmbd.equations.kane_speeds import ChosenSpeeds
-from jaxmbd.equations.sparse_coo import SparseMatrix, full, legs_of, vstack
-from jaxmbd.equations.spd_solve import Symmetric
+from jaxmbd.equations.coordinates import Absolute, AbstractCoordinates, ChosenSpeeds, Twists
+from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs
+from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.force.user import GeneralizedForce
+from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.space.twists import shift_wrench
-from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.space.vectors import nearest_turn, shift_wrench
 
 
 class Equations(eqx.Module):

@@ -2,15 +2,15 @@
 
 The joint transforms are evaluated in parallel for all joints and then composed along the tree by pointer doubling:
 after `k` rounds each frame is known relative to its `2ᵏ`-th ancestor, so a chain of a thousand bodies takes ten rounds.
-Velocities are expressed as spatial velocities at the world's origin, where they add: that of a body is the sum over the
-joints on its path to the ground, `V = Σ S w`.
+Sums along the paths to the ground are computed in the same way. Velocities are expressed as spatial velocities at the
+world's origin, where they add: that of a body is the sum over the joints on its path to the ground, `V = Σ S w`.
 
 Source: the path matrix is that of Wittenburg, *Dynamics of Multibody Systems* (2008), §5.3; the joint axes `S` and
 their time derivatives follow Featherstone, *Rigid Body Dynamics Algorithms* (2008), §2-4.
 """
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import equinox as eqx
@@ -24,16 +24,59 @@ from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
-from jaxmbd.equations.gather_tables import gather_sum, gather_table, matches
-from jaxmbd.equations.groups import Group, group_parts, law_of
 from jaxmbd.equations.inertia import CoupledInertia
-from jaxmbd.equations.sparse_coo import SparseMatrix, legs_of, summed
-from jaxmbd.equations.spd_solve import Symmetric
-from jaxmbd.equations.tree_path_sums import Paths
+from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.sparse_matrices import SparseMatrix, gather_sum, gather_table, legs_of, matches, summed
+from jaxmbd.model.mechanism.groups import Group, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.space.space import AbstractSpace
-from jaxmbd.space.twists import motion_cross, shift_velocity, shift_wrench
+from jaxmbd.space.vectors import motion_cross, shift_velocity, shift_wrench
+
+
+class Paths:
+    """The paths of a tree: `parents[i]` is the parent of node `i`, or the number of nodes if `i` has none."""
+
+    def __init__(self, parents: np.ndarray) -> None:
+        self.parents = parents
+
+    def rounds(self) -> Iterator[np.ndarray]:
+        """The ancestors 1, 2, 4, … levels above each node (the number of nodes above a root), while any exist."""
+        count, ancestor = len(self.parents), self.parents
+        while (ancestor < count).any():
+            yield ancestor
+            ancestor = np.append(ancestor, count)[ancestor]
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Index pairs of each node with each node on its path to the root, itself first."""
+        return _pairs(tuple(self.parents.tolist()))
+
+    def to_root(self, values: Array) -> Array:
+        """For each node, the sum over its path to the root."""
+        for ancestor in self.rounds():
+            values = values + jnp.concatenate([values, jnp.zeros_like(values[:1])])[ancestor]
+        return values
+
+    def subtree_sum(self, values: Array) -> Array:
+        """For each node, the sum over its subtree."""
+        count = len(self.parents)
+        for ancestor in self.rounds():
+            values = values + gather_sum(values, gather_table(np.where(ancestor < count, ancestor, -1), count))
+        return values
+
+
+@lru_cache(maxsize=256)
+def _pairs(parents: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    count, parent = len(parents), np.append(parents, len(parents)).astype(int)
+    node = ancestor = np.arange(count)
+    levels = []
+    while len(node):
+        levels.append((node, ancestor))
+        ancestor = parent[ancestor]
+        node, ancestor = node[ancestor < count], ancestor[ancestor < count]
+    nodes, ancestors = (np.concatenate(x) for x in zip(*levels, strict=True)) if levels else (node, node)
+    order = np.argsort(nodes, kind="stable")
+    return nodes[order], ancestors[order]
 
 
 @trace_once

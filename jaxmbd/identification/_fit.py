@@ -19,7 +19,7 @@ from jaxmbd.identification._minimise import USED_UP, gradient_descent, levenberg
 from jaxmbd.identification._parameters import Build, Parameters, collect
 from jaxmbd.identification._residuals import Problem, Settings
 from jaxmbd.identification._result import Fit, summarise
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -32,7 +32,7 @@ def fit(
     optimiser: optax.GradientTransformation | None = None,
     steps: int = 50,
     tolerance: float | int = 1e-6,
-    method: AbstractMethod | None = None,
+    formulation: AbstractFormulation | None = None,
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
     accuracy: Accuracy = "standard",
     stepsize_controller: dfx.AbstractStepSizeController | None = None,
@@ -57,7 +57,7 @@ def fit(
     - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
     - `optimiser`: an optax optimiser (reverse mode); by default Levenberg-Marquardt (forward mode);
     - `steps`: the maximum number of steps; `tolerance`: relative, on the change of loss and unknowns;
-    - `method`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
+    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
       `max_events`, `max_steps`: as for `simulate`;
     - `progress`: show the step and the loss during the search.
 
@@ -81,7 +81,7 @@ def fit(
     _check(parameters, experiments)
     stacked = stack(experiments)
     settings = Settings(
-        method, solver, stepsize_controller,
+        formulation, solver, stepsize_controller,
         None if rtol is None else jnp.asarray(rtol), None if atol is None else jnp.asarray(atol), dt0,
         tuple(events), accuracy, control_speeds, max_events, max_steps,
     )  # fmt: skip

@@ -22,7 +22,7 @@ from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._parameters import Parameters
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 Unknowns = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
@@ -31,7 +31,7 @@ Unknowns = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
 class Settings(eqx.Module):
     """The options with which the experiments are simulated."""
 
-    method: AbstractMethod | None = None
+    formulation: AbstractFormulation | None = None
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None
     stepsize_controller: dfx.AbstractStepSizeController | None = None
     rtol: Array | None = None
@@ -64,7 +64,7 @@ def predict(
     settings = problem.settings
     solution = simulate(
         mechanism, initial_state(mechanism, experiment, unknowns), experiment.ts,
-        method=settings.method, solver=settings.solver, stepsize_controller=settings.stepsize_controller,
+        formulation=settings.formulation, solver=settings.solver, stepsize_controller=settings.stepsize_controller,
         rtol=settings.rtol, atol=settings.atol, dt0=settings.dt0,
         accuracy=settings.accuracy, control_speeds=settings.control_speeds,
         events=settings.events, max_events=settings.max_events,

@@ -1,4 +1,4 @@
-"""Functions of time that are smooth between declared times: `Piecewise` and `Table`.
+"""Functions of time: `Piecewise` and `Table`, smooth between declared times, and `SmoothingSpline` of samples.
 
 An integrator of order eight needs eight derivatives. A step across a jump or kink of a force is accurate to first or
 second order only, whatever the tolerance, and the derivative with respect to that time is lost. Hence such functions
@@ -6,12 +6,16 @@ declare the times, and `simulate` ends steps on them.
 """
 
 import abc
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
+import scipy.interpolate as si
+import scipy.linalg as sl
+import scipy.optimize as so
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
@@ -142,3 +146,134 @@ def _numbers(kind: str, field: str, values: Any) -> Array:
     if not isinstance(array, Array | np.ndarray) or np.issubdtype(array.dtype, np.complexfloating):
         raise MechanismError(f"{kind}: {field} must be real numbers, got {values!r}.")
     return jnp.asarray(array)
+
+
+_DEGREE = 5
+_EMPTY = 1e-12  # modes of the spline with less weight in the samples are not determined by them
+_INTERPOLATES = 0.02  # least share of residual degrees of freedom: below it the residual is lost in rounding
+
+# Range of log10 p in the search of cross-validation; p is the weight of roughness relative to misfit.
+_RANGE = (-14.0, 14.0)
+
+
+class SmoothingSpline(eqx.Module):
+    """The quintic spline f that minimises `Σ (y_k − f(t_k))² + p ∫ f⃛² dt` over samples `(t_k, y_k)`.
+
+    For the motion of a `Driver`: `Driver("elbow", "E.angle", SmoothingSpline(ts, angles))`. Outside the samples the
+    first and last polynomial are extrapolated. Differentiable with respect to time and, with a fixed p, the samples.
+
+    **Arguments:** `ts`, increasing times `[s]`, `(samples,)`, at least 6; `values`, `(samples,)`; `smoothing`:
+    `"auto"`, p by generalized cross-validation (for noise that is independent from sample to sample); a number, p
+    itself `[s⁵]`; or 0 for the interpolating spline.
+
+    Source: Woltring, *A FORTRAN package for generalized, cross-validatory spline smoothing and differentiation*, Adv.
+    Eng. Software 8 (1986); de Boor, *A Practical Guide to Splines* (2001), chapter XIV.
+    """
+
+    breaks: Float[Array, " pieces"]
+    coefficients: Float[Array, "pieces 6"]
+    smoothing: float = eqx.field(static=True)
+
+    def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
+        ts = _checked(ts, values)
+        is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
+        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and smoothing >= 0):
+            raise MechanismError(
+                f"SmoothingSpline: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}."
+            )
+        if smoothing == "auto" and not is_concrete(values):
+            raise MechanismError(
+                "SmoothingSpline: where the values are traced (jit, grad, vmap), give smoothing as a number."
+            )
+        values = jnp.asarray(values, dtype=float)
+        knots, matrix, self.smoothing = _fit(ts, values, smoothing)
+        self.breaks, pieces = _pieces(knots, matrix)
+        self.coefficients = jnp.tensordot(pieces, values, 1)
+
+    def __call__(self, t: Scalar) -> Scalar:
+        piece = jnp.clip(jnp.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 1)
+        offset, value = t - self.breaks[piece], jnp.zeros_like(t)
+        for coefficient in self.coefficients[piece]:
+            value = value * offset + coefficient
+        return value
+
+
+def _checked(ts: Any, values: Any) -> np.ndarray:
+    try:
+        times, shape = np.asarray(ts, dtype=float), np.shape(values)
+        if is_concrete(values):
+            np.asarray(values, dtype=float)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(f"SmoothingSpline: ts and values must be sequences of real numbers ({error}).") from error
+    if times.ndim != 1 or shape != times.shape or len(times) < _DEGREE + 1:
+        raise MechanismError(
+            f"SmoothingSpline: ts and values must be sequences of the same length, at least {_DEGREE + 1}, got shapes "
+            f"{times.shape} and {shape}."
+        )
+    bad = ~np.isfinite(times)
+    if is_concrete(values):
+        bad |= ~np.isfinite(np.asarray(values))
+    if bad.any():
+        k = int(np.argmax(bad))
+        raise MechanismError(f"SmoothingSpline: ts and values must be finite numbers; sample {k} is not.")
+    if (np.diff(times) <= 0).any():
+        k = int(np.argmax(np.diff(times) <= 0))
+        raise MechanismError(
+            f"SmoothingSpline: ts must increase: ts[{k + 1}] = {times[k + 1]:g} s, after {times[k]:g} s."
+        )
+    return times
+
+
+def _fit(ts: np.ndarray, values: Array, smoothing: float | int | str) -> tuple[np.ndarray, np.ndarray, float]:
+    """The knots, the matrix from the samples to the B-spline coefficients, and the smoothing p."""
+    if not isinstance(smoothing, str) and smoothing == 0:
+        through = si.make_interp_spline(ts, np.eye(len(ts)), k=_DEGREE)
+        return through.t, np.asarray(through.c), 0.0
+    knots = np.concatenate([np.full(_DEGREE, ts[0]), ts, np.full(_DEGREE, ts[-1])])
+    basis = si.BSpline.design_matrix(ts, knots, _DEGREE).toarray()
+    roughness, gram = _roughness(knots), basis.T @ basis
+    unit = np.trace(gram) / np.trace(roughness)  # scale of p at which both terms have about equal weight
+    # The generalized eigenvectors diagonalise both matrices: share for the roughness, 1 − share for gram.
+    share, modes = sl.eigh(unit * roughness, gram + unit * roughness)
+    share, projected = np.clip(share, 0, 1), modes.T @ basis.T
+    share[:3] = 0.0  # parabolas have no roughness
+    projected = np.where((1 - share > _EMPTY)[:, None], projected, 0.0)
+    p = (
+        _cross_validated(share, projected @ np.asarray(values), values)
+        if smoothing == "auto"
+        else float(smoothing) / unit
+    )
+    return knots, modes @ (projected / np.maximum(1 - share + p * share, _EMPTY)[:, None]), float(p * unit)
+
+
+def _cross_validated(share: np.ndarray, y: np.ndarray, values: Array) -> float:
+    """The p that minimises `n Σ (y_k − f(t_k))² / (n − tr A)²`, with the matrix A from the samples to their fit."""
+    n, total = len(values), float(np.sum(np.asarray(values) ** 2))
+
+    def score(exponent: float) -> float:
+        shrink = 1 / np.maximum(1 - share + 10.0**exponent * share, _EMPTY)
+        misfit = total - np.sum((2 * shrink - shrink**2 * (1 - share)) * y**2)
+        degrees_of_freedom = n - np.sum(shrink * (1 - share))
+        return n * misfit / degrees_of_freedom**2 if degrees_of_freedom > _INTERPOLATES * n else np.inf
+
+    grid = np.linspace(*_RANGE, 57)
+    best = int(np.argmin([score(x) for x in grid]))
+    bracket = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
+    return 10.0 ** float(so.fminbound(score, *bracket))  # pyright: ignore
+
+
+def _roughness(knots: np.ndarray) -> np.ndarray:
+    """`∫ B_i⃛ B_j⃛ dt` by Gauss quadrature, exact since the third derivatives are quadratic on each piece."""
+    points, weights = np.polynomial.legendre.leggauss(3)
+    breaks = np.unique(knots)
+    half = np.diff(breaks)[:, None] / 2
+    times, weight = (breaks[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
+    third = si.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(times)
+    return third.T @ (weight[:, None] * third)
+
+
+def _pieces(knots: np.ndarray, matrix: np.ndarray) -> tuple[Array, Float[Array, "pieces 6 samples"]]:
+    """The start times of the polynomials, and the matrices from samples to their coefficients, highest power first."""
+    breaks, spline = np.unique(knots)[:-1], si.BSpline(knots, matrix, _DEGREE)
+    powers = [spline(breaks, nu=k) / math.factorial(k) for k in reversed(range(_DEGREE + 1))]
+    return jnp.asarray(breaks), jnp.asarray(np.stack(powers, axis=1))

@@ -8,7 +8,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 
 PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
 

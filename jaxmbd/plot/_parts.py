@@ -13,7 +13,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 from jaxmbd.planar import Gear, Torque
 from jaxmbd.plot._style import BODIES, INK
 from jaxmbd.spatial import Torque as SpatialTorque

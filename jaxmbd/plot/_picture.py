@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Polygon
 
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 from jaxmbd.plot._scene import Poses, Scene
 from jaxmbd.plot._strokes import Stroke, body_strokes, ground_strokes, point_strokes
 from jaxmbd.plot._style import new_figure, tidy

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 from jaxmbd.plot._parts import markers_of
 from jaxmbd.plot._space_pieces import STAND, Piece, bar, edges, ink_ball, on, quarters
 from jaxmbd.plot._space_scene import SpacePlace, SpaceScene

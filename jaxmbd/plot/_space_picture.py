@@ -15,7 +15,7 @@ from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 from jaxmbd.plot._space_bodies import body_pieces, ground_pieces, point_pieces
 from jaxmbd.plot._space_pieces import Piece
 from jaxmbd.plot._space_scene import Poses, SpaceScene

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from matplotlib.colors import to_rgba
 
-from jaxmbd.model.force.shared import SpringDamper
+from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.sensor.sensor import Point
+from jaxmbd.model.sensor import Point
 from jaxmbd.planar import PinInSlot, Revolute, Rod, Weld
 from jaxmbd.plot._parts import markers_of
 from jaxmbd.plot._scene import Place, Poses, Scene

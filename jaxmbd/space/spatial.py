@@ -15,9 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.space.chart import QUATERNION
 from jaxmbd.space.rotation import from_matrix, matrix, vector
-from jaxmbd.space.space import AbstractFrame, AbstractSpace
+from jaxmbd.space.space import QUATERNION, AbstractFrame, AbstractSpace
 from jaxmbd.space.vectors import cross, dot, skew, times
 
 

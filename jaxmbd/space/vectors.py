@@ -1,4 +1,11 @@
-"""Vector functions that are differentiable at singular points, and small products that the compiler can fuse."""
+"""Small products that the compiler can fuse, differentiable at singular points; spatial velocities and wrenches.
+
+A *rate* is the velocity of one point and the angular velocity, in world axes. Rates at a common point add: the rate of
+a body is the sum of the joint rates on its path to the ground. The world's origin is the common point of all bodies. A
+*wrench* is a force and the moment about one point, in world axes. The functions hold in both spaces.
+
+Source of rates and wrenches: Featherstone, *Rigid Body Dynamics Algorithms* (2008), §2, with the linear part first.
+"""
 
 import jax.numpy as jnp
 import numpy as np
@@ -48,30 +55,40 @@ def skew(v: Float[Array, "3"]) -> Float[Array, "3 3"]:
     return jnp.sum(_LEVI_CIVITA.astype(v.dtype) * v[None, None, :], axis=-1)
 
 
-def smooth_sign(x: Scalar, width: Scalar) -> Scalar:
-    """`tanh(x / width)`: the sign of `x`, smoothed over `width`."""
-    return jnp.tanh(x / width)
-
-
 def nearest_turn(angle: Float[Array, "*n"], near: Float[Array, "*n"]) -> Float[Array, "*n"]:
     """`angle` [rad] plus the number of whole turns that brings it nearest to `near`; derivative as of `angle`."""
     return angle + 2 * jnp.pi * jnp.round((near - angle) / (2 * jnp.pi))
 
 
-def contact_force(depth: Scalar, rate: Scalar, stiffness: Scalar, damping: Scalar, exponent: Scalar) -> Scalar:
-    """Contact force `k δ^n (1 + c δ̇) ≥ 0` at a penetration depth `δ > 0`, else zero (Hunt and Crossley, 1975)."""
-    touching = depth > 0
-    elastic = stiffness * jnp.where(touching, depth, 1.0) ** exponent
-    return jnp.where(touching, elastic * jnp.maximum(1.0 + damping * rate, 0.0), 0.0)
-
-
-def contact_energy(depth: Scalar, stiffness: Scalar, exponent: Scalar) -> Scalar:
-    """`k δ^(n+1) / (n+1)`, the elastic energy at a penetration depth `δ > 0`, else zero."""
-    touching = depth > 0
-    stored = stiffness * jnp.where(touching, depth, 1.0) ** (exponent + 1) / (exponent + 1)
-    return jnp.where(touching, stored, 0.0)
-
-
 def swept(angular: Float[Array, "..."], arm: Float[Array, " n"]) -> Float[Array, " n"]:
     """`ω × r`: velocity of a point at `arm` due to an angular velocity, in the plane or in space."""
     return angular * jnp.stack([-arm[1], arm[0]]) if arm.shape == (2,) else cross(angular, arm)
+
+
+Rate = Float[Array, " twist"]
+
+
+def shift_velocity(rate: Rate, arm: Float[Array, " dim"]) -> Rate:
+    """The rate of the same motion at a point displaced by `arm`: `v + ω × r`, `ω`."""
+    linear, angular = split(rate)
+    return jnp.concatenate([linear + swept(angular, arm), angular])
+
+
+def motion_cross(by: Rate, rate: Rate) -> Rate:
+    """The motion cross product `by × rate`: time derivative of a rate that is fixed in a body moving with `by`."""
+    v, omega = split(by)
+    u, w = split(rate)
+    angular = jnp.zeros_like(w) if w.shape == (1,) else cross(omega, w)
+    return jnp.concatenate([swept(omega, u) - swept(w, v), angular])
+
+
+def shift_wrench(wrench: Rate, arm: Float[Array, " dim"]) -> Rate:
+    """The same wrench with its moment about a point displaced by `arm`: `m − r × f`."""
+    force, moment = split(wrench)
+    return jnp.concatenate([force, moment - jnp.atleast_1d(cross(arm, force))])
+
+
+def split(rate: Rate) -> tuple[Array, Array]:
+    """Split a rate or wrench into its linear and angular parts."""
+    dim = 2 if rate.shape[0] == 3 else 3
+    return rate[:dim], rate[dim:]

@@ -33,7 +33,7 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.coordinate_partitioning import (

@@ -36,7 +36,7 @@ from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, unknown
 from jaxmbd.model.body.checks import check_finite, check_flags, check_mapping, check_number, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism

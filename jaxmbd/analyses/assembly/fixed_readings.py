@@ -13,8 +13,7 @@ from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_un
 from jaxmbd.equations.equations import Configuration
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
-from jaxmbd.model.sensor.scaled import Scaled
-from jaxmbd.model.sensor.sensor import AbstractSensor, Point
+from jaxmbd.model.sensor import AbstractSensor, Point, Scaled
 from jaxmbd.space.vectors import nearest_turn
 
 

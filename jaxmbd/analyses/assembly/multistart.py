@@ -16,7 +16,7 @@ from jaxmbd.analyses.assembly.position_solve import closed, closure
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism

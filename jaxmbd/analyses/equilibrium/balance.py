@@ -17,15 +17,14 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.space.rotation import axis_numbers
 from jaxmbd.space.space import AbstractSpace
-from jaxmbd.space.twists import motion_cross, shift_velocity
-from jaxmbd.space.vectors import direction, swept
+from jaxmbd.space.vectors import direction, motion_cross, shift_velocity, swept
 
 _FLAT = 1e4  # units of rounding: stiffnesses below this share of the largest one, or of `scale`, count as zero
 

@@ -28,11 +28,11 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
 from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.body.checks import check_finite, check_mapping
-from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.printing import count_of, readable
 

@@ -1,8 +1,8 @@
 """Events that change forces: the parameters of forces in each segment of a motion, and the equations with them.
 
 Between events the parameters of forces are constant, so the segments of a motion have the same equations with different
-parameters. These are stored in the method, so that the forces, reactions and energies that are computed from a solution
-are those that acted.
+parameters. These are stored in the formulation, so that the forces, reactions and energies that are computed from a
+solution are those that acted.
 """
 
 from typing import Any, TypeAlias
@@ -17,10 +17,14 @@ from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.equations.body_laws import Parts
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Projection,
+    StateDerivative,
+)
 from jaxmbd.model.body.checks import check_flags, check_instance
-from jaxmbd.model.force.scaled import scaled
+from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 Values: TypeAlias = tuple[Array, list[Array]]  # factors of switched forces, and values of changed parameters
@@ -103,20 +107,20 @@ class Changes(eqx.Module):
         )
 
 
-class Changed(AbstractMethod):
-    """A method for a mechanism whose forces change at events."""
+class Changed(AbstractFormulation):
+    """A formulation for a mechanism whose forces change at events."""
 
-    of: AbstractMethod
+    of: AbstractFormulation
     changes: Changes
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.of.motion(self.changes.applied(equations, t), t, q, v)
 
 
-class ChangedProjectedMethod(AbstractProjectedMethod):
-    """A projected method for a mechanism whose forces change at events; its projection does not depend on forces."""
+class ChangedProjectedFormulation(AbstractProjectedFormulation):
+    """A projected formulation for a mechanism whose forces change at events; its projection is independent of them."""
 
-    of: AbstractProjectedMethod
+    of: AbstractProjectedFormulation
     changes: Changes
 
     def check(self, mechanism: Mechanism, freedom: int) -> None:
@@ -125,23 +129,23 @@ class ChangedProjectedMethod(AbstractProjectedMethod):
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         return self.of.motion(self.changes.applied(equations, t), t, q, v)
 
-    def begin(self, equations: Equations, t: Scalar, q: Array) -> "ChangedProjectedMethod":
-        return ChangedProjectedMethod(self.of.begin(equations, t, q), self.changes)
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "ChangedProjectedFormulation":
+        return ChangedProjectedFormulation(self.of.begin(equations, t, q), self.changes)
 
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
-    ) -> tuple["ChangedProjectedMethod", Array, Array]:
+    ) -> tuple["ChangedProjectedFormulation", Array, Array]:
         of, q, v = self.of.settle(equations, t, q, v)
-        return ChangedProjectedMethod(of, self.changes), q, v
+        return ChangedProjectedFormulation(of, self.changes), q, v
 
 
-def changed(method: AbstractMethod, changes: Changes) -> AbstractMethod:
-    """The method with forces that change at events."""
-    if isinstance(method, Projection):
-        return Projection(changed(method.base, changes))
-    if isinstance(method, AbstractProjectedMethod):
-        return ChangedProjectedMethod(method, changes)
-    return Changed(method, changes)
+def changed(formulation: AbstractFormulation, changes: Changes) -> AbstractFormulation:
+    """The formulation with forces that change at events."""
+    if isinstance(formulation, Projection):
+        return Projection(changed(formulation.base, changes))
+    if isinstance(formulation, AbstractProjectedFormulation):
+        return ChangedProjectedFormulation(formulation, changes)
+    return Changed(formulation, changes)
 
 
 def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
@@ -226,16 +230,16 @@ def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
                 )
 
 
-def equations_at(method: AbstractMethod, equations: Equations, t: Scalar) -> Equations:
+def equations_at(formulation: AbstractFormulation, equations: Equations, t: Scalar) -> Equations:
     """The equations with the forces that act at a time, if events change forces."""
-    changes = [x for x in jax.tree.leaves(method, is_leaf=_is_changes) if _is_changes(x)]
+    changes = [x for x in jax.tree.leaves(formulation, is_leaf=_is_changes) if _is_changes(x)]
     return changes[0].applied(equations, t) if changes else equations
 
 
-def without_changes(method: AbstractMethod) -> AbstractMethod:
-    """The method without its changes, for equations to which they have been applied."""
-    is_changed = lambda x: isinstance(x, Changed | ChangedProjectedMethod)  # noqa: E731
-    return jax.tree.map(lambda x: x.of if is_changed(x) else x, method, is_leaf=is_changed)
+def without_changes(formulation: AbstractFormulation) -> AbstractFormulation:
+    """The formulation without its changes, for equations to which they have been applied."""
+    is_changed = lambda x: isinstance(x, Changed | ChangedProjectedFormulation)  # noqa: E731
+    return jax.tree.map(lambda x: x.of if is_changed(x) else x, formulation, is_leaf=is_changed)
 
 
 def _is_changes(x: Any) -> bool:

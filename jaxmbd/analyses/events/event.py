@@ -17,8 +17,7 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.sensor.scaled import Scaled
-from jaxmbd.model.sensor.sensor import Measure
+from jaxmbd.model.sensor import Measure, Scaled
 from jaxmbd.user_functions import user_array
 
 

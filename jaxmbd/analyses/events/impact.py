@@ -5,7 +5,7 @@ An impulse p along coordinates `s(q, t)`, with `ṡ = G v + s_t`, changes the sp
     M Δv + Cᵀ Λ = Gᵀ p,   C Δv = 0,   so that   Δṡ = W p,   W = G P Gᵀ
 
 with `P = M⁻¹ − M⁻¹ Cᵀ S⁻¹ C M⁻¹`. A latch satisfies the same equations with forces in place of impulses. Their effect
-is added to the accelerations of any method, so that methods are independent of latches.
+is added to the accelerations of any formulation, so that formulations are independent of latches.
 """
 
 import equinox as eqx
@@ -17,11 +17,15 @@ from jaxmbd.analyses.events.event import Quantity, read_one
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.equations.linear_solve import spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, StateDerivative
-from jaxmbd.integrate.formulations.projection import Projection
+from jaxmbd.integrate.formulations.formulation import (
+    AbstractFormulation,
+    AbstractProjectedFormulation,
+    Projection,
+    StateDerivative,
+)
 
 _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below which a coordinate counts as fixed
 _HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`
@@ -92,10 +96,10 @@ class Latches(eqx.Module):
         return self.held[k], self.values[k]
 
 
-class Latched(AbstractMethod):
-    """A method with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
+class Latched(AbstractFormulation):
+    """A formulation with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
 
-    of: AbstractMethod
+    of: AbstractFormulation
     latches: Latches
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
@@ -119,16 +123,16 @@ class Latched(AbstractMethod):
         return compliance, compliance.solve(held, -acceleration - 2 * _HOLD * rate - _HOLD**2 * offset)
 
 
-def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
-    """The method with latched coordinates."""
-    if isinstance(method, Projection):
-        return Projection(latched(method.base, latches))
-    if isinstance(method, AbstractProjectedMethod):
+def latched(formulation: AbstractFormulation, latches: Latches) -> AbstractFormulation:
+    """The formulation with latched coordinates."""
+    if isinstance(formulation, Projection):
+        return Projection(latched(formulation.base, latches))
+    if isinstance(formulation, AbstractProjectedFormulation):
         raise MechanismError(
-            f"Latch cannot be used with {type(method).__name__}, which knows the mechanism's own constraints only; use "
-            "Stabilized(), Augmented() or Projection()."
+            f"Latch cannot be used with {type(formulation).__name__}, which knows the mechanism's own constraints "
+            "only; use Stabilized(), Augmented() or Projection()."
         )
-    return Latched(method, latches)
+    return Latched(formulation, latches)
 
 
 class Impact(eqx.Module):

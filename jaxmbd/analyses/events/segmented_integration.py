@@ -26,10 +26,9 @@ from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import Latched, Latches, impact, latched, positions, still
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
 from jaxmbd.integrate.formulations.newton_closure import MassWeightedCorrection, consistent_speeds
-from jaxmbd.integrate.formulations.projection import Projection
-from jaxmbd.model.mechanism.switching_times import smallest_gap
+from jaxmbd.integrate.solvers.switching import smallest_gap
 
 _NEAR = 2.0**10  # in units of rounding: a smaller distance from a value, or a smaller rate, counts as zero
 
@@ -74,12 +73,12 @@ class _Segment(NamedTuple):
 
 
 class Timeline:
-    """The segments of one motion. `solve(method, t0, t1, y0, ts, event)` integrates one of them."""
+    """The segments of one motion. `solve(formulation, t0, t1, y0, ts, event)` integrates one of them."""
 
     def __init__(
-        self, solve: Solve, equations: Equations, method: AbstractMethod, events: tuple[Event, ...], ts: Array
+        self, solve: Solve, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], ts: Array
     ) -> None:
-        self.solve, self.equations, self.method, self.events, self.ts = solve, equations, method, events, ts
+        self.solve, self.equations, self.formulation, self.events, self.ts = solve, equations, formulation, events, ts
         rows = [(j, event.then.along(event.quantity)) for j, event in enumerate(events)]
         self.rows = tuple(j for j, along in rows if along is not None)
         self.along = tuple(along for _, along in rows if along is not None)
@@ -94,51 +93,53 @@ class Timeline:
 
     # --- event functions --------------------------------------------------------------------------------
 
-    def method_with(self, latches: Latches, changes: Changes | None) -> AbstractMethod:
-        """The method for one segment, with its latches and changed forces."""
-        method = self.method if changes is None else changed(self.method, changes)
-        return latched(method, latches) if any(self.latching) else method
+    def formulation_with(self, latches: Latches, changes: Changes | None) -> AbstractFormulation:
+        """The formulation for one segment, with its latches and changed forces."""
+        formulation = self.formulation if changes is None else changed(self.formulation, changes)
+        return latched(formulation, latches) if any(self.latching) else formulation
 
-    def distances(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
+    def distances(self, formulation: AbstractFormulation, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
         """The event quantities minus their values."""
         at = still(self.equations, t, q)
         if not self.positions:
-            motion = motion_of(method, self.equations, t, q, v)
+            motion = motion_of(formulation, self.equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return jnp.stack([self._quantity(method, event, at) for event in self.events]) - self.levels
+        return jnp.stack([self._quantity(formulation, event, at) for event in self.events]) - self.levels
 
-    def _quantity(self, method: AbstractMethod, event: Event, at: Snapshot) -> Array:
+    def _quantity(self, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
         owner, _, component = event.quantity.name.partition(".") if isinstance(event.quantity, Named) else ("", "", "")
         names = [self.events[j].name for j in self.rows]
         if component != "effort" or owner not in names:
-            return read_one(equations_at(method, self.equations, at.t), event.quantity, at)
-        inner = method.base if isinstance(method, Projection) else method
+            return read_one(equations_at(formulation, self.equations, at.t), event.quantity, at)
+        inner = formulation.base if isinstance(formulation, Projection) else formulation
         assert isinstance(inner, Latched)
         return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
 
-    def distances_and_rates(self, method: AbstractMethod, t: Array, q: Array, v: Array) -> tuple[Array, Array]:
+    def distances_and_rates(
+        self, formulation: AbstractFormulation, t: Array, q: Array, v: Array
+    ) -> tuple[Array, Array]:
         """The distances from the values, and their rates."""
-        rate = jnp.zeros_like(v) if self.positions else motion_of(method, self.equations, t, q, v).rate
+        rate = jnp.zeros_like(v) if self.positions else motion_of(formulation, self.equations, t, q, v).rate
         along = jnp.ones_like(t), self.equations.rate(t, q, v), rate
-        return jax.jvp(lambda t, q, v: self.distances(method, t, q, v), (t, q, v), along)
+        return jax.jvp(lambda t, q, v: self.distances(formulation, t, q, v), (t, q, v), along)
 
     # --- one segment ------------------------------------------------------------------------------------
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
-        method = self.method_with(carry.latches, carry.changes)
-        side, enabled, touching, crossing = self._status_at_start(carry, method)
+        formulation = self.formulation_with(carry.latches, carry.changes)
+        side, enabled, touching, crossing = self._status_at_start(carry, formulation)
         early = self._crossed_before_start(carry, side, k)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
         done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
         height = self._height(side, enabled, touching, carry.t)
         t1 = jnp.where(done | at_once, carry.t, self.ts[-1])
         event = dfx.Event(lambda t, y, args, **_: jnp.min(height(args[1], t, y)), Bisection(), direction=False)
-        run = self.solve(method, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
+        run = self.solve(formulation, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
         (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
         t, y = t[0], jax.tree.map(lambda x: x[0], y)
         crossed = run.result == dfx.RESULTS.event_occurred
-        j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(height(method, t, y)))
+        j = jnp.where(at_once, jnp.argmax(crossing), jnp.argmin(height(formulation, t, y)))
         happens = ~done & (at_once | crossed)
         fires = happens & ((self.sides[j] == 0) | (self.sides[j] == side[j]))
         record, blocked = self._apply_event(carry.latches, t, y, j, fires, ys, run.stats)
@@ -166,10 +167,10 @@ class Timeline:
         none = jnp.zeros(len(self.events), bool)
         return none.at[jnp.asarray(self.rows, int)].set(latches.at(t)[0]) if self.rows else none
 
-    def _status_at_start(self, carry: _Carry, method: AbstractMethod) -> tuple[Array, Array, Array, Array]:
+    def _status_at_start(self, carry: _Carry, formulation: AbstractFormulation) -> tuple[Array, Array, Array, Array]:
         """Four arrays at the start of a segment: the side of each quantity; true if its event is enabled; true if it is
         on its value; true if it crosses its value there, with a rate through it or by a jump."""
-        distance, rate = self.distances_and_rates(method, carry.t, carry.y[0], carry.y[1])
+        distance, rate = self.distances_and_rates(formulation, carry.t, carry.y[0], carry.y[1])
         distance, rate = jax.lax.stop_gradient((distance, rate))
         enabled = ~self._is_latched(carry.latches, carry.t)
         tolerance = self.near * (1 + jnp.abs(self.levels))
@@ -186,12 +187,12 @@ class Timeline:
         return (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
 
     def _height(self, side: Array, enabled: Array, touching: Array, t0: Array) -> Callable[..., Array]:
-        def height(method: AbstractMethod, t: Array, y: Any) -> Array:
+        def height(formulation: AbstractFormulation, t: Array, y: Any) -> Array:
             t = jnp.asarray(t)
             # Earlier, the sign of a quantity on its value is undetermined.
             after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)
             since = jnp.where(touching & after, t - t0, 1.0)
-            heights = side * self.distances(method, t, y[0], y[1]) / since
+            heights = side * self.distances(formulation, t, y[0], y[1]) / since
             return jnp.where(enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
@@ -254,14 +255,20 @@ class Timeline:
 
 
 def run_with_events(
-    solve: Solve, equations: Equations, method: AbstractMethod, y: Any, ts: Array, events: tuple[Event, ...], room: int
-) -> tuple[Run, AbstractMethod, Events]:
+    solve: Solve,
+    equations: Equations,
+    formulation: AbstractFormulation,
+    y: Any,
+    ts: Array,
+    events: tuple[Event, ...],
+    room: int,
+) -> tuple[Run, AbstractFormulation, Events]:
     """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
 
-    **Returns:** the motion; the method with the latches and changes of each time; the event log.
+    **Returns:** the motion; the formulation with the latches and changes of each time; the event log.
     """
     ts = jnp.asarray(ts)
-    line, n, segments = Timeline(solve, equations, method, events, ts), len(events), room + 1
+    line, n, segments = Timeline(solve, equations, formulation, events, ts), len(events), room + 1
     k = len(line.along)
     starts = jnp.full(segments, jnp.inf, ts.dtype).at[0].set(-jnp.inf)
     latches = Latches(line.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
@@ -291,7 +298,7 @@ def run_with_events(
     log = _event_log(equations, events, records, end, room)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
     run = Run((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
-    return run, line.method_with(end.latches, end.changes), log
+    return run, line.formulation_with(end.latches, end.changes), log
 
 
 def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:

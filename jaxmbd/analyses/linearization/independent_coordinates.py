@@ -14,7 +14,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values, pivot_columns, rank_of
+from jaxmbd.equations.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.formulations.coordinate_partitioning import check_independent
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of

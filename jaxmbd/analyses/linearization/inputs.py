@@ -11,7 +11,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import Scalar
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.force.shared import SpringDamper
+from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, JointForce

@@ -12,7 +12,7 @@ from jaxmbd.analyses.output_channels import Snapshot, read
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import LeastSquaresQR
+from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops

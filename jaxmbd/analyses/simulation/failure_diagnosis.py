@@ -12,7 +12,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, End
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -55,7 +55,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
-    motion = motion_of(solution.method, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
+    motion = motion_of(solution.formulation, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
     bad = _nonfinite_forces(mechanism, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"

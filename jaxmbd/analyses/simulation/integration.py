@@ -23,8 +23,8 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
-from jaxmbd.integrate.adjoint.unchecked_times import UncheckedTimesAdjoint
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
+from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     equations_of,
@@ -32,13 +32,11 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.switching import stepping_onto
+from jaxmbd.integrate.solvers.switching import Switches, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
-from jaxmbd.integrate.wrapped_solver import prepared
+from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.switching_times import Switches, switches_of
 
 _FORWARD_ONLY = (
     "adjoint='forward' has no reverse derivatives (jax.grad, jax.vjp, jax.jacrev). Leave adjoint out: by default "
@@ -74,7 +72,7 @@ class Integrator(eqx.Module):
 
 @cached_on_disk
 def integrate(
-    model: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
+    model: Mechanism | Equations, rows: RowSelection | None, formulation: AbstractFormulation, state: State, ts: Array,
     settings: Integrator,
 ) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
     """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
@@ -96,22 +94,25 @@ def integrate(
     )
     y, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None
     if settings.events:
-        run, method, log = run_with_events(solve, equations, method, y, ts, settings.events, settings.max_events)
+        run, formulation, log = run_with_events(
+            solve, equations, formulation, y, ts, settings.events, settings.max_events
+        )
         ts = run.ts[0]
     else:
-        run = solve(method, ts[0], ts[-1], y, ts)
+        run = solve(formulation, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
-    qs, vs = _projected(equations, method, ts, qs, vs)
+    qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(
         equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not known
     )
-    motion = _invalidated(_Motion(qs, vs, zs, log), ok, start, (model, method, state, all_ts))
+    motion = _invalidated(_Motion(qs, vs, zs, log), ok, start, (model, formulation, state, all_ts))
     if settings.throw:
         motion = _with_error(motion, result, equations, start, end, settings.tolerance)
     fields = {
-        "method": method, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q, "integrated_speeds": motion.v,
-        "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
+        "formulation": formulation, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q,
+        "integrated_speeds": motion.v, "events": motion.events,
+        "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)),
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
     return fields, *jax.lax.stop_gradient((start, end))
@@ -126,28 +127,30 @@ class _Solve:
         self.settings, self.equations, self.switches, self.first = settings, equations, switches, first
 
     def __call__(
-        self, method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
+        self, formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
     ) -> dfx.Solution:
         settings, equations, t, first = self.settings, self.equations, jnp.asarray(t0), self.first
         if settings.events:  # the row selection is that of the motion's start, not of the segment's
             equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
         radau = isinstance(settings.solver, Radau)
-        if radau:  # it does not call `method.motion`, where the changes would be applied
-            equations = equations_at(method, equations, t0)
-        settling = isinstance(method, AbstractProjectedMethod)
-        method = method.begin(equations, t, y[0]) if settling else method
+        if radau:  # it does not call `formulation.motion`, where the changes would be applied
+            equations = equations_at(formulation, equations, t0)
+        settling = isinstance(formulation, AbstractProjectedFormulation)
+        formulation = formulation.begin(equations, t, y[0]) if settling else formulation
         forward = isinstance(settings.adjoint, dfx.ForwardMode)
-        acting = without_changes if radau else lambda method: method
+        acting = without_changes if radau else lambda formulation: formulation
         # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
-        is_call = is_program(_rates, equations, acting(method), settings.quadratures, t, y[0], y[1], forward=forward)
+        is_call = is_program(
+            _rates, equations, acting(formulation), settings.quadratures, t, y[0], y[1], forward=forward
+        )
         solver = prepared(
             unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint
         )
         solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
         if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
-            equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
+            equations, formulation, y = reverse_only((equations, formulation, y), _REVERSE_ONLY)
         solver, controller, args, t0 = stepping_onto(
-            self.switches, solver, settings.controller, (equations, method), t0, t1
+            self.switches, solver, settings.controller, (equations, formulation), t0, t1
         )
         rates = as_program(_rates, forward)
         run = dfx.diffeqsolve(
@@ -160,11 +163,13 @@ class _Solve:
         return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
 
-def _projected(equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array) -> tuple[Array, Array]:
+def _projected(
+    equations: Equations, formulation: AbstractFormulation, ts: Array, qs: Array, vs: Array
+) -> tuple[Array, Array]:
     """The saved states projected onto the constraints, which the interpolation between steps does not satisfy."""
-    if isinstance(method, AbstractProjectedMethod):
-        qs, vs = jax.vmap(lambda t, q, v: method.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
-    elif isinstance(method, Stabilized):
+    if isinstance(formulation, AbstractProjectedFormulation):
+        qs, vs = jax.vmap(lambda t, q, v: formulation.begin(equations, t, q).settle(equations, t, q, v)[1:])(ts, qs, vs)
+    elif isinstance(formulation, Stabilized):
         qs = jax.vmap(lambda t, q: closed_where_redundant(equations, t, q))(ts, qs)
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
 
@@ -215,11 +220,11 @@ def _with_error(
 
 
 def _rates(
-    equations: Equations, method: AbstractMethod, quadratures: tuple[str, ...], t: Array, q: Array, v: Array
+    equations: Equations, formulation: AbstractFormulation, quadratures: tuple[str, ...], t: Array, q: Array, v: Array
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `q̇`, `v̇` and the integrands of the quadratures."""
-    motion = method.motion(equations, t, q, v)
-    equations = equations_at(method, equations, t) if quadratures else equations
+    motion = formulation.motion(equations, t, q, v)
+    equations = equations_at(formulation, equations, t) if quadratures else equations
     readings = read(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if quadratures else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
-from jaxmbd.analyses.checks import check_assembled, check_controller, check_method, check_state, check_times
+from jaxmbd.analyses.checks import check_assembled, check_controller, check_formulation, check_state, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
@@ -25,14 +25,13 @@ from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import rank_of
+from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
-from jaxmbd.integrate.solvers.switching import check_steps
+from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.switching_times import switches_of, with_jumps_apart
 
 _LARGE_MECHANISM = 64  # bodies
 
@@ -42,7 +41,7 @@ def simulate(
     state: State,
     ts: Any,
     *,
-    method: AbstractMethod | None = None,
+    formulation: AbstractFormulation | None = None,
     solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
     accuracy: Accuracy = "standard",
     rtol: float | int | Array | None = None,
@@ -66,7 +65,7 @@ def simulate(
 
     - `mechanism`, and a `state` from `assemble`;
     - `ts`: increasing times `[s]`, shape `(times,)`; the first one is the time of the state;
-    - `method`: the constraint formulation; by default `Stabilized()`, or `Augmented(alpha, beta)`,
+    - `formulation`: the constraint formulation; by default `Stabilized()`, or `Augmented(alpha, beta)`,
       `CoordinatePartitioning()`, `Projection()`;
     - `solver`: any diffrax solver for ordinary differential equations, by default `diffrax.Dopri8()`; `"stiff"` is
       `jaxmbd.Radau()`, and `time_scales(mechanism, state)` shows if it is needed; `jaxmbd.RungeKutta4()` takes constant
@@ -100,12 +99,12 @@ def simulate(
     """
     check_state(mechanism, state)
     ts = check_times(ts, state)
-    check_method(method)
+    check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds)
     check_count("max_steps", max_steps, 1)
     check_flags("simulate", control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
-    method = Stabilized() if method is None else method
+    formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
     solver, stepsize_controller = stepping(
@@ -113,9 +112,9 @@ def simulate(
     )
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
-    known = is_concrete(mechanism, state, ts, method, events, switching_times)
-    if known and isinstance(method, AbstractProjectedMethod):
-        method.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
+    known = is_concrete(mechanism, state, ts, formulation, events, switching_times)
+    if known and isinstance(formulation, AbstractProjectedFormulation):
+        formulation.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
     if progress and known:
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
@@ -127,7 +126,7 @@ def simulate(
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
     rows = initial_row_selection(model, jnp.asarray(ts[0]), state.q) if known else None
-    fields, start, end = integrate(model, rows, method, state, ts, integrator)
+    fields, start, end = integrate(model, rows, formulation, state, ts, integrator)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:

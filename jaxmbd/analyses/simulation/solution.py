@@ -18,9 +18,9 @@ from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values as nonzero
+from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.errors import unknown
-from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.body.checks import check_index, checked_names
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
@@ -86,7 +86,7 @@ class Solution(eqx.Module):
     """
 
     mechanism: Mechanism
-    method: AbstractMethod
+    formulation: AbstractFormulation
     ts: Float[Array, " times"]
     q: Float[Array, "times nq"]
     integrated_speeds: Float[Array, "times nv"]
@@ -115,8 +115,8 @@ class Solution(eqx.Module):
         return "\n".join(lines)
 
     def _how(self) -> str:
-        """The method, the numbers of steps and events, and the quadratures, as text."""
-        parts = [type(self.method).__name__]
+        """The formulation, the numbers of steps and events, and the quadratures, as text."""
+        parts = [type(self.formulation).__name__]
         if "num_steps" in self.stats:
             steps, rejected = (int(self.stats.get(f"num_{kind}steps", 0)) for kind in ("", "rejected_"))
             parts.append(count_of(steps, "step") + f" ({rejected} rejected)" * (rejected > 0))
@@ -199,7 +199,7 @@ class Solution(eqx.Module):
         if frame not in ("world", "body"):
             raise unknown("frame", frame, ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
-        wrench = _reactions(self.mechanism, self.method, name, place, frame, self.snapshots())
+        wrench = _reactions(self.mechanism, self.formulation, name, place, frame, self.snapshots())
         space = self.mechanism.space
         return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
 
@@ -254,7 +254,7 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
     equations = Equations(solution.mechanism, redundant)
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
-        motion = motion_of(solution.method, equations, t, closed_where_redundant(equations, t, q), w)
+        motion = motion_of(solution.formulation, equations, t, closed_where_redundant(equations, t, q), w)
         return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
 
     return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
@@ -264,16 +264,18 @@ def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
 def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
     """The named quantities; all that none of them depends on is dead code, which the compiler removes."""
     equations = Equations(solution.mechanism)
-    method = solution.method
-    return jax.vmap(lambda s: read(equations_at(method, equations, s.t), names, s))(solution.snapshots())
+    formulation = solution.formulation
+    return jax.vmap(lambda s: read(equations_at(formulation, equations, s.t), names, s))(solution.snapshots())
 
 
 @cached_on_disk
-def _reactions(mechanism: Mechanism, method: AbstractMethod, name: str, place: int, frame: str, at: Snapshot) -> Array:
+def _reactions(
+    mechanism: Mechanism, formulation: AbstractFormulation, name: str, place: int, frame: str, at: Snapshot
+) -> Array:
     equations = Equations(mechanism)
 
     def one(s: Snapshot) -> Array:
-        reader = Reader(equations_at(method, equations, s.t), s)
+        reader = Reader(equations_at(formulation, equations, s.t), s)
         wrench = reader.reaction(name)[place]
         if frame == "world":
             return wrench

@@ -12,7 +12,7 @@ from jaxmbd.arrays import Scalar, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.wrapped_solver import missing_tolerances
+from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 

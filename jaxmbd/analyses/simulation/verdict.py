@@ -19,7 +19,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import nonzero_singular_values
+from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.diffrax_binding import any_instance
 
 # [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,

@@ -32,9 +32,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.executable import deserialized, serialized
+from jaxmbd.compile.cache.executable import ARRAY, deserialized, serialized
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
-from jaxmbd.compile.cache.structure import ARRAY
 from jaxmbd.compile.jax_binding import register, registering
 from jaxmbd.compile.jax_internals import compilation_cache_folder, is_compilation_cache_on, use_compilation_cache
 from jaxmbd.compile.targets.build_vm import processor, vm

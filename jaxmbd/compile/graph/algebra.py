@@ -1,4 +1,4 @@
-"""Constructors of arithmetic nodes, with the simplifications that are cheap, local and valid for all real numbers.
+"""Constructors of nodes, with the simplifications that are cheap, local and valid for all real numbers.
 
 Products have a normal form: a positive constant factor comes first, and the sign is a negation around the product:
 `neg(mul(2, x))`. So terms that differ by a constant factor are combined, and a sum absorbs the signs of its terms.
@@ -9,7 +9,9 @@ Identities of real numbers are also applied where an argument may be infinite or
 
 import math
 import operator
+from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from jaxmbd.compile.graph import number
 from jaxmbd.compile.graph.node import Node
@@ -18,6 +20,14 @@ from jaxmbd.compile.graph.number import Number
 ODD = frozenset({"sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "sign", "erf", "cbrt", "round"})
 EVEN = frozenset({"cos", "cosh", "abs"})
 _POWER = 64  # the largest magnitude of integer exponents that are merged with others
+_COMPARE: dict[str, Callable[[Any, Any], bool]] = {
+    "eq": operator.eq,
+    "ne": operator.ne,
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+}
 
 
 def add(a: Node, b: Node) -> Node:
@@ -99,7 +109,7 @@ def div(a: Node, b: Node) -> Node:
     (c, x), (d, y) = _split(a), _split(b)
     if c == 0 and (y is not None or d != 0):
         return a.graph.constant(0)
-    factor = number.divide(c, d)
+    factor = number.fold(operator.truediv, c, d)
     if y is None or x is y:
         return _times(factor, None if y is x else x, a)
     if _is_reciprocal(y):
@@ -236,3 +246,68 @@ def atan2(y: Node, x: Node) -> Node:
     if x.is_constant and y.is_constant:
         return x.graph.constant(number.fold(math.atan2, y.value, x.value))
     return x.graph.make("atan2", y, x)
+
+
+# --- choices ----------------------------------------------------------------------------------------------
+
+
+def extreme(op: str, a: Node, b: Node) -> Node:
+    """The larger (`"max"`) or the smaller (`"min"`) of `a` and `b`."""
+    if a.is_constant and b.is_constant:
+        return a.graph.constant(number.fold(max if op == "max" else min, a.value, b.value))
+    for one, other in ((a, b), (b, a)):
+        # An infinite bound is the neutral element, with which a reduction starts.
+        if isinstance(one.value, float) and math.isinf(one.value):
+            return other if (one.value < 0) == (op == "max") else one
+    return a if a is b else a.graph.make(op, *in_turn(a, b))
+
+
+def compare(op: str, a: Node, b: Node) -> Node:
+    """The comparison of `a` and `b` by `op`: `"eq"`, `"ne"`, `"lt"`, `"le"`, `"gt"` or `"ge"`."""
+    graph = a.graph
+    if a.is_constant and b.is_constant:
+        return graph.constant(_COMPARE[op](a.value, b.value))
+    if a is b:
+        return graph.constant(op in ("eq", "le", "ge"))
+    if a.is_boolean and b.is_boolean:
+        same = select(a, b, logical_not(b))
+        return same if op == "eq" else logical_not(same)
+    for one, other, order in ((a, b, (0, 1)), (b, a, (1, 0))):
+        # A select between constants, such as a boolean converted to a number: the comparison reduces to its condition.
+        if one.op == "select" and other.is_constant and one.args[1].is_constant and one.args[2].is_constant:
+            pairs = ((one.args[1], other), (one.args[2], other))
+            yes, no = (compare(op, pair[order[0]], pair[order[1]]) for pair in pairs)
+            return select(one.args[0], yes, no)
+    return graph.make(op, *(in_turn(a, b) if op in ("eq", "ne") else (a, b)))
+
+
+def logical(op: str, a: Node, b: Node) -> Node:
+    """True if both (`"and"`) or at least one (`"or"`) of `a` and `b` are true."""
+    for one, other in ((a, b), (b, a)):
+        if one.is_constant:
+            return other if one.value == (op == "and") else one
+    return a if a is b else a.graph.make(op, *in_turn(a, b))
+
+
+def logical_not(a: Node) -> Node:
+    """True if `a` is false."""
+    if a.is_constant:
+        return a.graph.constant(not a.value)
+    return a.args[0] if a.op == "not" else a.graph.make("not", a)
+
+
+def select(condition: Node, yes: Node, no: Node) -> Node:
+    """`yes` if the condition is true, else `no`."""
+    if condition.is_constant:
+        return yes if condition.value else no
+    if yes.op == "select" and yes.args[0] is condition:
+        yes = yes.args[1]
+    if no.op == "select" and no.args[0] is condition:
+        no = no.args[2]
+    if yes is no:
+        return yes
+    if condition.op == "not":
+        return select(condition.args[0], no, yes)
+    if yes.is_boolean and no.is_boolean:
+        return logical("or", logical("and", condition, yes), logical("and", logical_not(condition), no))
+    return yes.graph.make("select", condition, yes, no)

@@ -1,6 +1,6 @@
 """A directed acyclic graph of scalar expressions with hash-consing: equal expressions are one node.
 
-Nodes are constructed by the functions of `algebra.py` and `choice.py`, which simplify; `Graph.make` only looks up
+Nodes are constructed by the functions of `algebra.py`, which simplify; `Graph.make` only looks up
 whether a node exists.
 """
 
@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-import numpy as np
-
-from jaxmbd.compile.graph.number import Number, number
+from jaxmbd.compile.graph.number import number
 
 COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
 BOOLEAN = COMPARISONS | {"and", "or", "not"}
@@ -55,55 +53,24 @@ class Graph:
 
     def make(self, op: str, *args: Node) -> Node:
         """The node of an operation, without simplification."""
-        key = (op, *(node.index for node in args))
-        node = self._table.get(key)
-        if node is None:
-            node = self._table[key] = Node(self, len(self._table), op, args)
-        return node
+        return self._find_or_add((op, *(node.index for node in args)), op, args)
 
     def constant(self, value: Any) -> Node:
         """The node of a number or a boolean; a float is converted by its shortest decimal."""
-        return self._leaf("const", number(value))
+        value = number(value)
+        # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
+        key = ("const", type(value).__name__, value if isinstance(value, Fraction) else repr(value))
+        return self._find_or_add(key, "const", value=value)
 
     def symbol(self, name: str) -> Node:
         """The node of a symbol."""
-        key = ("symbol", name)
+        return self._find_or_add(("symbol", name), "symbol", name=name)
+
+    def _find_or_add(self, key: Any, op: str, args: tuple[Node, ...] = (), **leaf: Any) -> Node:
         node = self._table.get(key)
         if node is None:
-            node = self._table[key] = Node(self, len(self._table), "symbol", name=name)
+            node = self._table[key] = Node(self, len(self._table), op, args, **leaf)
         return node
-
-    def _leaf(self, op: str, value: Number) -> Node:
-        # The key contains the type, since True == 1 == 1.0, and the text, since NaN differs from itself.
-        key = (op, type(value).__name__, value if isinstance(value, Fraction) else repr(value))
-        node = self._table.get(key)
-        if node is None:
-            node = self._table[key] = Node(self, len(self._table), op, value=value)
-        return node
-
-    def constants(self, array: Any) -> np.ndarray:
-        """The constant nodes for an array of numbers."""
-        numbers = np.asarray(array)
-        # Each distinct number is looked up once: large arrays are mostly zeros.
-        distinct, inverse = np.unique(numbers, return_inverse=True)
-        nodes = np.empty(distinct.shape, dtype=object)
-        nodes[:] = [self.constant(value) for value in distinct]
-        return nodes[inverse.reshape(numbers.shape)] if numbers.ndim else nodes.reshape(())
-
-    def values(self, array: np.ndarray, dtype: Any) -> np.ndarray | None:
-        """The numbers of constant nodes; None if any of the nodes is not a constant."""
-        if not all(node.is_constant for node in array.flat):
-            return None
-        numbers = np.empty(array.size, dtype=object)
-        numbers[:] = [node.value for node in array.flat]
-        return numbers.astype(dtype).reshape(array.shape)
-
-    def symbols(self, names: np.ndarray) -> np.ndarray:
-        """The symbols for an array of names."""
-        nodes = np.empty(names.shape, dtype=object)
-        for position, name in np.ndenumerate(names):
-            nodes[position] = self.symbol(name)
-        return nodes
 
     def __len__(self) -> int:
         return len(self._table)

@@ -6,7 +6,6 @@ agrees, up to rounding, with a fraction of small integers, such as 1/3, or a dec
 """
 
 import math
-import operator
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
@@ -25,7 +24,8 @@ _TURNS = 2**20  # multiples of π/12 beyond which floats are close to one by coi
 
 _SINES = {0: Fraction(0), 2: Fraction(1, 2), 6: Fraction(1), 10: Fraction(1, 2), 12: Fraction(0)}
 _SINES |= {k + 12: -value for k, value in _SINES.items() if k < 12}
-_TANGENTS = {0: Fraction(0), 3: Fraction(1), 9: Fraction(-1)}
+_COSINES = {(k - 6) % 24: value for k, value in _SINES.items()}
+_TANGENTS = {12 * n + k: value for n in (0, 1) for k, value in ((0, Fraction(0)), (3, Fraction(1)), (9, Fraction(-1)))}
 
 
 def number(value: Any) -> Number:
@@ -97,26 +97,15 @@ def fold(function: Callable[..., Any], *values: Number) -> Number:
             return number(float(function(*(np.float64(to_float(value)) for value in values))))
 
 
-def divide(a: Number, b: Number) -> Number:
-    return fold(operator.truediv, a, b)
+def _exact_at(values: dict[int, Fraction], function: Callable[[Any], float]) -> Callable[[Number], Number]:
+    """A function of period 2π with exact values at some multiples of π/12."""
 
+    def evaluate(x: Number) -> Number:
+        k = twelfths_of_pi(x)
+        exact = values.get(k % 24) if k is not None else None
+        return function(x) if exact is None else exact
 
-def _sin(x: Number) -> Number:
-    k = twelfths_of_pi(x)
-    exact = _SINES.get(k % 24) if k is not None else None
-    return math.sin(x) if exact is None else exact
-
-
-def _cos(x: Number) -> Number:
-    k = twelfths_of_pi(x)
-    exact = _SINES.get((k + 6) % 24) if k is not None else None
-    return math.cos(x) if exact is None else exact
-
-
-def _tan(x: Number) -> Number:
-    k = twelfths_of_pi(x)
-    exact = _TANGENTS.get(k % 12) if k is not None else None
-    return math.tan(x) if exact is None else exact
+    return evaluate
 
 
 def _root(value: int, degree: int) -> int | None:
@@ -127,20 +116,14 @@ def _root(value: int, degree: int) -> int | None:
     return near if near**degree == value else None
 
 
-def _sqrt(x: Number) -> Number:
-    if isinstance(x, Fraction) and x >= 0:
-        above, below = _root(x.numerator, 2), _root(x.denominator, 2)
-        if above is not None and below is not None:
-            return Fraction(above, below)
-    return math.sqrt(x)
+def _exact_root(degree: int, function: Callable[[Any], float]) -> Callable[[Number], Number]:
+    """A root that is exact for fractions of powers."""
 
+    def evaluate(x: Number) -> Number:
+        roots = [_root(n, degree) for n in (x.numerator, x.denominator)] if isinstance(x, Fraction) else [None]
+        return function(x) if None in roots else Fraction(*roots)
 
-def _cbrt(x: Number) -> Number:
-    if isinstance(x, Fraction):
-        above, below = _root(x.numerator, 3), _root(x.denominator, 3)
-        if above is not None and below is not None:
-            return Fraction(above, below)
-    return math.cbrt(x)
+    return evaluate
 
 
 def _sign(x: Number) -> Number:
@@ -149,11 +132,11 @@ def _sign(x: Number) -> Number:
 
 # The functions of one argument at constants; the algebraic ones keep fractions exact.
 FUNCTIONS: dict[str, Callable[[Any], Any]] = {
-    "sin": _sin,
-    "cos": _cos,
-    "tan": _tan,
-    "sqrt": _sqrt,
-    "cbrt": _cbrt,
+    "sin": _exact_at(_SINES, math.sin),
+    "cos": _exact_at(_COSINES, math.cos),
+    "tan": _exact_at(_TANGENTS, math.tan),
+    "sqrt": _exact_root(2, math.sqrt),
+    "cbrt": _exact_root(3, math.cbrt),
     "sign": _sign,
     "abs": abs,
     "round": round,

@@ -8,22 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.graph import calls, elementwise, linear, moves, sums, windows
-from jaxmbd.compile.graph.node import Graph
-from jaxmbd.compile.graph.step import Arrays, Step
-from jaxmbd.compile.jax_internals import Literal
+from jaxmbd.compile.graph import algebra
+from jaxmbd.compile.graph.builder import GraphBuilder
+from jaxmbd.compile.graph.node import Graph, Node
+from jaxmbd.compile.rules.equation import Arrays, Equation, Rule, array
+from jaxmbd.compile.rules.interpreter import Interpreter
 from jaxmbd.errors import MechanismError
 
 Names: TypeAlias = str | Sequence[Any] | np.ndarray
-
-RULES: dict[str, Callable[..., Any]] = {
-    **elementwise.RULES,
-    **moves.RULES,
-    **windows.RULES,
-    **sums.RULES,
-    **calls.RULES,
-    **linear.RULES,
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +32,7 @@ def trace(
     *names: Names,
     graph: Graph | None = None,
     title: str = "",
-    rules: Mapping[str, Callable[..., Any]] | None = None,
+    rules: Mapping[str, Rule] | None = None,
 ) -> Traced:
     """Trace a JAX function of small arrays to a graph of scalar expressions.
 
@@ -64,11 +56,11 @@ def trace(
     """
     graph = Graph() if graph is None else graph
     title = title or f"The function {getattr(function, '__name__', type(function).__name__)!r}"
-    inputs = tuple(graph.symbols(_as_names(given)) for given in names)
-    specs = [jax.ShapeDtypeStruct(array.shape, jnp.result_type(float)) for array in inputs]
+    inputs = tuple(array(np.frompyfunc(graph.symbol, 1, 1)(_as_names(given))) for given in names)
+    specs = [jax.ShapeDtypeStruct(nodes.shape, jnp.result_type(float)) for nodes in inputs]
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     with jax.ensure_compile_time_eval():
-        results = Walk(graph, RULES | dict(rules or {}), title).run(jaxpr, list(inputs))
+        results = Interpreter(GraphBuilder(graph), title, RULES | dict(rules or {})).run(jaxpr, list(inputs))
     return Traced(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
 
 
@@ -84,39 +76,71 @@ def _as_names(given: Names) -> np.ndarray:
     return names
 
 
-class Walk:
-    """An interpreter of jaxprs, inner ones included, that applies the rule of each primitive to arrays of scalars."""
-
-    def __init__(self, graph: Any, rules: Mapping[str, Callable[..., Any]], title: str) -> None:
-        self.graph, self.rules, self.title = graph, rules, title
-
-    def run(self, jaxpr: Any, inputs: Arrays) -> Arrays:
-        # A closed jaxpr holds an open one until jax 0.10, and is the same type from 0.11.
-        consts = getattr(jaxpr, "consts", ())
-        opened = getattr(jaxpr, "jaxpr", jaxpr)
-        values = dict(zip(opened.invars, inputs, strict=True))
-        values |= {var: self.graph.constants(const) for var, const in zip(opened.constvars, consts, strict=True)}
-        for equation in opened.eqns:
-            operands = [self._read(values, var) for var in equation.invars]
-            results = self._apply(Step(self.graph, equation, self.run, self.title), operands)
-            values |= zip(equation.outvars, results, strict=True)
-        return [self._read(values, var) for var in opened.outvars]
-
-    def _read(self, values: dict[Any, np.ndarray], var: Any) -> np.ndarray:
-        if isinstance(var, Literal):
-            return self.graph.constants(_typed(var))
-        return values[var]
-
-    def _apply(self, step: Step, operands: Arrays) -> Arrays:
-        rule = self.rules.get(step.name)
-        if rule is None:
-            # A primitive without a rule can still be evaluated if all of its operands are constants.
-            if any(self.graph.values(operand, object) is None for operand in operands):
-                raise step.unsupported()
-            return step.evaluate(*operands)
-        results = rule(step, *operands)
-        return results if isinstance(results, list) else [results]
+# --- rules of expression graphs ---------------------------------------------------------------------------
 
 
-def _typed(literal: Any) -> np.ndarray:
-    return np.asarray(literal.val, dtype=literal.aval.dtype)
+def _convert(equation: Equation, x: np.ndarray) -> np.ndarray | Arrays:
+    """Type conversion. Between floating-point types it is the identity: the graph has one kind of real number."""
+    before, after, build = equation.operand_dtype, equation.dtype, equation.builder
+    if before == after:
+        return x
+    if before == np.bool_:
+        return build.apply("select", x, build.constant(1), build.constant(0))
+    if after == np.bool_:
+        return build.apply("ne", x, build.constant(0))
+    is_exact = np.issubdtype(after, np.floating) or np.issubdtype(before, np.integer)
+    return x if is_exact else equation.evaluate(x)
+
+
+def _cholesky(equation: Equation, a: np.ndarray) -> np.ndarray:
+    """The lower Cholesky factor of each matrix."""
+    result = np.full(a.shape, equation.builder.constant(0), dtype=object)
+    for batch in np.ndindex(a.shape[:-2]):
+        _factor(a[batch], result[batch])
+    return result
+
+
+def _factor(a: np.ndarray, L: np.ndarray) -> None:
+    """Fill the lower triangle of `L` so that `L Lᵀ = a`; only the lower triangle of `a` is read."""
+    for j in range(len(a)):
+        L[j, j] = algebra.function("sqrt", _less_products(a[j, j], L[j, :j], L[j, :j]))
+        for i in range(j + 1, len(a)):
+            L[i, j] = algebra.div(_less_products(a[i, j], L[i, :j], L[j, :j]), L[j, j])
+
+
+def _less_products(value: Node, left: np.ndarray, right: np.ndarray) -> Node:
+    """`value − left · right`."""
+    for x, y in zip(left, right, strict=True):
+        value = algebra.sub(value, algebra.mul(x, y))
+    return value
+
+
+def _triangular_solve(equation: Equation, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The solution `x` of `a x = b` or `x a = b` by substitution."""
+    params = equation.params
+    is_lower = params["lower"]
+    result = np.empty(b.shape, dtype=object)
+    for batch in np.ndindex(a.shape[:-2]):
+        # x a = b is aᵀ xᵀ = bᵀ: each side and transposition is the same solve on other views of the arrays.
+        is_transposed = bool(params["transpose_a"]) == params["left_side"]
+        matrix = a[batch].T if is_transposed else a[batch]
+        right, x = (b[batch], result[batch]) if params["left_side"] else (b[batch].T, result[batch].T)
+        _substitute(matrix, right, x, is_lower != is_transposed, params["unit_diagonal"])
+    return result
+
+
+def _substitute(a: np.ndarray, b: np.ndarray, x: np.ndarray, is_lower: bool, has_unit_diagonal: bool) -> None:
+    """Fill `x` with the solution of `a x = b`, by forward or backward substitution."""
+    n = len(a)
+    for column in range(b.shape[1]):
+        for i in range(n) if is_lower else reversed(range(n)):
+            known = slice(0, i) if is_lower else slice(i + 1, n)
+            value = _less_products(b[i, column], a[i, known], x[known, column])
+            x[i, column] = value if has_unit_diagonal else algebra.div(value, a[i, i])
+
+
+RULES: dict[str, Rule] = {
+    "convert_element_type": _convert,
+    "cholesky": _cholesky,
+    "triangular_solve": _triangular_solve,
+}

@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from jaxmbd.compile.ssa_builder import Rows, SSABuilder
+from jaxmbd.compile.ssa_builder import SSABuilder, ValueIds
 from jaxmbd.compile.targets.build_vm import postorder
 from jaxmbd.compile.targets.opcodes import GATHER, INPUT, NUMBER, UNIFORM
 
@@ -74,7 +74,9 @@ class Program:
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int = 0, hoist: bool = False) -> Program:
+def schedule(
+    builder: SSABuilder, outputs: Sequence[ValueIds], uniform_inputs: int = 0, hoist: bool = False
+) -> Program:
     """Compile the program that computes `outputs` from the builder's inputs.
 
     If `uniform_inputs` is positive, the operations that depend only on that many first inputs come first in the code:
@@ -115,39 +117,50 @@ def schedule(builder: SSABuilder, outputs: Sequence[Rows], uniform_inputs: int =
     )  # fmt: skip
 
 
-def _varying_leaves(builder: SSABuilder, uniform_inputs: int) -> list[Rows]:
+def _varying_leaves(builder: SSABuilder, uniform_inputs: int) -> list[ValueIds]:
     """The leaves of the inputs after the uniform ones, and those of the tables in these inputs."""
     end = len(builder.arrays) - len(builder.constant_tables)
     tables = [leaf for table, leaf in builder.tables.items() if uniform_inputs <= table.input < end]
     return [*builder.arrays[uniform_inputs:end], np.array(tables, np.int32)]
 
 
-def _dependents(args: Rows, leaves: Sequence[Rows]) -> np.ndarray:
+def _dependents(args: ValueIds, leaves: Sequence[ValueIds]) -> np.ndarray:
     """A mask of the values that depend on some leaves."""
     users, starts = _users(args)
-    reached = np.zeros(len(args), bool)
-    front = _union(leaves)
+    return _reachable(len(args), leaves, lambda ids: _ranges(users, starts, ids))
+
+
+def _live_values(args: ValueIds, outputs: Sequence[ValueIds]) -> np.ndarray:
+    """A mask of the live values, on which the outputs depend; all others are dead code."""
+    return _reachable(len(args), outputs, lambda ids: args[ids].reshape(-1))
+
+
+def _reachable(count: int, roots: Sequence[ValueIds], neighbours: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """A mask of the values that are reached from some roots; −1 among the neighbours stands for a missing operand."""
+    reached = np.zeros(count + 1, bool)
+    reached[-1] = True
+    front = _union(roots)
     while len(front):
         reached[front] = True
-        front = _ranges(users, starts, front)
+        front = neighbours(front)
         front = _distinct(front[~reached[front]])
-    return reached
+    return reached[:-1]
 
 
-def _union(arrays: Sequence[Rows]) -> Rows:
+def _union(arrays: Sequence[ValueIds]) -> ValueIds:
     """The sorted union of several arrays of value ids."""
     return _distinct(np.concatenate([np.zeros(0, np.int32), *(ids.reshape(-1) for ids in arrays)]))
 
 
-def _distinct(ids: Rows) -> Rows:
+def _distinct(ids: ValueIds) -> ValueIds:
     """The sorted distinct ids. (NumPy's `unique` takes several times as long.)"""
     ids = np.sort(ids)
     return ids[np.append(True, ids[1:] != ids[:-1])] if len(ids) else ids
 
 
 def _mark_uniform_factors(
-    op: np.ndarray, args: Rows, varying: np.ndarray, uniform: np.ndarray
-) -> tuple[np.ndarray, Rows]:
+    op: np.ndarray, args: ValueIds, varying: np.ndarray, uniform: np.ndarray
+) -> tuple[np.ndarray, ValueIds]:
     """Give varying products with a uniform factor opcodes of their own, with that factor as the first operand."""
     op, args = op.copy(), args.copy()
     for name, uniform_name in UNIFORM.items():
@@ -159,8 +172,8 @@ def _mark_uniform_factors(
 
 
 def _uniform_live_out(
-    op: np.ndarray, args: Rows, varying: np.ndarray, uniform: np.ndarray, outputs: Sequence[Rows]
-) -> Rows:
+    op: np.ndarray, args: ValueIds, varying: np.ndarray, uniform: np.ndarray, outputs: Sequence[ValueIds]
+) -> ValueIds:
     """The uniform values that are outputs, or operands of varying operations other than as uniform factor or table."""
     used = args[varying]
     used[np.isin(op[varying], [NUMBER[name] for name in UNIFORM.values()]), 0] = -1
@@ -171,7 +184,7 @@ def _uniform_live_out(
 
 
 def _transfers(
-    arrays: Sequence[tuple[np.ndarray, Rows]], slot: np.ndarray
+    arrays: Sequence[tuple[np.ndarray, ValueIds]], slot: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Sizes, ends and pairs (element, slot) of the loads or stores of several arrays."""
     sizes = np.array([ids.size for _, ids in arrays], np.int32)
@@ -180,7 +193,7 @@ def _transfers(
     return sizes, ends, np.concatenate([np.zeros((0, 2)), *pairs]).astype(np.int32)
 
 
-def _asap_levels(op: np.ndarray, args: Rows) -> np.ndarray:
+def _asap_levels(op: np.ndarray, args: ValueIds) -> np.ndarray:
     """The depth of each value: the longest chain of operations that ends in it; leaves have depth 0."""
     level = np.zeros(len(op), np.int32)
     users, starts = _users(args)
@@ -207,7 +220,7 @@ def _topological_waves(
         ready = _distinct(touched[pending[touched] == 0])
 
 
-def _users(args: Rows) -> tuple[np.ndarray, np.ndarray]:
+def _users(args: ValueIds) -> tuple[np.ndarray, np.ndarray]:
     """The def-use lists: value `i` is an operand of `users[starts[i] : starts[i + 1]]`, with repetitions."""
     flat = args.reshape(-1)
     sources = np.flatnonzero(flat >= 0)
@@ -223,7 +236,7 @@ def _ranges(values: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> np.ndarr
     return values[np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts[ids] - (ends - counts), counts)]
 
 
-def _cse(builder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows, list[Rows]]:
+def _cse(builder: SSABuilder, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds, list[ValueIds]]:
     """Common subexpression elimination, level by level: equal values are replaced by the first of them."""
     op, args = builder.op.copy(), builder.args.copy()
     level = _asap_levels(op, args)
@@ -248,19 +261,7 @@ def _cse(builder: SSABuilder, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows
     return op, args, [np.asarray(same[ids]) for ids in outputs]
 
 
-def _live_values(args: Rows, outputs: Sequence[Rows]) -> np.ndarray:
-    """A mask of the live values, on which the outputs depend; all others are dead code."""
-    live = np.zeros(len(args) + 1, bool)
-    live[-1] = True  # the index −1 stands for a missing operand
-    front = _union(outputs)
-    while len(front):
-        live[front] = True
-        front = args[front].reshape(-1)
-        front = _distinct(front[~live[front]])
-    return live[:-1]
-
-
-def _contract_fma(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[np.ndarray, Rows]:
+def _contract_fma(op: np.ndarray, args: ValueIds, outputs: Sequence[ValueIds]) -> tuple[np.ndarray, ValueIds]:
     """Contract products that are used once, by a sum or difference, into a fused multiply-add."""
     live = _live_values(args, outputs)
     uses = np.bincount(args[live][args[live] >= 0], minlength=len(op))
@@ -280,7 +281,7 @@ def _contract_fma(op: np.ndarray, args: Rows, outputs: Sequence[Rows]) -> tuple[
     return op, args
 
 
-def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray, results: Sequence[Rows]) -> list[np.ndarray]:
+def _instructions(op: np.ndarray, args: ValueIds, wanted: np.ndarray, results: Sequence[ValueIds]) -> list[np.ndarray]:
     """The wanted operations grouped by instruction, in an order in which every operand is computed before its use.
 
     Many operations are scheduled in pieces of the postorder of a depth-first search from the results: its neighbours
@@ -293,7 +294,7 @@ def _instructions(op: np.ndarray, args: Rows, wanted: np.ndarray, results: Seque
     return [ids for piece in pieces for ids in _list_schedule(op, args, np.sort(piece))]
 
 
-def _list_schedule(op: np.ndarray, args: Rows, ids: np.ndarray) -> list[np.ndarray]:
+def _list_schedule(op: np.ndarray, args: ValueIds, ids: np.ndarray) -> list[np.ndarray]:
     """List scheduling: the operations in groups of one opcode each.
 
     The choice is greedy: the opcode with the longest critical path through its ready operations, and among equals the
@@ -330,7 +331,7 @@ def _list_schedule(op: np.ndarray, args: Rows, ids: np.ndarray) -> list[np.ndarr
     return groups
 
 
-def _local_indices(subset: np.ndarray, ids: Rows) -> Rows:
+def _local_indices(subset: np.ndarray, ids: ValueIds) -> ValueIds:
     """The positions of ids in a sorted subset; −1 for those outside it."""
     if not len(subset):
         return ids
@@ -338,7 +339,7 @@ def _local_indices(subset: np.ndarray, ids: Rows) -> Rows:
     return np.where(subset[index] == ids, index, np.int32(-1))
 
 
-def _critical_path_lengths(args: Rows, starts: np.ndarray) -> np.ndarray:
+def _critical_path_lengths(args: ValueIds, starts: np.ndarray) -> np.ndarray:
     """The length of the longest chain of operations that starts at each value."""
     height = np.zeros(len(args), np.int32)
     operands = lambda ids: args[ids][args[ids] >= 0]  # noqa: E731
@@ -347,7 +348,7 @@ def _critical_path_lengths(args: Rows, starts: np.ndarray) -> np.ndarray:
     return height
 
 
-def _live_ranges(args: Rows, groups: Sequence[np.ndarray], live_out: Sequence[Rows]) -> np.ndarray:
+def _live_ranges(args: ValueIds, groups: Sequence[np.ndarray], live_out: Sequence[ValueIds]) -> np.ndarray:
     """The end of each value's live range: the last group that uses it, or `_NEVER` for values that are live out."""
     last_use = np.full(len(args), -1, np.int64)
     for k, group in enumerate(groups):
@@ -359,7 +360,7 @@ def _live_ranges(args: Rows, groups: Sequence[np.ndarray], live_out: Sequence[Ro
 
 
 def _allocate_and_encode(
-    op: np.ndarray, args: Rows, groups: Sequence[np.ndarray], slot: np.ndarray, slots: int, last_use: np.ndarray
+    op: np.ndarray, args: ValueIds, groups: Sequence[np.ndarray], slot: np.ndarray, slots: int, last_use: np.ndarray
 ) -> tuple[list[np.ndarray], int]:
     """Allocate slots, writing them to `slot`, and encode the instructions; also return the number of slots.
 

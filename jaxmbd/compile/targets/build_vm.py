@@ -27,7 +27,7 @@ from jaxmbd.compile.targets.opcodes import EVALUATE
 
 TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
 
-_SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_depth_first")
+_SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_postorder")
 _HERE = Path(__file__).parent
 _SOURCES = ("vm.c", "vm_lanes.h", "erk_loop.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
@@ -235,5 +235,5 @@ def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.nda
     arrays = np.ascontiguousarray(args, np.int32), np.where(wanted, 0, 4).astype(np.uint8), roots.astype(np.int32)
     stack, order = (np.empty(len(args), np.int32) for _ in range(2))
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, stack, order)]
-    library.jaxmbd_depth_first.restype = ctypes.c_int64
-    return order[: library.jaxmbd_depth_first(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]
+    library.jaxmbd_postorder.restype = ctypes.c_int64
+    return order[: library.jaxmbd_postorder(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]

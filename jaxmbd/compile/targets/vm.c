@@ -40,8 +40,8 @@ typedef struct {
 /* The postorder of a depth-first search from the roots, in a graph of values with up to three operands, `args`; returns
    the number of values in `order`. `state`: 0 for wanted values, 4 for those to be skipped or finished; in between, one
    more than the number of operands visited. */
-int64_t jaxmbd_depth_first(const int32_t *args, uint8_t *state, const int32_t *roots, int64_t count, int32_t *stack,
-                           int32_t *order) {
+int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roots, int64_t count, int32_t *stack,
+                         int32_t *order) {
   int64_t found = 0;
   for (int64_t k = 0; k < count; k++) {
     int64_t depth = 0;

@@ -15,7 +15,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from jaxmbd.integrate.wrapped_solver import with_stage_loop
+from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
 VALUE: str
 KNOWN: str

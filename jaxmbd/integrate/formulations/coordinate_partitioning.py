@@ -12,11 +12,10 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import LeastSquaresQR, pivot_columns
+from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns, spd_solver
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.equations.spd_solve import spd_solver
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractProjectedMethod, StateDerivative
+from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,
     NamedCoordinateCorrection,
@@ -78,7 +77,7 @@ class Partition:
         return ~(size < _DEGENERATE)
 
 
-class CoordinatePartitioning(AbstractProjectedMethod):
+class CoordinatePartitioning(AbstractProjectedFormulation):
     """Integrate the independent coordinates and speeds; close the loops by Newton's method at each evaluation.
 
     `M̂ v̇_i = Q̂`; the dependent coordinates follow from `Φ(q, t) = 0`, the dependent speeds from `C v = −Φ_t`, so that

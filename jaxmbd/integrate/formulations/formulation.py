@@ -1,7 +1,7 @@
-"""Constraint formulations: methods that turn the equations of motion into a right-hand side `(q̇, v̇)`.
+"""Constraint formulations, which turn the equations of motion into a right-hand side `(q̇, v̇)`.
 
 Each of them solves the augmented system `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; …]`; they differ in how they prevent the
-drift of `Φ = 0` and `Φ̇ = 0`.
+drift of `Φ = 0` and `Φ̇ = 0`. `Kinematic` serves analyses whose motion follows from the constraints alone.
 """
 
 import abc
@@ -13,8 +13,16 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Scalar, as_float
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.model.body.checks import check_finite, check_number
+from jaxmbd.integrate.formulations.newton_closure import (
+    DeterminedCorrection,
+    MassWeightedCorrection,
+    apply_correction,
+    close_loops,
+    consistent_speeds,
+)
+from jaxmbd.model.body.checks import check_finite, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -32,7 +40,7 @@ class StateDerivative(eqx.Module):
     lam: Float[Array, " m"]
 
 
-class AbstractMethod(eqx.Module):
+class AbstractFormulation(eqx.Module):
     """A constraint formulation: how the constraints are enforced during integration."""
 
     @abc.abstractmethod
@@ -40,29 +48,29 @@ class AbstractMethod(eqx.Module):
         """State derivative, consistent speeds, accelerations and multipliers at time `t` and state `(q, v)`."""
 
 
-class AbstractProjectedMethod(AbstractMethod):
-    """A method that projects the state onto the constraints after each step, and may then update its own data.
+class AbstractProjectedFormulation(AbstractFormulation):
+    """A formulation that projects the state onto the constraints after each step, and may then update its own data.
 
-    The data, such as the choice of independent speeds, are fields of the method itself: `begin` sets them for the first
-    step, `settle` for the next one.
+    The data, such as the choice of independent speeds, are fields of the formulation itself: `begin` sets them for the
+    first step, `settle` for the next one.
     """
 
     @abc.abstractmethod
     def check(self, mechanism: Mechanism, freedom: int) -> None:
-        """Raise if the method cannot be used on a mechanism with this number of degrees of freedom."""
+        """Raise if the formulation cannot be used on a mechanism with this number of degrees of freedom."""
 
     @abc.abstractmethod
-    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedMethod":
-        """The method with its data for the first step."""
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "AbstractProjectedFormulation":
+        """The formulation with its data for the first step."""
 
     @abc.abstractmethod
     def settle(
         self, equations: Equations, t: Scalar, q: Array, v: Array
-    ) -> tuple["AbstractProjectedMethod", Array, Array]:
-        """The method with its data for the next step, and the projected state `(q, v)`."""
+    ) -> tuple["AbstractProjectedFormulation", Array, Array]:
+        """The formulation with its data for the next step, and the projected state `(q, v)`."""
 
 
-class Augmented(AbstractMethod):
+class Augmented(AbstractFormulation):
     """The augmented index-1 system with Baumgarte's stabilisation.
 
     `[[M, Cᵀ], [C, 0]] [v̇; λ] = [F; γ − 2α Φ̇ − β² Φ]`, so that `Φ̈ + 2α Φ̇ + β² Φ = 0`.
@@ -90,7 +98,7 @@ class Augmented(AbstractMethod):
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
 
-class Stabilized(AbstractMethod):
+class Stabilized(AbstractFormulation):
     """The augmented system on consistent speeds, after Gear, Gupta and Leimkuhler. The default.
 
     The integrated speeds are the sum of consistent speeds and a remainder, `v = v̄ + M⁻¹ Cᵀ η` with `η = S⁻¹ Φ̇`,
@@ -128,10 +136,59 @@ class Stabilized(AbstractMethod):
         return StateDerivative(qdot, vdot + remainder_rate, v, vdot, lam)
 
 
-def motion_of(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    """`method.motion`, run as a scalar program where it can be compiled to one."""
-    return as_program(_motion)(method, equations, t, q, v)
+def motion_of(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+    """`formulation.motion`, run as a scalar program where it can be compiled to one."""
+    return as_program(_motion)(formulation, equations, t, q, v)
 
 
-def _motion(method: AbstractMethod, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-    return method.motion(equations, t, q, v)
+def _motion(formulation: AbstractFormulation, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+    return formulation.motion(equations, t, q, v)
+
+
+class Projection(AbstractProjectedFormulation):
+    """Another formulation, with positions and speeds projected onto the constraints after each accepted step.
+
+    Both projections are orthogonal in the metric of `M`: `q` changes by `−M⁻¹ Cᵀ S⁻¹ Φ` until `Φ = 0`, `v` by
+    `−M⁻¹ Cᵀ S⁻¹ Φ̇`. The violation is rounding error, independent of the length of the run.
+
+    **Arguments:** `base`, the formulation whose steps are projected, by default `Stabilized()`: it removes velocity
+    noise from every stage, and so passes singular positions that `Augmented(0, 0)` with projection does not.
+
+    Source: Eich, SIAM J. Numer. Anal. 30 (1993); Hairer, Wanner, *Solving ODEs II* (1996), §VII.2.
+    """
+
+    base: AbstractFormulation = eqx.field(default_factory=lambda: Stabilized())
+
+    def __check_init__(self) -> None:
+        check_instance("Projection: base", self.base, AbstractFormulation, "a formulation such as Augmented(0, 0)")
+
+    def check(self, mechanism: Mechanism, freedom: int) -> None:
+        pass
+
+    def begin(self, equations: Equations, t: Scalar, q: Array) -> "Projection":
+        return self
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+        return self.base.motion(equations, t, q, v)
+
+    def settle(self, equations: Equations, t: Scalar, q: Array, v: Array) -> tuple["Projection", Array, Array]:
+        q = close_loops(equations, t, q, MassWeightedCorrection())
+        return self, q, consistent_speeds(equations.at(t, q), v, MassWeightedCorrection())
+
+
+class Kinematic(AbstractFormulation):
+    """Speeds and accelerations from the constraints alone, multipliers from the equations of motion:
+
+    `C v = −Φ_t`,   `C v̇ = γ`,   `Cᵀ λ = F − M v̇`
+
+    for as many independent rows as speeds. If rows are linearly dependent, the multipliers are those of least norm.
+
+    Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6 and §6.4.
+    """
+
+    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
+        at = equations.at(t, q)
+        v = consistent_speeds(at, v, DeterminedCorrection())
+        vdot = apply_correction(DeterminedCorrection(), at, at.gamma(v))
+        lam = LeastSquaresQR(at.jacobian).least_norm(at.force(v) - at.inertia.times(vdot))
+        return StateDerivative(at.rate(v), vdot, v, vdot, lam)

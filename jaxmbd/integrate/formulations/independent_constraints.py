@@ -18,7 +18,7 @@ from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.rank import pivot_columns, rank_of
+from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
 from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -17,8 +17,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
-from jaxmbd.equations.rank import LeastSquaresQR
-from jaxmbd.equations.spd_solve import Solve
+from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
 from jaxmbd.integrate.diffrax_binding import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

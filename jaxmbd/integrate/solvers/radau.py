@@ -20,8 +20,7 @@ from jaxmbd.arrays import Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.solvers.radau_stages import Linearized, RadauStep, Stages, StageSystem, solve_stages
-from jaxmbd.integrate.solvers.tableau import tableau
+from jaxmbd.integrate.solvers.radau_stages import Linearized, RadauStep, Stages, StageSystem, solve_stages, tableau
 
 _MAX_EXTRAPOLATION = 3.0  # ratio of step sizes up to which extrapolation is a better guess than constant speeds
 

@@ -1,8 +1,8 @@
-"""The stage equations of a Radau IIA step for `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`, by a simplified Newton iteration.
+"""The Radau IIA collocation methods for `M a − F + Cᵀ λ = 0`, `Φ̇ = 0`: coefficients, and the stage equations of a step.
 
 With the step `h` and the method's matrix `A`, stage values are `V = v₀ + h A a`, `Q = q₀ + h A q̇(Q, V)`; the unknowns
-are `V` and `λ`. In the eigenbasis of `(h A)⁻¹`, with one real eigenvalue and complex pairs, the linear system of the
-iteration separates into one system per eigenvalue `s`, of the size of a single saddle-point system:
+are `V` and `λ`. In the eigenbasis of `(h A)⁻¹`, with one real eigenvalue and complex pairs, the linear system of a
+simplified Newton iteration separates into one system per eigenvalue `s`, of the size of a single saddle-point system:
 
     [ M + D/s + K/s²   Cᵀ ] [ δv   ]
     [ C + G/s          0  ] [ δλ/s ]
@@ -12,23 +12,72 @@ speeds, and `G` that of `Φ̇` with respect to the coordinates, all at the middl
 step. With this scaling they remain regular as the step tends to zero (Bottasso, Dopico, Trainelli, 2008). The iteration
 itself is not differentiated: the derivative of the stages follows from the implicit function theorem.
 
-Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.8 and §VII.4.
+Source: Hairer, Wanner, *Solving ODEs II* (1996), §IV.5, §IV.8 and §VII.4.
 """
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Bool, Float, Num
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.solvers.tableau import Tableau, tableau
+
+_IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
+
+
+@dataclass(frozen=True)
+class Tableau:
+    """The Radau IIA method of `n` stages, of order `2 n − 1`, on the step `0 ≤ θ ≤ 1`.
+
+    `matrix` is `A`, `inverse` is `A⁻¹`. The columns of `integrals` belong to the `nodes`: the coefficients of
+    `θ¹ … θⁿ` in the integral of the Lagrange polynomial, which is 1 at that node and 0 at the others; `at_start` is the
+    value of that polynomial at `θ = 0`. `bump` is the integral of the polynomial that is 1 at `θ = 0` and 0 at the
+    nodes, as coefficients of `θ¹ … θⁿ⁺¹`.
+
+    `values` are eigenvalues of `A⁻¹`, the real one first and then one of each complex pair, with their right (columns)
+    and left (rows) eigenvectors.
+    """
+
+    nodes: np.ndarray
+    matrix: np.ndarray
+    inverse: np.ndarray
+    integrals: np.ndarray
+    at_start: np.ndarray
+    bump: np.ndarray
+    values: np.ndarray
+    right: np.ndarray
+    left: np.ndarray
+
+
+@cache
+def tableau(n: int) -> Tableau:
+    """The tableau of an odd number `n` of stages; nodes are the zeros of `P_{n−1} − P_n` (Legendre, on `[0, 1]`)."""
+    legendre = np.polynomial.Legendre([0.0] * (n - 1) + [1.0, -1.0], domain=(0, 1))
+    nodes: np.ndarray = np.sort(np.real(legendre.roots())).astype(float)
+    nodes[-1] = 1.0
+    powers: np.ndarray = np.linalg.inv(np.vander(nodes, n, increasing=True))
+    integrals = powers / np.arange(1, n + 1)[:, None]
+    matrix: np.ndarray = np.vander(nodes, n + 1, increasing=True)[:, 1:] @ integrals
+    inverse = np.linalg.inv(matrix)
+    vanishing = np.polynomial.Polynomial.fromroots(nodes)
+    bump = (vanishing / vanishing(0.0)).integ().coef[1:]
+    values, right = np.linalg.eig(inverse)
+    imaginary = np.imag(values)
+    selected = [int(np.abs(imaginary).argmin()), *np.flatnonzero(imaginary > _IS_REAL)]
+    left = np.linalg.inv(right)[selected]
+    return Tableau(nodes, matrix, inverse, integrals, powers[0], bump, values[selected], right[:, selected], left)
+
 
 _MAX_ITERATIONS = 12  # RADAU5 gives up after 7 to 10
 _DIVERGED = 2.0  # ratio of the changes of two successive iterations
+
 # Relative errors at which the iteration stops, by the bytes of a number: if it converges, and if rounding keeps the
 # changes from decreasing further (near singular positions). Each is a fraction of the tolerance within these limits.
 _CONVERGED_FRACTION, _STALLED_FRACTION = 1e-2, 1e-1

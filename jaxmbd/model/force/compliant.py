@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Point, Scalar, as_float
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_finite, check_markers, check_number
-from jaxmbd.model.force.force import AbstractForce, wrench
-from jaxmbd.space.vectors import contact_energy, contact_force, cross, dot, swept
+from jaxmbd.model.force.force import AbstractForce, contact_energy, contact_force, wrench
+from jaxmbd.space.vectors import cross, dot, swept
 
 
 class Bushing(AbstractForce):

@@ -1,4 +1,8 @@
-"""Abstract forces: wrenches at markers as functions of their frames and rates, and efforts along coordinates."""
+"""Abstract forces, forces on a whole mechanism, and forces multiplied by a factor.
+
+A force is a law for wrenches at markers, from their frames and rates, or for an effort along a coordinate. `Gravity`
+and `GeneralizedForce` act on all bodies and all coordinates.
+"""
 
 import abc
 from collections.abc import Sequence
@@ -8,8 +12,12 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Point, Scalar
+from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
+from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.checks import check_callable, check_finite, check_name, check_shape
+from jaxmbd.space.space import AbstractSpace
+from jaxmbd.user_functions import user_array
 
 
 class AbstractForce(eqx.Module):
@@ -58,3 +66,126 @@ class AbstractJointForce(eqx.Module):
     @abc.abstractmethod
     def potential(self, coordinate: Scalar) -> Scalar:
         """Potential energy [J]; zero for a law without a potential."""
+
+
+def smooth_sign(x: Scalar, width: Scalar) -> Scalar:
+    """`tanh(x / width)`: the sign of `x`, smoothed over `width`."""
+    return jnp.tanh(x / width)
+
+
+def contact_force(depth: Scalar, rate: Scalar, stiffness: Scalar, damping: Scalar, exponent: Scalar) -> Scalar:
+    """Contact force `k δ^n (1 + c δ̇) ≥ 0` at a penetration depth `δ > 0`, else zero (Hunt and Crossley, 1975)."""
+    touching = depth > 0
+    elastic = stiffness * jnp.where(touching, depth, 1.0) ** exponent
+    return jnp.where(touching, elastic * jnp.maximum(1.0 + damping * rate, 0.0), 0.0)
+
+
+def contact_energy(depth: Scalar, stiffness: Scalar, exponent: Scalar) -> Scalar:
+    """`k δ^(n+1) / (n+1)`, the elastic energy at a penetration depth `δ > 0`, else zero."""
+    touching = depth > 0
+    stored = stiffness * jnp.where(touching, depth, 1.0) ** (exponent + 1) / (exponent + 1)
+    return jnp.where(touching, stored, 0.0)
+
+
+class Gravity(eqx.Module):
+    """A uniform gravitational field that acts on all bodies.
+
+    **Arguments:** `acceleration` `[m/s²]`, a number g, directed downwards (−y in the plane, −z in space), or a vector.
+    """
+
+    name: str = eqx.field(static=True)
+    acceleration: Float[Array, "*dim"]
+
+    def __init__(self, acceleration: Number | Sequence[Number] = 9.81, name: str = "gravity") -> None:
+        check_name("Gravity", name)
+        value = as_float(acceleration)
+        shape = value.shape if isinstance(value, Array) and value.ndim < 2 else (3,)
+        check_finite(f"Gravity {name!r}", "acceleration", value, shape if isinstance(value, Array) else ())
+        self.name = name
+        self.acceleration = value
+
+    def vector(self, space: AbstractSpace) -> Point:
+        """The field as a vector in `space`."""
+        if self.acceleration.ndim == 0:
+            return self.acceleration * jnp.asarray(space.down)
+        check_shape(f"Gravity {self.name!r}", "acceleration", self.acceleration, (space.dim,))
+        return self.acceleration
+
+
+class GeneralizedForce(eqx.Module):
+    """A user-defined generalized force on all coordinates: `Q = function(t, q, v, parameters)`.
+
+    **Arguments:** `function` returns the generalized forces `Q` of shape `(nv,)`, in the mechanism's order.
+    """
+
+    name: str = eqx.field(static=True)
+    function: Function
+    parameters: Any = None
+
+    def __check_init__(self) -> None:
+        check_name("GeneralizedForce", self.name)
+        check_callable("GeneralizedForce", self.name, self.function)
+
+    def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
+        """The generalized forces `Q` at a state."""
+        part, arguments = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters")
+        if value.shape != v.shape:
+            raise MechanismError(
+                f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."
+            )
+        return value
+
+
+class ScaledForce(AbstractForce):
+    """A force between markers, multiplied by a factor."""
+
+    name: str = eqx.field(static=True)
+    of: AbstractForce
+    factor: Scalar
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return self.of.markers
+
+    def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
+        return self.factor * self.of.wrenches(t, frames, rates)
+
+    def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
+        return self.factor * self.of.potential(t, frames)
+
+
+class ScaledJointForce(AbstractJointForce):
+    """A force along a joint coordinate, multiplied by a factor."""
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    of: AbstractJointForce
+    factor: Scalar
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        return self.factor * self.of.effort(t, coordinate, rate)
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return self.factor * self.of.potential(coordinate)
+
+
+class ScaledFunction(eqx.Module):
+    """A function multiplied by a factor."""
+
+    of: Function
+    factor: Scalar
+
+    def __call__(self, *args: Any) -> Array:
+        return self.factor * self.of(*args)
+
+
+def scaled(force: Any, factor: Scalar) -> Any:
+    """A force of any type, multiplied by a factor, with the same name."""
+    if isinstance(force, Gravity):
+        return Gravity(factor * force.acceleration, force.name)
+    if isinstance(force, GeneralizedForce):
+        return GeneralizedForce(force.name, ScaledFunction(force.function, factor), force.parameters)
+    if isinstance(force, AbstractJointForce):
+        return ScaledJointForce(force.name, force.coordinate, force, factor)
+    return ScaledForce(force.name, force, factor)

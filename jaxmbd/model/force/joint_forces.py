@@ -9,8 +9,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_coordinate, check_finite, check_number, check_shape
-from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.space.vectors import contact_energy, contact_force, smooth_sign
+from jaxmbd.model.force.force import AbstractJointForce, contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 
 

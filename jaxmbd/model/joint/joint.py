@@ -16,8 +16,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_markers
-from jaxmbd.space.chart import VECTOR, AbstractChart
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import VECTOR, AbstractChart, AbstractSpace
 
 
 class AbstractJoint(eqx.Module):

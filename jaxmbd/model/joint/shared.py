@@ -18,7 +18,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.body.checks import check_markers, check_number, check_shape, checked_names
 from jaxmbd.model.joint.joint import AbstractPair, AbstractTreeJoint, no_rows
-from jaxmbd.space.chart import VECTOR, AbstractChart
+from jaxmbd.space.space import VECTOR, AbstractChart
 from jaxmbd.space.vectors import dot
 
 

@@ -21,9 +21,8 @@ from jaxmbd.model.joint.joint import (
     AbstractPair,
     AbstractTreeJoint,
 )
-from jaxmbd.space.chart import QUATERNION, VECTOR, AbstractChart
 from jaxmbd.space.rotation import from_matrix, matrix
-from jaxmbd.space.space import AbstractSpace
+from jaxmbd.space.space import QUATERNION, VECTOR, AbstractChart, AbstractSpace
 from jaxmbd.space.spatial import SPATIAL
 from jaxmbd.space.spatial import SpatialFrame as Frame
 from jaxmbd.space.vectors import dot, nearest_turn, times
@@ -282,55 +281,6 @@ class Universal(AbstractSpatialTreeJoint):
 
     def across_joint_velocity(self, c: Float[Array, "2"], w: Float[Array, "2"]) -> Float[Array, "6"]:
         return jnp.append(jnp.zeros(3, w.dtype), jnp.stack([w[0], jnp.cos(c[0]) * w[1], jnp.sin(c[0]) * w[1]]))
-
-
-class ConstantVelocity(AbstractSpatialPair):
-    """A constant-velocity (Rzeppa) joint of two shafts along the markers' z axes: `p_A − p_B = 0`,
-    `y_A · x_B − x_A · y_B = 0` (4 rows).
-
-    The relative rotation has no component about the shafts, so their speeds are equal at any bend below half a turn.
-    """
-
-    name: str = eqx.field(static=True)
-    a: AbstractMarker
-    b: AbstractMarker
-    loads: ClassVar[tuple[str, ...]] = ("Fx", "Fy", "Fz", "lambda")
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "4"]:
-        a, b = frames
-        return jnp.append(a.position - b.position, dot(a.y, b.x) - dot(a.x, b.y))
-
-
-class RevoluteSpherical(AbstractSpatialPair, AbstractJointWithCoordinates):
-    """A massless rod with a revolute joint at one end (z axis of the first marker) and a spherical joint at the other
-    (second marker): `½ ‖d‖² − ½ l² = 0`, `z_A · d = 0` (2 rows).
-
-    **Arguments:** `length` l `[m]`; zero raises. Its coordinate `angle` [rad] is the rod's angle from the x axis of the
-    first marker, including whole turns.
-    """
-
-    name: str = eqx.field(static=True)
-    a: AbstractMarker
-    b: AbstractMarker
-    length: Scalar = eqx.field(converter=as_float)
-    coordinate_names: ClassVar[tuple[str, ...]] = ("angle",)
-    coordinate_units: ClassVar[tuple[str, ...]] = ("rad",)
-    unwrapped: ClassVar[tuple[str, ...]] = ("angle",)
-    loads: ClassVar[tuple[str, ...]] = ("T", "-Fz")
-
-    def __check_init__(self) -> None:
-        check_shape(f"RevoluteSpherical {self.name!r}", "length", self.length, ())
-        check_number(f"RevoluteSpherical {self.name!r}", "length", self.length, "m")
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "2"]:
-        a, b = frames
-        d = b.position - a.position
-        return jnp.stack([0.5 * (dot(d, d) - self.length**2), dot(a.z, d)])
-
-    def motion(self, frames: Sequence[Frame]) -> Float[Array, "1"]:
-        a, b = frames
-        d = b.position - a.position
-        return jnp.stack([jnp.arctan2(dot(a.y, d), dot(a.x, d))])
 
 
 def across(a: Frame, vector: Point) -> Float[Array, "2"]:

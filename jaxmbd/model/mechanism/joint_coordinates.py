@@ -1,6 +1,6 @@
-"""Coordinates of joints and bodies, and drivers, couplings and forces bound to the coordinates that they name."""
+"""Coordinates by name, with the drivers, couplings and forces bound to them; generalized speeds of a user's choice."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -8,14 +8,17 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Function, Scalar
+from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.driver.driver import Driver
+from jaxmbd.model.body.checks import check_line, checked_names
+from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
+from jaxmbd.user_functions import check_affine, user_array
 
 
 class Coordinate(eqx.Module):
@@ -154,3 +157,47 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
         return PositionDriverConstraint(part.name, part.coordinate.by(next(values)), part.driver)
     first, second = (c.by(next(values)) if c.unwrapped or c.is_integrated else c for c in part.coordinates)
     return CouplingConstraint(part.name, (first, second), part.law)
+
+
+class GeneralizedSpeeds(eqx.Module):
+    """Generalized speeds `p` defined by the user: `v = function(p, q, t, parameters)`, affine in `p`.
+
+    **Arguments:** `names` of the speeds, as many as `v` has entries; `function` returns `v` in the order of the
+    `speed_names` of the mechanism without `GeneralizedSpeeds` (rates of joint coordinates, twists of floating bodies);
+    `parameters`, any tree of arrays. The map from `p` to `v` must be one to one.
+
+    Source: Kane and Levinson, *Dynamics: Theory and Applications* (1985), §2.14.
+    """
+
+    names: tuple[str, ...] = eqx.field(static=True)
+    function: Function
+    parameters: Any
+
+    def __init__(self, names: Iterable[str], function: Function, parameters: Any = None) -> None:
+        self.names = checked_names("GeneralizedSpeeds: names", (names,) if isinstance(names, str) else names, "u")
+        for name in self.names:
+            check_line("generalized speed", name)
+        self.function, self.parameters = function, parameters
+        if not callable(function):
+            raise MechanismError(f"GeneralizedSpeeds: function must be callable, got {type(function).__name__}.")
+        if len(set(self.names)) < len(self.names):
+            raise MechanismError(f"GeneralizedSpeeds: two of the names {self.names} are the same.")
+
+    def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
+        """The speeds `v (nv,)` of the coordinates."""
+        arguments = (p, q, t, self.parameters)
+        return user_array("GeneralizedSpeeds", "function", self.function, *arguments, takes="p, q, t, parameters")
+
+    def check(self, nq: int, nv: int) -> None:
+        """Raise unless there are `nv` names and the function returns `nv` values; traced on shapes only."""
+        if len(self.names) != nv:
+            raise MechanismError(
+                f"GeneralizedSpeeds: {nv} speeds are needed, got {len(self.names)} names {self.names}."
+            )
+        dtype = jnp.result_type(float)
+        p, q, t = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((nv,), (nq,), ()))
+        shape = eqx.filter_eval_shape(self.given, p, q, t).shape
+        if shape != (nv,):
+            raise MechanismError(f"GeneralizedSpeeds: the function must return shape {(nv,)}, got {shape}.")
+        names = "q, t, parameters", "p"
+        check_affine("GeneralizedSpeeds", lambda q, t, p: self.given(p, q, t), (q, t), p, names)

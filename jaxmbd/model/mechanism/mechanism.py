@@ -12,18 +12,16 @@ import equinox as eqx
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.checks import check_flags, check_instance, checked_names
-from jaxmbd.model.driver.driver import Driver
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
-from jaxmbd.model.force.shared import Gravity
-from jaxmbd.model.force.user import GeneralizedForce
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion
 from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.mechanism.generalized_speeds import GeneralizedSpeeds
 from jaxmbd.model.mechanism.joint_coordinates import (
     Coordinate,
     CouplingConstraint,
+    GeneralizedSpeeds,
     PositionDriverConstraint,
     SpeedDriverConstraint,
 )
@@ -38,8 +36,7 @@ from jaxmbd.model.mechanism.validation import (
     hashable_kind,
     named_joints,
 )
-from jaxmbd.model.sensor.scaled import Scaled
-from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
+from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.space.space import AbstractSpace
 
 _SHOWN = 12  # largest number of parts of one type that `print` lists

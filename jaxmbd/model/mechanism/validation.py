@@ -8,17 +8,14 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.driver.driver import Driver
-from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
-from jaxmbd.model.force.shared import Gravity
-from jaxmbd.model.force.user import GeneralizedForce
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
-from jaxmbd.model.mechanism.grouping_key import kind_of, unnamed
+from jaxmbd.model.mechanism.groups import kind_of, unnamed
 from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
-from jaxmbd.model.sensor.scaled import Scaled
-from jaxmbd.model.sensor.sensor import AbstractSensor, Measure
+from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
 
 _ENERGIES = ("kinetic_energy", "potential_energy", "energy")

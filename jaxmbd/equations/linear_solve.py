@@ -1,0 +1,164 @@
+"""Linear solves whose derivatives reuse the factor, numerical rank, and elimination with pivoting."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
+from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
+
+Solve = Callable[[Array], Array]
+
+
+class Symmetric(eqx.Module):
+    """A sparse symmetric matrix `S (n, n)`: the entries of its lower triangle in the order of `pattern`."""
+
+    values: Float[Array, " entries"]
+    pattern: Pattern = eqx.field(static=True)
+
+    def matrix(self) -> Float[Array, "n n"]:
+        """`S`, dense."""
+        return dense(self.values, self.pattern)
+
+    def largest(self) -> Scalar:
+        """The largest diagonal entry; zero for an empty matrix."""
+        diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
+        return jnp.max(self.values[diagonal], initial=0.0)
+
+    def shifted(self, shift: Scalar) -> "Symmetric":
+        """`S + shift I`."""
+        diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
+        return Symmetric(self.values + shift * diagonal, self.pattern)
+
+    def limited(self, mask: Bool[Array, " n"]) -> "Symmetric":
+        """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
+        i, j = self.pattern.rows, self.pattern.columns
+        identity = self.largest() * (i == j)
+        return Symmetric(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
+
+    def scaled(self) -> "Symmetric":
+        """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
+        i, j = self.pattern.rows, self.pattern.columns
+        diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
+        factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
+        return Symmetric(self.values * factor[i] * factor[j], self.pattern)
+
+    def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """`S x`."""
+        i, j = self.pattern.rows, self.pattern.columns
+        off_diagonal = np.flatnonzero(i != j)
+        targets, sources = np.concatenate([i, j[off_diagonal]]), np.concatenate([j, i[off_diagonal]])
+        values = jnp.concatenate([self.values, self.values[off_diagonal]])
+        return gather_sum(values * x[sources], gather_table(targets, self.pattern.n))
+
+    def solver(self) -> Solve:
+        """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""
+        if not self.pattern.n:
+            return lambda b: b
+        fixed, pattern = jax.lax.stop_gradient(self.values), self.pattern
+        factor = factor_p.bind(fixed, pattern=pattern)
+
+        def apply(_: Solve, b: Array) -> Array:
+            return solve_p.bind(fixed, factor, b[:, None], pattern=pattern)[:, 0]
+
+        def solve(b: Array) -> Array:
+            return jax.lax.custom_linear_solve(self.times, b, apply, symmetric=True)
+
+        return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
+
+
+def symmetric(S: Float[Array, "n n"]) -> Symmetric:
+    """A dense symmetric matrix in sparse format, its whole lower triangle stored."""
+    i, j = np.tril_indices(S.shape[0])
+    return Symmetric(S[i, j], Pattern(S.shape[0], i, j))
+
+
+def spd_solver(S: Float[Array, "n n"]) -> Solve:
+    """A function that solves `S x = b` for vectors and matrices `b`, with derivatives that reuse the factor."""
+    return symmetric(S).solver()
+
+
+_ZERO, _ROUNDING = 1e-10, 1e2  # relative to the largest value; in units of rounding
+
+
+def tolerance_of_rank(dtype: Any) -> float:
+    """The relative tolerance below which a singular value or pivot of the constraint Jacobian counts as zero: 1e-10, or
+    1e-5 in single precision."""
+    return max(_ZERO, _ROUNDING * float(jnp.finfo(dtype).eps))
+
+
+def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bool[Array | np.ndarray, "*batch k"]:
+    """Mask of the singular values (in descending order) that do not count as zero."""
+    return values > tolerance_of_rank(values.dtype) * values[..., :1]
+
+
+def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
+    """The numerical rank of a matrix, traceable under `jit`."""
+    return jnp.sum(nonzero_singular_values(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
+
+
+class LeastSquaresQR:
+    """The QR factorisation `K = Q R` of a matrix `K (n, k)` of full column rank.
+
+    Solves use `R` alone with one step of refinement (semi-normal equations), to the accuracy of `Q R` itself.
+
+    Source: Björck, *Numerical Methods for Least Squares Problems* (1996), §6.6.5.
+    """
+
+    def __init__(self, K: Float[Array, "n k"]) -> None:
+        self.K = K
+        self._R = jnp.linalg.qr(jax.lax.stop_gradient(K), mode="r")
+
+    def least_squares(self, b: Float[Array, "n *more"]) -> Float[Array, "k *more"]:
+        """The least-squares solution `x` of `K x ≈ b`."""
+        return self._solve_normal_equations(self.K.T @ b)
+
+    def least_norm(self, f: Float[Array, "k *more"]) -> Float[Array, "n *more"]:
+        """The solution `y` of `Kᵀ y = f` with least norm."""
+        return self.K @ self._solve_normal_equations(f)
+
+    def _solve_normal_equations(self, f: Array) -> Array:
+        times = lambda x: self.K.T @ (self.K @ x)  # noqa: E731
+        return jax.lax.custom_linear_solve(times, f, self._refined, symmetric=True)
+
+    def _refined(self, times: Solve, f: Array) -> Array:
+        x = self._solve_with_factor(f)
+        return x + self._solve_with_factor(f - times(x))
+
+    def _solve_with_factor(self, f: Array) -> Array:
+        half = jax.scipy.linalg.solve_triangular(self._R, f, trans=1)
+        return jax.scipy.linalg.solve_triangular(self._R, half)
+
+
+def pivot_columns(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
+    """Mask of the pivot columns of `C`, the dependent variables of `C x = 0`: as many as the rank of `C`.
+
+    Gaussian elimination with complete pivoting. With `fit < 1`, the pivot column is the last one whose largest entry is
+    at least `fit` times the largest remaining entry. Elimination ends at pivots below `tolerance_of_rank` times the
+    largest entry of `C`.
+    """
+    m, n = C.shape
+    none = jnp.zeros(n, bool)
+    if not m:
+        return none
+    C = jax.lax.stop_gradient(C)
+    tolerance = tolerance_of_rank(C.dtype) * jnp.max(jnp.abs(C))
+
+    def eliminate(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, is_pivot = carry
+        largest = jnp.max(jnp.abs(rows), axis=0)
+        j = n - 1 - jnp.argmax((largest >= fit * jnp.max(largest))[::-1])
+        i = jnp.argmax(jnp.abs(rows[:, j]))
+        is_nonzero = jnp.abs(rows[i, j]) > tolerance
+        pivot = jnp.where(is_nonzero, rows[i, j], 1.0)
+        remaining = (rows - jnp.outer(rows[:, j], rows[i] / pivot)).at[i].set(0.0).at[:, j].set(0.0)
+        return jnp.where(is_nonzero, remaining, 0.0), is_pivot.at[j].set(is_pivot[j] | is_nonzero)
+
+    return jax.lax.fori_loop(0, min(m, n), eliminate, (C, none))[1]

@@ -1,1 +1,0 @@
-"""Drivers: prescribed functions of time for coordinates, and splines for measured motions."""

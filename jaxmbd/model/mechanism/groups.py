@@ -1,0 +1,102 @@
+"""Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.model.body.body import GROUND, AbstractMarker
+from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
+from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.joint_coordinates import bind_turn_counts, turn_coordinates
+
+_PARTS = (AbstractMarker, AbstractJoint, AbstractForce, AbstractJointForce)  # of the library or of a user
+_NAMES = ("name", "body", "coordinate", "a", "b")
+
+
+def unnamed(part: Any) -> Any:
+    """A copy of a part without its names, which would prevent equal parts from being stacked.
+
+    Parts of a user's own classes are treated as those of the library; a user's other modules, the parameters of a law,
+    are left as they are.
+    """
+    if isinstance(part, tuple):
+        return tuple(unnamed(item) for item in part)
+    ours = isinstance(part, eqx.Module) and type(part).__module__.startswith("jaxmbd.")
+    if not ours and not isinstance(part, _PARTS):
+        return part
+    copy = object.__new__(type(part))
+    for field in part.__dataclass_fields__:
+        value = getattr(part, field)
+        is_name = field in _NAMES and isinstance(value, str)
+        object.__setattr__(copy, field, "" if is_name else unnamed(value))
+    return copy
+
+
+def kind_of(arrays: Any, static: Any) -> Any:
+    """The grouping key of a part without names, from its arrays and static fields; equal for stackable parts."""
+    leaves, treedef = jax.tree.flatten(arrays)
+    shapes = tuple((leaf.shape, jnp.asarray(leaf).dtype.name) for leaf in leaves)
+    others = tuple(id(leaf) if callable(leaf) else leaf for leaf in jax.tree.leaves(static))
+    return treedef, shapes, jax.tree.structure(static), others
+
+
+class Group(eqx.Module):
+    """Parts of one type: their parameters stacked on a leading axis, and the bodies they connect."""
+
+    stacked: Any
+    static: Any = eqx.field(static=True)
+    members: tuple[int, ...] = eqx.field(static=True)
+    bodies: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    turns: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+
+    @property
+    def incidence(self) -> np.ndarray:
+        """Body indices, shape `(parts, markers)`; the ground's index is the number of bodies."""
+        return np.asarray(self.bodies, dtype=int).reshape(len(self.members), -1)
+
+    @property
+    def turn_table(self) -> np.ndarray:
+        """Indices in `q` of the integrated angles that the parts use, shape `(parts, such coordinates)`."""
+        return np.asarray(self.turns, dtype=int).reshape(len(self.members), -1)
+
+
+def law_of(static: Any, numbers: Any, turns: Array) -> Any:
+    """One part of a group, from the group's static fields, a slice of the stacked parameters and the integrated angles
+    that fix its whole turns."""
+    return bind_turn_counts(eqx.combine(numbers, static), turns)
+
+
+def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[Group, ...]:
+    """Group parts of equal type, static fields and array shapes; groups are in order of first appearance."""
+    body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
+    names = mechanism.coordinate_names
+    members_by_key: dict[Any, list[tuple[int, Any]]] = {}
+    statics: dict[Any, Any] = {}
+    for position, part in enumerate(parts):
+        arrays, static = eqx.partition(unnamed(part), eqx.is_array)
+        key = kind_of(arrays, static)
+        statics.setdefault(key, static)
+        members_by_key.setdefault(key, []).append((position, arrays))
+    groups = []
+    for key, members in members_by_key.items():
+        numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
+        positions = tuple(position for position, _ in members)
+        bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
+        turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
+        groups.append(Group(numbers, statics[key], positions, bodies, turns))
+    return tuple(groups)
+
+
+def _markers(part: Any) -> Iterable[Any]:
+    return getattr(part, "markers", ())
+
+
+def stacked(*leaves: Any) -> Any:
+    """Stack numbers or arrays of one shape on a new leading axis."""
+    return jnp.asarray(np.stack(leaves)) if is_concrete(leaves) else jnp.stack(leaves)

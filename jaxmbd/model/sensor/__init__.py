@@ -1,1 +1,0 @@
-"""Sensors: readings of a motion."""

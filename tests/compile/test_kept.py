@@ -1,0 +1,182 @@
+"""Compiled functions kept on disk are found again without being traced, and only where they would be the same."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.compile.cache import disk_cache
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
+from tests import planar_examples as examples
+
+traced: list[str] = []
+
+
+def turn(x: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Arithmetic that is a program, a solve by LAPACK, and words."""
+    traced.append(options["name"])
+    rotated = as_program(_rotated)(x)
+    matrix = jnp.diag(rotated) + options["spread"]
+    return {"solved": jnp.linalg.solve(matrix, x), "rotated": rotated, "name": options["name"], "none": None}
+
+
+def _rotated(x: Any) -> Any:
+    return jnp.sin(x) * x + 2.0
+
+
+def expected(x: np.ndarray, spread: float) -> np.ndarray:
+    return np.linalg.solve(np.diag(np.sin(x) * x + 2.0) + spread, x)
+
+
+def checked(x: Any) -> Any:
+    traced.append("checked")
+    return eqx.error_if(2 * x, x < 0, "x is negative")
+
+
+turned, doubled = cached_on_disk(turn), cached_on_disk(checked)
+X = np.array([0.3, 0.7, 1.1])
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder for JAX's cache; what this module says counts as a library's."""
+    before = jax.config.jax_compilation_cache_dir  # pyright: ignore
+    monkeypatch.setattr(disk_cache, "_KNOWN", {*disk_cache._KNOWN, __name__.partition(".")[0]})
+    jax.config.update("jax_compilation_cache_dir", str(tmp_path))
+    forget()
+    yield tmp_path
+    jax.config.update("jax_compilation_cache_dir", before)
+    forget()
+
+
+def forget() -> None:
+    """As a new process would start."""
+    traced.clear()
+    disk_cache._ready.cache_clear()
+    jax.clear_caches()
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("jaxmbd_*"))
+
+
+def test_what_is_kept_is_not_traced_again(folder: Path) -> None:
+    first = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+    assert traced == ["a"]
+    assert len(files(folder)) == 1
+    forget()
+    again = turned(2 * X, {"name": "a", "spread": jnp.asarray(0.2)})
+    assert traced == []
+    assert jax.tree.structure(first) == jax.tree.structure(again)
+    assert again["name"] == "a"
+    np.testing.assert_allclose(first["solved"], expected(X, 0.1), rtol=1e-13)
+    np.testing.assert_allclose(again["solved"], expected(2 * X, 0.2), rtol=1e-13)
+    np.testing.assert_allclose(again["rotated"], np.sin(2 * X) * 2 * X + 2.0, rtol=1e-14)
+
+
+def test_what_differs_is_kept_apart(folder: Path) -> None:
+    for name, x in (("a", X), ("b", X), ("a", X[:2]), ("a", X.astype(np.float32))):
+        found = turned(x, {"name": name, "spread": jnp.asarray(0.1, x.dtype)})
+        assert (found["name"], found["solved"].dtype) == (name, x.dtype)
+        np.testing.assert_allclose(found["solved"], expected(x, 0.1), rtol=1e-5)
+    assert len(files(folder)) == len(traced) == 4
+    with jax.numpy_rank_promotion("allow"):
+        turned(X, {"name": "a", "spread": jnp.asarray(0.1, X.dtype)})
+    assert len(files(folder)) == 5
+
+
+def test_numbers_do_not_count_whatever_they_are_kept_in(folder: Path) -> None:
+    for spread in (np.float64(0.1), np.float64(0.2), np.asarray(0.3), jnp.asarray(0.4, float)):
+        found = turned(X, {"name": "a", "spread": spread})
+        np.testing.assert_allclose(found["solved"], expected(X, float(spread)), rtol=1e-13)
+    assert len(files(folder)) == len(traced) == 1
+
+
+def test_code_that_is_known_by_its_name_alone_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    solved = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})["solved"]
+    np.testing.assert_allclose(solved, expected(X, 0.1), rtol=1e-13)
+    made = examples.pendulum()
+    (rod,) = made.mechanism.bodies
+    assert isinstance(rod, mbd.planar.Body)
+    force = mbd.planar.UserForce("push", push, (rod.at(0, 0),))
+    pushed = made.mechanism.with_parts(forces=[force])
+    mbd.simulate(pushed, made.state(), [0.0, 0.1])
+    assert not [path for path in files(folder) if "integrate" in path.name]
+    made.simulate([0.0, 0.1])
+    assert [path for path in files(folder) if "integrate" in path.name]
+
+
+def push(*_: Any) -> Any:
+    return jnp.array([[1.0, 0.0, 0.0]])
+
+
+def test_a_damaged_file_is_made_anew(folder: Path) -> None:
+    wanted = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})["solved"]
+    (path,) = files(folder)
+    whole = path.read_bytes()
+    for content in (b"", b"nonsense", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        forget()
+        np.testing.assert_array_equal(turned(X, {"name": "a", "spread": jnp.asarray(0.1)})["solved"], wanted)
+        assert traced == ["a"]
+        assert len(path.read_bytes()) > len(whole) // 2
+
+
+def test_what_calls_python_back_is_not_kept(folder: Path) -> None:
+    assert float(doubled(jnp.asarray(1.0))) == 2.0
+    assert not files(folder)
+    with pytest.raises(Exception, match="x is negative"):
+        jax.block_until_ready(doubled(jnp.asarray(-1.0)))
+
+
+def test_derivatives_and_maps_go_through(folder: Path) -> None:
+    solve = lambda x: turned(x, {"name": "a", "spread": jnp.asarray(0.1)})["solved"]  # noqa: E731
+    turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+    step = 1e-6
+    differences = [(expected(X + step * e, 0.1) - expected(X - step * e, 0.1)) / (2 * step) for e in np.eye(3)]
+    np.testing.assert_allclose(jax.jacfwd(solve)(X), np.stack(differences, axis=1), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(jax.jacrev(solve)(X), np.stack(differences, axis=1), rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(jax.vmap(solve)(np.stack([X, 2 * X])), [expected(X, 0.1), expected(2 * X, 0.1)])
+    assert len(files(folder)) == 1
+
+
+def test_nothing_is_kept_without_a_folder(folder: Path) -> None:
+    jax.config.update("jax_compilation_cache_dir", None)
+    turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+    assert not files(folder)
+
+
+FIRST = """
+import json, jax
+jax.config.update("jax_enable_x64", True)
+import jaxmbd as mbd
+from jaxmbd.analyses.simulation import integration as _integration
+made, runs, rates = mbd.examples.get("four-bars"), [], _integration._rates
+_integration._rates = lambda *x: (runs.append(1), rates(*x))[1]
+found = mbd.simulate(made.mechanism, made.state(), [0.0, 0.1])
+print(json.dumps([len(runs), found.q.tolist(), str(found.result)]))
+"""
+
+
+@pytest.mark.slow
+def test_a_second_process_runs_what_the_first_one_compiled(tmp_path: Path) -> None:
+    variables = os.environ | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path)}
+    command = [sys.executable, "-c", FIRST]
+    done = [subprocess.run(command, env=variables, check=True, capture_output=True, text=True) for _ in range(2)]
+    (runs, q, result), (again, other, verdict) = (json.loads(process.stdout) for process in done)
+    assert runs > 0
+    assert again == 0
+    assert q == other
+    assert result == verdict

@@ -1,0 +1,272 @@
+"""What a fit cannot know it does not claim: ranks, combinations that are determined, edges of ranges, steps used up."""
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.identification import _residuals as simulations
+from jaxmbd.identification._identifiability import RANK, Unknowns, identifiability
+from jaxmbd.identification._parameters import Bounded, Positive, Unbounded
+
+NOISE = 1e-3
+TS = np.linspace(0.0, 2.0, 31)
+
+
+def pendulum(mass: float = 1.0, inertia: float = 0.1, arm: float = 0.5) -> pl.Mechanism:
+    """A bar on a pin; a point of it is seen, so that the arm is determined, mass and inertia by their ratio alone."""
+    bar = pl.Body("bar", mass, inertia, pose=(0.0, -0.5, 0.0))
+    return pl.Mechanism(
+        [bar],
+        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, arm))],
+        [pl.Gravity(9.81)],
+        sensors=[pl.Point("tip", bar.at(0.0, -0.5))],
+        coordinates="joint",
+    )
+
+
+@cache
+def swing() -> mbd.Experiment:
+    mechanism = pendulum()
+    solution = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}), TS)
+    rng = np.random.default_rng(1)
+    data = {"O.angle": np.asarray(solution["O.angle"]), "tip": np.asarray(solution["tip"])}
+    noisy = {name: values + NOISE * rng.normal(size=values.shape) for name, values in data.items()}
+    return mbd.Experiment(TS, noisy, start={"O.angle": 1.0}, sigma=NOISE)
+
+
+MASS = mbd.identification.Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg")
+INERTIA = mbd.identification.Parameter(lambda m: m["bar"].inertia, within=Positive())
+ARM = mbd.identification.Parameter(lambda m: m["O"].b.position)
+
+
+def errors_of(result: mbd.Fit) -> dict[str, np.ndarray]:
+    assert result.standard_errors is not None
+    return {name: np.asarray(value) for name, value in result.standard_errors.items()}
+
+
+def test_mass_and_inertia_only_through_their_ratio() -> None:
+    """Started far along the direction that no data show. What is determined beside them, the arm, has the standard
+    errors and correlations of a fit with the mass known."""
+    free = {"mass": MASS, "inertia": INERTIA, "arm": ARM}
+    result = mbd.fit(pendulum(40.0, 5.0, 0.4), swing(), free, progress=False)
+    known = mbd.fit(pendulum(1.0, 0.12, 0.4), swing(), {"inertia": INERTIA, "arm": ARM}, progress=False)
+    assert result.outcome == known.outcome == "converged"
+    errors, expected = errors_of(result), errors_of(known)
+    assert errors["mass"] == errors["inertia"] == np.inf
+    np.testing.assert_allclose(errors["arm"], expected["arm"], rtol=1e-3)
+    np.testing.assert_allclose(result.parameters["arm"], known.parameters["arm"], atol=1e-5)
+    ratio = float(result.parameters["inertia"] / result.parameters["mass"])
+    assert ratio == pytest.approx(float(known.parameters["inertia"]), rel=1e-3)
+    assert abs(float(result.parameters["mass"]) - 1.0) > 5.0  # along that direction the search stays where it is
+    assert result.labels == ("arm[0]", "arm[1]", "inertia", "mass")
+    assert result.correlation is not None
+    assert known.correlation is not None
+    assert np.isnan(result.correlation[2:]).all()
+    assert np.isnan(result.correlation[:, 2:]).all()
+    np.testing.assert_allclose(result.correlation[:2, :2], known.correlation[:2, :2], atol=1e-3)
+    (group,) = result.undetermined
+    assert group.names == ("inertia", "mass")
+    assert group.combinations == ("inertia/mass",)
+    text = str(result)
+    assert "Warning: the data determine inertia, mass through inertia/mass only." in text
+    assert text.count("undetermined") == 2
+    assert result.warnings == ("the data determine inertia, mass through inertia/mass only",)
+    assert "inertia/mass only" in str(result.table().caption)
+    assert known.undetermined == known.warnings == ()
+    assert "Warning" not in str(known)
+
+
+def rail(k: float, edges: Any = None) -> tuple[pl.Mechanism, dict[str, Any]]:
+    """A slider between two springs side by side: their sum is seen, the slider's inertia is not."""
+    slider = pl.Body("slider", 2.0, 0.3)
+    joint = pl.Prismatic("rail", pl.ground.at(), slider.at())
+    springs = [
+        pl.SpringDamper(name, pl.ground.at(-1.0), slider.at(), stiffness=k, free_length=1.0)
+        for name in ("left", "right")
+    ]
+    mechanism = pl.Mechanism([slider], [joint], springs, coordinates="joint")
+    within = Positive() if edges is None else edges
+    free = {
+        name: mbd.identification.Parameter(lambda m, name=name: m[name].stiffness, within=within)
+        for name in ("left", "right")
+    }
+    return mechanism, free | {"inertia": mbd.identification.Parameter(lambda m: m["slider"].inertia, within=Positive())}
+
+
+@cache
+def oscillation() -> mbd.Experiment:
+    mechanism, _ = rail(50.0)
+    state = mbd.assemble(mechanism, {"rail.displacement": 0.2})
+    values = np.asarray(mbd.simulate(mechanism, state, TS)["rail.displacement"])
+    noisy = values + 1e-4 * np.random.default_rng(2).normal(size=values.shape)
+    return mbd.Experiment(TS, {"rail.displacement": noisy}, start={"rail.displacement": 0.2}, sigma=1e-4)
+
+
+@pytest.mark.slow
+def test_sums_and_parameters_without_effect() -> None:
+    mechanism, free = rail(30.0)
+    result = mbd.fit(mechanism, oscillation(), free, progress=False)
+    assert all(error == np.inf for error in errors_of(result).values())
+    total = float(result.parameters["left"] + result.parameters["right"])
+    assert total == pytest.approx(100.0, rel=1e-3)
+    found = {group.names: group.combinations for group in result.undetermined}
+    assert found[("inertia",)] == ()
+    assert len(found[("left", "right")]) == 1
+    assert "Warning: the data do not determine inertia." in str(result)
+
+
+@pytest.mark.slow
+def test_edges_of_ranges_and_steps_used_up() -> None:
+    """Springs that are too weak at their strongest lie at the end of their range; two steps are not enough."""
+    mechanism, free = rail(30.0, Bounded(5.0, 40.0))
+    free = {name: free[name] for name in ("left", "right")}
+    with pytest.warns(mbd.FitWarning, match="used up its 2 steps before it converged"):
+        short = mbd.fit(mechanism, oscillation(), free, steps=2, progress=False)
+    assert "Warning: the search has not converged: steps used up." in str(short)
+    one = {
+        "left": mbd.identification.Parameter(
+            lambda m: (m["left"].stiffness, m["right"].stiffness), within=Bounded(5.0, 40.0)
+        )
+    }
+    result = mbd.fit(mechanism, oscillation(), one, progress=False)
+    assert float(result.parameters["left"]) > 39.9
+    assert any("left lies at the upper end of its range, 5 to 40" in text for text in result.warnings)
+
+
+def test_what_is_said_of_estimates_at_the_ends_of_ranges() -> None:
+    assert "runs to zero" in Positive().remark(1e-8, 1.0, 1e-10)
+    assert "runs to zero" in Positive().remark(1e-4, 1.0, 2e-4)
+    assert "runs to infinity" in Positive().remark(1e7, 1.0, 1.0)
+    assert Positive().remark(1e-4, 1.0, 1e-6) == Positive().remark(2.0, 1.0, np.inf) == ""
+    assert "lower end of its range, 1 to 3" in Bounded(1.0, 3.0).remark(1.0001, 2.0, 0.1)
+    assert Bounded(1.0, 3.0).remark(1.01, 2.0, 0.1) == Unbounded().remark(1e-9, 1.0, 1.0) == ""
+
+
+# --- the rank, on matrices that are known -------------------------------------------------------------------------
+
+
+def unknowns(values: Any, positive: Any = True, sizes: Any = None) -> Unknowns:
+    values = np.asarray(values, float)
+    names = tuple("abcdefgh"[: len(values)])
+    return Unknowns(
+        names, values, values if sizes is None else np.asarray(sizes), np.broadcast_to(positive, len(values))
+    )
+
+
+def logarithmic(exponents: Any, rng: np.random.Generator) -> np.ndarray:
+    """The Jacobian, by logarithms, of channels that see products of powers only."""
+    return rng.normal(size=(30, len(exponents))) @ np.asarray(exponents, float)
+
+
+CASES: dict[str, tuple[Any, Any, dict[tuple[str, ...], tuple[str, ...]]]] = {
+    "ratio": ([[1, -1]], [3.0, 7.0], {("a", "b"): ("a/b",)}),
+    "two ratios": ([[1, 0, -1], [0, 1, -1]], [3.0, 7.0, 2.0], {("a", "b", "c"): ("a/c", "b/c")}),
+    "power": ([[1, -2]], [3.0, 7.0], {("a", "b"): ("a/b^2",)}),
+    "root": ([[2, 1]], [3.0, 7.0], {("a", "b"): ("a·b^(1/2)",)}),
+    "one of three": ([[1, 1, -1]], [3.0, 7.0, 2.0], {("a", "b", "c"): ("a·b/c",)}),
+    "two groups": (
+        [[1, 0, -1, 0, 0], [0, 1, 0, -1, 0], [0, 0, 0, 0, 1]], [3.0, 7.0, 2.0, 5.0, 1.0],
+        {("a", "c"): ("a/c",), ("b", "d"): ("b/d",)},
+    ),
+    "no effect": ([[1, 0]], [3.0, 7.0], {("b",): ()}),
+    "sum": ([[3.0, 7.0]], [3.0, 7.0], {("a", "b"): ("a + b",)}),
+    "difference": ([[3.0, -14.0]], [3.0, 7.0], {("a", "b"): ("a − 2 b",)}),
+    "neither": ([[3.0, 1.234]], [3.0, 7.0], {("a", "b"): ("a + 0.176 b",)}),
+    "all determined": ([[1, 0], [0, 1]], [3.0, 7.0], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_combinations_are_named(case: str, rng: np.random.Generator) -> None:
+    exponents, values, expected = CASES[case]
+    found = identifiability(logarithmic(exponents, rng), unknowns(values), 1.0, RANK)
+    assert {group.names: group.combinations for group in found.groups} == expected
+    open_names = {name for group in expected for name in group}
+    assert {name for name, is_open in zip("abcdefgh", found.open, strict=False) if is_open} == open_names
+    assert found.rank == len(exponents)
+
+
+def test_determined_parameters_keep_their_variance(rng: np.random.Generator) -> None:
+    """Beside a null direction: those of the problem in the combination that is determined."""
+    reduced = rng.normal(size=(40, 3))
+    J = np.stack([reduced[:, 0], -reduced[:, 0], reduced[:, 1], reduced[:, 2]], axis=1)
+    found = identifiability(J, unknowns([1.0, 2.0, 3.0, 4.0]), 1.0, RANK)
+    assert found.open.tolist() == [True, True, False, False]
+    expected = np.linalg.inv(reduced.T @ reduced)[1:, 1:]
+    np.testing.assert_allclose(found.inverse[2:, 2:], expected, rtol=1e-12)
+
+
+def test_the_rank_depends_on_neither_units_nor_a_place_on_the_null_direction(rng: np.random.Generator) -> None:
+    J = logarithmic([[1, -1, 0], [0, 0, 1]], rng)
+    for factors in ([1.0, 1.0, 1.0], [1e-6, 1e6, 1.0], [1e4, 1e4, 1e-4]):
+        found = identifiability(J * factors, unknowns([3.0, 7.0, 2.0]), 1e-8, RANK)
+        assert found.open.tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize(("apart", "is_open"), [(1e-4, False), (1e-8, True)])
+def test_the_tolerance(apart: float, is_open: bool, rng: np.random.Generator) -> None:
+    """Poorly determined is not undetermined: a large standard error is right, as far as rounding lets it be known."""
+    first, second = rng.normal(size=(2, 30))
+    J = np.stack([first, first + apart * second], axis=1)
+    found = identifiability(J, unknowns([1.0, 1.0]), 1.0, RANK)
+    assert found.open.tolist() == [is_open, is_open]
+    if not is_open:
+        np.testing.assert_allclose(found.inverse, np.linalg.inv(J.T @ J), rtol=1e-5)
+
+
+def test_fewer_samples_than_unknowns(rng: np.random.Generator) -> None:
+    found = identifiability(rng.normal(size=(2, 3)), unknowns([1.0, 2.0, 3.0]), 1.0, RANK)
+    assert found.rank == 2
+    assert found.open.all()
+    nothing = identifiability(np.zeros((4, 2)), unknowns([1.0, 2.0]), 1.0, RANK)
+    assert nothing.open.all()
+    assert len(nothing.groups) == 2
+
+
+# --- options of the simulations -----------------------------------------------------------------------------------
+
+
+def test_a_fit_passes_on_what_simulate_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, Any] = {}
+
+    def simulate(*_: Any, **options: Any) -> None:
+        seen.update(options)
+        raise KeyError("seen")
+
+    monkeypatch.setattr(simulations, "simulate", simulate)
+    given: dict[str, Any] = {
+        "formulation": mbd.Projection(), "solver": "stiff", "accuracy": "high", "control_speeds": True, "rtol": 1e-5,
+        "atol": 1e-6, "dt0": 1e-3, "events": [mbd.Event("top", "O.angle", above=1.5)], "max_events": 3,
+        "max_steps": 500,
+    }  # fmt: skip
+    with pytest.raises(KeyError, match="seen"):
+        mbd.fit(pendulum(), swing(), {"mass": MASS}, progress=False, **given)
+    assert given.keys() <= seen.keys()
+    for name in ("solver", "accuracy", "control_speeds", "dt0", "max_events", "max_steps"):
+        assert seen[name] == given[name]
+    assert seen["rtol"].shape == seen["atol"].shape == ()
+    assert isinstance(seen["formulation"], mbd.Projection)
+    assert len(seen["events"]) == 1
+
+
+@pytest.mark.slow
+def test_a_fit_with_an_event() -> None:
+    """Gravity from a body that falls and bounces: without the bounce the data could not be met."""
+    ball = pl.Body("ball", 1.0, 0.1)
+    joint = pl.Prismatic("rail", pl.ground.at(angle=np.pi / 2), ball.at(angle=np.pi / 2))
+
+    def falling(g: float) -> pl.Mechanism:
+        return pl.Mechanism([ball], [joint], [pl.Gravity(g)], coordinates="joint")
+
+    bounce = mbd.Event("floor", "rail.displacement", below=0.0, then=mbd.Bounce(0.7))
+    start = {"rail.displacement": 0.5}
+    ts = np.linspace(0.0, 0.6, 25)
+    solution = mbd.simulate(falling(9.0), mbd.assemble(falling(9.0), start), ts, events=[bounce])
+    experiment = mbd.Experiment(ts, {"ball.y": np.asarray(solution["ball.y"])}, start=start, sigma=1e-3)
+    free = {"g": mbd.identification.Parameter(lambda m: m["gravity"].acceleration, within=Positive())}
+    result = mbd.fit(falling(9.8), experiment, free, events=[bounce], max_events=4, progress=False)
+    assert float(result.parameters["g"]) == pytest.approx(9.0, abs=1e-5)

@@ -1,0 +1,230 @@
+"""Coordinate partitioning and projection: they agree with the stabilised equations, keep the constraints to rounding,
+pass singular positions, and are differentiated rightly."""
+
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import examples
+from jaxmbd import planar as pl
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns
+from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.integrate.formulations.newton_closure import (
+    DependentCoordinateCorrection,
+    MassWeightedCorrection,
+    close_loops,
+    consistent_speeds,
+)
+from tests.marks import in_both_coordinates, long_but
+from tests.numeric import worst
+
+FORMULATIONS = {
+    "stabilized": mbd.Stabilized(),
+    "projection": mbd.Projection(),
+    "partitioning": mbd.CoordinatePartitioning(),
+}
+# How long each is followed [s].
+MECHANISMS = {
+    "slider_crank": 0.5,
+    "pendulum": 1.0,
+    "double_pendulum": 0.5,
+    "four_bars": 0.5,
+    "andrews": 0.01,
+    "planar_four_bar": 0.5,
+    "four_bar_with_springs": 0.3,
+    "pendulum_with_four_bar": 0.3,
+    "heavy_top": 0.02,
+    "spatial_four_bar": 0.3,
+    "bricard": 0.5,
+}
+
+
+@cache
+def motion(name: str, coordinates: str, formulation: str) -> dict[str, np.ndarray]:
+    """The poses and twists of all bodies."""
+    example = examples.get(name).with_coordinates(coordinates)
+    ts = np.linspace(0.0, MECHANISMS[name], 5)
+    solution = example.simulate(ts, formulation=FORMULATIONS[formulation], rtol=1e-11, atol=1e-12)
+    space, bodies = example.mechanism.space, example.mechanism.bodies
+    names = [f"{body.name}.{component}" for body in bodies for component in (*space.coordinates, *space.speeds)]
+    return {key: np.asarray(value) for key, value in solution.read(names).items()}
+
+
+@pytest.mark.parametrize("name", long_but(["slider_crank"], MECHANISMS))
+def test_one_motion_in_all_ways(name: str) -> None:
+    """{absolute, joint} × {stabilised, projected, partitioned}, to 1e-7 of the largest position and speed."""
+    reference = motion(name, "absolute", "stabilized")
+    scale = 1 + max(worst(values) for values in reference.values())
+    for coordinates in ("absolute", "joint"):
+        for formulation in FORMULATIONS:
+            found = motion(name, coordinates, formulation)
+            off = {key: worst(found[key] - reference[key]) for key in reference}
+            assert max(off.values()) < 1e-7 * scale, (coordinates, formulation, max(off, key=lambda key: off[key]))
+
+
+# --- at one instant -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "coordinates"),
+    [
+        pytest.param("slider_crank", "absolute", marks=pytest.mark.long),
+        pytest.param("slider_crank", "joint", marks=pytest.mark.long),
+        pytest.param("bricard", "absolute", marks=pytest.mark.long),
+        ("bricard", "joint"),
+    ],
+)
+def test_the_reduced_equations_are_those_of_the_whole_system(name: str, coordinates: str) -> None:
+    """`C R = 0`, `Rᵀ (M v̇ + Cᵀ λ − F) = 0`, and the accelerations of the augmented system, redundant rows included."""
+    example = examples.get(name).with_coordinates(coordinates)
+    state, equations = example.state(), Equations(example.mechanism)
+    at = equations.at(state.t, state.q)
+    chosen = mbd.CoordinatePartitioning().begin(equations, state.t, state.q).chosen
+    assert chosen is not None
+    assert int(chosen.sum()) == example.mechanism.nv - int(np.linalg.matrix_rank(np.asarray(at.jacobian), tol=1e-8))
+    v = consistent_speeds(at, jnp.linspace(1.0, 2.0, len(state.v)), DependentCoordinateCorrection(chosen))
+    np.testing.assert_allclose(v[chosen], jnp.linspace(1.0, 2.0, len(state.v))[chosen], rtol=1e-12)
+    partition = Partition(at, DependentCoordinateCorrection(chosen))
+    assert worst(at.jacobian @ partition.R) < 1e-12
+    assert worst(at.velocity(v)) < 1e-13
+    augmented = mbd.Augmented(0.0, 0.0).motion(equations, state.t, state.q, v)
+    vdot = partition.accelerations(v)
+    np.testing.assert_allclose(vdot, augmented.vdot, atol=1e-9 * (1 + worst(vdot)))
+    left = at.inertia.times(vdot) + at.jacobian.T @ augmented.lam - at.force(v)
+    assert worst(left) < 1e-9 * (1 + worst(at.force(v)))
+
+
+def test_elimination_finds_the_rank_and_prefers_what_it_is_told() -> None:
+    C = jnp.asarray([[1.0, 2.0, 0.5, 0.0], [2.0, 4.0, 1.0, 0.0], [0.0, 1.0, 1.0, 1e-3]])
+    np.testing.assert_array_equal(pivot_columns(C), [False, True, True, False])
+    np.testing.assert_array_equal(pivot_columns(C, 0.1), [False, True, True, False])
+    np.testing.assert_array_equal(pivot_columns(C, 1e-4), [False, False, True, True])
+
+
+def test_tall_systems_by_value(rng: np.random.Generator) -> None:
+    """Least squares, least norm, and their derivatives, against differences."""
+    K, b, f = (jnp.asarray(rng.standard_normal(shape)) for shape in ((6, 4), (6,), (4,)))
+    np.testing.assert_allclose(LeastSquaresQR(K).least_squares(b), np.linalg.lstsq(K, b)[0], rtol=1e-12)
+    np.testing.assert_allclose(LeastSquaresQR(K).least_norm(f), np.linalg.lstsq(K.T, f)[0], rtol=1e-12)
+
+    def value(K: Array) -> Array:
+        return jnp.sum(LeastSquaresQR(K).least_squares(b) ** 2) + jnp.sum(LeastSquaresQR(K).least_norm(f) ** 3)
+
+    step = jnp.zeros_like(K).at[2, 1].set(1e-5)
+    difference = (value(K + step) - value(K - step)) / 2e-5
+    np.testing.assert_allclose(jax.grad(value)(K)[2, 1], difference, rtol=1e-7)
+
+
+def test_projection_is_the_least_change() -> None:
+    """Of a displaced position the nearest closed one in the metric of `M`: the change has no part along the motion."""
+    example = examples.get("slider_crank")
+    state, equations = example.state(), Equations(example.mechanism)
+    moved = state.q + 1e-6 * jnp.cos(jnp.arange(len(state.q), dtype=float))
+    q = close_loops(equations, state.t, moved, MassWeightedCorrection())
+    assert worst(equations.position(state.t, q)) < 1e-15
+    at = equations.at(state.t, q)
+    free = Partition(at, DependentCoordinateCorrection(jnp.zeros(len(q), bool).at[2].set(True))).R[:, 2]
+    along, across = (float(jnp.sqrt(x @ at.inertia.times(x))) for x in (free, q - moved))
+    assert across > 1e-8
+    assert abs(float(free @ at.inertia.times(q - moved))) < 1e-5 * along * across
+
+
+# --- along a motion -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("formulation", ["projection", "partitioning"])
+@in_both_coordinates("absolute")
+def test_a02_goes_round(formulation: str, coordinates: str) -> None:
+    """Through its singular positions, where the choice of independent coordinates degenerates and is made anew."""
+    example = examples.get("four_bars", 1).with_coordinates(coordinates)
+    solution = example.simulate(
+        np.linspace(0.0, 10.0, 41), formulation=FORMULATIONS[formulation], rtol=1e-10, atol=1e-12
+    )
+    energy = np.asarray(solution["energy"])
+    assert np.ptp(energy) < 1e-5 * energy[0]
+    assert worst(solution.violation().position) < 1e-14
+    assert worst(solution.violation().velocity) < 1e-12
+    assert np.asarray(solution.singularity_margin()).min() < 0.05
+
+
+def test_the_remainder_of_the_speeds_stays_apart_in_joint_coordinates() -> None:
+    """`Stabilized`, from speeds that violate the constraints: the motion is that of consistent ones."""
+    example = examples.get("slider_crank").with_coordinates("joint")
+    state, equations = example.state(), Equations(example.mechanism)
+    at = equations.at(state.t, state.q)
+    apart = at.inertia.solve(at.jacobian.T @ jnp.asarray([0.3, -0.2]))
+    spoilt = eqx.tree_at(lambda s: s.v, state, state.v + apart)
+    ts = np.linspace(0.0, 0.3, 4)
+    options: dict[str, Any] = {"rtol": 1e-11, "atol": 1e-12}
+    right = mbd.simulate(example.mechanism, state, ts, **options)
+    found = mbd.simulate(example.mechanism, spoilt, ts, throw=False, **options)
+    np.testing.assert_allclose(found["rod.theta"], right["rod.theta"], atol=1e-8)
+
+
+@pytest.mark.slow
+def test_projection_keeps_the_constraints_for_a_thousand_seconds() -> None:
+    """Violations below 1e-12 to the end, at tolerances at which Baumgarte's leaves ten thousand times more."""
+    rod = pl.Body("rod", mass=1.0, inertia=1 / 12, pose=(0.5, 0.0, 0.0))
+    pendulum = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5, 0.0))], [pl.Gravity(9.81)])
+    state, ts = mbd.assemble(pendulum), np.linspace(0.0, 1000.0, 201)
+    projected, baumgarte, bare = (
+        mbd.simulate(pendulum, state, ts, formulation=formulation, rtol=1e-7, atol=1e-8).violation()
+        for formulation in (mbd.Projection(), mbd.Augmented(), mbd.Augmented(0.0, 0.0))
+    )
+    assert worst(projected.position) < 1e-12
+    assert worst(projected.velocity) < 1e-12
+    assert worst(baumgarte.position) > 1e-8
+    assert worst(bare.position[-1]) > 1e-4
+
+
+def test_user_chosen_variables_are_kept() -> None:
+    """The crank's angle carries the slider-crank; a choice that degenerates ends in an error that says so."""
+    example = examples.get("slider_crank")
+    ts = np.linspace(0.0, 0.2, 3)
+    reference = example.simulate(ts, rtol=1e-11, atol=1e-12)
+    chosen = example.simulate(ts, formulation=mbd.CoordinatePartitioning(["crank.theta"]), rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(chosen["slider.x"], reference["slider.x"], atol=1e-9)
+
+
+def test_wrong_choices_are_named() -> None:
+    example = examples.get("slider_crank")
+    with pytest.raises(mbd.MechanismError, match=r"Did you mean 'crank\.theta'"):
+        example.simulate([0.0, 0.1], formulation=mbd.CoordinatePartitioning(["crank.teta"]))
+    with pytest.raises(mbd.MechanismError, match=r"2 independent variables .* 1 degree of freedom"):
+        example.simulate([0.0, 0.1], formulation=mbd.CoordinatePartitioning(["crank.theta", "slider.x"]))
+    with pytest.raises(mbd.MechanismError, match="sequence of names"):
+        mbd.CoordinatePartitioning("crank.theta")
+
+
+@pytest.mark.parametrize("formulation", long_but(["partitioning"], ["projection", "partitioning"]))
+def test_gradients_by_value(formulation: str) -> None:
+    """Of the end position with respect to a mass and a length, forward and reverse, against differences."""
+    example = examples.get("slider_crank")
+    ts = jnp.asarray([0.0, 0.1])
+
+    def end(parameters: Array, derivative: Any) -> Array:
+        mechanism = eqx.tree_at(
+            lambda m: (m["rod"].mass, m["B"].a.position), example.mechanism, (parameters[0], parameters[1:])
+        )
+        state = mbd.assemble(mechanism, example.fixed, guess=example.guess, speeds=example.speeds)
+        options = {"formulation": FORMULATIONS[formulation], "rtol": 1e-10, "atol": 1e-12, "adjoint": derivative}
+        return mbd.simulate(mechanism, state, ts, **options)["slider.x"][-1]
+
+    mechanism = example.mechanism
+    start = jnp.append(mechanism["rod"].mass, mechanism["B"].a.position)
+    both = jax.jit(jax.value_and_grad(lambda p: end(p, "reverse")))
+    _, reverse = both(start)
+    forward = jax.jacfwd(end)(start, "forward")
+    np.testing.assert_allclose(forward, reverse, rtol=1e-6, atol=1e-9)
+    for k in range(2):
+        step = jnp.zeros(3).at[k].set(1e-5)
+        difference = (both(start + step)[0] - both(start - step)[0]) / 2e-5
+        np.testing.assert_allclose(reverse[k], difference, rtol=1e-5, atol=1e-8)

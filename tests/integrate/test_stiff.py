@@ -1,0 +1,251 @@
+"""Stiff mechanisms: the Radau solver, and the report of what makes a mechanism stiff."""
+
+import math
+from functools import cache
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+from scipy.special import ellipj, ellipk
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.solvers.radau_stages import tableau, thresholds
+from tests import planar_examples as examples
+from tests import spatial_examples
+from tests.marks import in_both_coordinates
+from tests.numeric import worst
+from tests.planar_examples import Example
+
+# --- the method -----------------------------------------------------------------------------------
+
+
+def test_three_stages_are_those_of_radau5() -> None:
+    """Hairer and Wanner, Solving ODEs II, table IV.5.6 and §IV.8."""
+    root = math.sqrt(6)
+    method = tableau(3)
+    np.testing.assert_allclose(method.nodes, [(4 - root) / 10, (4 + root) / 10, 1], rtol=1e-14)
+    np.testing.assert_allclose(method.matrix[2], [(16 - root) / 36, (16 + root) / 36, 1 / 9], rtol=1e-13)
+    np.testing.assert_allclose(method.matrix[0, 0], (88 - 7 * root) / 360, rtol=1e-13)
+    np.testing.assert_allclose(method.values[0], (6 + 81 ** (1 / 3) - 9 ** (1 / 3)) ** -1 * 30, rtol=1e-13)
+
+
+@cache
+def pendulum_end(stages: int) -> Any:
+    """The angle of IFToMM's pendulum at 0.5 s, by fixed steps of a length that is not compiled in."""
+    made = examples.pendulum()
+    state, formulation = made.state(), mbd.Stabilized()
+    equations = mbd.Equations(made.mechanism, redundant=False)
+
+    def field(t: Any, y: Any, args: Any) -> Any:
+        motion = motion_of(args[1], args[0], jnp.asarray(t), y[0], y[1])
+        return motion.qdot, motion.rate, y[2]
+
+    def run(step: Array) -> tuple[Array, Array, Array]:
+        y = state.q, state.v, jnp.zeros(0)
+        solution = dfx.diffeqsolve(
+            dfx.ODETerm(field), mbd.Radau(stages), 0.0, 0.5, step, y, args=(equations, formulation), max_steps=64
+        )
+        assert solution.ys is not None
+        q, v, _ = (x[0] for x in solution.ys)
+        at = equations.at(jnp.asarray(0.5), q)
+        return q[2], at.position(), at.velocity(v)
+
+    return eqx.filter_jit(run)
+
+
+def exact_angle(t: float) -> float:
+    """Of a pendulum `θ'' = −9.81 cos θ`, released at rest at θ = π (below is −π/2, reached through 3π/2)."""
+    m = math.sin(math.pi / 4) ** 2
+    sn, _, _, _ = ellipj(ellipk(m) - math.sqrt(9.81) * t, m)
+    return 1.5 * math.pi - 2 * math.asin(math.sqrt(m) * sn)
+
+
+@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.long)])
+def test_fixed_steps_converge_at_the_order(stages: int, steps: int) -> None:
+    """Halving the step divides the error by `2 ** (2 stages − 1)`; constraints hold at the end of each step."""
+    runs = [pendulum_end(stages)(jnp.asarray(0.5 / n)) for n in (steps, 2 * steps)]
+    errors = [abs(float(angle) - exact_angle(0.5)) for angle, _, _ in runs]
+    measured = np.log2(errors[0] / errors[1])
+    assert 2 * stages - 1.5 < measured < 2 * stages - 0.2
+    assert max(worst(position) for _, position, _ in runs) < 1e-13
+    assert max(worst(velocity) for _, _, velocity in runs) < 1e-13
+
+
+def test_stages_must_be_odd_and_few() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"stages must be 1, 3, 5 or 7, got 4"):
+        mbd.Radau(4)
+
+
+def test_it_needs_the_equations_of_a_mechanism() -> None:
+    term = dfx.ODETerm(lambda t, y, args: tuple(-x for x in y))
+    y = (jnp.ones(1), jnp.ones(1), jnp.zeros(0))
+    with pytest.raises(mbd.MechanismError, match=r"give it to jaxmbd.simulate"):
+        dfx.diffeqsolve(term, mbd.Radau(), 0.0, 1.0, 0.1, y)
+
+
+# --- a body on a rail, held by a spring and a strong damper ---------------------------------------
+
+MASS, DAMPING, START = 2.0, 1e5, 1.3
+TIMES = np.array([0.0, 0.3, 1.0])
+
+
+def on_rail(stiffness: Any = 1e5, coordinates: str = "absolute") -> Example:
+    """`m ẍ + c ẋ + k (x − 1) = 0`: rates `k / c` and `c / m`, 1/s and 50,000/s."""
+    body = pl.Body("body", MASS, 0.1, (START, 0.0, 0.0))
+    mechanism = pl.Mechanism(
+        [body],
+        [pl.Prismatic("rail", pl.ground.at(), body.at())],
+        [pl.SpringDamper("spring", pl.ground.at(), body.at(), stiffness, 1.0, DAMPING)],
+        coordinates=coordinates,
+    )
+    return Example(mechanism, {"body.x" if coordinates == "absolute" else "rail.displacement": START})
+
+
+def slid(stiffness: Array, t: Any) -> Array:
+    """The exact position."""
+    root = jnp.sqrt(DAMPING**2 - 4 * MASS * stiffness)
+    fast, slow = -(DAMPING + root) / (2 * MASS), -2 * stiffness / (DAMPING + root)
+    gone = (fast * jnp.exp(slow * t) - slow * jnp.exp(fast * t)) / (fast - slow)
+    return 1.0 + (START - 1.0) * gone
+
+
+@cache
+def slide(derivative: Any) -> Any:
+    def run(stiffness: Array) -> Array:
+        made = on_rail(stiffness)
+        return mbd.simulate(made.mechanism, on_rail().state(), TIMES, solver=mbd.Radau(3), adjoint=derivative)["body.x"]
+
+    return run
+
+
+@pytest.mark.long
+def test_the_derivative_by_a_stiffness_is_exact_forward() -> None:
+    """At a saved time inside a step and at the end: `simulate` interpolates the former."""
+    value, slope = jax.jit(lambda k: jax.jvp(slide("forward"), (k,), (jnp.ones(()),)))(jnp.asarray(1e5))
+    exact, by_stiffness = jax.jvp(lambda k: slid(k, TIMES), (jnp.asarray(1e5),), (jnp.ones(()),))
+    np.testing.assert_allclose(value, exact, atol=3e-8)
+    np.testing.assert_allclose(slope * 1e5, by_stiffness * 1e5, atol=1e-7)
+
+
+def test_the_derivative_by_a_stiffness_is_exact_in_reverse() -> None:
+    slope = jax.jit(jax.grad(lambda k: slide("reverse")(k)[-1]))(jnp.asarray(1e5))
+    np.testing.assert_allclose(slope * 1e5, jax.grad(lambda k: slid(k, 1.0))(jnp.asarray(1e5)) * 1e5, atol=1e-7)
+
+
+@pytest.mark.long
+def test_a_batch_equals_a_loop() -> None:
+    stiffnesses = jnp.asarray([1e4, 1e5, 1e6])
+    run = lambda k: slide("forward")(k)[-1]  # noqa: E731
+    np.testing.assert_allclose(jax.jit(jax.vmap(run))(stiffnesses), slid(stiffnesses, 1.0), atol=3e-8)
+
+
+# --- what makes it stiff --------------------------------------------------------------------------
+
+
+@in_both_coordinates("absolute")
+def test_the_report_names_the_spring(coordinates: str) -> None:
+    made = on_rail(coordinates=coordinates)
+    found = mbd.time_scales(made.mechanism, made.state())
+    exact = np.sort(np.roots([MASS, DAMPING, 1e5]))
+    np.testing.assert_allclose(np.sort(np.real(found.eigenvalues)), exact, rtol=1e-8)
+    assert found.cause == "spring"
+    assert "decays with a time constant of 2e-05 s, by the force 'spring'" in str(found)
+    assert "jaxmbd.Radau()" in str(found)
+
+
+# --- a slider-crank that drags a load through a stiff bushing -------------------------------------
+
+
+def stiff_slider_crank(stiffness: float = 1e8) -> tuple[pl.Mechanism, mbd.State]:
+    """A bushing of 10 % damping between the slider and a load of the same mass, both at the same speed."""
+    made = examples.slider_crank(0.4, 5.0)
+    state = made.state()
+    x = float(state["slider.x"])
+    load = pl.Body("load", 0.4, 1e-3, (x, 0.0, 0.0))
+    damping = 0.2 * math.sqrt(0.2 * stiffness)
+    scale = np.array([1.0, 1.0, 1e-3])
+    bushing = pl.Bushing("bushing", made.mechanism["slider"].at(), load.at(), stiffness * scale, damping * scale)
+    mechanism = pl.Mechanism((*made.mechanism.bodies, load), made.mechanism.joints, (*made.mechanism.forces, bushing))
+    speeds = {"crank.omega": 5.0, "load.vx": float(state["slider.vx"]), "load.vy": 0.0, "load.omega": 0.0}
+    return mechanism, mbd.assemble(mechanism, {"crank.theta": 0.4, "load.x": x}, speeds=speeds)
+
+
+@pytest.fixture(scope="module")
+def explicit() -> mbd.Solution:
+    mechanism, state = stiff_slider_crank()
+    return mbd.simulate(mechanism, state, [0.0, 0.2], max_steps=2000, throw=False)
+
+
+@pytest.mark.long
+def test_far_fewer_steps_than_an_explicit_solver(explicit: mbd.Solution) -> None:
+    mechanism, state = stiff_slider_crank()
+    implicit = mbd.simulate(mechanism, state, [0.0, 0.2], solver=mbd.Radau())
+    assert 15 * int(implicit.stats["num_steps"]) < int(explicit.stats["num_steps"])
+    assert worst(implicit.q[-1] - explicit.q[-1]) < 2e-7
+
+
+def test_the_message_names_the_bushing() -> None:
+    mechanism, state = stiff_slider_crank()
+    text = str(mbd.time_scales(mechanism, state))
+    assert "vibrates" in text
+    assert "by the force 'bushing'" in text
+
+
+@pytest.mark.long
+def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
+    mechanism, state = stiff_slider_crank()
+    tree = mechanism.with_coordinates("joint")
+    fixed = {"O.angle": 0.4, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("x", "y", "theta")}}
+    speeds = {"O.angle": 5.0, **{f"load.{c}": float(state[f"load.{c}"]) for c in ("vx", "vy", "omega")}}
+    solution = mbd.simulate(tree, mbd.assemble(tree, fixed, speeds=speeds), [0.0, 0.2], solver=mbd.Radau())
+    assert len(tree.coordinate_names) < 9
+    assert worst(solution["load.x"][-1] - explicit["load.x"][-1]) < 2e-7
+
+
+# --- in space -------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+def test_the_governor_in_far_fewer_steps() -> None:
+    """Against the slider's height at 1 s by Dopri8 at 1e-10 (`test_spatial_references`), which takes 1,100 steps.
+
+    At the default 1e-8 it misses by 1.35e-8, at 1e-9 by 7e-10."""
+    made = spatial_examples.governor()
+    solution = made.simulate([0.0, 1.0], solver=mbd.Radau(), rtol=1e-9, atol=1e-11)
+    assert int(solution.stats["num_steps"]) < 300
+    assert abs(0.5 + float(solution["slide.displacement"][-1]) - 0.50142092) < 1e-8
+    assert worst(solution.violation().position[-1]) < 1e-12
+
+
+@pytest.mark.long
+def test_constraints_that_repeat_one_another() -> None:
+    """Bricard's ring: thirty rows of rank 29."""
+    made = spatial_examples.bricard()
+    expected = made.simulate([0.0, 0.5])
+    solution = made.simulate([0.0, 0.5], solver=mbd.Radau(3), rtol=1e-10, atol=1e-12)
+    assert worst(solution["corner"] - expected["corner"]) < 1e-7
+    assert worst(solution.violation().position[-1]) < 1e-10
+
+
+@pytest.mark.long
+def test_the_iteration_follows_the_tolerance() -> None:
+    """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m."""
+    made, ts = spatial_examples.governor(), jnp.linspace(0.0, 1.0, 11)
+    joint, absolute = made.with_coordinates("joint"), made.with_coordinates("absolute")
+    exact = mbd.simulate(joint.mechanism, joint.state(), ts, accuracy="high")["slide.displacement"]
+    solution = mbd.simulate(absolute.mechanism, absolute.state(), ts, solver="stiff", rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(solution["slide.displacement"], exact, atol=5e-11)
+
+
+def test_thresholds_of_the_iteration() -> None:
+    for tolerance, close, stalled in ((1e-4, 1e-12, 1e-9), (1e-11, 1e-13, 1e-12), (1e-15, 1e-14, 1e-13)):
+        np.testing.assert_allclose(thresholds(jnp.asarray(tolerance), 8), (close, stalled), rtol=1e-12)
+    assert mbd.Radau().within(1e-3).tolerance == 1e-3
+    assert mbd.Radau(3, 1e-9).within(1e-3).tolerance == 1e-9
