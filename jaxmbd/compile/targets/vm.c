@@ -161,7 +161,7 @@ typedef struct {
   int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* 1 for the components of the state in the norm of the error */
-  Array y0, ts, h0, control, starts, ends, counts, checkpoints, dy0, dts, dys;
+  Array y0, span, ts, h0, control, starts, ends, counts, checkpoints, dy0, dspan, dts, dys;
   Array ys, y_end, t_end, *bars;
 } Motion;
 
@@ -388,7 +388,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
   } else {
     m->y0 = next_array(b, &at, n);
   }
-  m->ts = next_array(b, &at, times);
+  m->span = next_array(b, &at, 2), m->ts = next_array(b, &at, times);
   if (kind == SOLVE) {
     m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
     m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
@@ -402,7 +402,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
     m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most), m->counts = next_array(b, &at, COUNTS);
     if (kind == TANGENTS) {
       if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, n);
-      if (settings[WITH_TIMES]) m->dts = next_array(b, &at, times);
+      if (settings[WITH_TIMES]) m->dspan = next_array(b, &at, 2), m->dts = next_array(b, &at, times);
       m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
     } else {
       m->checkpoints = next_array(b, &at, rows * n);
@@ -410,7 +410,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
       for (int64_t k = 0; k < r->outputs; k++)
         if (k != m[1].stage_at && k != m[1].time_at) bars[k] = next_array(b, &out, r->output_sizes[k]);
       m->y_end = next_array(b, &out, n);
-      if (settings[WITH_TIMES]) m[1].dts = next_array(b, &out, times);
+      if (settings[WITH_TIMES]) m[1].dspan = next_array(b, &out, 2), m[1].dts = next_array(b, &out, times);
     }
   }
   const int alone = m->call.batch == 1 || kind == COTANGENTS;
