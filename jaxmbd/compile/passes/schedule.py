@@ -74,9 +74,7 @@ class Program:
         return int.from_bytes(digest.digest()[:8], "little") >> 1 or 1
 
 
-def schedule(
-    builder: SSABuilder, outputs: Sequence[ValueIds], uniform_inputs: int = 0, hoist: bool = False
-) -> Program:
+def schedule(builder: SSABuilder, outputs: Sequence[ValueIds], uniform_inputs: int = 0, hoist: bool = False) -> Program:
     """Compile the program that computes `outputs` from the builder's inputs.
 
     If `uniform_inputs` is positive, the operations that depend only on that many first inputs come first in the code:

@@ -14,9 +14,11 @@ import subprocess
 import tempfile
 import threading
 import warnings
+from collections.abc import Sequence
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -25,9 +27,16 @@ import platformdirs
 from jaxmbd.compile.cache.files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
 from jaxmbd.compile.targets.opcodes import EVALUATE
 
-TARGETS = {np.dtype(np.float64): "jaxmbd_run_f64", np.dtype(np.float32): "jaxmbd_run_f32"}
+_WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
+# The functions that XLA calls: a program, and the sweeps of motions in the order of their numbers in `vm.c`.
+TARGETS = {dtype: f"jaxmbd_run_{width}" for dtype, width in _WIDTHS.items()}
+SWEEPS = {
+    name: (kind, {dtype: f"jaxmbd_{name}_{width}" for dtype, width in _WIDTHS.items()})
+    for kind, name in enumerate(("solve", "tangents", "cotangents"))
+}
+_HANDLERS = (*TARGETS.values(), *(target for _, targets in SWEEPS.values() for target in targets.values()))
 
-_SYMBOLS = (*TARGETS.values(), "jaxmbd_register", "jaxmbd_postorder")
+_SYMBOLS = (*_HANDLERS, "jaxmbd_call_program", "jaxmbd_call_motion", "jaxmbd_register", "jaxmbd_postorder")
 _HERE = Path(__file__).parent
 _SOURCES = ("vm.c", "vm_lanes.h", "erk_loop.h")
 _FLAGS = ("-std=gnu11", "-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
@@ -54,7 +63,7 @@ def _machine() -> ctypes.CDLL | None:
             stacklevel=3,
         )
         return None
-    for name in TARGETS.values():
+    for name in _HANDLERS:
         jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(getattr(library, name)), platform="cpu")
     return library
 
@@ -237,3 +246,20 @@ def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.nda
     pointers = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, stack, order)]
     library.jaxmbd_postorder.restype = ctypes.c_int64
     return order[: library.jaxmbd_postorder(*pointers[:3], ctypes.c_int64(len(roots)), *pointers[3:])]
+
+
+def call_vm(name: str, dtype: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray]:
+    """Run a sweep of the virtual machine on arrays."""
+    library = vm()
+    assert library is not None
+    inputs = [np.ascontiguousarray(x) for x in operands]
+    outputs = [np.empty(x.shape, x.dtype) for x in results]
+    arrays = [*inputs, *outputs]
+    data = (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
+    sizes = np.array([x.size for x in arrays], np.int64)
+    numbers = (ctypes.c_int64(n) for n in (np.dtype(dtype) == np.float64, SWEEPS[name][0]))
+    counts = (ctypes.c_int64(n) for n in (len(inputs), len(outputs)))
+    outcome = library.jaxmbd_call_motion(*numbers, data, ctypes.c_void_p(sizes.ctypes.data), *counts)
+    if outcome:
+        raise MemoryError("There is no memory left to run a motion.")
+    return outputs

@@ -78,11 +78,11 @@ typedef struct {
 } JOIN(Lane, NAME);
 
 static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
-  const T *span = JOIN(row, NAME)(&m->span, m->call.batch, instance);
   const T *k = JOIN(row, NAME)(&m->control, m->call.batch, instance);
   T h = *JOIN(row, NAME)(&m->h0, m->call.batch, instance);
   memset(a, 0, sizeof *a);
-  a->t0 = a->tprev = span[0], a->t1 = a->t1_floor = span[1], a->inverse[0] = a->inverse[1] = 1;
+  a->t0 = a->tprev = *JOIN(row, NAME)(&m->t0, m->call.batch, instance), a->inverse[0] = a->inverse[1] = 1;
+  a->t1 = a->t1_floor = *JOIN(row, NAME)(&m->t1, m->call.batch, instance);
   for (int i = 0; i < 100; i++) a->t1_floor = M(nextafter)(a->t1_floor, (T)-INFINITY);
   if (m->adaptive) {
     h = h < k[DTMAX] ? h : k[DTMAX];
@@ -229,7 +229,7 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     T *end = JOIN(row, NAME)(&m->y_end, batch, start + l);
     for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
     *JOIN(row, NAME)(&m->t_end, batch, start + l) = lanes[l].tprev;
-    memcpy((int64_t *)m->counts.data + 5 * (start + l), lanes[l].counts, sizeof lanes[l].counts);
+    for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, start + l) = (int32_t)lanes[l].counts[k];
   }
   free(memory);
   return 1;
@@ -248,7 +248,8 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   V *f = x + p->slots, *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
-  const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES], *span[LANES], *dspan[LANES];
+  const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES];
+  T t1[LANES], dt_first[LANES], dt_last[LANES];
   int64_t accepted[LANES], saved[LANES], next[LANES];
   JOIN(begin, NAME)(m, x, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
@@ -257,11 +258,11 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   EACH_LANE {
     starts[l] = JOIN(row, NAME)(&m->starts, batch, start + l), ends[l] = JOIN(row, NAME)(&m->ends, batch, start + l);
     ts[l] = JOIN(row, NAME)(&m->ts, batch, start + l);
-    span[l] = JOIN(row, NAME)(&m->span, batch, start + l);
     dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, start + l) : NULL;
-    dspan[l] = m->dts.data ? JOIN(row, NAME)(&m->dspan, batch, start + l) : NULL;
-    const int64_t at = m->counts.varies ? 5 * (start + l < batch ? start + l : batch - 1) : 0;
-    accepted[l] = ((int64_t *)m->counts.data)[at + ACCEPTED], saved[l] = ((int64_t *)m->counts.data)[at + SAVED];
+    t1[l] = *JOIN(row, NAME)(&m->t1, batch, start + l);
+    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, start + l) : 0;
+    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, start + l) : 0;
+    accepted[l] = *counter(&m->counts[ACCEPTED], batch, start + l), saved[l] = *counter(&m->counts[SAVED], batch, start + l);
     next[l] = 0;
   }
   for (int64_t i = 0;; i++) {
@@ -270,9 +271,8 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
     EACH_LANE {
       if (i >= accepted[l]) continue;
       active = 1, LANE_OF(t0, l) = starts[l][i], LANE_OF(h, l) = ends[l][i] - starts[l][i];
-      if (!dts[l]) continue;
-      if (i == 0) LANE_OF(dt0, l) = dspan[l][0];
-      LANE_OF(dh, l) = (i == accepted[l] - 1 && ends[l][i] >= span[l][1] ? dspan[l][1] : 0) - LANE_OF(dt0, l);
+      if (i == 0) LANE_OF(dt0, l) = dt_first[l];
+      LANE_OF(dh, l) = (i == accepted[l] - 1 && ends[l][i] >= t1[l] ? dt_last[l] : 0) - LANE_OF(dt0, l);
     }
     if (!active) break;
     for (int64_t j = 0; j < s; j++) {
@@ -347,8 +347,7 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
   const Program *p = m->call.program, *r = pull->call.program;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = m->call.batch;
-  const int64_t *counts = (int64_t *)m->counts.data + (m->counts.varies ? 5 * instance : 0);
-  const int64_t accepted = counts[ACCEPTED], level = accepted ? level_of(accepted - 1, m->rows) : 0;
+  const int64_t accepted = *counter(&m->counts[ACCEPTED], batch, instance), level = accepted ? level_of(accepted - 1, m->rows) : 0;
   const int64_t stride = (int64_t)1 << level;
   void *memory = malloc((size_t)(p->slots + r->slots + n * (3 * s + 3 + stride)) * sizeof(V) + 64);
   if (!memory) return 0;
@@ -358,15 +357,16 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
   const T *starts = JOIN(row, NAME)(&m->starts, batch, instance), *ends = JOIN(row, NAME)(&m->ends, batch, instance);
   const T *ts = JOIN(row, NAME)(&m->ts, batch, instance), *states = JOIN(row, NAME)(&m->checkpoints, batch, instance);
   const T *ysbar = JOIN(row, NAME)(&m->dys, batch, instance);
-  const T *span = JOIN(row, NAME)(&m->span, batch, instance);
+  const T t1 = *JOIN(row, NAME)(&m->t1, batch, instance);
   T *tsbar = pull->dts.data ? JOIN(row, NAME)(&pull->dts, batch, instance) : NULL, w[s], dw[s];
-  T *spanbar = tsbar ? JOIN(row, NAME)(&pull->dspan, batch, instance) : NULL;
-  int64_t left = counts[SAVED] - 1;
+  T *t0bar = tsbar ? JOIN(row, NAME)(&pull->dt0, batch, instance) : NULL;
+  T *t1bar = tsbar ? JOIN(row, NAME)(&pull->dt1, batch, instance) : NULL;
+  int64_t left = *counter(&m->counts[SAVED], batch, instance) - 1;
   JOIN(begin, NAME)(m, x, instance), JOIN(begin, NAME)(pull, z, instance);
   memcpy(ybar, JOIN(row, NAME)(&m->dy0, batch, instance), (size_t)n * sizeof(T));
   for (int64_t k = 0; k < r->outputs; k++)
     if (pull->bars[k].data) memset(JOIN(row, NAME)(&pull->bars[k], batch, instance), 0, (size_t)pull->bars[k].size * sizeof(T));
-  if (tsbar) memset(tsbar, 0, (size_t)m->ts.size * sizeof(T)), spanbar[0] = spanbar[1] = 0;
+  if (tsbar) memset(tsbar, 0, (size_t)m->ts.size * sizeof(T)), *t0bar = *t1bar = 0;
   for (int64_t i = accepted - 1; i >= 0; i--) {
     const int64_t first = i / stride * stride;
     if (i == accepted - 1 || (i + 1) % stride == 0) {
@@ -421,8 +421,8 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
         for (int64_t e = 0; e < j; e++) fbar[e * n + k] += (T)q->a[j * s + e] * h * bar;
       }
     }
-    if (tsbar && i == 0) spanbar[0] += startbar - hbar;
-    if (tsbar && i == accepted - 1 && ends[i] >= span[1]) spanbar[1] += hbar;
+    if (tsbar && i == 0) *t0bar += startbar - hbar;
+    if (tsbar && i == accepted - 1 && ends[i] >= t1) *t1bar += hbar;
   }
   memcpy(JOIN(row, NAME)(&m->y_end, batch, instance), ybar, (size_t)n * sizeof(T));
   free(memory);

@@ -161,9 +161,13 @@ typedef struct {
   int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* 1 for the components of the state in the norm of the error */
-  Array y0, span, ts, h0, control, starts, ends, counts, checkpoints, dy0, dspan, dts, dys;
+  Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
   Array ys, y_end, t_end, *bars;
 } Motion;
+
+static inline int32_t *counter(const Array *a, const int64_t batch, const int64_t instance) {
+  return (int32_t *)a->data + (a->varies ? (instance < batch ? instance : batch - 1) : 0);
+}
 
 /* Checkpoints are the states at every `2**level`-th step, so that those of steps 0 ... i fit into the rows: the row of
    checkpoint i, by the scheme of `checkpoint_store.py`. */
@@ -388,29 +392,32 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
   } else {
     m->y0 = next_array(b, &at, n);
   }
-  m->span = next_array(b, &at, 2), m->ts = next_array(b, &at, times);
+  m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
   if (kind == SOLVE) {
     m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
     m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
-    m->counts = next_array(b, &out, COUNTS);
+    for (int k = 0; k < COUNTS; k++) m->counts[k] = next_array(b, &out, 1);
     m->recorded = out < b->inputs + b->outputs;
     if (m->recorded) {
       m->starts = next_array(b, &out, most), m->ends = next_array(b, &out, most);
-      m->checkpoints = next_array(b, &out, rows * n);
+      m->checkpoints = next_array(b, &out, (rows + 1) * n);
     }
   } else {
-    m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most), m->counts = next_array(b, &at, COUNTS);
+    m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most);
+    m->counts[ACCEPTED] = next_array(b, &at, 1), m->counts[SAVED] = next_array(b, &at, 1);
     if (kind == TANGENTS) {
       if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, n);
-      if (settings[WITH_TIMES]) m->dspan = next_array(b, &at, 2), m->dts = next_array(b, &at, times);
+      if (settings[WITH_TIMES])
+        m->dt0 = next_array(b, &at, 1), m->dt1 = next_array(b, &at, 1), m->dts = next_array(b, &at, times);
       m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
     } else {
-      m->checkpoints = next_array(b, &at, rows * n);
+      m->checkpoints = next_array(b, &at, (rows + 1) * n);
       m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
       for (int64_t k = 0; k < r->outputs; k++)
         if (k != m[1].stage_at && k != m[1].time_at) bars[k] = next_array(b, &out, r->output_sizes[k]);
       m->y_end = next_array(b, &out, n);
-      if (settings[WITH_TIMES]) m[1].dspan = next_array(b, &out, 2), m[1].dts = next_array(b, &out, times);
+      if (settings[WITH_TIMES])
+        m[1].dt0 = next_array(b, &out, 1), m[1].dt1 = next_array(b, &out, 1), m[1].dts = next_array(b, &out, times);
     }
   }
   const int alone = m->call.batch == 1 || kind == COTANGENTS;

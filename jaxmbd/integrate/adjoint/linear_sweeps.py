@@ -16,16 +16,19 @@ The operands of each primitive are the inputs `x`, the schedule of the steps, th
 operands that the result is linear in. Schedule and checkpoints follow from `x`, and have no derivatives of their own.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
+from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
 from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
-from jaxmbd.integrate.adjoint.steps import AbstractSteps
+from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
 from jaxmbd.integrate.adjoint.sweep import Backward, Schedule, forward
 
 
@@ -113,6 +116,11 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     """A primitive with multiple results, evaluated, batched and lowered as the function `compute`."""
     primitive = Primitive(name)
     primitive.multiple_results = True
+    short = name.removeprefix("jaxmbd_")
+
+    def native(*arrays: Any, batches: Batches, **settings: Any) -> Any:
+        call = settings["steps"].native(short, operands=len(arrays), **settings)
+        return evaluate(*arrays, batches=batches, **settings) if call is None else _by_vm(short, call, arrays, batches)
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         function = partial(compute, **settings)
@@ -124,7 +132,17 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
 
     @lru_cache(maxsize=64)
     def on_its_own(**settings: Any) -> Callable[..., Any]:
-        return jax.jit(partial(evaluate, **settings))
+        return jax.jit(partial(primitive.bind, **settings))
+
+    def at_once(*arrays: Any, **settings: Any) -> Any:
+        call = None if settings["batches"] else settings["steps"].native(short, operands=len(arrays), **settings)
+        if call is None:
+            with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive eagerly, an infinite recursion
+                return on_its_own(**settings)(*arrays)
+        operands = [arrays[k] if isinstance(k, int) else k for k in call.operands]
+        dtype = settings["steps"].types[0].dtype
+        results = [jnp.asarray(x) for x in call_vm(short, dtype, [*call.settings(0), *operands], call.results)]
+        return results if call.order is None else [results[k] for k in call.order]
 
     def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         sizes = tuple(batch.size for batch in reversed(batches))
@@ -137,16 +155,61 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = primitive.bind(*leading, batches=(*batches, batch), **settings)
         return results, [0] * len(results)
 
-    primitive.def_impl(lambda *arrays, **settings: on_its_own(**settings)(*arrays))
+    primitive.def_impl(at_once)
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
+    mlir.register_lowering(primitive, mlir.lower_fun(native, multiple_results=True), platform="cpu")
     return primitive
+
+
+def _by_vm(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:
+    """A sweep as one call of the virtual machine, for all instances of the batches together."""
+    sizes = tuple(batch.size for batch in reversed(batches))
+    size = math.prod(sizes)
+    together = [
+        x
+        if not any(b.has_axis[k] for b in batches)
+        else _collapsed(x, [b.has_axis[k] for b in reversed(batches)], sizes)
+        for k, x in enumerate(arrays)
+    ]
+    dtype = next(x.dtype for x in call.results)
+    types = [jax.ShapeDtypeStruct((size, *x.shape) if batches else x.shape, x.dtype) for x in call.results]
+    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
+    results = jax.ffi.ffi_call(SWEEPS[name][1][np.dtype(dtype)], types)(
+        *call.settings(size if batches else 0), *operands
+    )
+    results = [x.reshape(*sizes, *like.shape) for x, like in zip(results, call.results, strict=True)]
+    return results if call.order is None else [results[k] for k in call.order]
+
+
+def _collapsed(x: Any, has_axis: Sequence[bool], sizes: tuple[int, ...]) -> Any:
+    """An operand with some of the batch axes, with all of them as one."""
+    shape = x.shape[sum(has_axis) :]
+    x = x.reshape(*(size if has else 1 for size, has in zip(sizes, has_axis, strict=True)), *shape)
+    return jnp.broadcast_to(x, (*sizes, *shape)).reshape(math.prod(sizes), *shape)
 
 
 tangents_p = _primitive("jaxmbd_tangents", _tangents, lambda steps, moving: steps.outputs)
 cotangents_p = _primitive("jaxmbd_cotangents", _cotangents, _types_of_inputs)
 curvature_p = _primitive("jaxmbd_curvature", _curvature, _types_of_inputs)
+
+
+def _solve(*arrays: Any, **settings: Any) -> list[Any]:
+    raise NotImplementedError("A motion in the virtual machine runs on a CPU.")
+
+
+solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.solve_results(recorded))
+
+
+def solve(steps: Any, x: list[Any], step: Any, control: Any, adaptive: bool, force_dtmin: bool) -> list[Any]:
+    """Run a motion: saved states, final state and time, and the numbers of steps: all, accepted, rejected, saved times;
+    and how it ended."""
+    return list(
+        solve_p.bind(
+            *x, step, control, steps=steps, adaptive=adaptive, force_dtmin=force_dtmin, recorded=False, batches=()
+        )
+    )
 
 
 class _Call:
@@ -322,7 +385,24 @@ def _operand_cotangents(
     return [by_place.get(k) if ad.is_undefined_primal(x) else None for k, x in enumerate(arrays)]
 
 
-ad.primitive_jvps.update({tangents_p: _tangents_jvp, cotangents_p: _cotangents_jvp, curvature_p: _curvature_jvp})
+def _solve_jvp(arrays: Any, changes: Any, *, steps: Any, recorded: bool, batches: Batches, **settings: Any) -> Any:
+    """The derivatives at fixed steps: those by the first step and by the tolerances are zero."""
+    inputs = range(len(steps.types))
+    results = solve_p.bind(*arrays, steps=steps, recorded=True, batches=batches, **settings)
+    moving, returned = _nonzero(changes, inputs), results if recorded else results[:8]
+    zeros = _zeros_like_results(returned)
+    if not moving:
+        return returned, zeros
+    starts, ends, checkpoints = results[8:]
+    call = _Call(batches).add([arrays[k] for k in inputs], inputs)
+    call.results([starts, ends, results[4], results[6], checkpoints])
+    call.add([changes[k] for k in moving], moving)
+    return returned, [*call.bind(tangents_p, steps=steps, moving=tuple(moving)), *zeros[2:]]
+
+
+ad.primitive_jvps.update(
+    {solve_p: _solve_jvp, tangents_p: _tangents_jvp, cotangents_p: _cotangents_jvp, curvature_p: _curvature_jvp}
+)
 ad.primitive_transposes.update(
     {tangents_p: _tangents_transpose, cotangents_p: _cotangents_transpose, curvature_p: _curvature_transpose}
 )

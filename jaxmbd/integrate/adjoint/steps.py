@@ -6,7 +6,7 @@ step. It is a chain again, so that derivatives of any order are sweeps over chai
 """
 
 import abc
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
@@ -41,6 +42,20 @@ class Split(NamedTuple):
     value: Any
     known: Any
     times: Any
+
+
+class NativeCall(NamedTuple):
+    """A sweep as one call of the virtual machine.
+
+    `settings`: a function of the size of the batch that gives the first operands; `operands`: the others, each the index
+    of an operand of the primitive or a constant; `results`: the types of the results; `order`: the indices
+    of those that the primitive returns, default all.
+    """
+
+    settings: Callable[[int], list[np.ndarray]]
+    operands: list[Any]
+    results: list[Any]
+    order: list[int] | None = None
 
 
 class AbstractSteps(abc.ABC):
@@ -82,6 +97,10 @@ class AbstractSteps(abc.ABC):
     @abc.abstractmethod
     def unflat(self, arrays: Sequence[Any]) -> Outputs:
         """The inverse of `flat`."""
+
+    def native(self, name: str, **settings: Any) -> NativeCall | None:
+        """The call of the virtual machine for a primitive of that name; None if there is none."""
+        return None
 
     def split(self, x: Sequence[Any]) -> Split:
         """The inputs in their parts; tangents that are not inputs are zero."""

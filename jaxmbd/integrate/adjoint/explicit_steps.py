@@ -1,0 +1,216 @@
+"""Motions whose time loop runs in the virtual machine: a right-hand side that is a program, and an explicit method.
+
+`ExplicitSteps` is the chain of accepted steps of such a motion. The run itself and the sweeps for its first derivatives
+are one call of C each (`erk_loop.h`); derivatives of higher order are sweeps of JAX over the same chain.
+"""
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.compile.jax_binding import register, run_p
+from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.tracing import TracedFunction
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, NativeCall, Outputs, Split
+from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, Weights
+
+_DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
+
+
+class _Tableau(NamedTuple):
+    """A method as the virtual machine reads it: `a, c, b, e` and the polynomials of the dense output, side by side."""
+
+    numbers: np.ndarray
+    stages: int
+    fsal: bool
+    ssal: bool
+
+
+@lru_cache(maxsize=32)
+def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
+    tableau = method.tableau
+    assert isinstance(tableau, dfx.ButcherTableau)
+    stages = tableau.num_stages
+    a = np.zeros((stages, stages))
+    for i, row in enumerate(tableau.a_lower, 1):
+        a[i, : len(row)] = row
+    nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
+    with jax.ensure_compile_time_eval():
+        weigh = Weights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
+        values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
+    dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
+    parts = (a, [0.0, *tableau.c], tableau.b_sol, tableau.b_error, dense)
+    numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
+    return _Tableau(numbers, stages, tableau.fsal, tableau.ssal)
+
+
+class _Sweep(NamedTuple):
+    """A program of a motion, and which of its inputs and outputs the virtual machine fills and reads at each stage."""
+
+    program: Program
+    time: int = -1
+    state: int = -1
+    time_tangent: int = -1
+    state_tangent: int = -1
+    state_cotangent: int = -1
+    time_cotangent: int = -1
+
+    def numbers(self) -> list[int]:
+        return [register(self.program), 0, *self[1:]]
+
+
+class ExplicitSteps(AbstractSteps):
+    """The steps of an explicit Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
+
+    The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `rate`: the traced function of
+    `θ, t, y`, without those that it does not depend on; `count`: how many arrays `θ` there are; `norm (n,)`: 1 for the
+    components of the state whose error is controlled.
+    """
+
+    def __init__(
+        self, rate: TracedFunction, count: int, method: dfx.AbstractERK, norm: np.ndarray, times: int, max_steps: int,
+        rows: int,
+    ) -> None:  # fmt: skip
+        self._tangents = {}
+        self.rate, self.method, self.norm, self.max_steps = rate, method, np.asarray(norm, float), max_steps
+        self.theta = tuple(k for k in rate.used if k < count)  # of all arrays, those that the rate depends on
+        y, n = rate.results[0], len(norm)
+        scalar, ts = (jax.ShapeDtypeStruct(shape, y.dtype) for shape in ((), (times,)))
+        state = jax.ShapeDtypeStruct((n,), y.dtype)
+        known = rate.types[: len(self.theta)]
+        self.parts = Split([state], list(known), [scalar, scalar, ts])
+        self.types = (state, *known, scalar, scalar, ts)
+        self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
+        self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
+        self.outputs = (jax.ShapeDtypeStruct((times, n), y.dtype), state)
+        self._time_at = rate.used.index(count) if count in rate.used else -1
+        self._state_at = rate.used.index(count + 1) if count + 1 in rate.used else -1
+
+    # --- one step, in JAX -----------------------------------------------------------------------------------
+
+    def _rate(self, t: Any, y: Any, known: Any) -> Any:
+        more = [x for x, at in ((t, self._time_at), (y, self._state_at)) if at >= 0]
+        return run_p.bind(*known, *more, function=self.rate, batch=0)[0]
+
+    def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
+        t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
+        term = dfx.ODETerm(lambda t, y, known: self._rate(t, y, known))
+        y, _, dense, _, _ = UnrolledERK(self.method).step(term, t0, t1, value[0], known, None, True)
+        return [y], dense
+
+    def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
+        return [UnrolledERK(self.method).interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0])]
+
+    def in_both_modes(self) -> "ExplicitSteps":
+        return self
+
+    def flat(self, outputs: Outputs) -> list[Any]:
+        return [*outputs.rows[0], *outputs.end]
+
+    def unflat(self, arrays: Sequence[Any]) -> Outputs:
+        return Outputs([[arrays[0]]], [arrays[1]], None)
+
+    # --- the whole motion, in C -----------------------------------------------------------------------------
+
+    @cached_property
+    def run(self) -> _Sweep | None:
+        """The program of the rate; None if it is none, or if it reads the state at an index computed at run time."""
+        program = self.rate.hoisted_program(len(self.theta))
+        if program is None or any(table[0] >= len(self.theta) for table in program.gathers if self._is_input(table[0])):
+            return None
+        return _Sweep(program, self._time_at, self._state_at)
+
+    def _is_input(self, k: int) -> bool:
+        return k < len(self.rate.types)
+
+    def _moving(self, known: Sequence[int], timed: bool) -> tuple[int, ...]:
+        """The inputs of the rate that have tangents: some parameters, the time, the state."""
+        places = (*known, *([self._time_at] if timed else []), self._state_at)
+        return tuple(k for k in places if k >= 0)
+
+    @lru_cache(maxsize=16)  # noqa: B019
+    def tangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep:
+        """The program of the rate and its tangent."""
+        moving, count = self._moving(known, timed), len(self.rate.types)
+        program = self.rate._derivative(moving, True).hoisted_program(len(self.theta))
+        assert program is not None
+        at = {k: count + i for i, k in enumerate(moving)}
+        return _Sweep(
+            program, self._time_at, self._state_at,
+            at.get(self._time_at, -1) if timed and self._time_at >= 0 else -1, at.get(self._state_at, -1),
+        )  # fmt: skip
+
+    @lru_cache(maxsize=16)  # noqa: B019
+    def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep:
+        """The program that pulls a cotangent of the rate back to parameters, time and state."""
+        moving, count = self._moving(known, timed), len(self.rate.types)
+        linear = self.rate._derivative(moving, False)
+        program = linear.transpose(tuple(range(count, count + len(moving)))).hoisted_program(len(self.theta))
+        assert program is not None
+        outputs = {k: i for i, k in enumerate(moving)}
+        return _Sweep(
+            program, self._time_at, self._state_at, -1, count, outputs.get(self._state_at, -1),
+            outputs.get(self._time_at, -1) if timed and self._time_at >= 0 else -1,
+        )  # fmt: skip
+
+    def _settings(self, sweeps: Sequence[_Sweep], batch: int, flags: Sequence[int]) -> list[np.ndarray]:
+        """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
+        tableau = _tableau_of(self.method)
+        numbers = [
+            batch, len(self.norm), self.outputs[0].shape[0], tableau.stages, _DEGREE, tableau.fsal, tableau.ssal, *flags[:2],
+            self.max_steps, self.rows, *flags[2:], *(x for sweep in sweeps for x in sweep.numbers()),
+        ]  # fmt: skip
+        return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
+
+    def native(self, name: str, **settings: Any) -> NativeCall | None:
+        count, n = len(self.theta), len(self.types)
+        theta, y, times = list(range(1, 1 + count)), 0, [n - 3, n - 2, n - 1]
+        starts, ends, accepted, saved, checkpoints = range(n, n + 5)
+        if name == "solve":
+            assert self.run is not None
+            step, control = n, n + 1
+            operands = [*theta, *self._tables(self.run), y, *times, step, control]
+            flags = settings["adaptive"], settings["force_dtmin"], 1, 0
+            return self._call([self.run], flags, operands, self.solve_results(settings["recorded"]))
+        if name == "tangents":
+            moving = settings["moving"]
+            known, timed = tuple(k - 1 for k in moving if 0 < k < n - 3), any(k >= n - 3 for k in moving)
+            recorded = settings["operands"] - len(moving) - n == 5
+            at = {k: n + 4 + recorded + i for i, k in enumerate(moving)}
+            sweep = self.tangent_sweep(known, timed)
+            zero = [np.zeros(x.shape, x.dtype) for x in self.types]
+            operands = [*theta, *(at[k + 1] for k in known), *self._tables(sweep), y, *times]
+            operands += [starts, ends, accepted, saved, *([at[0]] if 0 in at else [])]
+            operands += [at.get(k, zero[k]) for k in times] if timed else []
+            return self._call([sweep], (0, 0, 0 in at, timed), operands, list(self.outputs))
+        if name == "cotangents" and settings["operands"] == n + 7:
+            wanted = settings["wanted"]
+            known, timed = tuple(k - 1 for k in wanted if 0 < k < n - 3), any(k >= n - 3 for k in wanted)
+            sweep = self.cotangent_sweep(known, timed)
+            assert self.run is not None
+            operands = [*theta, *self._tables(self.run), *theta, *self._tables(sweep), *times, starts, ends, accepted]
+            operands += [saved, checkpoints, n + 5, n + 6]
+            order = [*(k + 1 for k in known), 0, *(times if timed else [])]
+            call = self._call([self.run, sweep], (0, 0, 1, timed), operands, [self.types[k] for k in order])
+            return call._replace(order=[order.index(k) for k in wanted])
+        return None
+
+    def _call(
+        self, sweeps: Sequence[_Sweep], flags: Sequence[int], operands: list[Any], results: list[Any]
+    ) -> NativeCall:
+        return NativeCall(lambda batch: self._settings(sweeps, batch, flags), operands, results)
+
+    def solve_results(self, recorded: bool) -> list[Any]:
+        """The types of the results of a run: saved and final state, final time, counts; then its steps."""
+        dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
+        scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (self.max_steps,)))
+        checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
+        return [*self.outputs, scalar, *[number] * 5, *([steps, steps, checkpoints] if recorded else [])]
+
+    def _tables(self, sweep: _Sweep) -> list[np.ndarray]:
+        return [table.astype(self.types[0].dtype) for table in sweep.program.constant_tables]
