@@ -23,7 +23,7 @@ _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explic
 
 
 class _Tableau(NamedTuple):
-    """A method as the virtual machine reads it: `a, c, b, e` and the polynomials of the dense output, side by side."""
+    """A method as the virtual machine reads it: `a, b, c, e` and the polynomials of the dense output, side by side."""
 
     numbers: np.ndarray
     stages: int
@@ -44,7 +44,7 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
         weigh = Weights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
         values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
-    parts = (a, [0.0, *tableau.c], tableau.b_sol, tableau.b_error, dense)
+    parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
     numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
     return _Tableau(numbers, stages, tableau.fsal, tableau.ssal)
 
