@@ -40,11 +40,13 @@ def symbol(geometry: Geometry, part: Any) -> list[Piece]:
     A joint without a symbol of its own is drawn as broken lines from its first marker to the others.
     """
     kind = _kind(geometry)
-    pieces = kind.symbol(geometry, part)
-    if pieces is None and isinstance(part, AbstractJoint):
-        first, *others = (geometry.place(marker) for marker in part.markers)
-        return [kind.link(geometry, part.name, first, other) for other in others]
-    return pieces or []
+    for kinds, draw in kind.SYMBOLS:
+        if isinstance(part, kinds):
+            return draw(geometry, part)
+    if not isinstance(part, AbstractJoint):
+        return []
+    first, *others = (geometry.place(marker) for marker in part.markers)
+    return [kind.link(geometry, part.name, first, other) for other in others]
 
 
 def _kind(geometry: Geometry) -> Any:

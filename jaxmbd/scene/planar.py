@@ -1,5 +1,6 @@
 """The pieces of parts in the plane: lines and filled outlines."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,38 +89,26 @@ def wall(size: float, place: Place) -> Piece:
     return Piece("ground", place, turned(size * hatched(-2.0, 2.0), -np.pi / 2), INK, layer=GROUND_LAYER, width=1.0)
 
 
-def symbol(geometry: Geometry, part: Any) -> list[Piece] | None:
-    """The pieces of a joint or force; None for parts without a symbol."""
-    match part:
-        case Revolute():
-            return [_pin(geometry, part.name, geometry.place(part.b))]
-        case Rod():
-            a, b = geometry.place(part.a), geometry.place(part.b)
-            rod = Piece(part.name, a, straight, INK, end=b, layer=LINK_LAYER, width=1.3)
-            return [rod, _pin(geometry, part.name, a), _pin(geometry, part.name, b)]
-        case Prismatic():
-            return _slider(geometry, part)
-        case PinInSlot():
-            return _slot(geometry, part)
-        case Weld():
-            shape, look = box(1.1 * geometry.size, 1.1 * geometry.size), {"fill": INK, "width": 1.0}
-            return [Piece(part.name, geometry.place(part.b), shape, INK, layer=PIN_LAYER, **look)]
-        case Gear():
-            return _gear(geometry, part)
-        case SpringDamper():
-            return _spring(geometry, part)
-        case TorsionalSpringDamper():
-            shape = spiral(2.2 * geometry.size, 2.5)
-            return [Piece(part.name, geometry.place(part.b), shape, INK, layer=SPRING_LAYER, width=1.1)]
-        case Torque():  # one that may change its sign is drawn as positive
-            sign = 1.0 if callable(part.torque) else float(np.sign(part.torque))
-            shape, look = geometry.size * round_arrow(2.4, sign), {"is_upright": True, "width": 1.3}
-            return [Piece(part.name, geometry.place(part.on), shape, INK, layer=PIN_LAYER, **look)]
-    return None
+# --- joints ---------------------------------------------------------------------------------------------
 
 
 def _pin(geometry: Geometry, name: str, place: Place) -> Piece:
     return Piece(name, place, arc(_PIN * geometry.size), INK, layer=PIN_LAYER, fill=WHITE, width=1.3)
+
+
+def _revolute(geometry: Geometry, joint: Revolute) -> list[Piece]:
+    return [_pin(geometry, joint.name, geometry.place(joint.b))]
+
+
+def _rod(geometry: Geometry, joint: Rod) -> list[Piece]:
+    a, b = geometry.place(joint.a), geometry.place(joint.b)
+    rod = Piece(joint.name, a, straight, INK, end=b, layer=LINK_LAYER, width=1.3)
+    return [rod, _pin(geometry, joint.name, a), _pin(geometry, joint.name, b)]
+
+
+def _square(geometry: Geometry, joint: Weld) -> list[Piece]:
+    shape, look = box(1.1 * geometry.size, 1.1 * geometry.size), {"fill": INK, "width": 1.0}
+    return [Piece(joint.name, geometry.place(joint.b), shape, INK, layer=PIN_LAYER, **look)]
 
 
 def _edge(geometry: Geometry, name: str, place: Place, low: float, high: float, depth: float) -> Piece:
@@ -205,7 +194,7 @@ def _wheel(name: str, axle: Place, radius: float, size: float) -> list[Piece]:
     ]
 
 
-# --- springs --------------------------------------------------------------------------------------------
+# --- forces ---------------------------------------------------------------------------------------------
 
 
 def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
@@ -231,3 +220,28 @@ def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     shapes += [(damper, -offset)] if has_damper else []
     lines = [lambda length, s=shape, y=side: beside(length, s, y) for shape, side in shapes]
     return [Piece(force.name, a, line, INK, end=b, layer=SPRING_LAYER, width=1.1) for line in lines]
+
+
+def _spiral(geometry: Geometry, force: TorsionalSpringDamper) -> list[Piece]:
+    shape = spiral(2.2 * geometry.size, 2.5)
+    return [Piece(force.name, geometry.place(force.b), shape, INK, layer=SPRING_LAYER, width=1.1)]
+
+
+def _torque(geometry: Geometry, force: Torque) -> list[Piece]:
+    """A round arrow; a torque that may change its sign is drawn as positive."""
+    sign = 1.0 if callable(force.torque) else float(np.sign(force.torque))
+    shape, look = geometry.size * round_arrow(2.4, sign), {"is_upright": True, "width": 1.3}
+    return [Piece(force.name, geometry.place(force.on), shape, INK, layer=PIN_LAYER, **look)]
+
+
+SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
+    (Revolute, _revolute),
+    (Rod, _rod),
+    (Prismatic, _slider),
+    (PinInSlot, _slot),
+    (Weld, _square),
+    (Gear, _gear),
+    (SpringDamper, _spring),
+    (TorsionalSpringDamper, _spiral),
+    (Torque, _torque),
+)

@@ -140,12 +140,6 @@ def wall(size: float, place: Place) -> Piece:
 # --- joints and drivers ---------------------------------------------------------------------------------
 
 
-def symbol(geometry: Geometry, part: Any) -> list[Piece] | None:
-    """The pieces of a joint, driver or force; None for parts without a symbol."""
-    drawn = next((draw for kinds, draw in _SYMBOLS if isinstance(part, kinds)), None)
-    return None if drawn is None else drawn(geometry, part)
-
-
 def _ball(geometry: Geometry, name: str, place: Place, radius: float = _ROUND_BALL) -> Piece:
     return Piece(name, place, ball(radius * geometry.size), STEEL)
 
@@ -158,7 +152,15 @@ def _hinge(geometry: Geometry, name: str, place: Place, share: float = 1.0) -> l
     return [Piece(name, place, cylinder(_HINGE[0] * size, _HINGE[1] * size), STEEL), Piece(name, place, pin, INK)]
 
 
-def _block(geometry: Geometry, joint: Weld | FixedConstraint) -> list[Piece]:
+def _revolute(geometry: Geometry, joint: Revolute) -> list[Piece]:
+    return _hinge(geometry, joint.name, geometry.place(joint.b))
+
+
+def _spherical(geometry: Geometry, joint: Spherical | PointConstraint) -> list[Piece]:
+    return [_ball(geometry, joint.name, geometry.place(joint.b))]
+
+
+def _cube(geometry: Geometry, joint: Weld | FixedConstraint) -> list[Piece]:
     side = 1.3 * geometry.size
     return [Piece(joint.name, geometry.place(joint.b), box(side, side, side), INK)]
 
@@ -255,6 +257,10 @@ def _drive(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverCons
     return [Piece(name, place, cylinder(1.06 * _HINGE[0] * size, 0.6 * _HINGE[1] * size), DRIVEN), ring]
 
 
+def _nothing(geometry: Geometry, coupling: CouplingConstraint) -> list[Piece]:
+    return []
+
+
 # --- forces ---------------------------------------------------------------------------------------------
 
 
@@ -300,6 +306,10 @@ def _piston(length: float, shortest: float, size: float) -> Faces:
     return joined(revolved(radii, heights, 12), rounded_bar(length, 0.2 * size, 2.0 * size, 8))
 
 
+def _bushing(geometry: Geometry, force: Bushing) -> list[Piece]:
+    return [Piece(force.name, geometry.place(force.a), cylinder(geometry.size, 1.4 * geometry.size), _RUBBER)]
+
+
 def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:
     """The contacting ball, if it has a radius, and a patch of the plane under its motion."""
     plane, point, radius = geometry.place(force.plane), geometry.place(force.point), float(force.radius)
@@ -331,21 +341,21 @@ def _turning_arrow(axis: np.ndarray, radius: float, thick: float) -> Faces:
     return joined(tube(line, thick), head) @ facing(axis).T
 
 
-_SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
-    (Revolute, lambda g, joint: _hinge(g, joint.name, g.place(joint.b))),
-    (Spherical | PointConstraint, lambda g, joint: [_ball(g, joint.name, g.place(joint.b))]),
+SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
+    (Revolute, _revolute),
+    (Spherical | PointConstraint, _spherical),
     (Universal, _cross),
     (ConstantVelocity, _homokinetic),
     (Prismatic | Cylindrical | Screw | PointOnLine, _slide),
     (Planar | PointOnPlane, _glide),
     (Rod | RevoluteSpherical, _rod),
-    (WELDED, _block),
+    (WELDED, _cube),
     (RollingDisc, _wheel),
     (PositionDriverConstraint | SpeedDriverConstraint, _drive),
-    (CouplingConstraint, lambda g, joint: []),
+    (CouplingConstraint, _nothing),
     (SpringDamper, _spring),
     (JointSpringDamper, _along_joint),
-    (Bushing, lambda g, force: [Piece(force.name, g.place(force.a), cylinder(g.size, 1.4 * g.size), _RUBBER)]),
+    (Bushing, _bushing),
     (PlaneContact, _contact),
     (Torque, _torque),
 )
