@@ -37,6 +37,7 @@ FLOORS = {
     8.3: "integrate.adjoint",
     9: "analyses",
     10: "identification",
+    10.5: "scene",
     11: "symbolic plot",
     12: "data examples",
     13: "__init__",
@@ -51,6 +52,9 @@ INTERNALS = {
     "jaxmbd/compile/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
     "jaxmbd/integrate/diffrax_binding.py": ("equinox.internal", "equinox._", "diffrax._"),
 }
+
+# Only these rooms draw; a scene is data for any renderer.
+DRAWING = {"plot", "cli"}
 
 # May be missing at run time, so they are imported where they are used: inside a function.
 OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
@@ -224,6 +228,12 @@ def check_internals(module: Module) -> Iterator[str]:
                 yield module.at(node, f"imports {names[0]}, which is undocumented: put it into {path}")
 
 
+def check_drawing(module: Module) -> Iterator[str]:
+    for item in imports(module, module.tree):
+        if item.name in ("matplotlib", "mpl_toolkits") and module.room not in DRAWING:
+            yield module.at(item.node, f"imports {item.name}, which is for the rooms {sorted(DRAWING)}")
+
+
 Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     check_is_in_table,
@@ -235,6 +245,7 @@ RULES: tuple[Rule, ...] = (
     check_file_length,
     check_calls,
     check_internals,
+    check_drawing,
 )
 
 
@@ -277,6 +288,7 @@ BROKEN = [
     ),
     (check_calls, "jaxmbd/demo.py", "x = hasattr(1, 'real')", "hasattr()"),
     (check_internals, "jaxmbd/demo.py", "from jax.extend import core", "jax.extend.core, which is undocumented"),
+    (check_drawing, "jaxmbd/scene/scene.py", "from matplotlib.axes import Axes", "matplotlib, which is for"),
     (check_internals, "jaxmbd/compile/x.py", "import equinox.internal as eqxi", "equinox.internal, which"),
 ]
 

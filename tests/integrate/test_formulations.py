@@ -16,9 +16,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import planar_examples as examples
-from tests.planar_examples import Example
 from tests.marks import long_but, slow_but
 from tests.numeric import worst
+from tests.planar_examples import Example
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
 KEPT = ("slider_crank", "andrews")  # in CI, of the tests that compile most

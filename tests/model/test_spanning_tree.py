@@ -9,8 +9,8 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.plot._parts import poses_at
 from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
+from jaxmbd.scene.motion import poses_at
 from tests.planar_examples import ALL
 
 # --- the tree -------------------------------------------------------------------------------------
