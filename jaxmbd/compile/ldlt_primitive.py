@@ -67,11 +67,8 @@ class SSAArithmetic:
         return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-Arithmetic = XLAArithmetic | SSAArithmetic
-
-
-def eliminate(x: Any, symbolic: SymbolicLDLT, by: Arithmetic) -> Any:
-    """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
+def eliminate(x: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
+    """Factor: from the stored entries of `S` those of `L`, with `D⁻¹` on the diagonal; `by`: one of the arithmetics."""
     for level in symbolic.levels:
         old, inverse = x[level.below], by.inverse(x[level.pivots])
         L = by.times(old, inverse[level.at])
@@ -80,7 +77,7 @@ def eliminate(x: Any, symbolic: SymbolicLDLT, by: Arithmetic) -> Any:
     return x
 
 
-def substitute(x: Any, b: Any, symbolic: SymbolicLDLT, by: Arithmetic) -> Any:
+def substitute(x: Any, b: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
     """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
     for level in symbolic.levels:
         b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
