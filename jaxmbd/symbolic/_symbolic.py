@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.compile.graph.node import Graph, Node
-from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
@@ -111,7 +111,7 @@ class SymbolicSystem:
         rates = [dotted(name) for name in self._q] if is_chosen else []
         check_given(chosen, names, (*self._inputs, *rates))
         self._graph = Graph()
-        self._traced: dict[str, Traced] = {}
+        self._traced: dict[str, TracedGraph] = {}
 
     # --- the pieces -------------------------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class SymbolicSystem:
 
     # --- tracing ----------------------------------------------------------------------------------------
 
-    def _trace(self, piece: str) -> Traced:
+    def _trace(self, piece: str) -> TracedGraph:
         if piece not in self._traced:
             where = list(self.parameters.values())
 

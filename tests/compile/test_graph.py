@@ -19,7 +19,7 @@ import sympy
 from jax import lax
 
 from jaxmbd.compile.graph.node import Graph, in_order
-from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.rules import control_flow
 from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._source import to_c, to_numpy
@@ -209,7 +209,7 @@ def names(prefix: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @functools.cache
-def traced(case: Case) -> tuple[Traced, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def traced(case: Case) -> tuple[TracedGraph, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The graph, with its inputs and the leaves of its result by name."""
     result = trace(case.function, *(names("xy"[i], shape) for i, shape in enumerate(case.shapes)))
     arguments = dict(zip("xy", result.inputs, strict=False))
