@@ -4,7 +4,6 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +33,6 @@ from jaxmbd.scene.scene import SHARE, round_below
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
-
-
-@pytest.fixture(autouse=True)
-def _no_figures_left() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def pendulum() -> pl.Mechanism:

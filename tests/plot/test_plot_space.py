@@ -1,7 +1,6 @@
 """Pictures of mechanisms in space: what they show, in numbers, not only that they are drawn."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,12 +32,6 @@ from jaxmbd.scene.surfaces import equivalent_solid, hull_faces, normals, spread
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
 RATE = 3.0  # [rad/s]
-
-
-@pytest.fixture(autouse=True)
-def _no_figures_left() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def pendulum() -> sp.Mechanism:

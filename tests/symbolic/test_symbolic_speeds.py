@@ -2,8 +2,6 @@
 exported, and every analysis that starts from speeds, against the equations that are integrated."""
 
 import ctypes
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from tests.c_code import compiler, load_c
 from tests.marks import slow_but
 from tests.planar_examples import rod
 
@@ -185,13 +184,9 @@ def test_formulas_and_source_text_agree_with_numbers(name: str, rng: np.random.G
 
 
 def _compiled(text: str, folder: Path) -> Any:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+    if compiler() is None:
         return None
-    (folder / "equations.c").write_text(text)
-    library = folder / "equations.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(folder / "equations.c"), "-lm"], check=True)
-    function = ctypes.CDLL(str(library)).equations
+    function = load_c(text, folder).equations
     function.argtypes = [ctypes.c_double, *[np.ctypeslib.ndpointer(float)] * 4]
 
     def run(t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
