@@ -21,11 +21,11 @@ from jaxmbd.model.force.marker_forces import SpringDamper as SpringDamper
 from jaxmbd.model.force.marker_forces import Torque as Torque
 from jaxmbd.model.force.marker_forces import TorsionalSpringDamper as TorsionalSpringDamper
 from jaxmbd.model.force.marker_forces import UserForce as UserForce
+from jaxmbd.model.joint.coupling import Gear as Gear
 from jaxmbd.model.joint.coupling import RackAndPinion as RackAndPinion
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
-from jaxmbd.model.joint.planar import Gear as Gear
 from jaxmbd.model.joint.planar import PinInSlot as PinInSlot
 from jaxmbd.model.joint.planar import Prismatic as Prismatic
 from jaxmbd.model.joint.planar import RelativeAngle as RelativeAngle

@@ -2,6 +2,8 @@
 
 from types import ModuleType
 
+from benchmarks.workloads import batch, first, gradients, precision, scaling, single, steps
+
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
     "steps": steps,

@@ -14,9 +14,8 @@ from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
-from jaxmbd.planar import Gear, Torque
+from jaxmbd.planar import Torque
 from jaxmbd.plot._style import BODIES, INK
-from jaxmbd.spatial import Torque as SpatialTorque
 
 _SHARE_OF_PICTURE = 0.021  # the size of symbols, as a share of the picture
 _SHARE_OF_BODY = 0.11  # the same if bodies are small, as a share of the median body; chosen on ten four-bars
@@ -83,11 +82,9 @@ def look_same(a: np.ndarray, b: np.ndarray, size: float) -> bool:
 def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
     """The markers at which a joint, force or sensor is drawn; none for parts without markers.
 
-    The markers of a gear's carrier and of a torque's reaction are left out: only their angles matter.
+    The marker of a torque's reaction is left out: only its angle matters.
     """
-    if isinstance(part, Gear):
-        return (part.a, part.b)
-    if isinstance(part, Torque | SpatialTorque):
+    if isinstance(part, Torque):
         return (part.on,)
     if isinstance(getattr(part, "at", None), AbstractMarker):
         return (part.at,)

@@ -7,8 +7,7 @@ import numpy as np
 from matplotlib.colors import to_rgba
 
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint
 from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
 from jaxmbd.plot._scene import Place, Scene
 from jaxmbd.plot._shapes import (
@@ -34,6 +33,7 @@ from jaxmbd.plot._strokes import (
     SPRING_LAYER,
     Stroke,
     between,
+    link,
     links,
     on,
     pin,
@@ -61,8 +61,8 @@ def symbol(scene: Scene, part: Any) -> Iterable[Stroke]:
         case Weld():
             shape = box(1.1 * scene.size, 1.1 * scene.size)
             return [on(scene.place(part.b), shape, PIN_LAYER, filled=True, facecolor=INK, edgecolor=INK)]
-        case Gear():
-            return _gear(scene, part)
+        case CouplingConstraint():
+            return _gear(scene, part, part.law) if isinstance(part.law, Gear) else links(scene, part)
         case AbstractJoint():
             return links(scene, part)
         case SpringDamper():
@@ -134,25 +134,14 @@ def _slot(scene: Scene, joint: PinInSlot) -> list[Stroke]:
 # --- gears ----------------------------------------------------------------------------------------------
 
 
-def _gear(scene: Scene, joint: Gear) -> list[Stroke]:
+def _gear(scene: Scene, part: CouplingConstraint, law: Gear) -> list[Stroke]:
     """The two pitch circles if the axles and the ratio determine their radii, else a dotted line."""
-    a, b = axle(scene.mechanism, joint, joint.a), axle(scene.mechanism, joint, joint.b)
-    radii = pitch_radii(float(joint.ratio), _distance(scene, a, b))
+    a, b = (scene.place(coordinate.markers[-1]) for coordinate in part.coordinates)
+    radii = pitch_radii(float(law.ratio), _distance(scene, a, b))
     if radii is None:
-        return links(scene, joint)[:1]
+        return [link(a, b)]
     drawn = [_wheel(scene, wheel, radius) for wheel, radius in zip((a, b), radii, strict=True) if wheel.body >= 0]
     return [stroke for wheel in drawn for stroke in wheel]
-
-
-def axle(mechanism: Mechanism, joint: Gear, marker: Any) -> Place:
-    """The axle of a wheel: its pin on the carrier, or else the gear's own marker."""
-    for other in mechanism.joints:
-        if not isinstance(other, Revolute):
-            continue
-        ends = {other.a.body: other.a, other.b.body: other.b}
-        if set(ends) == {marker.body, joint.carrier.body}:
-            return Place(mechanism, ends[marker.body])
-    return Place(mechanism, marker)
 
 
 def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:

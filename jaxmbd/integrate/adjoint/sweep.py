@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, Outputs, Split, is_inexact
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, InputParts, Outputs, is_inexact
 from jaxmbd.integrate.diffrax_binding import while_loop
 
 
-class Schedule(NamedTuple):
+class StepSchedule(NamedTuple):
     """The accepted steps of a run, which are constants in derivatives.
 
     `starts`, `ends` `(max_steps,)` [s]; `accepted`, the number of steps; `saved`, for each set of times the number of
@@ -26,7 +26,7 @@ class Schedule(NamedTuple):
     saved: list[Int[Array, ""]]
 
 
-def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array) -> list[Any]:
+def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: list[Any], i: Array) -> list[Any]:
     """The ends of step `i`, and their tangents: only the first start and the last end depend on `t₀` and `t₁`."""
     first, last = _at_ends(schedule, times, i)
     zero = jnp.zeros_like(schedule.starts[0])
@@ -36,7 +36,7 @@ def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array
     return ends
 
 
-def _at_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
+def _at_ends(schedule: StepSchedule, times: list[Any], i: Array) -> tuple[Array, Array]:
     """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
     return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
@@ -55,7 +55,7 @@ class _ForwardCarry(eqx.Module):
     record: CheckpointStore | None
 
 
-def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded: bool = False) -> Any:
+def forward(steps: AbstractSteps, x: Sequence[Any], schedule: StepSchedule, recorded: bool = False) -> Any:
     """The outputs of the steps, or, if `recorded`, the checkpoints."""
     value, known, times = steps.split(x)
     value = [jnp.asarray(a) for a in value]
@@ -87,7 +87,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
 
 def _read(
     steps: AbstractSteps,
-    schedule: Schedule,
+    schedule: StepSchedule,
     times: list[Any],
     k: int,
     carry: _ForwardCarry,
@@ -138,11 +138,16 @@ class _TimesCarry(eqx.Module):
     ts: Any
 
 
-class Backward:
+class BackwardSweep:
     """The backward sweep: cotangents of the inputs of recorded steps from those of the outputs."""
 
     def __init__(
-        self, steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, record: CheckpointStore, wanted: Sequence[int]
+        self,
+        steps: AbstractSteps,
+        x: Sequence[Any],
+        schedule: StepSchedule,
+        record: CheckpointStore,
+        wanted: Sequence[int],
     ) -> None:
         self.steps, self.schedule, self.record, self.wanted = steps, schedule, record, wanted
         self.value, self.known, self.times = steps.split(x)
@@ -167,7 +172,7 @@ class Backward:
             carry,
             buffers=lambda c: c.between,
         )
-        full = Split(
+        full = InputParts(
             self._spread(self.values, carry.value, len(steps.parts.value)),
             self._spread(self.knowns, carry.known, len(steps.parts.known)),
             [None] * len(self.times) if carry.times is None else carry.times,
@@ -193,7 +198,7 @@ class Backward:
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 
         def step(values: list[Any], knowns: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
-            full = _replaced(self.known, self.knowns, knowns), _replaced(value, self.values, values)
+            full = replaced(self.known, self.knowns, knowns), replaced(value, self.values, values)
             y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
@@ -250,11 +255,6 @@ class Backward:
             return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
         return while_loop(unfinished, step, carry)
-
-
-def _replaced(x: list[Any], places: list[int], arrays: list[Any]) -> list[Any]:
-    by_place = dict(zip(places, arrays, strict=True))
-    return [by_place.get(i, a) for i, a in enumerate(x)]
 
 
 def _zeros_like(tree: Any) -> Any:

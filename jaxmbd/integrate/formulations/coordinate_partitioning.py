@@ -29,7 +29,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 _DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
 
 
-class Partition:
+class ReducedEquations:
     """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed configuration.
 
     With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. If the independent variables are among the
@@ -123,7 +123,7 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
         correction = self._correction(equations, t, q)
         at = equations.at(t, close_loops(equations, t, q, correction))
         v = consistent_speeds(at, v, correction)
-        vdot = Partition(at, correction).accelerations(v)
+        vdot = ReducedEquations(at, correction).accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
@@ -137,7 +137,7 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
         if isinstance(correction, DependentCoordinateCorrection):
             chosen = correction.independent
             if self.independent is None:
-                chosen = jnp.where(Partition(at, correction).degenerate(), automatic_choice(at), chosen)
+                chosen = jnp.where(ReducedEquations(at, correction).degenerate(), automatic_choice(at), chosen)
         return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, correction)
 
     def _correction(

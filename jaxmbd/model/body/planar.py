@@ -83,7 +83,22 @@ def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
     return Marker(body, jnp.stack([x, y]), angle)
 
 
-class Body(AbstractBody):
+class AbstractMarkerOwner(eqx.Module):
+    """A body or the ground, which makes markers."""
+
+    name: eqx.AbstractVar[str]
+
+    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
+        """A marker at `(x, y)` [m] from the body's centre of mass, or in the world on the ground, rotated by `angle`
+        [rad]."""
+        return _marker(self.name, x, y, angle)
+
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
+
+
+class Body(AbstractMarkerOwner, AbstractBody):
     """A rigid body in the plane.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, an initial guess
@@ -126,27 +141,11 @@ class Body(AbstractBody):
     def lacks_inertia(self) -> bool:
         return is_concrete(self.inertia) and not np.all(np.asarray(self.inertia) > 0)
 
-    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker on this body at `(x, y)` [m] from its centre of mass, rotated by `angle` [rad]."""
-        return _marker(self.name, x, y, angle)
 
-    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves relative to this body: `motion(t)` is its position `(x, y)` [m]."""
-        return MovingMarker(self.name, motion, angle)
-
-
-class Ground(eqx.Module):
+class Ground(AbstractMarkerOwner):
     """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
-
-    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker fixed in the world at `(x, y)` [m], rotated by `angle` [rad]."""
-        return _marker(self.name, x, y, angle)
-
-    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y)` [m]."""
-        return MovingMarker(self.name, motion, angle)
 
 
 ground = Ground()

@@ -100,7 +100,31 @@ def _as_pose(value: Any) -> Any:
     return value
 
 
-class Body(AbstractBody):
+class AbstractMarkerOwner(eqx.Module):
+    """A body or the ground, which makes markers."""
+
+    name: eqx.AbstractVar[str]
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker at `(x, y, z)` [m] from the body's centre of mass in body axes, or in the world on the ground.
+
+        **Arguments:** `axis`, the direction of the marker's z axis (a joint's axis): three numbers, or a letter, `"x"`,
+        `"-x"`; the marker is then rotated from the body's axes by the smallest angle that aligns z with it. Or
+        `rotation`, Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The default is
+        the body's axes.
+        """
+        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y, z)` [m]; the
+        rest as `at`."""
+        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, marker.rotation)
+
+
+class Body(AbstractMarkerOwner, AbstractBody):
     """A rigid body in space.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
@@ -145,18 +169,6 @@ class Body(AbstractBody):
     def lacks_inertia(self) -> bool:
         return is_concrete(self.inertia) and not is_definite(self.inertia)
 
-    def at(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
-    ) -> Marker:
-        """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
-
-        **Arguments:** `axis`, the direction of the marker's z axis (a joint's axis): three numbers, or a letter, `"x"`,
-        `"-x"`; the marker is then rotated from the body's axes by the smallest angle that aligns z with it. Or
-        `rotation`, Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The default is
-        the body's axes.
-        """
-        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
-
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
     ) -> Marker:
@@ -165,33 +177,17 @@ class Body(AbstractBody):
         in_world = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
         return Marker(self.name, *_in_body_axes(self.pose, in_world.position, in_world.rotation))
 
-    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves relative to this body: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
-        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, marker.rotation)
 
-
-class Ground(eqx.Module):
+class Ground(AbstractMarkerOwner):
     """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
-
-    def at(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
-    ) -> Marker:
-        """A marker fixed in the world at `(x, y, z)` [m]; `axis` and `rotation` as for bodies."""
-        return _marker(self.name, _point("Marker on 'ground'", x, y, z), axis, rotation)
 
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
     ) -> Marker:
         """The same as `at`, since the ground's frame is the world frame."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
-
-    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
-        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, marker.rotation)
 
 
 @trace_once
