@@ -108,7 +108,7 @@ def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, e
     if isinstance(error, MechanismError):
         return f"{the} fails: {error}"
     text = f"{the} raises {type(error).__name__}{_line(function, error)}: {error}"
-    if isinstance(error, TypeError | AttributeError) and function is not None:  # perhaps another order of arguments
+    if isinstance(error, TypeError | AttributeError | IndexError):  # perhaps another order of arguments
         return f"{text.removesuffix('.')}. It is called as {field}({takes})."
     return text
 

@@ -186,6 +186,34 @@ def test_function(place: str, fault: str) -> None:
     assert fault in ("nothing", "complex") or error.__cause__ is not None
 
 
+WRONG_ORDERS: dict[str, tuple[str, Callable[..., Any], str]] = {
+    "speeds before time": (
+        "generalized speeds",
+        lambda p, q, t, _: 2 * p,
+        "must return shape (1,), got (). It is called as function(t, q, p, parameters).",
+    ),
+    "frames one by one": (
+        "constraint",
+        lambda t, a, b, p: a.position - b.position,
+        "is called as function(t, frames, parameters), and <lambda>(t, a, b, p) cannot be: missing a required argument",
+    ),
+    "an angle for frames": ("torque", lambda t, angle, rate: -angle, "It is called as torque(t, frames, rates)."),
+    "frames before time": (
+        "user's force",
+        lambda frames, t, rates, _: frames[0].position,
+        "It is called as function(t, frames, rates, parameters).",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ORDERS)
+def test_a_wrong_order_of_arguments_is_named(case: str) -> None:
+    """As far as it can be told: where a function raises because of it, or returns another shape."""
+    place, function, text = WRONG_ORDERS[case]
+    said, _ = error_of(lambda: PLACES[place][0](function))
+    assert text in said
+
+
 SELECTED = {
     "input": (lambda f: mbd.linearize(pendulum(), STATE, [("p", f)]), "The input 'p'", "the function"),
     "path": (lambda f: mbd.equilibrium_path(pendulum(), f, [1.0, 2.0]), "equilibrium_path", "the function along"),

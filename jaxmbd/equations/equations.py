@@ -60,10 +60,9 @@ class Equations(eqx.Module):
         base = absolute if is_absolute else TreeCoordinates(mechanism)
         self.coordinates = base if mechanism.speeds is None else CoordinatesWithSpeeds(base, mechanism.speeds)
         self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
-        is_global = [isinstance(part, GlobalConstraint) for part in constraints]
-        local = [i for i, is_separate in enumerate(is_global) if not is_separate]
+        local = [i for i, part in enumerate(constraints) if not isinstance(part, GlobalConstraint)]
         by_group = [local[i] for group in self.parts.joints for i in group.members]
-        by_group += [i for i, is_separate in enumerate(is_global) if is_separate]
+        by_group += [i for i, part in enumerate(constraints) if isinstance(part, GlobalConstraint)]
         self.order = _row_order(by_group, self.sizes)
 
     @property

@@ -17,11 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
-from jaxmbd.integrate.adjoint.sweep import StepSchedule
+from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
 from jaxmbd.integrate.diffrax_binding import SAVE_STATE, while_loop
 from jaxmbd.integrate.solvers.switching import StepsOnto
 

@@ -24,9 +24,8 @@ import jax
 import jax.numpy as jnp
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import AbstractSteps
-from jaxmbd.integrate.adjoint.sweep import BackwardSweep, StepSchedule, forward
+from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
 
 
 class Batch(NamedTuple):

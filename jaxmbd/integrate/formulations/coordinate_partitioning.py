@@ -17,6 +17,7 @@ from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import (
+    AbstractStackedCorrection,
     DependentCoordinateCorrection,
     NamedCoordinateCorrection,
     close_loops,
@@ -38,13 +39,11 @@ class ReducedEquations:
     first and second time derivatives. The speeds `v` must be consistent.
     """
 
-    def __init__(
-        self, at: Configuration, correction: DependentCoordinateCorrection | NamedCoordinateCorrection
-    ) -> None:
+    def __init__(self, at: Configuration, correction: AbstractStackedCorrection) -> None:
         stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
         self.at, self.correction, self.solve = at, correction, LeastSquaresQR(stacked).least_squares
-        named = isinstance(correction, NamedCoordinateCorrection)
-        self.marks = jnp.ones(len(stacked) - rows, at.q.dtype) if named else correction.independent.astype(at.q.dtype)
+        masked = isinstance(correction, DependentCoordinateCorrection)
+        self.marks = correction.independent.astype(at.q.dtype) if masked else jnp.ones(len(stacked) - rows, at.q.dtype)
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
     def mass(self) -> Float[Array, "k k"]:
@@ -140,9 +139,7 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
                 chosen = jnp.where(ReducedEquations(at, correction).degenerate(), automatic_choice(at), chosen)
         return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, correction)
 
-    def _correction(
-        self, equations: Equations, t: Scalar, q: Array
-    ) -> DependentCoordinateCorrection | NamedCoordinateCorrection:
+    def _correction(self, equations: Equations, t: Scalar, q: Array) -> AbstractStackedCorrection:
         if self.independent is not None and not _are_speeds(equations.mechanism, self.independent):
             return NamedCoordinateCorrection(self.independent)
         chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen

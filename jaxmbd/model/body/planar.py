@@ -1,6 +1,6 @@
 """Bodies, the ground and markers in the plane."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ class Marker(AbstractMarker):
     origin is the centre of mass. Usually made by `body.at(x, y, angle)`.
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
     position: Float[Array, "2"] = eqx.field(converter=as_float)
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
@@ -30,10 +31,6 @@ class Marker(AbstractMarker):
         check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
         check_finite(f"Marker on {self.body!r}", "position", self.position, (2,))
         check_finite(f"Marker on {self.body!r}", "angle", self.angle)
-
-    @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
 
     @property
     def local(self) -> Frame:
@@ -48,6 +45,7 @@ class MovingMarker(AbstractMovingMarker):
     Usually made by `body.moving(motion)`.
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
     motion: Any
     angle: Scalar = eqx.field(converter=as_float)
@@ -58,18 +56,6 @@ class MovingMarker(AbstractMovingMarker):
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
         check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
-
-    @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
-
-    @property
-    def position(self) -> Float[Array, "2"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.course(jnp.zeros(()))[0]
-
-    @property
-    def local(self) -> Frame:
-        return Frame(self.position, self.angle)
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.angle)
@@ -113,6 +99,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
         'crank'
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Scalar = eqx.field(converter=as_float)
@@ -132,10 +119,6 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_finite(part, "pose", self.pose, (3,))
         check_number(part, "mass", self.mass, "kg")
         check_number(part, "inertia", self.inertia, "kg m²", zero=True)
-
-    @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
 
     @property
     def lacks_inertia(self) -> bool:

@@ -1,6 +1,6 @@
 """Bodies, the ground and markers in space."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class Marker(AbstractMarker):
     `body.at(x, y, z, axis=...)`.
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
     position: Float[Array, "3"] = eqx.field(converter=as_float)
     rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_IDENTITY)
@@ -43,10 +44,6 @@ class Marker(AbstractMarker):
             )
 
     @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
-
-    @property
     def local(self) -> SpatialFrame:
         return SpatialFrame(self.position, rot.matrix(self.rotation))
 
@@ -59,6 +56,7 @@ class MovingMarker(AbstractMovingMarker):
     Usually made by `body.moving(motion)`.
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
     motion: Any
     rotation: Float[Array, "4"] = eqx.field(converter=as_float)
@@ -69,18 +67,6 @@ class MovingMarker(AbstractMovingMarker):
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
         check_finite(f"MovingMarker on {self.body!r}", "rotation", self.rotation, (4,))
-
-    @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
-
-    @property
-    def position(self) -> Float[Array, "3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.course(jnp.zeros(()))[0]
-
-    @property
-    def local(self) -> SpatialFrame:
-        return SpatialFrame(self.position, rot.matrix(self.rotation))
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.rotation)
@@ -141,6 +127,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
         'rod'
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
@@ -160,10 +147,6 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
-
-    @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
 
     @property
     def lacks_inertia(self) -> bool:

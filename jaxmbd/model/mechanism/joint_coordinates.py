@@ -14,8 +14,8 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_line, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
+from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
 from jaxmbd.user_functions import check_affine, user_array
