@@ -1,7 +1,7 @@
 """Abstract bodies and markers, for both spaces."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ GROUND = "ground"
 class AbstractMarker(eqx.Module):
     """A frame fixed on a body or on the ground."""
 
-    space: eqx.AbstractClassVar[AbstractSpace]
+    space: ClassVar[AbstractSpace]  # planar or spatial
     body: eqx.AbstractVar[str]
     position: eqx.AbstractVar[Array]
 
@@ -61,7 +61,7 @@ class AbstractMovingMarker(AbstractMarker):
 class AbstractBody(eqx.Module):
     """A rigid body; the origin of its frame is its centre of mass."""
 
-    space: eqx.AbstractClassVar[AbstractSpace]
+    space: ClassVar[AbstractSpace]  # planar or spatial
     name: eqx.AbstractVar[str]
     mass: eqx.AbstractVar[Array]
     inertia: eqx.AbstractVar[Array]

@@ -10,12 +10,12 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Function, Scalar
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_name
-from jaxmbd.model.joint.joint import AbstractNonholonomic, AbstractPair, no_rows
+from jaxmbd.model.body.checks import check_callable, check_markers, check_name
+from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, no_rows
 from jaxmbd.user_functions import user_array
 
 
-class Constraint(AbstractPair):
+class Constraint(AbstractJoint):
     """A user-defined joint between two bodies: `Φ(t, frames, parameters) = 0`.
 
     **Arguments:** `function` takes the time [s], the two markers' frames (a pair) and `parameters` (any tree of
@@ -30,7 +30,12 @@ class Constraint(AbstractPair):
     parameters: Any = None
 
     def __check_init__(self) -> None:
+        check_markers("Constraint", self.name, self.a, self.b)
         check_callable("Constraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
         part, arguments = f"Constraint {self.name!r}", (t, tuple(frames), self.parameters)
@@ -38,7 +43,7 @@ class Constraint(AbstractPair):
         return check_rows("Constraint", self.name, value)
 
 
-class NonholonomicConstraint(AbstractPair, AbstractNonholonomic):
+class NonholonomicConstraint(AbstractNonholonomic):
     """A user-defined nonholonomic constraint: `Ψ(t, frames, rates, parameters) = 0`, affine in the rates.
 
     **Arguments:** `function` takes the time [s], the two markers' frames, their rates (a pair each) and `parameters`
@@ -56,7 +61,12 @@ class NonholonomicConstraint(AbstractPair, AbstractNonholonomic):
     parameters: Any = None
 
     def __check_init__(self) -> None:
+        check_markers("NonholonomicConstraint", self.name, self.a, self.b)
         check_callable("NonholonomicConstraint", self.name, self.function)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
         return no_rows()
