@@ -330,12 +330,12 @@ def pushed_beyond_reach() -> pl.Mechanism:
 
 FAILURES: dict[str, tuple[Callable[[], pl.Mechanism], float, tuple[str, ...]]] = {
     "NaN on the way": (
-        lambda: pendulum([pl.Torque("wall", GRIP, wall)]),
+        lambda: pendulum([pl.TorsionalSpringDamper("wall", GROUND, GRIP, actuator=wall)]),
         1.0,
         ("stopped at t = 0.2", "the force 'wall' is not finite from there on"),
     ),
     "running away": (
-        lambda: pendulum([pl.Torque("q", GRIP, runaway)]),
+        lambda: pendulum([pl.TorsionalSpringDamper("q", GROUND, GRIP, actuator=runaway)]),
         10.0,
         ("stopped at t = ", "runs away", "'rod.omega'", "wrong sign"),
     ),

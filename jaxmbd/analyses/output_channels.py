@@ -208,7 +208,7 @@ class Reader:
     def _force_channel(self, owner: str, component: str) -> Array | None:
         at, space = self.at, self.mechanism.space
         for part in self.mechanism.forces:
-            force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
+            force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
             if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
                 return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
             if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):

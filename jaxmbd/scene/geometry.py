@@ -9,11 +9,10 @@ from jaxmbd.errors import unknown
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
-from jaxmbd.planar import Gear, Torque
+from jaxmbd.planar import Torque
 from jaxmbd.scene.motion import Place, place_of, poses_of
 from jaxmbd.scene.surfaces import EquivalentSolid, equivalent_solid, spread
 from jaxmbd.spatial import RollingDisc
-from jaxmbd.spatial import Torque as SpatialTorque
 
 _SHARE_OF_PICTURE = 0.021  # the size of symbols, as a share of the picture
 _SHARE_OF_BODY = 0.11  # the same if bodies are small, as a share of the median body; chosen on ten four-bars
@@ -135,11 +134,9 @@ def drawn_parts(mechanism: Mechanism) -> Iterable[Any]:
 def markers_of(part: Any) -> tuple[AbstractMarker, ...]:
     """The markers at which a joint, force or sensor is drawn; none for parts without markers.
 
-    The markers of a gear's carrier and of a torque's reaction are left out: only their angles matter.
+    The marker of a torque's reaction is left out: only its angle matters.
     """
-    if isinstance(part, Gear):
-        return (part.a, part.b)
-    if isinstance(part, Torque | SpatialTorque):
+    if isinstance(part, Torque):
         return (part.on,)
     if isinstance(getattr(part, "at", None), AbstractMarker):
         return (part.at,)

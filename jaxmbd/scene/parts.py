@@ -26,7 +26,7 @@ def pieces_of(geometry: Geometry) -> list[Piece]:
     pieces = [*_supports(geometry)]
     for i in range(len(mechanism.bodies)):
         pieces += kind.body(geometry, i, _is_covered(geometry, geometry.centre(i)))
-    for part in (*mechanism.constraints(), *mechanism.forces):
+    for part in (*mechanism.with_reactions().values(), *mechanism.forces):
         pieces += symbol(geometry, part)
     for sensor in mechanism.sensors:
         if isinstance(sensor, Point) and not _is_marked(geometry, geometry.place(sensor.at)):

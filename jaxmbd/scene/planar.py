@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
 from jaxmbd.scene.geometry import Geometry
-from jaxmbd.scene.motion import Place, place_of
+from jaxmbd.scene.motion import Place
 from jaxmbd.scene.outlines import (
     arc,
     box,
@@ -151,25 +151,18 @@ def _slot(geometry: Geometry, joint: PinInSlot) -> list[Piece]:
 # --- gears ----------------------------------------------------------------------------------------------
 
 
-def _gear(geometry: Geometry, joint: Gear) -> list[Piece]:
-    """The two pitch circles if the axles and the ratio determine their radii, else a dotted line."""
-    a, b = _axle(geometry.mechanism, joint, joint.a), _axle(geometry.mechanism, joint, joint.b)
-    radii = pitch_radii(float(joint.ratio), float(geometry.lengths(a, b)[0]))
+def _coupling(geometry: Geometry, part: CouplingConstraint) -> list[Piece]:
+    """The two pitch circles of a gear if its axles and ratio determine their radii, else broken lines."""
+    a, *others = (geometry.place(coordinate.markers[-1]) for coordinate in part.coordinates)
+    radii = pitch_radii(float(part.law.ratio), float(geometry.lengths(a, others[0])[0])) if _is_gear(part) else None
     if radii is None:
-        return [link(geometry, joint.name, geometry.place(joint.a), geometry.place(joint.b))]
-    wheels = zip((a, b), radii, strict=True)
-    return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(joint.name, axle, r, geometry.size)]
+        return [link(geometry, part.name, a, other) for other in others]
+    wheels = zip((a, *others), radii, strict=True)
+    return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(part.name, axle, r, geometry.size)]
 
 
-def _axle(mechanism: Mechanism, joint: Gear, marker: Any) -> Place:
-    """The axle of a wheel: its pin on the carrier, or else the gear's own marker."""
-    for other in mechanism.joints:
-        if not isinstance(other, Revolute):
-            continue
-        ends = {other.a.body: other.a, other.b.body: other.b}
-        if set(ends) == {marker.body, joint.carrier.body}:
-            return place_of(mechanism, ends[marker.body])
-    return place_of(mechanism, marker)
+def _is_gear(part: CouplingConstraint) -> bool:
+    return isinstance(part.law, Gear)
 
 
 def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:
@@ -192,6 +185,15 @@ def _wheel(name: str, axle: Place, radius: float, size: float) -> list[Piece]:
         Piece(name, axle, gear_ticks(radius, count, 0.6 * size), colour, layer=LINK_LAYER, width=0.9),
         Piece(name, axle, straight(radius), colour, layer=LINK_LAYER, width=1.2),
     ]
+
+
+def _driver(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
+    """A round arrow for a driven angle, broken lines for any other quantity."""
+    joint, (first, *others) = drive.coordinate.joint, map(geometry.place, drive.markers)
+    if joint is None or joint.coordinate_units[drive.coordinate.index] != "rad":
+        return [link(geometry, drive.name, first, other) for other in others]
+    shape, look = geometry.size * round_arrow(2.4, 1.0), {"is_upright": True, "width": 1.3}
+    return [Piece(drive.name, others[-1], shape, INK, layer=PIN_LAYER, **look)]
 
 
 # --- forces ---------------------------------------------------------------------------------------------
@@ -240,7 +242,8 @@ SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
     (Prismatic, _slider),
     (PinInSlot, _slot),
     (Weld, _square),
-    (Gear, _gear),
+    (CouplingConstraint, _coupling),
+    (PositionDriverConstraint | SpeedDriverConstraint, _driver),
     (SpringDamper, _spring),
     (TorsionalSpringDamper, _spiral),
     (Torque, _torque),

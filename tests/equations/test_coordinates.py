@@ -17,7 +17,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_units, read
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.tree_coordinates import Paths
+from jaxmbd.equations.tree_coordinates import TreePaths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.space import rotation as rot
 from tests import spatial_examples
@@ -343,7 +343,7 @@ def test_sums_along_the_paths_of_a_tree(rng: np.random.Generator) -> None:
             here = parents[node]
             while here < count:
                 on_path[node, here], here = 1, parents[here]
-        paths, values = Paths(np.array(parents)), rng.normal(size=(count, 3))
+        paths, values = TreePaths(np.array(parents)), rng.normal(size=(count, 3))
         np.testing.assert_allclose(paths.to_root(jnp.asarray(values)), on_path @ values, atol=1e-14)
         np.testing.assert_allclose(paths.subtree_sum(jnp.asarray(values)), on_path.T @ values, atol=1e-14)
         assert {*zip(*(x.tolist() for x in paths.pairs()), strict=True)} == {*zip(*np.nonzero(on_path), strict=True)}

@@ -15,7 +15,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR, pivot_columns
-from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import (
     DependentCoordinateCorrection,
     MassWeightedCorrection,
@@ -51,7 +51,7 @@ def test_the_reduced_equations_are_those_of_the_whole_system(name: str, coordina
     assert int(chosen.sum()) == example.mechanism.nv - int(np.linalg.matrix_rank(np.asarray(at.jacobian), tol=1e-8))
     v = consistent_speeds(at, jnp.linspace(1.0, 2.0, len(state.v)), DependentCoordinateCorrection(chosen))
     np.testing.assert_allclose(v[chosen], jnp.linspace(1.0, 2.0, len(state.v))[chosen], rtol=1e-12)
-    partition = Partition(at, DependentCoordinateCorrection(chosen))
+    partition = ReducedEquations(at, DependentCoordinateCorrection(chosen))
     assert worst(at.jacobian @ partition.R) < 1e-12
     assert worst(at.velocity(v)) < 1e-13
     augmented = mbd.Augmented(0.0, 0.0).motion(equations, state.t, state.q, v)
@@ -90,7 +90,7 @@ def test_projection_is_the_least_change() -> None:
     q = close_loops(equations, state.t, moved, MassWeightedCorrection())
     assert worst(equations.position(state.t, q)) < 1e-15
     at = equations.at(state.t, q)
-    free = Partition(at, DependentCoordinateCorrection(jnp.zeros(len(q), bool).at[2].set(True))).R[:, 2]
+    free = ReducedEquations(at, DependentCoordinateCorrection(jnp.zeros(len(q), bool).at[2].set(True))).R[:, 2]
     along, across = (float(jnp.sqrt(x @ at.inertia.times(x))) for x in (free, q - moved))
     assert across > 1e-8
     assert abs(float(free @ at.inertia.times(q - moved))) < 1e-5 * along * across

@@ -57,7 +57,7 @@ class Plane:
     slide = pl.Prismatic
 
     def gear(self, name: str, a: Any, b: Any, joints: tuple[str, str], ratio: float, phase: float) -> Any:
-        return pl.Gear(name, a, b, ratio, phase=phase)
+        return pl.Gear(name, *joints, ratio, phase)
 
     def clock(self, name: str, a: Any, b: Any, coordinate: str, *numbers: float) -> Any:
         return pl.TorsionalSpringDamper(name, a, b, *numbers)
@@ -158,8 +158,9 @@ def machine(f: Any) -> Any:
     return s.Mechanism(bodies, joints, forces, drivers, sensors)
 
 
-def reach(t: Any, a: Any, b: Any, length: Any) -> Any:
+def reach(t: Any, frames: Any, length: Any) -> Any:
     """A user's rod, along the first body's axes too."""
+    a, b = frames
     d = b.position - a.position
     return jnp.stack([jnp.dot(d, d) - length**2 - 0.05 * jnp.sin(t), jnp.dot(a.axis, d) - 0.2 * length])
 

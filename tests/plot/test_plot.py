@@ -239,7 +239,7 @@ def test_a_gear_is_drawn_about_its_axles() -> None:
         joints=[
             pl.Revolute("O", pl.ground.at(), pinion.at()),
             pl.Revolute("P", pl.ground.at(0.3, 0.0), wheel.at()),
-            pl.Gear("mesh", pinion.at(), wheel.at(), -0.5),
+            pl.Gear("mesh", "O.angle", "P.angle", -0.5),
         ],
     )
     axes = plot.draw(mechanism, np.array([0.0, 0.0, 0.2, 0.3, 0.0, -0.1]))
@@ -303,7 +303,7 @@ def test_every_part_has_its_place() -> None:
         bodies=[body],
         joints=[
             pl.Revolute("O", pl.ground.at(), body.at(-1.0, 0.0)),
-            pl.Constraint("own", lambda t, a, b, p: a.angle - b.angle, pl.ground.at(), body.at()),
+            pl.Constraint("own", lambda t, f, p: f[0].angle - f[1].angle, pl.ground.at(), body.at()),
         ],
         forces=[
             pl.Gravity(),

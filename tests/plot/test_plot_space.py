@@ -366,7 +366,7 @@ def test_every_part_has_its_place() -> None:
         sp.Screw("Screw", *pair, 0.1),
         sp.RevoluteSpherical("RevoluteSpherical", fixed, on_b, 1.0),
         sp.Gear("Gear", "Revolute.angle", "Cylindrical.angle", 2.0),
-        sp.Constraint("own", function=lambda t, a, b, p: a.position - b.position, a=on_a, b=on_b),
+        sp.Constraint("own", function=lambda t, f, p: f[0].position - f[1].position, a=on_a, b=on_b),
     ]
     forces = [
         sp.Gravity(),

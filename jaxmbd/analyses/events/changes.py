@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.equations.body_laws import Parts
+from jaxmbd.equations.body_laws import BodyLaws
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import (
@@ -96,7 +96,7 @@ class Changes(eqx.Module):
             i = [force.name for force in forces].index(name)
             forces[i] = scaled(forces[i], factors[k])
         mechanism = mechanism.replaced(forces=forces)
-        new = Parts(mechanism)
+        new = BodyLaws(mechanism)
         names = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
         old = [equations.mechanism, *(getattr(equations.parts, name) for name in names)]
         return eqx.tree_at(

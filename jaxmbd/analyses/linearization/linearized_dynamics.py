@@ -14,7 +14,7 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -50,7 +50,7 @@ def linearized(
     none = jnp.zeros(len(inputs), q.dtype)
     q = close_loops(small.equations(none), t, q, small.correction)
     at = small.equations(none).at(t, q)
-    partition = Partition(at, small.correction)
+    partition = ReducedEquations(at, small.correction)
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
@@ -129,7 +129,7 @@ class _LinearizedDynamics:
         """Return `q̇`, the rates of the independent speeds `w`, and the outputs as vectors; `v` is a near velocity."""
         equations = self.equations(u)
         at = equations.at(t, q)
-        partition = Partition(at, self.correction)
+        partition = ReducedEquations(at, self.correction)
         v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
@@ -142,6 +142,6 @@ class _LinearizedDynamics:
         return jnp.concatenate([at.position(), at.velocity(v)])
 
 
-def _consistent(at: Configuration, v: Array, partition: Partition, change: Array) -> Array:
+def _consistent(at: Configuration, v: Array, partition: ReducedEquations, change: Array) -> Array:
     """Return the speeds with `C v = −Φ_t` that follow from `v` if the independent ones change by `change`."""
     return v + partition.solve(jnp.concatenate([-at.velocity(v), change]))

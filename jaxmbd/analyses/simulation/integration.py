@@ -33,7 +33,7 @@ from jaxmbd.integrate.formulations.independent_constraints import (
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.switching import Switches, stepping_onto, switches_of
+from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -122,7 +122,7 @@ class _Solve:
     """diffrax's solve of a motion, or of a segment of one, as a function of its initial state."""
 
     def __init__(
-        self, settings: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None
+        self, settings: Integrator, equations: Equations, switches: SwitchingTimes | None, first: Scalar | None
     ) -> None:
         self.settings, self.equations, self.switches, self.first = settings, equations, switches, first
 

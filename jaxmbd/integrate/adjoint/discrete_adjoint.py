@@ -17,11 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
-from jaxmbd.integrate.adjoint.sweep import Schedule
+from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
 from jaxmbd.integrate.diffrax_binding import SAVE_STATE, while_loop
 from jaxmbd.integrate.solvers.switching import StepsOnto
 
@@ -99,10 +98,10 @@ _EVENT_ARGUMENTS = ("terms", "solver", "t0", "t1", "dt0", "saveat", "stepsize_co
 class _Condition(eqx.Module):
     """The condition of an event, as a function of time, state and `args` only."""
 
-    of: Callable[..., Any]
+    condition: Callable[..., Any]
 
     def __call__(self, t: Any, y: Any, args: Any, **_: Any) -> Any:
-        return self.of(t, y, args)
+        return self.condition(t, y, args)
 
 
 def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
@@ -202,7 +201,7 @@ def _with_tangents(
     steps = MotionSteps(inputs, solver, end.event_dense_info, rows)
     saved = zip(_saved(saveat, end), subs_of(saveat), strict=True)
     counts = [state.saveat_ts_index for state, sub in saved if sub.ts is not None]
-    schedule = Schedule(record.starts, record.ends, end.num_accepted_steps, counts)
+    schedule = StepSchedule(record.starts, record.ends, end.num_accepted_steps, counts)
     x, dx = steps.pack(inputs, solver), steps.pack(inputs, solver, changes)
     output_tangents = tangents(steps, x, packed(schedule, record), {k: c for k, c in enumerate(dx) if c is not None})
     result_tangents = _as_tangents(steps.unflat(output_tangents), saveat, finished, end)
@@ -237,12 +236,12 @@ def _tangents_at(tree: Any, where: Callable[[Any], Any], values: Any) -> Any:
 
 
 class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
-    """The adjoint `of`, whose loop receives the original times; the checks become dead code and are not compiled.
+    """Another adjoint, whose loop receives the original times; the checks become dead code and are not compiled.
 
-    **Arguments:** `of`; `t0`, `t1`, `ts`, `dt0` [s], as passed to `diffrax.diffeqsolve`.
+    **Arguments:** `adjoint`; `t0`, `t1`, `ts`, `dt0` [s], as passed to `diffrax.diffeqsolve`.
     """
 
-    of: dfx.AbstractAdjoint
+    adjoint: dfx.AbstractAdjoint
     t0: Scalar
     t1: Scalar
     ts: Array
@@ -259,7 +258,7 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         first_step = jnp.minimum(tnext, t1), control
         start = eqx.tree_at(lambda s: (s.tnext, s.controller_state), start, first_step, is_leaf=lambda x: x is None)
         saveat = eqx.tree_at(_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
-        return self.of.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})
+        return self.adjoint.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})
 
 
 def _times(saveat: dfx.SaveAt) -> list[Any]:
