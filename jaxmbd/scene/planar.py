@@ -154,15 +154,12 @@ def _slot(geometry: Geometry, joint: PinInSlot) -> list[Piece]:
 def _coupling(geometry: Geometry, part: CouplingConstraint) -> list[Piece]:
     """The two pitch circles of a gear if its axles and ratio determine their radii, else broken lines."""
     a, *others = (geometry.place(coordinate.markers[-1]) for coordinate in part.coordinates)
-    radii = pitch_radii(float(part.law.ratio), float(geometry.lengths(a, others[0])[0])) if _is_gear(part) else None
+    law = part.law
+    radii = pitch_radii(float(law.ratio), float(geometry.lengths(a, others[0])[0])) if isinstance(law, Gear) else None
     if radii is None:
         return [link(geometry, part.name, a, other) for other in others]
     wheels = zip((a, *others), radii, strict=True)
     return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(part.name, axle, r, geometry.size)]
-
-
-def _is_gear(part: CouplingConstraint) -> bool:
-    return isinstance(part.law, Gear)
 
 
 def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:
