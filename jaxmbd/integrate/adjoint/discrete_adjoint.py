@@ -257,9 +257,6 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         )
         first_step = jnp.minimum(tnext, t1), control
         start = eqx.tree_at(lambda s: (s.tnext, s.controller_state), start, first_step, is_leaf=lambda x: x is None)
-        saveat = eqx.tree_at(_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
+        at_times = lambda saveat: [sub.ts for sub in subs_of(saveat) if sub.ts is not None]  # noqa: E731
+        saveat = eqx.tree_at(at_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
         return self.adjoint.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})
-
-
-def _times(saveat: dfx.SaveAt) -> list[Any]:
-    return [sub.ts for sub in subs_of(saveat) if sub.ts is not None]

@@ -36,7 +36,8 @@ class CheckpointStore(eqx.Module):
         rows = min(rows, max_steps)
         levels = math.ceil(math.log2(max_steps / rows))
         times = jnp.zeros(max_steps, jnp.result_type(t))
-        return cls(_rows_like(state, rows + 1), times, times, rows, levels)
+        states = jax.tree.map(lambda x: jnp.zeros((rows + 1, *jnp.shape(x)), jnp.result_type(x)), state)
+        return cls(states, times, times, rows, levels)
 
     def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "CheckpointStore":
         """The store with accepted step `i` added, from `start` to `end`, which begins at `state`."""
@@ -94,10 +95,6 @@ class CheckpointStore(eqx.Module):
 
     def _row(self, rows: Any, j: Int[Array, ""]) -> Any:
         return jax.tree.map(lambda _, x: x[j], self.states, rows)
-
-
-def _rows_like(state: Any, rows: int) -> Any:
-    return jax.tree.map(lambda x: jnp.zeros((rows, *jnp.shape(x)), jnp.result_type(x)), state)
 
 
 class StepSchedule(NamedTuple):
