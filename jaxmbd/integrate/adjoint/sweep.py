@@ -287,7 +287,7 @@ class BackwardSweep:
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
-        dense_bar, ends_bar = _zeros_like(dense), _zeros_like(ends) if self.timed else []
+        dense_bar, ends_bar = jax.tree.map(jnp.zeros_like, (dense, ends if self.timed else []))
         if outputs_bar.last is not None:
             more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), outputs_bar.last)
             dense_bar = _add(dense_bar, more[0])
@@ -339,10 +339,6 @@ class BackwardSweep:
             return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
         return while_loop(unfinished, step, carry)
-
-
-def _zeros_like(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def _add(a: Any, b: Any) -> Any:
