@@ -187,7 +187,7 @@ class Equations(eqx.Module):
         if not parts:
             return jnp.zeros((0,))
         flat = jnp.concatenate(parts)
-        return flat if _is_identity(self.order) else flat[np.asarray(self.order)]
+        return flat if self.order == tuple(range(len(self.order))) else flat[np.asarray(self.order)]
 
 
 class Configuration:
@@ -431,7 +431,3 @@ def _row_order(by_group: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]
         starts[part] = position
         position += sizes[part]
     return tuple(starts[part] + k for part, size in enumerate(sizes) for k in range(size))
-
-
-def _is_identity(order: tuple[int, ...]) -> bool:
-    return order == tuple(range(len(order)))

@@ -178,7 +178,9 @@ def to_numpy(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> st
     body = _Body(PYTHON, name, arguments, outputs)
     quoted = doc.replace("\\", "\\\\").replace('"""', "'''")
     lines = [f"def {name}({', '.join(arguments)}):", *([f'    """{quoted}"""'] if doc else [])]
-    lines += [f"    {argument} = {_converted(argument, nodes)}" for argument, nodes in arguments.items()]
+    # NumPy's numbers do not raise on division by zero, as Python's do.
+    converted = {True: "np.asarray({}, dtype=float)", False: "np.float64({})"}
+    lines += [f"    {x} = {converted[nodes.ndim > 0].format(x)}" for x, nodes in arguments.items()]
     block = [f"{local} = {text}" for local, text in body.locals]
     block += [f"{output} = {_nested(body, nodes)}" for output, nodes in outputs.items()]
     operations = {node.op for node in body.order}
@@ -211,11 +213,6 @@ def to_c(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
 
 def _declared(name: str, nodes: np.ndarray) -> str:
     return f"const double {name}[{max(nodes.size, 1)}]" if nodes.ndim else f"double {name}"
-
-
-def _converted(name: str, nodes: np.ndarray) -> str:
-    # NumPy's numbers do not raise on division by zero, as Python's do.
-    return f"np.asarray({name}, dtype=float)" if nodes.ndim else f"np.float64({name})"
 
 
 def _nested(body: "_Body", nodes: np.ndarray) -> str:

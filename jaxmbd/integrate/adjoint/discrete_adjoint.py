@@ -76,8 +76,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
             return finished
         t1 = arguments["t1"]  # diffrax computes and differentiates the event time after its loop
         end = eqx.tree_at(lambda s: s.tprev, end, jnp.where(end.tprev >= t1, t1, end.tprev))
-        inner = while_loop
-        return self._loop(**arguments, inner_while_loop=inner, outer_while_loop=lambda *_, **__: end)
+        return self._loop(**arguments, inner_while_loop=while_loop, outer_while_loop=lambda *_, **__: end)
 
 
 def _closed_event(event: Any, arguments: dict[str, Any]) -> Any:
@@ -142,10 +141,8 @@ def _run_loop(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], oute
         ends.append(outer(*arguments, **options))
         return ends[-1]
 
-    inner = while_loop
-    finished = loop(
-        args=args, terms=terms, init_state=start, inner_while_loop=inner, outer_while_loop=outer_recorded, **settings
-    )
+    loops = {"inner_while_loop": while_loop, "outer_while_loop": outer_recorded}
+    finished = loop(args=args, terms=terms, init_state=start, **loops, **settings)
     return finished, ends[-1]
 
 
@@ -257,9 +254,6 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         )
         first_step = jnp.minimum(tnext, t1), control
         start = eqx.tree_at(lambda s: (s.tnext, s.controller_state), start, first_step, is_leaf=lambda x: x is None)
-        saveat = eqx.tree_at(_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
+        at_times = lambda saveat: [sub.ts for sub in subs_of(saveat) if sub.ts is not None]  # noqa: E731
+        saveat = eqx.tree_at(at_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
         return self.adjoint.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})
-
-
-def _times(saveat: dfx.SaveAt) -> list[Any]:
-    return [sub.ts for sub in subs_of(saveat) if sub.ts is not None]

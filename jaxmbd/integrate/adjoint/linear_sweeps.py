@@ -55,11 +55,8 @@ class Operands:
 
 def packed(schedule: StepSchedule, record: CheckpointStore | None) -> list[Any]:
     """The schedule and the checkpoints of a run, as a list of arrays."""
-    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *_states(record)]
-
-
-def _states(record: CheckpointStore | None) -> list[Any]:
-    return [] if record is None else list(record.states)
+    states = [] if record is None else record.states
+    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *states]
 
 
 def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[StepSchedule, CheckpointStore | None]:

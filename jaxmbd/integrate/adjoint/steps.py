@@ -17,10 +17,9 @@ import jax.numpy as jnp
 
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
-VALUE: str
-KNOWN: str
-TIME: str
-VALUE, KNOWN, TIME = "value", "known", "time"
+VALUE: str = "value"
+KNOWN: str = "known"
+TIME: str = "time"
 
 
 class Outputs(NamedTuple):

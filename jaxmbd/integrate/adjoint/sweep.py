@@ -36,7 +36,8 @@ class CheckpointStore(eqx.Module):
         rows = min(rows, max_steps)
         levels = math.ceil(math.log2(max_steps / rows))
         times = jnp.zeros(max_steps, jnp.result_type(t))
-        return cls(_rows_like(state, rows + 1), times, times, rows, levels)
+        states = jax.tree.map(lambda x: jnp.zeros((rows + 1, *jnp.shape(x)), jnp.result_type(x)), state)
+        return cls(states, times, times, rows, levels)
 
     def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "CheckpointStore":
         """The store with accepted step `i` added, from `start` to `end`, which begins at `state`."""
@@ -94,10 +95,6 @@ class CheckpointStore(eqx.Module):
 
     def _row(self, rows: Any, j: Int[Array, ""]) -> Any:
         return jax.tree.map(lambda _, x: x[j], self.states, rows)
-
-
-def _rows_like(state: Any, rows: int) -> Any:
-    return jax.tree.map(lambda x: jnp.zeros((rows, *jnp.shape(x)), jnp.result_type(x)), state)
 
 
 class StepSchedule(NamedTuple):
@@ -290,7 +287,7 @@ class BackwardSweep:
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
-        dense_bar, ends_bar = _zeros_like(dense), _zeros_like(ends) if self.timed else []
+        dense_bar, ends_bar = jax.tree.map(jnp.zeros_like, (dense, ends if self.timed else []))
         if outputs_bar.last is not None:
             more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), outputs_bar.last)
             dense_bar = _add(dense_bar, more[0])
@@ -342,10 +339,6 @@ class BackwardSweep:
             return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
         return while_loop(unfinished, step, carry)
-
-
-def _zeros_like(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def _add(a: Any, b: Any) -> Any:

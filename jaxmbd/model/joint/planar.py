@@ -16,14 +16,10 @@ from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import dot
 
 
-class AbstractPlanarPair(AbstractPair):
-    """A joint between two markers in the plane."""
+class AbstractPlanarTreeJoint(AbstractCoordinateTreeJoint):
+    """A tree joint between two markers in the plane."""
 
     space: ClassVar[AbstractSpace | None] = PLANAR
-
-
-class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractCoordinateTreeJoint):
-    """A tree joint between two markers in the plane."""
 
 
 class Revolute(AbstractPlanarTreeJoint):
@@ -111,7 +107,7 @@ class PinInSlot(AbstractPlanarTreeJoint):
         return jnp.stack([w[0], jnp.zeros_like(w[0]), w[1]])
 
 
-class RelativeAngle(AbstractPlanarPair):
+class RelativeAngle(AbstractPair):
     """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
 
     **Arguments:** `angle` φ `[rad]`.
@@ -121,6 +117,7 @@ class RelativeAngle(AbstractPlanarPair):
     a: AbstractMarker
     b: AbstractMarker
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    space: ClassVar[AbstractSpace | None] = PLANAR
     loads: ClassVar[tuple[str, ...]] = ("-M",)
 
     def __check_init__(self) -> None:

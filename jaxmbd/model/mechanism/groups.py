@@ -1,6 +1,6 @@
 """Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -87,14 +87,10 @@ def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
     for key, members in members_by_key.items():
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
-        bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
+        bodies = tuple(tuple(body_index[m.body] for m in getattr(parts[p], "markers", ())) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
         groups.append(PartGroup(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)
-
-
-def _markers(part: Any) -> Iterable[Any]:
-    return getattr(part, "markers", ())
 
 
 def stacked(*leaves: Any) -> Any:
