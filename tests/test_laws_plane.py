@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 
 T = 0.37  # [s]
 INSIDE = [0, 1, 5]  # of a twist or wrench in space: those in the plane
@@ -215,7 +215,7 @@ def found(space: str) -> Found:
         q = equations.normalize(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)
+        return motion, equations.at(t, q).reactions(motion.lam), channel_values(equations, READINGS, at)
 
     motion, groups, readings = jax.jit(everything)(q, v)
     equations = mbd.Equations(mechanism)

@@ -13,16 +13,21 @@ marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque of a driv
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
+from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.force.force import AbstractJointForce
 from jaxmbd.model.force.scaled import ScaledForce
 from jaxmbd.model.force.shared import SpringDamper
@@ -45,12 +50,52 @@ class Snapshot(eqx.Module):
     vdot: Float[Array, " nv"]
     lam: Float[Array, " m"]
 
+    @classmethod
+    def at_rest(cls, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> "Snapshot":
+        """Return a snapshot without speeds, for quantities of position."""
+        rest = jnp.zeros(equations.mechanism.nv, q.dtype)
+        return cls(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
+
 
 # Vectors of a body, and angles of a body in space, with their units.
 _VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
 ANGLES = ("yaw", "pitch", "roll")
 _SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
 _SPATIAL |= dict.fromkeys(ANGLES, "rad")
+
+
+def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
+    """Return quantities of one state by name: the same names as in `solution[name]`.
+
+    They include joint coordinates and their rates (`"R.angle"`, `"R.angle_rate"`) in every kind of coordinates, vectors
+    (`"rod.position"`), sensors and energies. Accelerations, multipliers and reactions are those of `M v̇ + Cᵀ λ = F`,
+    `C v̇ = γ` at the state. The function works under `jit` and `vmap`, and is differentiable with respect to the
+    mechanism and the state.
+
+    **Arguments:** the `mechanism` that the `state` belongs to; `names`, one name or several.
+
+    **Returns:** the value, or a dictionary of values if `names` has several.
+
+    **Raises:** `MechanismError` if the state belongs to another mechanism or a name does not exist.
+
+        >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
+    """
+    check_state(mechanism, state)
+    requested = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
+    units = channel_units(mechanism)
+    for name in requested:
+        if name not in units and name != TIME:
+            raise unknown("quantity", name, units)
+    values = _read(mechanism, state, requested)
+    return values[requested[0]] if isinstance(names, str) else {name: values[name] for name in requested}
+
+
+@cached_on_disk
+def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
+    """Return the named quantities; XLA removes all others from the compiled program as dead code."""
+    equations = Equations(mechanism)
+    motion = motion_of(Stabilized(), equations, state.t, state.q, state.v)
+    return channel_values(equations, names, Snapshot(state.t, state.q, state.v, motion.vdot, motion.lam))
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
@@ -100,11 +145,11 @@ def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tup
         return {}
     q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
     still = Snapshot(jnp.zeros(()), q, v, v, lam)
-    shapes = eqx.filter_eval_shape(lambda: read(Equations(mechanism), vectors, still))
+    shapes = eqx.filter_eval_shape(lambda: channel_values(Equations(mechanism), vectors, still))
     return {name: value.shape for name, value in shapes.items() if value.shape != ()}
 
 
-def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
+def channel_values(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
     """Return the named quantities at one instant."""
     reader = Reader(equations, at)
     return {name: reader.read(name) for name in names}

@@ -3,8 +3,7 @@
 import math
 
 from jaxmbd import planar as pl
-from jaxmbd.examples._example import Example, listed
-from jaxmbd.examples._shared import MODELICA_GRAVITY, rod
+from jaxmbd.examples._example import MODELICA_GRAVITY, Example, listed, rod
 
 
 @listed("IFToMM A01")

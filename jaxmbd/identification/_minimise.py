@@ -16,7 +16,7 @@ from jaxtyping import Array
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from jaxmbd.identification._residuals import Problem, Unknowns, linearise, plain_values, residuals
+from jaxmbd.identification._experiment import Problem, Unknowns, linearise, plain_values, residuals
 
 USED_UP = "steps used up"
 

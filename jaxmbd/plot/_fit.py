@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._result import Fit
+from jaxmbd.identification._fit import Fit
 from jaxmbd.plot._style import INK, LINES, PALE, SMALL, TEXT, new_figure, tidy
 
 _WIDTH, _HEIGHT = 3.2, 4.6  # the size of one column [in]

@@ -6,9 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.fixed_readings import is_reading, rows_of, unit_of
 from jaxmbd.analyses.assembly.multistart import search
-from jaxmbd.analyses.assembly.position_solve import Closing, closure, least_squares
+from jaxmbd.analyses.assembly.position_solve import Closing, closure, is_reading, least_squares, rows_of, unit_of
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk

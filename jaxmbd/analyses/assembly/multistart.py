@@ -10,9 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.analyses.assembly.fixed_readings import is_reading
 from jaxmbd.analyses.assembly.initial_guess import convert_coordinates, extent, random_starts, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import closed, closure
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Complex, Float, Int
 from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
 from jaxmbd.analyses.assembly.initial_guess import guessed
 from jaxmbd.analyses.checks import check_time
-from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
+from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     SteadyStateResiduals,
     about_joint,
@@ -21,7 +21,6 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
-from jaxmbd.analyses.equilibrium.stability import SmallMotions, small_motions
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of

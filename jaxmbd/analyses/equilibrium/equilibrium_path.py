@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd.analyses.equilibrium.balance import Rotation
+from jaxmbd.analyses.equilibrium.balance import Rotation, SmallMotions
 from jaxmbd.analyses.equilibrium.continuation import Family, PathPoint, arc_steps, natural_steps
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
-from jaxmbd.analyses.equilibrium.stability import SmallMotions
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk

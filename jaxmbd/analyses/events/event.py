@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeAlias
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, read
+from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, channel_values
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, unknown
@@ -265,4 +265,4 @@ def _in_words(of: Quantity) -> str:
 
 def read_one(equations: Equations, of: Quantity, at: Snapshot) -> Any:
     """The value of a quantity in a snapshot."""
-    return read(equations, (of.name,), at)[of.name] if isinstance(of, Named) else jnp.asarray(of(at))
+    return channel_values(equations, (of.name,), at)[of.name] if isinstance(of, Named) else jnp.asarray(of(at))

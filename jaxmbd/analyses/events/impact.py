@@ -27,15 +27,9 @@ _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below whi
 _HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`
 
 
-def still(equations: Equations, t: Scalar, q: Array) -> Snapshot:
-    """A snapshot with zero speeds, for the evaluation of quantities of position."""
-    rest = jnp.zeros(equations.mechanism.nv, q.dtype)
-    return Snapshot(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
-
-
 def positions(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array) -> Float[Array, " k"]:
     """The values of the coordinates `s(q, t)`."""
-    at = still(equations, t, q)
+    at = Snapshot.at_rest(equations, t, q)
     return jnp.stack([read_one(equations, of, at) for of in along])
 
 
@@ -92,7 +86,7 @@ class Latches(eqx.Module):
         return self.held[k], self.values[k]
 
 
-class Latched(AbstractMethod):
+class LatchedMethod(AbstractMethod):
     """A method with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
 
     of: AbstractMethod
@@ -128,7 +122,7 @@ def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
             f"Latch cannot be used with {type(method).__name__}, which knows the mechanism's own constraints only; use "
             "Stabilized(), Augmented() or Projection()."
         )
-    return Latched(method, latches)
+    return LatchedMethod(method, latches)
 
 
 class Impact(eqx.Module):

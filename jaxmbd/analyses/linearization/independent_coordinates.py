@@ -28,7 +28,7 @@ _TURNING = 1e-6  # [rad/s]: axes that rotate more slowly count as fixed
 _TAKES_PART = 1e-3  # component of a unit null vector from which a row belongs to a dependence
 
 
-class Choice(eqx.Module):
+class IndependentCoordinates(eqx.Module):
     """The names of independent speeds and coordinates.
 
     `speeds`: the independent speeds; `places`: the speeds along which positions change. They are the same unless there
@@ -66,7 +66,7 @@ def _constraints_at(
 
 def choose(
     mechanism: Mechanism, state: State, independent: Sequence[str] | None, other_axes: Sequence[str] = ()
-) -> tuple[Choice, Array]:
+) -> tuple[IndependentCoordinates, Array]:
     """Return the choice, and the coordinates of the state, which have been checked.
 
     `other_axes`: angular velocities that are replaced by those about world axes.
@@ -90,7 +90,7 @@ def choose(
     rows, places = np.flatnonzero(~rolling), names
     if rolling.any():  # more coordinates than speeds are independent: elimination adds the others
         places = _with_others(names, named, np.asarray(constraints.rows)[rows] * weights, candidates)
-    return Choice(names, places, tuple(rows.tolist())), state.q
+    return IndependentCoordinates(names, places, tuple(rows.tolist())), state.q
 
 
 def _with_others(
@@ -165,7 +165,7 @@ def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[st
 
 def _traced_choice(
     mechanism: Mechanism, constraints: _ConstraintsAtState, names: tuple[str, ...] | None, q: Array, rolling: np.ndarray
-) -> tuple[Choice, Array]:
+) -> tuple[IndependentCoordinates, Array]:
     """Return the choice for traced values; wrong values raise at run time."""
     if names is None or rolling.any():
         why = "which coordinates are independent depends on values that are not known inside jit or vmap"
@@ -180,7 +180,7 @@ def _traced_choice(
     closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
     q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
-    return Choice(names, names, tuple(range(len(rolling)))), q
+    return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q
 
 
 def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, names: tuple[str, ...]) -> None:

@@ -21,7 +21,7 @@ Leaf: TypeAlias = Callable[[Mechanism], Array]
 Input: TypeAlias = str | tuple[str, Leaf]
 
 
-class Shifted(AbstractJointForce):
+class _JointForceWithInput(AbstractJointForce):
     """A force along a coordinate, with a number added to its effort."""
 
     name: str = eqx.field(static=True)
@@ -36,7 +36,7 @@ class Shifted(AbstractJointForce):
         return self.law.potential(coordinate)
 
 
-class _ShiftedTension(eqx.Module):
+class _TensionWithInput(eqx.Module):
     """The actuator of a spring-damper, with a number added to its tension."""
 
     actuator: Any
@@ -101,16 +101,16 @@ def named(entry: Input) -> str:
     return entry if isinstance(entry, str) else entry[0]
 
 
-def changed(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
+def with_input(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
     """Return the mechanism with an input that is `by` larger than where it is linearised."""
     if not isinstance(entry, str):
         return eqx.tree_at(entry[1], mechanism, _selected_number(mechanism, *entry) + by)
     owner, _, component = entry.partition(".")
     for k, force in enumerate(mechanism.forces):
         if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
-            return _with(mechanism, Shifted(force.name, force.coordinate, force, by), k)
+            return _with(mechanism, _JointForceWithInput(force.name, force.coordinate, force, by), k)
         if force.name == owner and component == "tension" and isinstance(force, SpringDamper):
-            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _ShiftedTension(force.actuator, by)), k)
+            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _TensionWithInput(force.actuator, by)), k)
     part, space, bodies = owner + " " + component, mechanism.space, {body.name: body for body in mechanism.bodies}
     if owner in bodies and component in space.efforts:
         wrench = jnp.zeros(len(space.efforts), by.dtype).at[space.efforts.index(component)].set(by)

@@ -10,7 +10,7 @@ import xarray as xr
 from jaxtyping import Array, Complex, Float
 
 from jaxmbd.analyses.linearization.eigen import Eigen, general
-from jaxmbd.analyses.linearization.independent_coordinates import Choice, turning_rates
+from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates, turning_rates
 from jaxmbd.analyses.linearization.linearized_dynamics import reached, sizes_of
 from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
 from jaxmbd.arrays import Scalar, as_float, is_concrete
@@ -43,7 +43,7 @@ class LinearSystem(eqx.Module):
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
-    choice: Choice
+    choice: IndependentCoordinates
     coordinates: tuple[str, ...] = eqx.field(static=True)
     speeds: tuple[str, ...] = eqx.field(static=True)
     inputs: tuple[str, ...] = eqx.field(static=True)

@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.linearization.independent_coordinates import Choice
-from jaxmbd.analyses.linearization.inputs import Input, changed
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
+from jaxmbd.analyses.linearization.inputs import Input, with_input
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
@@ -43,50 +43,50 @@ class Matrices(eqx.Module):
 @cached_on_disk
 def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
-    choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
+    choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...],
 ) -> Matrices:  # fmt: skip
     """Return the matrices of the small motions about a state."""
     small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
-    none = jnp.zeros(len(inputs), q.dtype)
-    q = close_loops(small.equations(none), t, q, small.correction)
-    at = small.equations(none).at(t, q)
+    q = close_loops(small.equations, t, q, small.correction)
+    at = small.equations.at(t, q)
     partition = Partition(at, small.correction)
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
     k, n = len(choice.places), len(choice.speeds)
 
-    def flow(x: Array) -> tuple[Array, Array, list[Array]]:
-        return small.flow(t, q + frame @ x[:k], v, independent + x[k : k + n], x[k + n :])
+    def flow(x: Array) -> tuple[Array, Array, list[Array], Array]:
+        equations = small.with_inputs(x[k + n :])
+        there = equations.at(t, q)
+        violation = jnp.concatenate([there.position(), there.velocity(v)])
+        return *small.flow(equations, t, q + frame @ x[:k], v, independent + x[k : k + n]), violation
 
-    qdot, vdot, outputs_jacobian = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
+    qdot, vdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
     zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
         jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *outputs_jacobian])
     )
-    strain = jax.jacfwd(lambda u: small.violation(t, q, v, u))(none)
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
-    return Matrices(A, B, C, D, mass, directions, q, v, partition.accelerations(v), strain, sizes)
+    return Matrices(A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, k + n :], sizes)
 
 
 @cached_on_disk
 def reached(
-    mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
+    mechanism: Mechanism, t: Scalar, q: Array, choice: IndependentCoordinates, step: Float[Array, "steps nv"]
 ) -> Float[Array, "steps nq"]:
     """Return the coordinates after steps (speeds times a time), with the loops closed if that is possible."""
-    small = _LinearizedDynamics(mechanism, choice, (), ())
-    equations = small.equations(jnp.zeros(0))
+    equations = Equations(mechanism, _is_redundant(mechanism, choice))
 
     def one(step: Array) -> Array:
         moved = equations.retract(t, q, step)
-        closed = close_loops(equations, t, moved, small.correction)
+        closed = close_loops(equations, t, moved, NamedCoordinateCorrection(choice.speeds))
         return jnp.where(jnp.isfinite(closed), closed, moved)
 
     return jax.vmap(one)(step)
 
 
-def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: Choice) -> Float[Array, " x"]:
+def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: IndependentCoordinates) -> Float[Array, " x"]:
     """Return comparable sizes of the states: scaled by the inertia, and speeds by the rate of the fastest motion."""
     k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)
     size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
@@ -100,18 +100,18 @@ class _LinearizedDynamics:
     """The equations near a state as functions of coordinates, speeds and inputs."""
 
     def __init__(
-        self, mechanism: Mechanism, choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...]
+        self, mechanism: Mechanism, choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...]
     ) -> None:
-        self.mechanism, self.choice, self.inputs, self.outputs = mechanism, choice, inputs, outputs
+        self.choice, self.inputs, self.outputs = choice, inputs, outputs
         self.correction = NamedCoordinateCorrection(choice.speeds)
-        self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
+        self.equations = Equations(mechanism, _is_redundant(mechanism, choice))
 
-    def equations(self, u: Float[Array, " inputs"]) -> Equations:
+    def with_inputs(self, u: Float[Array, " inputs"]) -> Equations:
         """Return the equations of the mechanism with changed inputs `u`."""
-        mechanism = self.mechanism
+        mechanism = self.equations.mechanism
         for entry, by in zip(self.inputs, u, strict=True):
-            mechanism = changed(mechanism, entry, by)
-        return Equations(mechanism, self.redundant)
+            mechanism = with_input(mechanism, entry, by)
+        return Equations(mechanism, self.equations.redundant) if self.inputs else self.equations
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
         """Return the generalized speeds that keep the joints closed, one column for each unit independent speed."""
@@ -121,25 +121,23 @@ class _LinearizedDynamics:
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """Return the derivative of the coordinates with respect to the independent ones."""
-        at = self.equations(jnp.zeros(len(self.inputs), q.dtype)).at(t, q)
+        at = self.equations.at(t, q)
         directions = self.directions(at)
         return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
-    def flow(self, t: Scalar, q: Array, v: Array, w: Array, u: Array) -> tuple[Array, Array, list[Array]]:
+    def flow(self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array) -> tuple[Array, Array, list[Array]]:
         """Return `q̇`, the rates of the independent speeds `w`, and the outputs as vectors; `v` is a near velocity."""
-        equations = self.equations(u)
         at = equations.at(t, q)
         partition = Partition(at, self.correction)
         v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        values = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
+        values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
         return at.rate(v), partition.reduced_accelerations(v), [values[name].reshape(-1) for name in self.outputs]
 
-    def violation(self, t: Scalar, q: Array, v: Array, u: Array) -> Float[Array, " rows"]:
-        """Return `Φ` and `Φ̇` with changed inputs `u`."""
-        at = self.equations(u).at(t, q)
-        return jnp.concatenate([at.position(), at.velocity(v)])
+
+def _is_redundant(mechanism: Mechanism, choice: IndependentCoordinates) -> bool:
+    return sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
 
 
 def _consistent(at: Configuration, v: Array, partition: Partition, change: Array) -> Array:

@@ -1,5 +1,6 @@
 """The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import diffrax as dfx
@@ -8,13 +9,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.events.changes import equations_at, without_changes
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
-from jaxmbd.analyses.output_channels import Snapshot, read
-from jaxmbd.analyses.results import RESULTS, invalidated, is_successful, number_of
-from jaxmbd.analyses.runtime import raise_where
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
+from jaxmbd.analyses.results import RESULTS, invalidated, is_successful, number_of, raise_where
 from jaxmbd.analyses.simulation.step_control import first_step
 from jaxmbd.analyses.simulation.verdict import Describe, End, Start, times_are_valid, verdict, verdict_at_start
 from jaxmbd.analyses.state import State
@@ -33,7 +32,6 @@ from jaxmbd.integrate.formulations.independent_constraints import (
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.integrate.formulations.post_step_solver import PostStepSolver
-from jaxmbd.integrate.solvers.radau import Radau
 from jaxmbd.integrate.solvers.switching import stepping_onto
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.wrapped_solver import prepared
@@ -50,7 +48,7 @@ _REVERSE_ONLY = (
 )
 
 
-class Integrator(eqx.Module):
+class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
@@ -75,7 +73,7 @@ class Integrator(eqx.Module):
 @cached_on_disk
 def integrate(
     model: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
-    settings: Integrator,
+    settings: IntegrationSettings,
 ) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
     """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
 
@@ -88,18 +86,16 @@ def integrate(
     known = rows is not None  # concrete values, not tracers
     rows = rows if known else row_selection_for_motion(equations, ts[0], q)
     equations = equations.solved_in(rows.redundant, rows.rows)
-    solve = _Solve(
-        settings,
-        equations,
-        switches_of(equations.mechanism, settings.switching),
-        first_step(settings.controller, ts, settings.dt0),
-    )
-    y, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None
+    switches = switches_of(equations.mechanism, settings.switching)
+    solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
+    y, changes, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None, None
     if settings.events:
-        run, method, log = run_with_events(solve, equations, method, y, ts, settings.events, settings.max_events)
+        run, method, changes, log = run_with_events(
+            solve, equations, method, y, ts, settings.events, settings.max_events
+        )
         ts = run.ts[0]
     else:
-        run = solve(method, ts[0], ts[-1], y, ts)
+        run = solve(equations, method, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     qs, vs = _projected(equations, method, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
@@ -112,52 +108,39 @@ def integrate(
     fields = {
         "method": method, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q, "integrated_speeds": motion.v,
         "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
+        "force_changes": changes,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
     return fields, *jax.lax.stop_gradient((start, end))
 
 
-class _Solve:
-    """diffrax's solve of a motion, or of a segment of one, as a function of its initial state."""
-
-    def __init__(
-        self, settings: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None
-    ) -> None:
-        self.settings, self.equations, self.switches, self.first = settings, equations, switches, first
-
-    def __call__(
-        self, method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
-    ) -> dfx.Solution:
-        settings, equations, t, first = self.settings, self.equations, jnp.asarray(t0), self.first
-        if settings.events:  # the row selection is that of the motion's start, not of the segment's
-            equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
-        radau = isinstance(settings.solver, Radau)
-        if radau:  # it does not call `method.motion`, where the changes would be applied
-            equations = equations_at(method, equations, t0)
-        settling = isinstance(method, AbstractProjectedMethod)
-        method = method.begin(equations, t, y[0]) if settling else method
-        forward = isinstance(settings.adjoint, dfx.ForwardMode)
-        acting = without_changes if radau else lambda method: method
-        # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
-        is_call = is_program(_rates, equations, acting(method), settings.quadratures, t, y[0], y[1], forward=forward)
-        solver = prepared(
-            unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint
-        )
-        solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
-        if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
-            equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
-        solver, controller, args, t0 = stepping_onto(
-            self.switches, solver, settings.controller, (equations, method), t0, t1
-        )
-        rates = as_program(_rates, forward)
-        run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), settings.quadratures, jnp.asarray(t), y[0], y[1])),
-            solver, t0, t1, first, y, args=args,
-            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
-            progress_meter=settings.meter, throw=False, event=event,
-        )  # fmt: skip
-        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
+def _solve(
+    settings: IntegrationSettings, switches: Switches | None, first: Scalar | None, equations: Equations,
+    method: AbstractMethod, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None,
+) -> dfx.Solution:  # fmt: skip
+    """Integrate a motion, or a segment of one, by diffrax."""
+    t = jnp.asarray(t0)
+    if settings.events:  # the row selection is that of the motion's start, not of the segment's
+        equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
+    is_projected = isinstance(method, AbstractProjectedMethod)
+    method = method.begin(equations, t, y[0]) if is_projected else method
+    forward = isinstance(settings.adjoint, dfx.ForwardMode)
+    # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
+    is_call = is_program(_rates, equations, method, settings.quadratures, t, y[0], y[1], forward=forward)
+    solver = prepared(unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint)
+    solver = PostStepSolver(solver) if is_projected or equations.independent_rows is not None else solver
+    if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
+        equations, method, y = reverse_only((equations, method, y), _REVERSE_ONLY)
+    solver, controller, args, t0 = stepping_onto(switches, solver, settings.controller, (equations, method), t0, t1)
+    rates = as_program(_rates, forward)
+    run = dfx.diffeqsolve(
+        dfx.ODETerm(lambda t, y, a: rates(a[0], a[1], settings.quadratures, jnp.asarray(t), y[0], y[1])),
+        solver, t0, t1, first, y, args=args,
+        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
+        adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
+        progress_meter=settings.meter, throw=False, event=event,
+    )  # fmt: skip
+    return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
 
 def _projected(equations: Equations, method: AbstractMethod, ts: Array, qs: Array, vs: Array) -> tuple[Array, Array]:
@@ -219,7 +202,6 @@ def _rates(
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `q̇`, `v̇` and the integrands of the quadratures."""
     motion = method.motion(equations, t, q, v)
-    equations = equations_at(method, equations, t) if quadratures else equations
-    readings = read(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if quadratures else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands

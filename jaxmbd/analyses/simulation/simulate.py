@@ -17,11 +17,17 @@ from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.output_channels import channel_units, vector_channels
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.results import RESULTS, is_successful
-from jaxmbd.analyses.simulation.failure_diagnosis import failure_text, torn_text, verdict_where_stopped
-from jaxmbd.analyses.simulation.integration import Integrator, integrate
+from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
-from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
+from jaxmbd.analyses.simulation.verdict import (
+    CLOSURE_TOLERANCE,
+    End,
+    Start,
+    failure_text,
+    torn_text,
+    verdict_where_stopped,
+)
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
@@ -119,7 +125,7 @@ def simulate(
     if progress and known:
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
-    integrator = Integrator(
+    settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
         throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
@@ -127,7 +133,7 @@ def simulate(
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
     rows = initial_row_selection(model, jnp.asarray(ts[0]), state.q) if known else None
-    fields, start, end = integrate(model, rows, method, state, ts, integrator)
+    fields, start, end = integrate(model, rows, method, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:
