@@ -86,7 +86,7 @@ def inverse_dynamics(
         snapshots = eqx.tree_at(
             lambda s: s.lam, snapshots, eqx.error_if(snapshots.lam, jnp.max(jnp.abs(unbalanced)) > limit, text)
         )
-    return eqx.tree_at(lambda s: (s.mechanism, s.found), motion, (actuated, snapshots), is_leaf=lambda x: x is None)
+    return eqx.tree_at(lambda s: (s.mechanism, s.computed), motion, (actuated, snapshots), is_leaf=lambda x: x is None)
 
 
 def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:

@@ -143,9 +143,12 @@ def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tup
     vectors = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
     if not vectors:
         return {}
-    q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
-    still = Snapshot(jnp.zeros(()), q, v, v, lam)
-    shapes = eqx.filter_eval_shape(lambda: channel_values(Equations(mechanism), vectors, still))
+
+    def values() -> dict[str, Array]:
+        equations = Equations(mechanism)
+        return channel_values(equations, vectors, Snapshot.at_rest(equations, jnp.zeros(()), jnp.zeros(mechanism.nq)))
+
+    shapes = eqx.filter_eval_shape(values)
     return {name: value.shape for name, value in shapes.items() if value.shape != ()}
 
 

@@ -3,10 +3,6 @@
 A body's frame has its origin at the centre of mass; a rod's x axis points along the rod. Units are SI.
 """
 
-from jaxmbd.examples._cranks import four_bar_with_springs as four_bar_with_springs
-from jaxmbd.examples._cranks import planar_four_bar as planar_four_bar
-from jaxmbd.examples._cranks import slider_crank as slider_crank
-from jaxmbd.examples._cranks import sundials_slider_crank as sundials_slider_crank
 from jaxmbd.examples._example import MODELICA_GRAVITY as MODELICA_GRAVITY
 from jaxmbd.examples._example import Entry as Entry
 from jaxmbd.examples._example import Example as Example
@@ -19,10 +15,14 @@ from jaxmbd.examples._loops import andrews as andrews
 from jaxmbd.examples._loops import five_bar as five_bar
 from jaxmbd.examples._loops import four_bars as four_bars
 from jaxmbd.examples._loops import pendulum_with_four_bar as pendulum_with_four_bar
-from jaxmbd.examples._pendulums import double_pendulum as double_pendulum
-from jaxmbd.examples._pendulums import hanging_chain as hanging_chain
-from jaxmbd.examples._pendulums import modelica_double_pendulum as modelica_double_pendulum
-from jaxmbd.examples._pendulums import pendulum as pendulum
+from jaxmbd.examples._planar import double_pendulum as double_pendulum
+from jaxmbd.examples._planar import four_bar_with_springs as four_bar_with_springs
+from jaxmbd.examples._planar import hanging_chain as hanging_chain
+from jaxmbd.examples._planar import modelica_double_pendulum as modelica_double_pendulum
+from jaxmbd.examples._planar import pendulum as pendulum
+from jaxmbd.examples._planar import planar_four_bar as planar_four_bar
+from jaxmbd.examples._planar import slider_crank as slider_crank
+from jaxmbd.examples._planar import sundials_slider_crank as sundials_slider_crank
 from jaxmbd.examples._spatial import bricard as bricard
 from jaxmbd.examples._spatial import governor as governor
 from jaxmbd.examples._spatial import heavy_top as heavy_top

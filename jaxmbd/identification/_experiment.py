@@ -1,9 +1,8 @@
 """Experiments: measured channels over time, and their initial states."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -12,14 +11,12 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.simulation.simulate import simulate
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
+from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.identification._parameters import Parameters
-from jaxmbd.integrate.formulations.formulation import AbstractMethod
 from jaxmbd.model.body.checks import check_finite, check_mapping, check_number, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -142,28 +139,12 @@ def stack(experiments: list[Experiment]) -> list[tuple[list[int], Experiment]]:
 Unknowns = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
 
 
-class Settings(eqx.Module):
-    """The options with which the experiments are simulated."""
-
-    method: AbstractMethod | None = None
-    solver: dfx.AbstractSolver | Literal["stiff"] | None = None
-    stepsize_controller: dfx.AbstractStepSizeController | None = None
-    rtol: Array | None = None
-    atol: Array | None = None
-    dt0: float | int | None = None
-    events: tuple[Event, ...] = ()
-    accuracy: Accuracy = eqx.field(default="standard", static=True)
-    control_speeds: bool = eqx.field(default=False, static=True)
-    max_events: int = eqx.field(default=32, static=True)
-    max_steps: int = eqx.field(default=2**16, static=True)
-
-
 class Problem(eqx.Module):
-    """Parameters, experiments (stacked if their shapes are equal) and settings."""
+    """Parameters, experiments (stacked if their shapes are equal) and the options with which these are simulated."""
 
     parameters: Parameters
     stacks: tuple[Experiment, ...]
-    settings: Settings
+    options: dict[str, Any]
 
     def start(self) -> Unknowns:
         """Return the unknowns at which the search starts."""
@@ -175,15 +156,8 @@ def predict(
 ) -> dict[str, Array]:
     """Return the model's values of the measured channels of one experiment."""
     mechanism = problem.parameters.mechanism_at(u)
-    settings = problem.settings
-    solution = simulate(
-        mechanism, initial_state(mechanism, experiment, unknowns), experiment.ts,
-        method=settings.method, solver=settings.solver, stepsize_controller=settings.stepsize_controller,
-        rtol=settings.rtol, atol=settings.atol, dt0=settings.dt0,
-        accuracy=settings.accuracy, control_speeds=settings.control_speeds,
-        events=settings.events, max_events=settings.max_events,
-        adjoint=derivative, max_steps=settings.max_steps, throw=False,
-    )  # fmt: skip
+    state = initial_state(mechanism, experiment, unknowns)
+    solution = simulate(mechanism, state, experiment.ts, adjoint=derivative, throw=False, **problem.options)
     return solution.read(experiment.data)
 
 

@@ -18,7 +18,7 @@ from jaxmbd.analyses.simulation.step_control import Accuracy
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.identification._experiment import Experiment, Problem, Settings, initial_state, stack
+from jaxmbd.identification._experiment import Experiment, Problem, initial_state, stack
 from jaxmbd.identification._identifiability import FitWarning, Undetermined, uncertainty
 from jaxmbd.identification._minimise import USED_UP, MinimiserResult, gradient_descent, levenberg_marquardt, reporting
 from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
@@ -210,12 +210,13 @@ def fit(
     parameters = collect(mechanism, {} if free is None else free)
     _check(parameters, experiments)
     stacked = stack(experiments)
-    settings = Settings(
-        method, solver, stepsize_controller,
-        None if rtol is None else jnp.asarray(rtol), None if atol is None else jnp.asarray(atol), dt0,
-        tuple(events), accuracy, control_speeds, max_events, max_steps,
-    )  # fmt: skip
-    problem = Problem(parameters, tuple(s for _, s in stacked), settings)
+    options = {
+        "method": method, "solver": solver, "accuracy": accuracy, "stepsize_controller": stepsize_controller,
+        "control_speeds": control_speeds, "rtol": None if rtol is None else jnp.asarray(rtol),
+        "atol": None if atol is None else jnp.asarray(atol), "dt0": dt0, "events": tuple(events),
+        "max_events": max_events, "max_steps": max_steps,
+    }  # fmt: skip
+    problem = Problem(parameters, tuple(s for _, s in stacked), options)
     with reporting(progress) as report:
         if optimiser is None:
             search = levenberg_marquardt(problem, steps, tolerance, report)

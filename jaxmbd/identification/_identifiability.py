@@ -17,6 +17,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float
 
+from jaxmbd.analyses.redundancy import reduced_echelon
 from jaxmbd.identification._experiment import Problem, experiment_of_rows, residuals, weigh
 from jaxmbd.identification._minimise import MinimiserResult
 from jaxmbd.identification._parameters import Parameters, flat, labels
@@ -143,7 +144,7 @@ def _undetermined(unknowns: Unknowns, moves: Float[np.ndarray, "r n"]) -> Undete
 
     They are products of powers if these have the simpler exponents, else sums.
     """
-    reduced, pivots = _reduced_echelon(moves)
+    reduced, pivots = reduced_echelon(moves, _PIVOT)
     units = [unknowns.values] if unknowns.positive.all() else []
     choices = [_combinations(unknowns, reduced, pivots, unit) for unit in (*units, None)]
     return Undetermined(unknowns.names, min(choices, key=lambda choice: choice[0])[1])
@@ -175,26 +176,6 @@ def _complexity(x: Fraction | float, is_exponent: bool) -> float:
     if isinstance(x, Fraction):
         return abs(x.numerator) + x.denominator
     return 1e3 if is_exponent else 1e2  # if neither is simple, a sum is preferred: it is valid near the estimates
-
-
-def _reduced_echelon(moves: Float[np.ndarray, "r n"]) -> tuple[Float[np.ndarray, "r n"], list[int]]:
-    """Return a basis of the same space with a unit matrix in the pivot columns, and these columns.
-
-    The pivot columns are the last ones with entries that are not small.
-    """
-    moves, pivots = np.array(moves), []
-    for done in range(len(moves)):
-        size = np.abs(moves[done:]).max(axis=0)
-        size[pivots] = 0.0
-        column = int(np.flatnonzero(size >= _PIVOT * size.max())[-1])
-        row = done + int(np.argmax(np.abs(moves[done:, column])))
-        moves[[done, row]] = moves[[row, done]]
-        moves[done] /= moves[done, column]
-        for other in range(len(moves)):
-            if other != done:
-                moves[other] -= moves[other, column] * moves[done]
-        pivots.append(column)
-    return moves, pivots
 
 
 def _simple(x: float) -> Fraction | float:
@@ -295,7 +276,7 @@ def _size_of_channels(problem: Problem, search: MinimiserResult) -> float:
 def _tolerance(problem: Problem, J: np.ndarray) -> float:
     """Return the share of the largest singular value below which singular values count as zero, well above the errors
     of the simulations."""
-    rtol = problem.settings.rtol
+    rtol = problem.options["rtol"]
     return max(RANK, float(jnp.finfo(J.dtype).eps) ** 0.5, 0.0 if rtol is None else 10 * float(rtol))
 
 

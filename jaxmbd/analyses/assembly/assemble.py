@@ -22,7 +22,7 @@ from jaxmbd.analyses.assembly.assembly_errors import (
     tolerance_of,
 )
 from jaxmbd.analyses.assembly.assembly_errors import open_rows as open_rows
-from jaxmbd.analyses.assembly.initial_guess import guessed, with_turn_counts
+from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import closed, closure, current_values, is_reading, nearest, shape_of
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot

@@ -189,8 +189,7 @@ def unit_of(mechanism: Mechanism, name: str) -> str:
 
 def missed_reading(at: Configuration, name: str, value: Array) -> Array:
     """Return a reading minus its prescribed value; for an angle that is not scaled, up to the nearest whole turn."""
-    still, nothing = jnp.zeros(at.mechanism.nv, at.q.dtype), jnp.zeros(at.equations.m, at.q.dtype)
-    reading = Reader(at.equations, Snapshot(at.t, at.q, still, still, nothing)).read(name)
+    reading = Reader(at.equations, Snapshot.at_rest(at.equations, at.t, at.q)).read(name)
     is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)
     if not is_scaled and unit_of(at.mechanism, name) == "rad":
         reading = nearest_turn(reading, value)

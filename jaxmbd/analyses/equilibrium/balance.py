@@ -23,6 +23,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.space.rotation import axis_numbers
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.twists import motion_cross, shift_velocity
@@ -277,8 +278,11 @@ class SmallMotions(eqx.Module):
 
 
 @cached_on_disk
-def small_motions(balance: Balance, q: Float[Array, " nq"]) -> SmallMotions:
+def small_motions(
+    mechanism: Mechanism, rate: Float[Array, " twist"], t: Scalar, q: Float[Array, " nq"]
+) -> SmallMotions:
     """Return the small motions about an equilibrium position."""
+    balance = Balance(Equations(mechanism), rate, t)
     at = Reduced(*frozen((balance, q)))
     steady = balance.at(q)
     C, lam = steady.position.jacobian, _multipliers(balance, q, at)

@@ -191,14 +191,16 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise MechanismError(f"Two events are named {sorted(repeated)[0]!r}; each needs a name of its own.")
-    if checked:
-        check_count("max_events", room, 1)
+    if not checked:
+        return ()
+    check_count("max_events", room, 1)
     latches = [event.name for event in checked if isinstance(event.then, Latch)]
+    equations = Equations(mechanism)
     for event in checked:
-        _check_quantity(mechanism, event, event.quantity, latches)
+        _check_quantity(equations, event, event.quantity, latches)
         along = event.then.along(event.quantity)
         if along is not None:
-            _check_quantity(mechanism, event, along, ())
+            _check_quantity(equations, event, along, ())
             _check_position(mechanism, event, along)
         for name in event.then.latches if isinstance(event.then, Release) else ():
             if name not in latches:
@@ -206,36 +208,24 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     return checked
 
 
-def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: Sequence[str]) -> None:
+def _check_quantity(equations: Equations, event: Event, of: Quantity, latches: Sequence[str]) -> None:
     efforts = [f"{name}.effort" for name in latches]
     if isinstance(of, Named) and of.name in (TIME, *efforts):
         return
-    known = channel_units(mechanism)
+    known = channel_units(equations.mechanism)
     if isinstance(of, Named) and of.name not in known:
         raise unknown(f"quantity for the event {event.name!r}", of.name, (*known, *efforts))
-    if not isinstance(of, Named) and not callable(of):
-        raise MechanismError(
-            f"Event {event.name!r}: what it watches must be a quantity's name or a function of a Snapshot, got {of!r}."
-        )
-    equations = Equations(mechanism)
-    q, v, lam = jnp.zeros(mechanism.nq), jnp.zeros(mechanism.nv), jnp.zeros(equations.m)
-    of = of if isinstance(of, Named) else _UserQuantity(event.name, of)
-    shape = eqx.filter_eval_shape(read_one, equations, of, Snapshot(jnp.zeros(()), q, v, v, lam)).shape
+    at = Snapshot.at_rest(equations, jnp.zeros(()), jnp.zeros(equations.mechanism.nq))
+    if isinstance(of, Named):
+        shape = eqx.filter_eval_shape(read_one, equations, of, at).shape
+    else:
+        takes = lambda at: user_array(f"Event {event.name!r}", "function", of, at, takes="snapshot")  # noqa: E731
+        shape = eqx.filter_eval_shape(takes, at).shape
     if shape != ():
         raise MechanismError(
             f"Event {event.name!r}: what it watches must be a number; {_in_words(of)} has shape {shape}. Take one "
             "component, with a function of a Snapshot or a Measure."
         )
-
-
-class _UserQuantity(eqx.Module):
-    """A user's function of a `Snapshot`, with the name of its event for errors."""
-
-    name: str = eqx.field(static=True)
-    function: Function
-
-    def __call__(self, at: Snapshot) -> Any:
-        return user_array(f"Event {self.name!r}", "function", self.function, at, takes="snapshot")
 
 
 def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.checks import check_assembled, closed_enough
+from jaxmbd.analyses.redundancy import parts_in
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -25,7 +26,6 @@ from jaxmbd.model.mechanism.validation import count_position_rows
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
 _TURNING = 1e-6  # [rad/s]: axes that rotate more slowly count as fixed
-_TAKES_PART = 1e-3  # component of a unit null vector from which a row belongs to a dependence
 
 
 class IndependentCoordinates(eqx.Module):
@@ -227,10 +227,7 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], constraints: _
     elif values.size and values[-1] < _SINGULAR * values[0]:
         opening = np.array([rank - 1])
     if len(opening):
-        share = np.abs(left[:, opening]).max(axis=1)
-        names = dict.fromkeys(
-            name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART
-        )
+        names = parts_in(mechanism, np.abs(left[:, opening]).max(axis=1))
         raise MechanismError(
             f"The position is singular: the constraint rows of {', '.join(map(repr, names))} become dependent here, "
             "and the mechanism can leave it on more than one path (links folded or stretched into a line, a dead "

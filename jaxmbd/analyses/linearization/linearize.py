@@ -20,9 +20,16 @@ from jaxmbd.analyses.linearization.independent_coordinates import (
     own_angular,
     turning_rates,
 )
-from jaxmbd.analyses.linearization.inputs import Input, checked_inputs, input_units, named
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
-from jaxmbd.analyses.linearization.linearized_dynamics import Matrices, linearized, sizes_of
+from jaxmbd.analyses.linearization.linearized_dynamics import (
+    Input,
+    Matrices,
+    checked_inputs,
+    input_units,
+    linearized,
+    named,
+    sizes_of,
+)
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import frozen, is_concrete

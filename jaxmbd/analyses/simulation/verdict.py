@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
 from jaxmbd.analyses.checks import START_OFF, closed_enough
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
-from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.redundancy import jacobian, parts_in
 from jaxmbd.analyses.results import RESULTS, first_failure, is_successful, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
@@ -172,7 +172,6 @@ _SPEEDS_CONTRADICT = int(number_of(RESULTS.speeds_contradict))
 _CONSTRAINTS_VIOLATED = int(number_of(RESULTS.constraints_violated))
 
 
-_TAKES_PART = 1e-3  # entry of the left singular vector above which a row takes part in a dependence
 _STIFF_STEP = 0.1  # of the stability limit of an explicit solver: longer average steps are limited by stiffness
 # A motion diverges if the speeds would change by their own size in 1e-9 of the run, except at its very start.
 _INSTANT, _LATE = 1e-9, 1e-6
@@ -185,9 +184,7 @@ def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float,
     values = values[nonzero_singular_values(values)]
     if not len(values):
         return 0.0, ()
-    share = np.abs(left[:, len(values) - 1])
-    names = dict.fromkeys(name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART)
-    return float(values[-1] / values[0]), tuple(names)
+    return float(values[-1] / values[0]), parts_in(mechanism, np.abs(left[:, len(values) - 1]))
 
 
 def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
@@ -211,8 +208,9 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     head = f"The simulation stopped at {where} after {steps} steps"
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
-    motion = motion_of(solution.method, Equations(mechanism, solution.redundant), jnp.asarray(t), q, v)
-    bad = _nonfinite_forces(mechanism, t, q, v, motion.vdot, span)
+    equations = equations_at(Equations(mechanism, solution.redundant), solution.force_changes, jnp.asarray(t))
+    motion = motion_of(solution.method, equations, jnp.asarray(t), q, v)
+    bad = _nonfinite_forces(equations, t, q, v, motion.vdot, span)
     if bad:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
@@ -249,20 +247,18 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     )
 
 
-def _nonfinite_forces(mechanism: Mechanism, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
+def _nonfinite_forces(equations: Equations, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
     """Name the forces that are not finite at a state, or just after it.
 
     A step with a NaN is rejected and halved until it ends just before the NaN, so that the last state is finite.
     """
     for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
         s = ahead * span
-        there = (
-            jnp.asarray(t + s),
-            Equations(mechanism).at(jnp.asarray(t), q).advanced(v, jnp.asarray(s, q.dtype)),
-            v + s * jnp.nan_to_num(vdot),
-        )
-        if np.isfinite(np.asarray(Equations(mechanism).force(*there))).all():
+        ahead_q = equations.at(jnp.asarray(t), q).advanced(v, jnp.asarray(s, q.dtype))
+        there = jnp.asarray(t + s), ahead_q, v + s * jnp.nan_to_num(vdot)
+        if np.isfinite(np.asarray(equations.force(*there))).all():
             continue
+        mechanism = equations.mechanism
         names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]
         these = f"the force {names[0]!r} is" if len(names) == 1 else f"the forces {', '.join(map(repr, names))} are"
         return f"{these} not finite from there on. Check the function, its parameters and the range it is valid in."
