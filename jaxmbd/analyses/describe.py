@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
+from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.equations.rank import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -40,7 +40,7 @@ class Description:
     coordinates: tuple[str, ...]
     speeds: tuple[str, ...]
     constraints: tuple[tuple[str, str, int], ...]
-    redundant: tuple[Repeat, ...]
+    redundant: tuple[RedundantRow, ...]
     independent: tuple[str, ...]
     dependent: tuple[str, ...]
     driven: tuple[str, ...]

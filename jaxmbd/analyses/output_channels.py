@@ -1,4 +1,4 @@
-"""Output channels: quantities of a motion by name at one instant. Solutions map this over time.
+"""Output channels: quantities of a motion by name at one instant, and `read` for a state. Solutions map them over time.
 
 `"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"rod.position"`,
 `"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass in world axes. In space `"rod.omega"` and

@@ -20,7 +20,7 @@ _PIVOT = 0.1  # share of the largest coefficient: the last row above it is calle
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RedundantRow:
     """A redundant row: number `row` (from 0) of `joint`, which rows of the joints `dependent_on` already enforce."""
 
     joint: str
@@ -43,8 +43,7 @@ class Redundancy:
     - `rows`, `rank`: the number of constraint rows and their rank;
     - `tolerance`: the share of the largest singular value below which a singular value counts as zero;
     - `degrees_of_freedom`: the number of independent speeds;
-    - `repeats`: one `Repeat` for each redundant row, which is the last row of a dependence with a coefficient that is
-      not small;
+    - `repeats`: the redundant rows, each the last row of a dependence with a coefficient that is not small;
     - `independent_rows`: the numbers of the other rows, an independent set that allows the same motions.
     """
 
@@ -52,7 +51,7 @@ class Redundancy:
     rank: int
     tolerance: float
     degrees_of_freedom: int
-    repeats: tuple[Repeat, ...]
+    repeats: tuple[RedundantRow, ...]
     independent_rows: tuple[int, ...]
 
     @property
@@ -92,7 +91,7 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     for redundant_row, vector in sorted(zip(columns, vectors, strict=True), key=lambda pair: pair[0]):
         rows = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in rows if k != redundant_row))
-        repeats[redundant_row] = Repeat(*labels[redundant_row], names)
+        repeats[redundant_row] = RedundantRow(*labels[redundant_row], names)
     independent_rows = tuple(k for k in range(len(labels)) if k not in repeats)
     tolerance = tolerance_of_rank(values.dtype)
     return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), independent_rows)

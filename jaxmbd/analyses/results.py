@@ -1,4 +1,10 @@
-"""Result codes of analyses, for each instance of a batch, and their effect on values and derivatives."""
+"""Result codes of analyses, for each instance of a batch, their effect on values and derivatives, and run-time errors.
+
+`equinox.error_if` needs its text at trace time. In `raise_where` the text is written when the error occurs, by a
+callback to Python in a branch that is taken in that case only: it may depend on values (which instance of a batch,
+which joint). JAX does not store programs with callbacks in its cache on disk, so this is used only where errors are
+wanted and values are traced.
+"""
 
 from collections.abc import Callable
 from typing import Any

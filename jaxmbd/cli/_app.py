@@ -1,4 +1,4 @@
-"""The command-line application with all its commands."""
+"""The command-line application: each analysis is a command that assembles the mechanism, computes and shows results."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from jaxmbd import examples as library
 from jaxmbd.cli._model import Model, load
 from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
 from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
-from jaxmbd.errors import AssemblyError, MechanismError, SolveError, unknown
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError, check_known
 from jaxmbd.integrate.formulations.formulation import AbstractMethod
 
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
@@ -66,8 +66,7 @@ def simulate(
     film: Film = True,
 ) -> None:
     """Integrate the motion from the start."""
-    if method not in METHODS:
-        raise unknown("method", method, METHODS)
+    check_known("method", [method], METHODS)
     state = model.assembled()
     with model.working("compiling and integrating"):
         ts = _times(model, until, rows)

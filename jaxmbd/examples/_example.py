@@ -1,4 +1,4 @@
-"""Examples: a mechanism with its initial state, and the registry of all examples by name."""
+"""Examples: a mechanism with its initial state, the registry of all examples by name, and parts that several share."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence

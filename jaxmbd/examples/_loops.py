@@ -1,4 +1,7 @@
-"""Planar examples with several closed loops, or with more than one degree of freedom."""
+"""Planar examples with several closed loops, or with more than one degree of freedom.
+
+Andrews' squeezing mechanism has the symbols and numbers of Hairer and Wanner, Solving ODEs II, VII.7.
+"""
 
 import math
 
@@ -98,10 +101,7 @@ def pendulum_with_four_bar() -> Example:
             pl.Revolute("rod pin", crank.at(0.25, 0.0), bar.at(-0.25, 0.0)),
             pl.PointConstraint("cut", bar.at(0.25, 0.0), pendulum.at(-0.1, 0.0)),
         ],
-        forces=[
-            pl.Gravity(9.81),
-            pl.JointSpringDamper("spring", "q2.displacement", 100.0, 0.1, 2.0),
-        ],
+        forces=[pl.Gravity(9.81), pl.JointSpringDamper("spring", "q2.displacement", 100.0, 0.1, 2.0)],
         coordinates="joint",
     )
     return Example(

@@ -1,4 +1,4 @@
-"""Planar examples: slider-cranks and four-bars."""
+"""Planar examples: pendulums, a chain that hangs between two pins, slider-cranks and four-bars."""
 
 import math
 
@@ -60,10 +60,7 @@ def modelica_double_pendulum() -> Example:
             pl.Revolute("revolute1", pl.ground.at(), boxes[0].at(-0.25, 0.0)),
             pl.Revolute("revolute2", boxes[0].at(0.25, 0.0), boxes[1].at(-0.25, 0.0)),
         ],
-        forces=[
-            pl.Gravity(MODELICA_GRAVITY),
-            pl.JointFriction("damper", "revolute1.angle", viscous=0.1),
-        ],
+        forces=[pl.Gravity(MODELICA_GRAVITY), pl.JointFriction("damper", "revolute1.angle", viscous=0.1)],
     )
     zero = {"revolute1.angle": 0.0, "revolute2.angle": 0.0}
     return Example(
@@ -179,10 +176,7 @@ def planar_four_bar() -> Example:
             pl.Revolute("revolute3", pl.ground.at(-0.15, 1.0), b4.at(-0.325, -0.05)),
             pl.Revolute("revolute4", b2.at(0.05, 0.55), b4.at(0.325, 0.05)),
         ],
-        forces=[
-            pl.Gravity(MODELICA_GRAVITY),
-            pl.TorsionalSpringDamper("damper", pl.ground.at(), b1.at(), damping=0.1),
-        ],
+        forces=[pl.Gravity(MODELICA_GRAVITY), pl.TorsionalSpringDamper("damper", pl.ground.at(), b1.at(), damping=0.1)],
     )
     return Example(
         mechanism, {"revolute1.angle": 0.0}, {"revolute1.angle": 0.0}, duration=4.0,

@@ -1,4 +1,4 @@
-"""Spatial examples: a top, a rolling disc, and closed loops of the IFToMM and Modelica libraries."""
+"""Spatial examples: a top, a rolling disc, a hexapod, and closed loops of the IFToMM and Modelica libraries."""
 
 import itertools
 import math
@@ -22,9 +22,7 @@ def heavy_top() -> Example:
     """A fast symmetric top on a ball at the origin."""
     top = sp.Body("top", mass=15.0, inertia=(0.234375, 0.46875, 0.234375), pose=(0.0, 1.0, 0.0))
     mechanism = sp.Mechanism(
-        bodies=[top],
-        joints=[sp.Spherical("O", sp.ground.at(), top.at(0, -1, 0))],
-        forces=[sp.Gravity(9.81)],
+        bodies=[top], joints=[sp.Spherical("O", sp.ground.at(), top.at(0, -1, 0))], forces=[sp.Gravity(9.81)]
     )
     spin = {f"top.omega_{axis}": speed for axis, speed in zip("xyz", HEAVY_TOP_SPIN, strict=True)}
     return Example(
@@ -159,7 +157,7 @@ def platform_path(t: Scalar) -> tuple[Float[Array, "3"], Float[Array, "4"]]:
     return place, rot.from_vector(jnp.stack([0.25 * jnp.sin(w), 0.25 * jnp.cos(w), jnp.zeros_like(w)]))
 
 
-class Stretch(eqx.Module):
+class LegExtension(eqx.Module):
     """The extension [m] of a leg from `base` to the platform's point `joint` [m] along the platform's path."""
 
     base: Float[Array, "3"]
@@ -192,7 +190,7 @@ def stewart_platform() -> Example:
             sp.Prismatic(f"S{k}", cylinder.at_world(*base, axis=u), piston.at_world(*(top - _LEG * u), axis=u)),
             sp.Spherical(f"B{k}", piston.at_world(*top), platform.at_world(*top)),
         ]
-        drivers.append(sp.Driver(f"leg {k}", f"S{k}.displacement", Stretch(jnp.asarray(base), jnp.asarray(joint))))
+        drivers.append(sp.Driver(f"leg {k}", f"S{k}.displacement", LegExtension(jnp.asarray(base), jnp.asarray(joint))))
     mechanism = sp.Mechanism(bodies, joints, [sp.Gravity(9.81)], drivers)
     outputs = ("platform.x", "platform.y", "platform.z", *(f"{driver.name}.effort" for driver in drivers))
     return Example(mechanism, duration=2.0, outputs=outputs)

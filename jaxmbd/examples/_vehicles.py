@@ -1,4 +1,4 @@
-"""Planar examples: a car's axis on a bumpy road, and a wheel suspension."""
+"""Vehicles: a car's axis on a bumpy road and a wheel suspension in the plane, and Whipple's bicycle in space."""
 
 import math
 

@@ -1,4 +1,9 @@
-"""Experiments: measured channels over time, and their initial states."""
+"""Experiments, and the residuals of all of them as one vector, with their Jacobian by blocks.
+
+The unknowns are the parameters, which all experiments share, and the initial state of each experiment, on which only
+its own residuals depend. Therefore the Jacobian is computed for each experiment with respect to its own few unknowns,
+in one batch, and the blocks are assembled.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +20,7 @@ from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.step_control import Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._parameters import Parameters
 from jaxmbd.model.body.checks import check_finite, check_mapping, check_number, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -63,8 +68,7 @@ class Experiment(eqx.Module):
         self.speeds = {name: as_float(value) for name, value in (speeds or {}).items()}
         levels = dict(sigma) if isinstance(sigma, Mapping) else dict.fromkeys(data, sigma)
         for name, level in levels.items():
-            if name not in data:
-                raise unknown("measured channel for sigma", name, data)
+            check_known("measured channel for sigma", [name], data)
             check_number("Experiment: sigma of", repr(name), as_float(level), "the channel's unit")
         self.sigma = {name: as_float(levels.get(name, 1.0)) for name in data}
         names = (*(f"start:{n}" for n in self.start), *(f"speed:{n}" for n in self.speeds))
@@ -136,7 +140,7 @@ def stack(experiments: list[Experiment]) -> list[tuple[list[int], Experiment]]:
     return stacks
 
 
-Unknowns = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
+UnknownValues = tuple[dict[str, Any], tuple[dict[str, Array], ...]]
 
 
 class Problem(eqx.Module):
@@ -146,7 +150,7 @@ class Problem(eqx.Module):
     stacks: tuple[Experiment, ...]
     options: dict[str, Any]
 
-    def start(self) -> Unknowns:
+    def start(self) -> UnknownValues:
         """Return the unknowns at which the search starts."""
         return self.parameters.unconstrained(), tuple(stack.unknowns() for stack in self.stacks)
 
@@ -197,7 +201,7 @@ def weigh(values: Array, stack: Experiment, name: str) -> Array:
     return jnp.where(present, values.reshape(*present.shape[:2], -1), 0.0) / stack.sigma[name][:, None, None]
 
 
-def plain_values(y: Unknowns, problem: Problem, derivative: Adjoint) -> tuple[dict[str, Array], ...]:
+def plain_values(y: UnknownValues, problem: Problem, derivative: Adjoint) -> tuple[dict[str, Array], ...]:
     """Return the channels of all experiments, differentiable through the simulations; each stack has its experiments on
     the first axis."""
     u, unknowns = y
@@ -207,7 +211,7 @@ def plain_values(y: Unknowns, problem: Problem, derivative: Adjoint) -> tuple[di
     )
 
 
-def linearise(y: Unknowns, problem: Problem) -> tuple[tuple[dict[str, Array], ...], Array, Array]:
+def linearise(y: UnknownValues, problem: Problem) -> tuple[tuple[dict[str, Array], ...], Array, Array]:
     """Return the channels, the residuals, and their Jacobian with respect to the flattened unknowns."""
     u, unknowns = y
     models, rows, offset = [], [], ravel_pytree(u)[0].size

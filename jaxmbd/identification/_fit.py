@@ -1,4 +1,4 @@
-"""Parameter estimation: the parameters of a mechanism, and initial states, from measured motions."""
+"""Parameter estimation: the parameters of a mechanism, and initial states, from measured motions, and its result."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.step_control import Accuracy
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment, Problem, initial_state, stack
 from jaxmbd.identification._identifiability import FitWarning, Undetermined, uncertainty
 from jaxmbd.identification._minimise import USED_UP, MinimiserResult, gradient_descent, levenberg_marquardt, reporting
@@ -239,6 +239,4 @@ def _check(parameters: Parameters, experiments: Sequence[Experiment]) -> None:
         raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
     units = channel_units(parameters.mechanism_at(parameters.unconstrained()))
     for experiment in experiments:
-        for name in experiment.data:
-            if name not in units:
-                raise unknown("channel", name, units)
+        check_known("channel", experiment.data, units)

@@ -15,13 +15,12 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import (
     closure_text,
-    named_rows,
     open_text,
     over_constrained_text,
     row_names,
     tolerance_of,
+    worst_first,
 )
-from jaxmbd.analyses.assembly.assembly_errors import open_rows as open_rows
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import closed, closure, current_values, is_reading, nearest, shape_of
 from jaxmbd.analyses.checks import check_time
@@ -283,7 +282,7 @@ _STEEP = (
 def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[str, Any]) -> None:
     limit = float(residuals.speed_limit)
     if not float(_largest(residuals.speed)) <= limit:
-        rows = named_rows(mechanism, np.asarray(residuals.speed), tuple(speeds))
+        rows = worst_first(row_names(mechanism, tuple(speeds)), np.asarray(residuals.speed))
         missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= limit)
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "

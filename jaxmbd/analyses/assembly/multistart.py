@@ -1,7 +1,8 @@
-"""Multistart search: closed positions from many starting points at once.
+"""Starting points of searches for closed positions, from guesses or at random, and the search from many of them.
 
-The search uses joint coordinates, whatever the coordinates of the mechanism are. Since only the cut joints have to be
-closed then, it succeeds far more often (Bricard's ring: 26 of 64 searches, against 2 in absolute coordinates).
+The multistart search uses joint coordinates, whatever the coordinates of the mechanism are. Since only the cut joints
+have to be closed then, it succeeds far more often (Bricard's ring: 26 of 64 searches, against 2 in absolute
+coordinates).
 """
 
 from collections.abc import Iterable, Mapping

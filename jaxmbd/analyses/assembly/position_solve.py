@@ -33,15 +33,15 @@ _STEPS = 256
 _SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 
 # The equations; the prescribed coordinates, readings and poses, `{"crank.theta": value, "rod": pose}`; the time.
-Closing = tuple[Equations, dict[str, Array], Scalar]
+ClosureProblem = tuple[Equations, dict[str, Array], Scalar]
 
 
-def closure(q: Float[Array, " nq"], closing: Closing) -> Float[Array, " rows"]:
+def closure(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
     """Return the residual of a closure: `Φ(q, t)` and, below it, the residuals of prescribed coordinates and poses."""
     return as_program(_closure)(q, closing)
 
 
-def _closure(q: Array, closing: Closing) -> Array:
+def _closure(q: Array, closing: ClosureProblem) -> Array:
     equations, prescribed, t = closing
     at = equations.at(t, q)
     return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
@@ -76,7 +76,7 @@ def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: A
 
 
 @eqx.filter_custom_jvp
-def closed(closing: Closing, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
+def closed(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
     return least_squares(closure, start, closing)
 
@@ -90,7 +90,7 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 
 
 def nearest(
-    closing: Closing, weights: Float[Array, " nq"], guess: Float[Array, " nq"], start: Float[Array, " nq"]
+    closing: ClosureProblem, weights: Float[Array, " nq"], guess: Float[Array, " nq"], start: Float[Array, " nq"]
 ) -> tuple[Float[Array, " nq"], Scalar]:
     """Return the closed position nearest to `guess`, from a closed start, and the residual of its optimality condition.
 
@@ -182,15 +182,10 @@ def rows_of(mechanism: Mechanism, name: str) -> int:
     return math.prod(shape_of(mechanism, name))
 
 
-def unit_of(mechanism: Mechanism, name: str) -> str:
-    """Return the unit of a prescribed quantity."""
-    return channel_units(mechanism)[name]
-
-
 def missed_reading(at: Configuration, name: str, value: Array) -> Array:
     """Return a reading minus its prescribed value; for an angle that is not scaled, up to the nearest whole turn."""
     reading = Reader(at.equations, Snapshot.at_rest(at.equations, at.t, at.q)).read(name)
     is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)
-    if not is_scaled and unit_of(at.mechanism, name) == "rad":
+    if not is_scaled and channel_units(at.mechanism)[name] == "rad":
         reading = nearest_turn(reading, value)
     return jnp.atleast_1d(reading - value)

@@ -6,6 +6,12 @@ centres: in body axes the angular velocity is constant. So `v` and `v̇` follow 
     f(q, λ) = M v̇ + Cᵀ λ − F(q, v, t) = 0,    Φ(q, t) = 0
 
 is a system of equations for `q` and `λ` alone. At rest the rotation is zero.
+
+The small motions about a steady state satisfy, in the rotating frame and with speeds `w` relative to it,
+`ÿ + D̂ ẏ + K̂ y = 0` with `D̂ = Rᵀ (∂f/∂w) R`, `K̂ = Rᵀ (∂f/∂q) R` and `Rᵀ M R = 1`. `D̂` contains dampers, gyroscopic and
+Coriolis forces.
+
+Source: Müller, Schiehlen, *Linear Vibrations* (1985); Schiehlen, Eberhard, *Applied Dynamics* (2014), §5.
 """
 
 from functools import cached_property
@@ -71,9 +77,9 @@ class Balance(eqx.Module):
     rate: Float[Array, " twist"]
     t: Scalar
 
-    def at(self, q: Float[Array, " nq"]) -> "Steady":
+    def at(self, q: Float[Array, " nq"]) -> "SteadyState":
         """Return the steady state at coordinates `q`."""
-        return Steady(self, q)
+        return SteadyState(self, q)
 
     def unbalance(self, q: Float[Array, " nq"], lam: Float[Array, " m"]) -> tuple[Array, Array]:
         """Return `f` and `Φ`."""
@@ -81,7 +87,7 @@ class Balance(eqx.Module):
         return at.unbalance(lam), at.position.position()
 
 
-class Steady:
+class SteadyState:
     """The mechanism at coordinates `q` in steady rotation."""
 
     def __init__(self, balance: Balance, q: Float[Array, " nq"]) -> None:
@@ -173,7 +179,7 @@ class Steady:
         return jnp.sqrt(jnp.sum(jnp.where(no_inertia, 0.0, efforts * accelerations)))
 
 
-class Reduced:
+class LinearizedBalance:
     """The linearised balance in the null space of `C`: `δ = R y + n` with `C R = 0`, `Rᵀ M R = 1`.
 
     - `stiffness`: `K̂ = Rᵀ (∂f/∂q) R` at constant `λ`, which includes the second-order terms of the constraints;
@@ -283,7 +289,7 @@ def small_motions(
 ) -> SmallMotions:
     """Return the small motions about an equilibrium position."""
     balance = Balance(Equations(mechanism), rate, t)
-    at = Reduced(*frozen((balance, q)))
+    at = LinearizedBalance(*frozen((balance, q)))
     steady = balance.at(q)
     C, lam = steady.position.jacobian, _multipliers(balance, q, at)
     R = at.R - at.C_inverse @ (C @ at.R)  # equal to R, and differentiable with respect to C
@@ -301,7 +307,7 @@ def small_motions(
     return SmallMotions(values, jnp.sum(growing), jnp.maximum(jnp.sum(zero) - symmetric, 0), negative)
 
 
-def _multipliers(balance: Balance, q: Array, at: Reduced) -> Array:
+def _multipliers(balance: Balance, q: Array, at: LinearizedBalance) -> Array:
     """Return the multipliers, differentiable if the constraint rows are independent."""
     without_lam = balance.at(q).unbalance(jnp.zeros_like(at.lam))
     C = balance.at(q).position.jacobian
@@ -323,7 +329,7 @@ def _eigenvalues(M: Array, K: Array, D: Array, free: Bool[Array, " nv"]) -> Comp
     return values[jnp.argsort(-values.real)]
 
 
-def _is_free_rotation(at: Reduced, v: Float[Array, " nv"]) -> Bool[Array, ""]:
+def _is_free_rotation(at: LinearizedBalance, v: Float[Array, " nv"]) -> Bool[Array, ""]:
     """Return True if the constraints allow the rotation with free speed."""
     speed = jnp.linalg.norm(v)
     residual = jnp.linalg.norm(v - at.R @ (at.R.T @ at.inertia.times(v)))

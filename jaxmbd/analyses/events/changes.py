@@ -16,7 +16,7 @@ from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.equations.body_laws import Parts
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.force.scaled import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -174,8 +174,7 @@ def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
             place_of(mechanism, event)
         if isinstance(event.then, Switch):
             force, initially = event.then.force, event.then.initially
-            if force not in names:
-                raise unknown(f"force for the event {event.name!r} to switch", force, names)
+            check_known(f"force for the event {event.name!r} to switch", [force], names)
             if starts.setdefault(force, initially) != initially:
                 raise MechanismError(
                     f"Event {event.name!r}: Switch({force!r}): initially={initially}, but another event says that the "

@@ -125,7 +125,7 @@ def latched(method: AbstractMethod, latches: Latches) -> AbstractMethod:
     return LatchedMethod(method, latches)
 
 
-class Impact(eqx.Module):
+class ImpactResult(eqx.Module):
     """The result of an impact: the speeds after it, the impulses along the coordinates `(k,)` and those of the
     constraints `(m,)`; `blocked`, true if the impact is impossible."""
 
@@ -142,7 +142,7 @@ def impact(
     hit: Bool[Array, " k"],
     held: Bool[Array, " k"],
     restitution: Float[Array, " k"],
-) -> Impact:
+) -> ImpactResult:
     """Impact: `ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for latched ones, by impulses along these.
 
     The speeds `v` must be consistent.
@@ -152,4 +152,4 @@ def impact(
     active = (hit | held) & ~blocked
     rate = compliance.rates(v)
     p = compliance.solve(active, -(1 + jnp.where(hit, restitution, 0.0)) * rate)
-    return Impact(v + p @ compliance.changes, p, p @ compliance.multipliers, blocked)
+    return ImpactResult(v + p @ compliance.changes, p, p @ compliance.multipliers, blocked)

@@ -21,7 +21,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
-from jaxmbd.analyses.events.event import Bounce, Event, Latch, Named, Release, is_position, read_one
+from jaxmbd.analyses.events.event import Bounce, ChannelName, Event, Latch, Release, is_position, read_one
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import LatchedMethod, Latches, impact, latched, positions
 from jaxmbd.analyses.output_channels import Snapshot
@@ -145,7 +145,9 @@ class SegmentedIntegration:
         return jnp.stack([self._quantity(equations, method, event, at) for event in self.events]) - self.levels
 
     def _quantity(self, equations: Equations, method: AbstractMethod, event: Event, at: Snapshot) -> Array:
-        owner, _, component = event.quantity.name.partition(".") if isinstance(event.quantity, Named) else ("", "", "")
+        owner, _, component = (
+            event.quantity.name.partition(".") if isinstance(event.quantity, ChannelName) else ("", "", "")
+        )
         names = [self.events[j].name for j in self.rows]
         if component != "effort" or owner not in names:
             return read_one(equations, event.quantity, at)

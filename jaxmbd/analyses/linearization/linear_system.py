@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Complex, Float
 
-from jaxmbd.analyses.linearization.eigen import Eigen, general
+from jaxmbd.analyses.linearization.eigen import Eigenpairs, general
 from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates, turning_rates
 from jaxmbd.analyses.linearization.linearized_dynamics import reached, sizes_of
 from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
@@ -85,7 +85,7 @@ class LinearSystem(eqx.Module):
         """
         return self._eigen().values
 
-    def _eigen(self) -> Eigen:
+    def _eigen(self) -> Eigenpairs:
         """Return the eigenvalues and eigenvectors of `A`, computed with the states scaled by `sizes_of`."""
         return general(self.A, sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice))
 

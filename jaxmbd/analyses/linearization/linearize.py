@@ -23,7 +23,7 @@ from jaxmbd.analyses.linearization.independent_coordinates import (
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.analyses.linearization.linearized_dynamics import (
     Input,
-    Matrices,
+    LinearizedMatrices,
     checked_inputs,
     input_units,
     linearized,
@@ -34,7 +34,7 @@ from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.body.checks import checked_names
@@ -116,9 +116,9 @@ def linearize(
 
 
 def _in_steady_axes(
-    mechanism: Mechanism, state: State, choice: IndependentCoordinates, matrices: Matrices,
+    mechanism: Mechanism, state: State, choice: IndependentCoordinates, matrices: LinearizedMatrices,
     inputs: tuple[Input, ...], outputs: tuple[str, ...],
-) -> tuple[IndependentCoordinates, Matrices]:  # fmt: skip
+) -> tuple[IndependentCoordinates, LinearizedMatrices]:  # fmt: skip
     """Return a choice in whose axes the coefficients are constant, or whose axes do not turn, with its matrices.
 
     An asymmetric body that spins freely has constant coefficients in its own axes, a wheel that rolls straight ahead in
@@ -132,7 +132,7 @@ def _in_steady_axes(
 
     fixed, time = frozen((mechanism, state)), _TURN / max(rates.values())
 
-    def change(choice: IndependentCoordinates, here: Matrices) -> float:
+    def change(choice: IndependentCoordinates, here: LinearizedMatrices) -> float:
         """Return the change of the matrix of the small motions after `time`, as a share of its largest entry."""
         (mechanism, state), here = fixed, frozen(here)
         q = Equations(mechanism).at(state.t, here.q).advanced(here.v + 0.5 * time * here.vdot, jnp.asarray(time))
@@ -192,9 +192,7 @@ def _increment(mechanism: Mechanism, name: str) -> str:
 def _checked_outputs(mechanism: Mechanism, outputs: Iterable[str]) -> tuple[str, ...]:
     names = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
     known = channel_units(mechanism)
-    for name in names:
-        if name not in known:
-            raise unknown("output", name, known)
+    check_known("output", names, known)
     return names
 
 
@@ -205,7 +203,7 @@ def _components(name: str, size: int) -> list[str]:
     return [f"{name}.{'xyz'[k]}" if size <= 3 else f"{name}[{k}]" for k in range(size)]
 
 
-def _check_strain(mechanism: Mechanism, matrices: Matrices, inputs: tuple[str, ...]) -> Array:
+def _check_strain(mechanism: Mechanism, matrices: LinearizedMatrices, inputs: tuple[str, ...]) -> Array:
     """Return `A`; raise if an input changes the constraints, since its derivatives would then enter the equations."""
     is_strained = jnp.abs(matrices.strain) > _NO_STRAIN
     if not is_concrete(is_strained):

@@ -1,4 +1,7 @@
-"""Linearised dynamics: the equations as a function of independent coordinates, speeds and inputs, and its Jacobian."""
+"""Linearised dynamics: the equations as a function of independent coordinates, speeds and inputs, and its Jacobian.
+
+An input changes the mechanism by one number, which is zero where it is linearised.
+"""
 
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
@@ -16,7 +19,7 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.rank import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops
 from jaxmbd.model.force.force import AbstractJointForce
@@ -26,8 +29,8 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, JointForce
 from jaxmbd.user_functions import call_user
 
-Leaf: TypeAlias = Callable[[Mechanism], Array]
-Input: TypeAlias = str | tuple[str, Leaf]
+LeafSelector: TypeAlias = Callable[[Mechanism], Array]
+Input: TypeAlias = str | tuple[str, LeafSelector]
 
 
 class _JointForceWithInput(AbstractJointForce):
@@ -93,8 +96,7 @@ def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input
                     f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
                     f"{mechanism[owner].coordinate!r}."
                 )
-            if entry not in known:
-                raise unknown("input", entry, known)
+            check_known("input", [entry], known)
         elif not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and callable(entry[1])):
             raise MechanismError(
                 "An input is a name, or a name and a function that finds a number in the mechanism, "
@@ -135,7 +137,7 @@ def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechani
     return mechanism.replaced(forces=forces)
 
 
-def _selected_number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
+def _selected_number(mechanism: Mechanism, name: str, leaf: LeafSelector) -> Array:
     value = call_user(f"The input {name!r}", "function", leaf, mechanism, takes="mechanism")
     if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
         description = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
@@ -146,7 +148,7 @@ def _selected_number(mechanism: Mechanism, name: str, leaf: Leaf) -> Array:
     return value
 
 
-class Matrices(eqx.Module):
+class LinearizedMatrices(eqx.Module):
     """The matrices of `ẋ = A x + B u`, `y = C x + D u`, and the state `q`, `v`, `vdot` at which they are computed.
 
     `directions`: the generalized speeds for unit rates of the independent coordinates; `mass`: the mass matrix in these
@@ -171,7 +173,7 @@ class Matrices(eqx.Module):
 def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
     choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...],
-) -> Matrices:  # fmt: skip
+) -> LinearizedMatrices:  # fmt: skip
     """Return the matrices of the small motions about a state."""
     small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
     q = close_loops(small.equations, t, q, small.correction)
@@ -195,7 +197,9 @@ def linearized(
     )
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
-    return Matrices(A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, k + n :], sizes)
+    return LinearizedMatrices(
+        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, k + n :], sizes
+    )
 
 
 @cached_on_disk

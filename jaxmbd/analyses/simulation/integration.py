@@ -1,21 +1,28 @@
 """The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
-from jaxmbd.analyses.results import RESULTS, invalidated, is_successful, number_of, raise_where
+from jaxmbd.analyses.results import invalidated, is_successful, number_of, raise_where
 from jaxmbd.analyses.simulation.step_control import first_step
-from jaxmbd.analyses.simulation.verdict import Describe, End, Start, times_are_valid, verdict, verdict_at_start
+from jaxmbd.analyses.simulation.verdict import (
+    MotionEnd,
+    StartVerdict,
+    failure_describer,
+    times_are_valid,
+    verdict,
+    verdict_at_start,
+)
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -74,7 +81,7 @@ class IntegrationSettings(eqx.Module):
 def integrate(
     model: Mechanism | Equations, rows: RowSelection | None, method: AbstractMethod, state: State, ts: Array,
     settings: IntegrationSettings,
-) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
+) -> tuple[dict[str, Any], StartVerdict, MotionEnd]:  # fmt: skip
     """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
 
     **Arguments:** `model`, a mechanism, or its equations; `rows`, the row selection, `None` if values are traced.
@@ -102,12 +109,26 @@ def integrate(
     result, ok, end = verdict(
         equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not known
     )
-    motion = _invalidated(_Motion(qs, vs, zs, log), ok, start, (model, method, state, all_ts))
-    if settings.throw:
-        motion = _with_error(motion, result, equations, start, end, settings.tolerance)
+    inputs = model, method, state, all_ts
+    qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
+    log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
+    if settings.throw:  # the compiled program raises when it runs
+        numbers = (
+            number_of(result),
+            start.position,
+            start.velocity,
+            end.violation,
+            settings.tolerance,
+            end.t,
+            end.open_at,
+        )
+        times = None if log is None else log.times
+        text = failure_describer(equations.mechanism)
+        qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)
+        log = None if log is None else eqx.tree_at(lambda e: e.times, log, times)
     fields = {
-        "method": method, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q, "integrated_speeds": motion.v,
-        "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)), "events": motion.events,
+        "method": method, "ts": jnp.where(start.may_begin, ts, all_ts), "q": qs, "integrated_speeds": vs,
+        "quadratures": dict(zip(settings.quadratures, zs.T, strict=True)), "events": log,
         "force_changes": changes,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
@@ -152,16 +173,7 @@ def _projected(equations: Equations, method: AbstractMethod, ts: Array, qs: Arra
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
 
 
-class _Motion(NamedTuple):
-    """The saved motion."""
-
-    q: Float[Array, "times nq"]
-    v: Float[Array, "times nv"]
-    quadratures: Float[Array, "times quadratures"]
-    events: Events | None
-
-
-def _initial_values(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
+def _initial_values(start: StartVerdict, ts: Array, state: State) -> tuple[Array, Array, Array]:
     """Times, coordinates and speeds to integrate from; if a motion may not begin, zero times and arbitrary finite
     values, so that results and derivatives become NaN only where they are set to NaN deliberately."""
     arbitrary = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
@@ -170,31 +182,13 @@ def _initial_values(start: Start, ts: Array, state: State) -> tuple[Array, Array
     return ts, q, v
 
 
-def _invalidated(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
-    """The same motion, NaN from its failure on; the log of a motion that did not begin is empty."""
-    q, v, quadratures = (invalidated(ok, x, inputs) for x in motion[:3])
-    log, begun = motion.events, start.may_begin
-    if log is None:
-        return _Motion(q, v, quadratures, None)
+def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
+    """The log of a motion; NaN and empty if it did not begin."""
     arrays = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
-    fields = zip(counts(log), (0, -1, 0), strict=True)
-    return _Motion(
-        q, v, quadratures, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in fields))
-    )
-
-
-def _with_error(
-    motion: _Motion, result: RESULTS, equations: Equations, start: Start, end: End, tolerance: Scalar
-) -> _Motion:
-    """The same motion; if it failed, the compiled program raises when it runs."""
-    times = None if motion.events is None else motion.events.times
-    numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
-    arrays = (*motion[:3], times)
-    q, v, quadratures, times = raise_where(arrays, ~is_successful(result), Describe(equations), *numbers)
-    events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
-    return _Motion(q, v, quadratures, events)
+    pairs = zip(counts(log), (0, -1, 0), strict=True)
+    return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in pairs))
 
 
 def _rates(

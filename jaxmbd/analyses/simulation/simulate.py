@@ -22,8 +22,8 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import (
     CLOSURE_TOLERANCE,
-    End,
-    Start,
+    MotionEnd,
+    StartVerdict,
     failure_text,
     torn_text,
     verdict_where_stopped,
@@ -32,7 +32,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import rank_of
-from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, AbstractProjectedMethod, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_steps
@@ -149,9 +149,7 @@ def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
     if not names:
         return names
     known = channel_units(mechanism)
-    for name in names:
-        if name not in known:
-            raise unknown("quantity", name, known)
+    check_known("quantity", names, known)
     for name, shape in vector_channels(mechanism, names).items():
         raise MechanismError(f"quadratures takes scalar quantities, and {name!r} has shape {shape}.")
     return names
@@ -175,7 +173,7 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:
+def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float) -> None:
     mechanism = solution.mechanism
     check_assembled(mechanism, "initial state", start.position, start.velocity)
     if solution.events is not None:

@@ -19,7 +19,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import nonzero_singular_values as nonzero
-from jaxmbd.errors import unknown
+from jaxmbd.errors import check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractMethod, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.body.checks import check_index, checked_names
@@ -169,9 +169,7 @@ class Solution(eqx.Module):
             v = self.v
             return {name: v[..., speeds.index(name)] for name in names}
         known = channel_units(self.mechanism)
-        for name in names:
-            if name not in known:
-                raise unknown("quantity", name, known)
+        check_known("quantity", names, known)
         return _series(self, names, self._known_redundant())
 
     def snapshots(self) -> Snapshot:
@@ -195,13 +193,11 @@ class Solution(eqx.Module):
         axes. The moment is about the joint's marker on that body.
         """
         parts = self.mechanism.with_reactions()
-        if name not in parts:
-            raise unknown("joint or driver", name, parts)
+        check_known("joint or driver", [name], parts)
         bodies = [marker.body for marker in parts[name].markers]
         if body is not None and body not in bodies:
             raise unknown(f"body of joint {name!r}", body, bodies)
-        if frame not in ("world", "body"):
-            raise unknown("frame", frame, ("world", "body"))
+        check_known("frame", [frame], ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
         wrench = _reactions(self.mechanism, self.force_changes, name, place, frame, self.snapshots())
         space = self.mechanism.space
@@ -214,8 +210,7 @@ class Solution(eqx.Module):
             for part in self.mechanism.constraints()
             if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
         ]
-        if name not in drivers:
-            raise unknown("driver", name, drivers)
+        check_known("driver", [name], drivers)
         return self[f"{name}.effort"]
 
     def energies(self) -> dict[str, Array]:

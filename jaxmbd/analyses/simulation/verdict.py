@@ -1,9 +1,12 @@
-"""The verdict on a motion: checks at its start, the result of the integration, constraint violations at saved times.
+"""The verdict on a motion, and the diagnosis of a failure in mechanical terms from the last state that was reached.
+
+The verdict considers checks at the start, the result of the integration, and constraint violations at saved times.
 
 An instance with an invalid start (its state is not assembled, or its times are invalid) is integrated over an interval
 of zero length, so that in a batch it takes no steps.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import diffrax as dfx
@@ -36,7 +39,7 @@ NEARLY_SINGULAR = 1e-2  # a position with a smaller singularity margin, relative
 _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
-class Start(eqx.Module):
+class StartVerdict(eqx.Module):
     """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
 
     position: Float[Array, " m"]
@@ -49,7 +52,7 @@ class Start(eqx.Module):
         return is_successful(self.result)
 
 
-class End(eqx.Module):
+class MotionEnd(eqx.Module):
     """The last state of a run; and the first saved time at which the joints are open (the last one if they never are),
     with the violation there."""
 
@@ -69,7 +72,7 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 
 def verdict_at_start(
     equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
-) -> Start:
+) -> StartVerdict:
     """The verdict at the start: the state's own result, valid times, closed joints.
 
     `strict`: apply the tolerance of the checks that raise, to positions and speeds.
@@ -84,14 +87,14 @@ def verdict_at_start(
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return Start(position, velocity, result)
+    return StartVerdict(position, velocity, result)
 
 
 def verdict(
-    equations: Equations, start: Start, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
+    equations: Equations, start: StartVerdict, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
     begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
     singular: bool,
-) -> tuple[RESULTS, Bool[Array, " times"], End]:  # fmt: skip
+) -> tuple[RESULTS, Bool[Array, " times"], MotionEnd]:  # fmt: skip
     """The verdict on a motion, a mask of the saved times that are valid, and the data of an error message.
 
     **Arguments:** `how`, diffrax's result; `ts`, `qs`, `vs`, the saved motion; `begin`, `(t, q)`; `end`, the last state
@@ -119,7 +122,7 @@ def verdict(
     is_after_halt = (trouble > 0) & (ts >= end[0]) & (jnp.arange(len(ts)) > 0)
     ok = jnp.cumprod(start.may_begin & is_finite & is_closed & ~is_after_halt).astype(bool)
     k = jnp.where(jnp.all(is_closed | ~is_finite), len(ts) - 1, jnp.argmin(is_closed))
-    return result, ok, End(*end, ts[k], violation[k])
+    return result, ok, MotionEnd(*end, ts[k], violation[k])
 
 
 def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
@@ -146,25 +149,25 @@ def _near_singular(
     return jax.lax.cond(any_instance(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
 
 
-class Describe:
-    """The error text of a failed motion, from its verdict and data (a callback for `raise_where`)."""
+def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
+    """The error text of a failed motion as a function of its verdict and data, for `raise_where`."""
+    names = row_names(mechanism, ())
 
-    def __init__(self, equations: Equations) -> None:
-        self._rows = row_names(equations.mechanism, ())
-
-    def __call__(
-        self, code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray,
-        tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
+    def describe(
+        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray, tolerance: np.ndarray,
+        t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
-            rows = open_text(self._rows, miss, closed_enough(miss))
+            rows = open_text(names, miss, closed_enough(miss))
             return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
         if kind == _CONSTRAINTS_VIOLATED:
-            rows = open_text(self._rows, violation, float(tolerance))
+            rows = open_text(names, violation, float(tolerance))
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
         return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
+
+    return describe
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))
@@ -187,7 +190,7 @@ def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float,
     return float(values[-1] / values[0]), parts_in(mechanism, np.abs(left[:, len(values) - 1]))
 
 
-def verdict_where_stopped(solution: Solution, end: End) -> RESULTS:
+def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
     """The verdict on a motion with concrete values: `singular` if it stopped near a singular position."""
     stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
     if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
