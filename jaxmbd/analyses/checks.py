@@ -9,7 +9,6 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
 from jaxmbd.analyses.state import State
-from jaxmbd.analyses.state import check_state as check_state
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractMethod

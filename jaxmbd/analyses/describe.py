@@ -124,7 +124,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         remaining_freedom=mechanism.nv - int(rank_of(C)),
         coordinates=mechanism.tree.coordinates,
         speeds=mechanism.speed_names,
-        constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
+        constraints=tuple((part.name, type(mechanism[part.name]).__name__, size) for part, size in joints),
         redundant=repeats,
         independent=tuple(variables[i] for i in independent),
         dependent=tuple(variables[i] for i in dependent),
@@ -154,10 +154,6 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
             loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
         names += loads if len(loads) == size else ("",) * size
     return tuple(names)
-
-
-def _kind(mechanism: Mechanism, name: str) -> str:
-    return type(mechanism[name]).__name__
 
 
 def _acceleration_name(speed: str) -> str:

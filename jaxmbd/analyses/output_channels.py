@@ -25,7 +25,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.force.force import AbstractJointForce
@@ -83,9 +83,7 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
     check_state(mechanism, state)
     requested = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
     units = channel_units(mechanism)
-    for name in requested:
-        if name not in units and name != TIME:
-            raise unknown("quantity", name, units)
+    check_known("quantity", [name for name in requested if name != TIME], units)
     values = _read(mechanism, state, requested)
     return values[requested[0]] if isinstance(names, str) else {name: values[name] for name in requested}
 
@@ -199,7 +197,8 @@ class Reader:
             if sensor.name == name:
                 return self._sensor_reading(sensor)
         if name in ENERGIES:
-            return self._energy(name)
+            kinetic, potential = self.position.kinetic_energy(at.v), self.position.potential_energy()
+            return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
         if name == TIME:
             return at.t
         if name in mechanism.coordinate_names:
@@ -267,10 +266,6 @@ class Reader:
                 length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
                 return length if component == "length" else factor * force.tension(at.t, length, rate)
         return None
-
-    def _energy(self, name: str) -> Scalar:
-        kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
-        return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
     def _sensor_reading(self, sensor: Sensor) -> Array:
         at, space, position = self.at, self.mechanism.space, self.position

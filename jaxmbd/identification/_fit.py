@@ -94,8 +94,9 @@ class Fit(eqx.Module):
                 rows.append((name, f"{values.size} numbers", "", self.units[name], ""))
                 continue
             for k, label in enumerate(labels(name, values.size)):
-                error = "" if self.standard_errors is None else _error_text(flat(self.standard_errors[name])[k])
-                rows.append((label, f"{values[k]:.6g}", error, self.units[name], self._strongest(label)))
+                error = None if self.standard_errors is None else flat(self.standard_errors[name])[k]
+                text = "" if error is None else "undetermined" if np.isinf(error) else f"{error:.2g}"
+                rows.append((label, f"{values[k]:.6g}", text, self.units[name], self._strongest(label)))
         return rows
 
     def _strongest(self, label: str) -> str:
@@ -112,10 +113,6 @@ class Fit(eqx.Module):
         head = f"{self.outcome} after {len(self.history)} steps"
         rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
         return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
-
-
-def _error_text(error: float) -> str:
-    return "undetermined" if np.isinf(error) else f"{error:.2g}"
 
 
 def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: MinimiserResult) -> Fit:

@@ -22,7 +22,7 @@ from jaxmbd.analyses.assembly.assembly_errors import (
     worst_first,
 )
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import closed, closure, current_values, is_reading, nearest, shape_of
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.analyses.redundancy import singular
@@ -119,13 +119,9 @@ class _Residuals(NamedTuple):
 
 @cached_on_disk
 def _assemble(
-    mechanism: Mechanism,
-    start: Array,
-    prescribed: dict[str, Array],
-    speeds: dict[str, Array],
-    t: Scalar,
+    mechanism: Mechanism, start: Array, prescribed: dict[str, Array], speeds: dict[str, Array], t: Scalar,
     weights: Array | None,
-) -> tuple[Array, Array, Array, RESULTS, _Residuals]:
+) -> tuple[Array, Array, Array, RESULTS, _Residuals]:  # fmt: skip
     """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals."""
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
@@ -155,7 +151,10 @@ def _verdict(residuals: _Residuals) -> RESULTS:
 
 @cached_on_disk
 def _locked_values(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
-    return current_values(Equations(mechanism), t, start, names)
+    """Return the values of named coordinates, and the poses of named bodies, at a position."""
+    at, bodies = Equations(mechanism).at(t, start), [body.name for body in mechanism.bodies]
+    still = jnp.zeros(mechanism.nv, start.dtype)
+    return {n: at.poses()[bodies.index(n)] if n in bodies else at.coordinate(n, still)[0] for n in names}
 
 
 def prescribed_at(
@@ -291,14 +290,9 @@ def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[s
 
 
 def _raise_at_run_time(
-    mechanism: Mechanism,
-    q: Array,
-    v: Array,
-    result: RESULTS,
-    residuals: _Residuals,
-    prescribed: tuple[str, ...],
+    mechanism: Mechanism, q: Array, v: Array, result: RESULTS, residuals: _Residuals, prescribed: tuple[str, ...],
     speeds: tuple[str, ...],
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
 

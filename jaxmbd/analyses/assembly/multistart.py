@@ -236,14 +236,9 @@ def _in_joint_coordinates(mechanism: Mechanism) -> Mechanism:
 
 @cached_on_disk
 def _search_all(
-    mechanism: Mechanism,
-    tree: Mechanism,
-    starts: Array,
-    origin: Array,
-    prescribed: dict[str, Array],
-    t: Scalar,
+    mechanism: Mechanism, tree: Mechanism, starts: Array, origin: Array, prescribed: dict[str, Array], t: Scalar,
     size: Scalar,
-) -> tuple[MultistartResults, Array]:
+) -> tuple[MultistartResults, Array]:  # fmt: skip
     equations = Equations(mechanism)
     tree_equations = equations if tree is mechanism else Equations(tree)
     closing = (equations, prescribed, t)

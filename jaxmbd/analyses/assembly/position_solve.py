@@ -61,13 +61,6 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
     return coordinate.value(at.near(coordinate.markers).frames)[None] - value
 
 
-def current_values(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[str, ...]) -> dict[str, Array]:
-    """Return the values of named coordinates, and the poses of named bodies, at a position."""
-    at, bodies = equations.at(t, q), [body.name for body in equations.mechanism.bodies]
-    still = jnp.zeros(equations.mechanism.nv, q.dtype)
-    return {n: at.poses()[bodies.index(n)] if n in bodies else at.coordinate(n, still)[0] for n in names}
-
-
 def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: Any) -> Array:
     """Return a minimiser of the sum of squares of a residual, by Levenberg and Marquardt's method from a start."""
     tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)

@@ -136,13 +136,9 @@ class ImpactResult(eqx.Module):
 
 
 def impact(
-    at: Configuration,
-    along: tuple[Quantity, ...],
-    v: Float[Array, " nv"],
-    hit: Bool[Array, " k"],
-    held: Bool[Array, " k"],
-    restitution: Float[Array, " k"],
-) -> ImpactResult:
+    at: Configuration, along: tuple[Quantity, ...], v: Float[Array, " nv"], hit: Bool[Array, " k"],
+    held: Bool[Array, " k"], restitution: Float[Array, " k"],
+) -> ImpactResult:  # fmt: skip
     """Impact: `ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for latched ones, by impulses along these.
 
     The speeds `v` must be consistent.

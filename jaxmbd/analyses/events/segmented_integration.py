@@ -169,7 +169,8 @@ class SegmentedIntegration:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
         equations, method = equations_at(self.equations, carry.changes, carry.t), self.method_with(carry.latches)
         side, enabled, touching, crossing = self._status_at_start(carry, equations, method)
-        early = self._crossed_before_start(carry, side, k)
+        # Events that must not be beyond their value at the start of the motion, but are.
+        early = (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
         done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
         height = self._height(equations, side, enabled, touching, carry.t)
@@ -225,10 +226,6 @@ class SegmentedIntegration:
         side = jnp.where(carry.side == 0, current, carry.side)
         through = jnp.where(touching, side * rate < -tolerance, side * distance < 0)
         return side, enabled, touching, enabled & through & ~carry.done
-
-    def _crossed_before_start(self, carry: _Carry, side: Array, k: Array) -> Bool[Array, " n"]:
-        """Mask of the events that must not be beyond their value at the start of the motion, but are."""
-        return (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
 
     def _height(
         self, equations: Equations, side: Array, enabled: Array, touching: Array, t0: Array

@@ -75,7 +75,7 @@ def choose(
     """
     fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
     names = None if independent is None else _ordered_names(mechanism, independent)
-    candidates = tuple(_in_chosen_axes(name, other_axes) for name in mechanism.variables)
+    candidates = tuple(in_world_axes(name) if name in other_axes else name for name in mechanism.variables)
     constraints, rolling = _constraints_at(*fixed, candidates, names or ()), _rolling(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
@@ -140,11 +140,6 @@ def _weights(mechanism: Mechanism, v: Array, candidates: tuple[str, ...]) -> np.
     turning = turning_rates(mechanism, v)
     rates = np.asarray([turning.get(name, 0.0) for name in candidates])
     return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
-
-
-def _in_chosen_axes(name: str, other_axes: Sequence[str]) -> str:
-    """Return the name of a speed, or of the same speed about a world axis."""
-    return in_world_axes(name) if name in other_axes else name
 
 
 def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[str, ...]:

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.analyses.checks import check_state
 from jaxmbd.analyses.linearization.independent_coordinates import (
     IndependentCoordinates,
     choose,
@@ -31,7 +30,7 @@ from jaxmbd.analyses.linearization.linearized_dynamics import (
     sizes_of,
 )
 from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.state import State
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known
@@ -96,12 +95,14 @@ def linearize(
     own_state = getattr(state, "state", state)
     state = own_state if isinstance(own_state, State) else state
     check_state(mechanism, state)
-    changes, channels = checked_inputs(mechanism, inputs), _checked_outputs(mechanism, outputs)
+    changes, units = checked_inputs(mechanism, inputs), channel_units(mechanism)
+    channels = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
+    check_known("output", channels, units)
     choice, q = choose(mechanism, state, independent)
     matrices = linearized(mechanism, state.t, q, state.v, choice, changes, channels)
     if independent is None:
         choice, matrices = _in_steady_axes(mechanism, state, choice, matrices, changes, channels)
-    sizes, forces, units = matrices.sizes, input_units(mechanism), channel_units(mechanism)
+    sizes, forces = matrices.sizes, input_units(mechanism)
     return LinearSystem(
         A=_check_strain(mechanism, matrices, tuple(map(named, changes))),
         B=matrices.B, C=matrices.C, D=matrices.D, mass=matrices.mass, directions=matrices.directions,
@@ -187,13 +188,6 @@ def _increment(mechanism: Mechanism, name: str) -> str:
     if component in places and any(body.name == owner for body in mechanism.bodies):
         return f"{owner}.{places[component]}"
     return f"∫{speed}" if name == speed else name
-
-
-def _checked_outputs(mechanism: Mechanism, outputs: Iterable[str]) -> tuple[str, ...]:
-    names = checked_names("outputs", (outputs,) if isinstance(outputs, str) else outputs, "rod.theta")
-    known = channel_units(mechanism)
-    check_known("output", names, known)
-    return names
 
 
 def _components(name: str, size: int) -> list[str]:

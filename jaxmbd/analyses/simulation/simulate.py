@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
-from jaxmbd.analyses.checks import check_assembled, check_controller, check_method, check_state, check_times
+from jaxmbd.analyses.checks import check_assembled, check_controller, check_method, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
@@ -28,7 +28,7 @@ from jaxmbd.analyses.simulation.verdict import (
     torn_text,
     verdict_where_stopped,
 )
-from jaxmbd.analyses.state import State
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.rank import rank_of

@@ -101,7 +101,7 @@ def verdict(
     `(t, q, v)`; `log`, its events; `singular`, true to determine if a motion stopped at a singular position.
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
-    violation = jax.vmap(lambda t, q: as_program(_position)(equations, t, q))(ts, qs)
+    violation = jax.vmap(lambda t, q: as_program(Equations.position)(equations, t, q))(ts, qs)
     is_closed = jnp.max(jnp.abs(violation), axis=1, initial=0.0) <= tolerance
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
@@ -128,10 +128,6 @@ def verdict(
 def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
     at = equations.at(t, q)
     return at.position(), at.velocity(v)
-
-
-def _position(equations: Equations, t: Scalar, q: Array) -> Array:
-    return equations.at(t, q).position()
 
 
 def _near_singular(
