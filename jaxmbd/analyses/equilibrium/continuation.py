@@ -83,10 +83,9 @@ def _correction(family: BalanceFamily, border: PathPoint, point: PathPoint) -> t
     """Return the point after one step of Newton's method orthogonal to the border's tangent, with the curve's tangent,
     and the length of the step."""
     q, p = point.q, point.p
-    balance, change = eqx.filter_jvp(lambda p: family.at(p)[1], (p,), (jnp.ones_like(p),))
-    at = LinearizedBalance(balance, q)
-    _, unbalanced = eqx.filter_jvp(lambda balance: balance.unbalance(q, at.lam), (balance,), (change,))
-    f_p, phi_p = jax.tree.map(lambda x: family.span * x, unbalanced)
+    at = LinearizedBalance(family.at(p)[1], q)
+    unbalance = lambda p: family.at(p)[1].unbalance(q, at.lam)  # noqa: E731
+    f_p, phi_p = jax.tree.map(lambda x: family.span * x, jax.jvp(unbalance, (p,), (jnp.ones_like(p),))[1])
     n, n_p = at.particular(at.phi), at.particular(phi_p)
     size = at.steady.span()
     weighted = at.inertia.times(border.step) / size
