@@ -18,6 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
 from jaxmbd.analyses.checks import START_OFF, closed_enough
+from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
 from jaxmbd.analyses.results import RESULTS, first_failure, is_successful, number_of, text_of
