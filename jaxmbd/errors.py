@@ -17,6 +17,14 @@ class SolveError(RuntimeError):
     """A numerical solution failed; the message states the mechanical cause and what to try."""
 
 
+def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise for the first of the given names that does not exist."""
+    names = list(known)
+    for name in given:
+        if name not in names:
+            raise unknown(kind, name, names)
+
+
 def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
     """The error for a name that does not exist, with the most similar existing name."""
     names = list(known)

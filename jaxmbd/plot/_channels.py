@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.identification._result import Fit
+from jaxmbd.identification._fit import Fit
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
 from jaxmbd.scene.pieces import INK

@@ -15,7 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, channel_units, read
+from jaxmbd.analyses.output_channels import Snapshot, channel_units, channel_values
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.tree_coordinates import TreePaths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
@@ -56,7 +56,7 @@ def instant(static: Any, arrays: Any, q: Array, v: Array, step: Array) -> dict[s
         "moved": at.perturbed(step),
         "poses": at.poses(),
         "twists": at.twists(v),
-        "readings": read(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam)),
+        "readings": channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam)),
     }
 
 

@@ -11,7 +11,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from tests.model import laws
 
 T = 0.37  # [s]
@@ -216,7 +216,7 @@ def found(space: str) -> Found:
         q = equations.normalize(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)
+        return motion, equations.at(t, q).reactions(motion.lam), channel_values(equations, READINGS, at)
 
     motion, groups, readings = jax.jit(everything)(q, v)
     equations = mbd.Equations(mechanism)
