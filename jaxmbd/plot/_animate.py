@@ -85,7 +85,7 @@ def _scene(solution: Solution, reactions: Sequence[str], trace: Sequence[str], t
     """The scene at the times of frames."""
     mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
     q, v = np.asarray(solution.q, dtype=float), np.asarray(solution.v, dtype=float)
-    rates = rates_of(mechanism, q, v)
+    rates = rates_of(mechanism, ts, q, v)
     geometry = Geometry(mechanism, interpolate(times, ts, q, rates))
     finer = math.ceil(_PATH_POINTS / len(times))
     fine = np.linspace(times[0], times[-1], (len(times) - 1) * finer + 1)

@@ -124,12 +124,13 @@ def poses_of(mechanism: Mechanism, qs: Any) -> Poses:
     return Poses(poses[..., :dim], rotations(poses[..., dim:]))
 
 
-def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
-    """`q̇ = N(q) v` over a motion `(times, nq)`; zero for turn coordinates, which pictures do not show."""
-    if mechanism.space.dim == 2:
+def rates_of(mechanism: Mechanism, ts: np.ndarray, qs: np.ndarray, vs: np.ndarray) -> np.ndarray:
+    """The rates `q̇` over a motion `(times, nq)`; zero for turn coordinates, which pictures do not show."""
+    in_space = mechanism.space.dim == 3
+    if mechanism.speeds is not None or (in_space and mechanism.coordinates == "joint"):
+        return np.asarray(_compiled_rates(mechanism, *map(jnp.asarray, (ts, qs, vs))))
+    if not in_space:
         return vs
-    if mechanism.coordinates != "absolute":
-        return np.asarray(_compiled_rates(mechanism, jnp.asarray(qs), jnp.asarray(vs)))
     count = len(mechanism.bodies)
     e = qs[:, : 7 * count].reshape(len(qs), count, 7)[..., 3:]
     twists = vs.reshape(len(vs), count, 6)
@@ -141,8 +142,8 @@ def rates_of(mechanism: Mechanism, qs: np.ndarray, vs: np.ndarray) -> np.ndarray
 
 
 @cached_on_disk
-def _compiled_rates(mechanism: Mechanism, qs: Array, vs: Array) -> Array:
-    return jax.vmap(Equations(mechanism).rate, (None, 0, 0))(jnp.zeros((), qs.dtype), qs, vs)
+def _compiled_rates(mechanism: Mechanism, ts: Array, qs: Array, vs: Array) -> Array:
+    return jax.vmap(Equations(mechanism).rate)(ts, qs, vs)
 
 
 # --- frames of an animation -----------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd.plot import _animate
 from jaxmbd.scene.geometry import Geometry
-from jaxmbd.scene.motion import interpolate
+from jaxmbd.scene.motion import interpolate, rates_of
 from jaxmbd.scene.outlines import hull
 from jaxmbd.scene.parts import symbol
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
@@ -365,6 +365,19 @@ def test_speed_and_fps_set_the_number_of_frames(swing: mbd.Solution) -> None:
         film = plot.animate(swing, fps=fps, speed=speed)
         drawn(film)
         assert len(list(film.new_frame_seq())) == expected
+
+
+def test_frames_between_saved_times_follow_chosen_speeds() -> None:
+    """With `q̇ = 2 p + sin 5t`, the speeds `p` of a solution are not the rates of its coordinates."""
+    rod = pl.Body("rod", 1.0, 0.1)
+    pin = pl.Revolute("O", pl.ground.at(), rod.at(-0.5))
+    speeds = pl.GeneralizedSpeeds("p", lambda t, q, p, _: 2 * p + jnp.sin(5 * t))
+    mechanism = pl.Mechanism([rod], [pin], [pl.Gravity()], coordinates="joint", speeds=speeds)
+    ts = np.linspace(0.0, 0.6, 13)
+    motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.3}), ts)
+    q, p = np.asarray(motion.q)[::2], np.asarray(motion.v)[::2]
+    between = interpolate(ts[1::2], ts[::2], q, rates_of(mechanism, ts[::2], q, p))
+    np.testing.assert_allclose(between, motion.q[1::2], atol=2e-4)
 
 
 def test_animate_refuses_what_does_not_fit(swing: mbd.Solution) -> None:
