@@ -15,10 +15,10 @@ PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 help:
 	@echo "make demo     identify a real double pendulum from its measurements; pictures go to out/demo"
 	@echo "make test     run ruff, pyright and all tests except those marked long"
+	@echo "make test-all run what make test runs, and the tests marked long too"
 	@echo "make quick    run the tests marked neither slow nor long, without ruff and pyright; TESTS=... selects files"
 	@echo "make newest   run the quick tests of the parts that touch JAX and the compilers with the newest Python found;"
 	@echo "              does nothing if PYTHON is the newest"
-	@echo "make test-all run what make test runs, and the tests marked long too"
 	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
 	@echo "make sanitize run the tests of programs with the C code compiled by gcc's address and undefined-behaviour sanitizers"
 	@echo "make lint     run ruff and pyright, without changing files"

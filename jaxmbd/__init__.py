@@ -34,7 +34,7 @@ from jaxmbd.analyses.linearization.linear_system import LinearSystem as LinearSy
 from jaxmbd.analyses.linearization.linearize import linearize as linearize
 from jaxmbd.analyses.linearization.modes import Modes as Modes
 from jaxmbd.analyses.output_channels import Snapshot as Snapshot
-from jaxmbd.analyses.read import read as read
+from jaxmbd.analyses.output_channels import read as read
 from jaxmbd.analyses.redundancy import Redundancy as Redundancy
 from jaxmbd.analyses.redundancy import redundancy as redundancy
 from jaxmbd.analyses.results import RESULTS as RESULTS

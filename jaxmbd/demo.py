@@ -24,9 +24,8 @@ from jaxmbd import plot
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.data import double_pendulum as measured_swings
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._fit import fit
+from jaxmbd.identification._fit import Fit, fit
 from jaxmbd.identification._parameters import Parameter, Positive
-from jaxmbd.identification._result import Fit
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published and not estimated: kg, kg, m, m/s²
 DRAG_POINT = (

@@ -21,13 +21,13 @@ from jaxmbd.model.force.marker_forces import PointDrag as PointDrag
 from jaxmbd.model.force.marker_forces import SpringDamper as SpringDamper
 from jaxmbd.model.force.marker_forces import Torque as Torque
 from jaxmbd.model.force.marker_forces import UserForce as UserForce
-from jaxmbd.model.joint.coupling import Gear as Gear
-from jaxmbd.model.joint.coupling import RackAndPinion as RackAndPinion
 from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint as AbstractCoordinateTreeJoint
 from jaxmbd.model.joint.joint import AbstractJoint as AbstractJoint
 from jaxmbd.model.joint.joint import AbstractTreeJoint as AbstractTreeJoint
 from jaxmbd.model.joint.shared import FixedConstraint as FixedConstraint
+from jaxmbd.model.joint.shared import Gear as Gear
 from jaxmbd.model.joint.shared import PointConstraint as PointConstraint
+from jaxmbd.model.joint.shared import RackAndPinion as RackAndPinion
 from jaxmbd.model.joint.shared import Rod as Rod
 from jaxmbd.model.joint.shared import Weld as Weld
 from jaxmbd.model.joint.spatial import Cylindrical as Cylindrical

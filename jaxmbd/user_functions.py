@@ -107,7 +107,10 @@ def _reason(field: str, function: Any, arguments: tuple[Any, ...], takes: str, e
         return f"{field} is called as {field}({takes}), and {_signature(function)} cannot be: {mismatch}."
     if isinstance(error, MechanismError):
         return f"{the} fails: {error}"
-    return f"{the} raises {type(error).__name__}{_line(function, error)}: {error}"
+    text = f"{the} raises {type(error).__name__}{_line(function, error)}: {error}"
+    if isinstance(error, TypeError | AttributeError | IndexError):  # perhaps another order of arguments
+        return f"{text.removesuffix('.')}. It is called as {field}({takes})."
+    return text
 
 
 def _function_name(field: str) -> str:

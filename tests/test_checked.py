@@ -8,7 +8,7 @@ import pytest
 from jaxtyping import TypeCheckError
 
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.equations.linear_solve import Symmetric, symmetric
+from jaxmbd.equations.linear_solve import SymmetricMatrix, symmetric
 from jaxmbd.space.vectors import safe_norm, times
 
 FEW = symmetric(jnp.eye(2))
@@ -20,7 +20,7 @@ FEW = symmetric(jnp.eye(2))
         lambda: safe_norm(jnp.zeros((2, 2))),
         lambda: times(jnp.zeros((2, 3)), jnp.zeros(4)),
         lambda: FEW.times(jnp.zeros((2, 2))),
-        lambda: Symmetric(jnp.zeros((1, 1)), Pattern(1, *np.zeros((2, 1), int))),
+        lambda: SymmetricMatrix(jnp.zeros((1, 1)), Pattern(1, *np.zeros((2, 1), int))),
     ],
     ids=["function", "sizes that differ", "method", "field"],
 )

@@ -1,35 +1,21 @@
 """Each bad input gives an error that names the part, shows what was given, and says the mend."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import jaxtyping
 import numpy as np
 import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from tests.wrong_inputs import GRIP, ROD, TS
+from tests.wrong_inputs import pend as pendulum
 
-ROD = pl.Body("rod", 1.0, 0.1, (0.5, 0.0, 0.0))
-GRIP = ROD.at()
-TS = np.linspace(0.0, 1.0, 3)
-
-
-@pytest.fixture(autouse=True)
-def _as_a_user_runs_it() -> Iterator[None]:
-    """Without the checks of types at run time that conftest.py adds: a user does not have them."""
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)
-
-
-def pendulum(forces: Any = (), joints: Any = (), drivers: Any = (), sensors: Any = ()) -> pl.Mechanism:
-    pin = pl.Revolute("O", pl.ground.at(), ROD.at(-0.5))
-    return pl.Mechanism([ROD], [pin, *joints], [pl.Gravity(), *forces], drivers, sensors)
+pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
 
 def four_bar(coupler: float = 0.5) -> pl.Mechanism:
@@ -344,12 +330,12 @@ def pushed_beyond_reach() -> pl.Mechanism:
 
 FAILURES: dict[str, tuple[Callable[[], pl.Mechanism], float, tuple[str, ...]]] = {
     "NaN on the way": (
-        lambda: pendulum([pl.Torque("wall", GRIP, wall)]),
+        lambda: pendulum([pl.TorsionalSpringDamper("wall", GROUND, GRIP, actuator=wall)]),
         1.0,
         ("stopped at t = 0.2", "the force 'wall' is not finite from there on"),
     ),
     "running away": (
-        lambda: pendulum([pl.Torque("q", GRIP, runaway)]),
+        lambda: pendulum([pl.TorsionalSpringDamper("q", GROUND, GRIP, actuator=runaway)]),
         10.0,
         ("stopped at t = ", "runs away", "'rod.omega'", "wrong sign"),
     ),

@@ -22,11 +22,12 @@ from jaxtyping import Array, Float
 import jaxmbd as mbd
 from tests import planar_examples as examples
 from tests.marks import long_but
+from tests.numeric import differences
 from tests.planar_examples import Example
 
 TIGHT = 1e-12  # rtol and atol of the derivatives under test
 FIXED_STEPS = 200  # of the differences: three times as many as the step control takes at TIGHT
-STEP = 2e-3  # of the size of a parameter; the extrapolated differences err by its fourth power
+STEP = 1e-3  # of the size of a parameter; the differences err by its fourth power
 AGREEMENT = 5e-7  # of the largest derivative of a reading, each scaled by its parameter's size
 
 # What is read at the end of each motion (a coordinate or a speed, a reaction, an energy), and when [s].
@@ -66,18 +67,6 @@ def adaptive(case: str, derivative: str) -> Readings:
 
 def fixed_step(case: str) -> Readings:
     return readings(case, stepsize_controller=dfx.ConstantStepSize(), dt0=CASES[case][1] / FIXED_STEPS)
-
-
-def differences(read: Readings, at: Float[Array, " p"], step: Float[Array, " p"]) -> Float[np.ndarray, "k p"]:
-    """Central differences at two steps, extrapolated to an error of fourth order."""
-    compiled = eqx.filter_jit(read)
-
-    def central(i: int, h: float) -> np.ndarray:
-        return np.asarray(compiled(at.at[i].add(h)) - compiled(at.at[i].add(-h))) / (2 * h)
-
-    steps = [float(h) for h in step]
-    columns = [(4 * central(i, h / 2) - central(i, h)) / 3 for i, h in enumerate(steps)]
-    return np.stack(columns, axis=-1)
 
 
 def sizes(vector: Float[Array, " p"]) -> Float[Array, " p"]:

@@ -66,7 +66,7 @@ def test_state(state: mbd.State) -> None:
 
 
 def test_state_of_joints_and_of_chosen_speeds() -> None:
-    own = PENDULUM.with_coordinates("joint", speeds=pl.GeneralizedSpeeds("u", lambda p, q, t, _: 2 * p))
+    own = PENDULUM.with_coordinates("joint", speeds=pl.GeneralizedSpeeds("u", lambda t, q, p, _: 2 * p))
     state = mbd.assemble(own, {"O.angle": 0.3}, speeds={"u": 1.5})
     assert words(state)[1:] == [["angle", "[rad]"], ["O", "0.3"], ["value"], ["u", "1.5"]]
 

@@ -52,7 +52,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
     ),
     "torque": (
         lambda f: pendulum(forces=[pl.Torque("p", GRIP, f)]),
-        "Torque 'p'", "torque", "t, angle, rate", NUMBER,
+        "Torque 'p'", "torque", "t, frames, rates", NUMBER,
     ),
     "torque in space": (
         lambda f: in_space(sp.Torque("p", BALL.at(), f)),
@@ -68,7 +68,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
     ),
     "joint's spring": (
         lambda f: pendulum(forces=[pl.JointSpringDamper("p", "O.angle", actuator=f)]),
-        "JointSpringDamper 'p'", "actuator", "t, x, rate", NUMBER,
+        "JointSpringDamper 'p'", "actuator", "t, coordinate, rate", NUMBER,
     ),
     "joint's force": (
         lambda f: pendulum(forces=[pl.JointForce("p", "O.angle", f)]),
@@ -92,7 +92,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
     ),
     "constraint": (
         lambda f: pendulum(joints=[pl.Constraint("p", f, GROUND, GRIP)]),
-        "Constraint 'p'", "function", "t, frame_a, frame_b, parameters", A,
+        "Constraint 'p'", "function", "t, frames, parameters", A,
     ),
     "constraint of speeds": (
         lambda f: pendulum(joints=[pl.NonholonomicConstraint("p", f, GROUND, GRIP)]),
@@ -106,7 +106,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
         lambda f: pendulum(sensors=[pl.Measure("p", f)]),
         "Measure 'p'", "function", "t, q, v, vdot, lam, parameters", A,
     ),
-    "generalized speeds": (speeds, "GeneralizedSpeeds", "function", "p, q, t, parameters", A),
+    "generalized speeds": (speeds, "GeneralizedSpeeds", "function", "t, q, p, parameters", A),
     "event": (lambda f: watched(mbd.Event("p", f, below=-9.0)), "Event 'p'", "function", "snapshot", A),
     "coordinate of an impact": (
         lambda f: watched(mbd.Event("p", "O.angle", below=-9.0, then=mbd.Bounce(0.5, f))),
@@ -186,6 +186,34 @@ def test_function(place: str, fault: str) -> None:
     assert fault in ("nothing", "complex") or error.__cause__ is not None
 
 
+WRONG_ORDERS: dict[str, tuple[str, Callable[..., Any], str]] = {
+    "speeds before time": (
+        "generalized speeds",
+        lambda p, q, t, _: 2 * p,
+        "must return shape (1,), got (). It is called as function(t, q, p, parameters).",
+    ),
+    "frames one by one": (
+        "constraint",
+        lambda t, a, b, p: a.position - b.position,
+        "is called as function(t, frames, parameters), and <lambda>(t, a, b, p) cannot be: missing a required argument",
+    ),
+    "an angle for frames": ("torque", lambda t, angle, rate: -angle, "It is called as torque(t, frames, rates)."),
+    "frames before time": (
+        "user's force",
+        lambda frames, t, rates, _: frames[0].position,
+        "It is called as function(t, frames, rates, parameters).",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG_ORDERS)
+def test_a_wrong_order_of_arguments_is_named(case: str) -> None:
+    """As far as it can be told: where a function raises because of it, or returns another shape."""
+    place, function, text = WRONG_ORDERS[case]
+    said, _ = error_of(lambda: PLACES[place][0](function))
+    assert text in said
+
+
 SELECTED = {
     "input": (lambda f: mbd.linearize(pendulum(), STATE, [("p", f)]), "The input 'p'", "the function"),
     "path": (lambda f: mbd.equilibrium_path(pendulum(), f, [1.0, 2.0]), "equilibrium_path", "the function along"),
@@ -253,7 +281,7 @@ NOT_AFFINE = (
 )
 UNUSED = "{part}: what the function returns does not depend on {its}."
 IN_RATES = {"part": "NonholonomicConstraint 'p'", "its": "rates", "others": "t, frames, parameters"}
-IN_SPEEDS = {"part": "GeneralizedSpeeds", "its": "p", "others": "q, t, parameters"}
+IN_SPEEDS = {"part": "GeneralizedSpeeds", "its": "p", "others": "t, q, parameters"}
 
 OF_VELOCITY: dict[str, tuple[Callable[..., Any], str | None]] = {
     "square": (lambda v, frame, t: jnp.dot(v, v) - 1.0, NOT_AFFINE),
@@ -292,6 +320,6 @@ def test_a_constraint_of_velocities_is_affine(case: str, traced: bool) -> None:
 
 
 def test_chosen_speeds_are_affine() -> None:
-    for function, text in ((lambda p, q, t, _: p**2, NOT_AFFINE), (lambda p, q, t, _: jnp.cos(q), UNUSED)):
+    for function, text in ((lambda t, q, p, _: p**2, NOT_AFFINE), (lambda t, q, p, _: jnp.cos(q), UNUSED)):
         assert error_of(lambda function=function: speeds(function))[0] == text.format(**IN_SPEEDS)
-    speeds(lambda p, q, t, _: p * jnp.exp(q) - t**2)
+    speeds(lambda t, q, p, _: p * jnp.exp(q) - t**2)

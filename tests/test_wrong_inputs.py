@@ -51,15 +51,15 @@ CASES: Cases = {
         "A name must be one line without spaces at its ends, got ' ' for the Revolute; perhaps 'part'.",
     ),
     "speeds names": (
-        lambda: pend(coordinates="joint", speeds=pl.GeneralizedSpeeds([" "], lambda p, q, t, _: p)),
+        lambda: pend(coordinates="joint", speeds=pl.GeneralizedSpeeds([" "], lambda t, q, p, _: p)),
         "A name must be one line without spaces at its ends, got ' ' for the generalized speed; perhaps 'part'.",
     ),
     "speeds names int": (
-        lambda: pl.GeneralizedSpeeds([1], lambda p, q, t, _: p),
+        lambda: pl.GeneralizedSpeeds([1], lambda t, q, p, _: p),
         "GeneralizedSpeeds: names must be a sequence of names, such as ['u']; 1 is no string.",
     ),
     "speeds None": (
-        lambda: pl.GeneralizedSpeeds(None, lambda p, q, t, _: p),
+        lambda: pl.GeneralizedSpeeds(None, lambda t, q, p, _: p),
         "GeneralizedSpeeds: names must be a sequence of names, such as ['u'], got None.",
     ),
     "speeds wrong": (

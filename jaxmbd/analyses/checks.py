@@ -9,7 +9,6 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows, tolerance_of
 from jaxmbd.analyses.state import State
-from jaxmbd.analyses.state import check_state as check_state
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
@@ -25,8 +24,6 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
     Traced times are checked when the compiled program runs (`times_are_valid`).
     """
     ts = _times(ts, state.q.dtype)
-    if ts.ndim != 1 or ts.shape[0] < 2:
-        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
     if isinstance(ts, np.ndarray):
         values = ts
         if not np.isfinite(values).all():
@@ -48,22 +45,26 @@ def check_times(ts: Any, state: State) -> Array | np.ndarray:
 
 def first_time(ts: Any) -> Any:
     """Return the first of the times of an analysis, for which no state exists yet."""
-    ts = _times(ts, jnp.result_type(float))
-    if ts.ndim != 1 or ts.shape[0] < 2:
-        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {ts.shape}.")
-    return ts[0]
+    return _times(ts, jnp.result_type(float))[0]
 
 
 def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
-    if not is_concrete(ts):
-        return jnp.asarray(ts, dtype=dtype)
-    try:
-        values = np.asarray(ts)
-        if values.dtype.kind in "cSU":  # NumPy would drop imaginary parts and parse strings as numbers
-            raise TypeError("real numbers are needed")
-        return np.asarray(np.asarray(values, dtype=values.dtype if values.dtype.kind in "fiu" else float), dtype=dtype)
-    except (TypeError, ValueError) as error:
-        raise MechanismError(f"ts must be a sequence of at least two times [s], real numbers, got {ts!r}.") from error
+    if is_concrete(ts):
+        try:
+            values = np.asarray(ts)
+            if values.dtype.kind in "cSU":  # NumPy would drop imaginary parts and parse strings as numbers
+                raise TypeError("real numbers are needed")
+            values = np.asarray(values, dtype=values.dtype if values.dtype.kind in "fiu" else float)
+            times = np.asarray(values, dtype=dtype)
+        except (TypeError, ValueError) as error:
+            raise MechanismError(
+                f"ts must be a sequence of at least two times [s], real numbers, got {ts!r}."
+            ) from error
+    else:
+        times = jnp.asarray(ts, dtype=dtype)
+    if times.ndim != 1 or times.shape[0] < 2:
+        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {times.shape}.")
+    return times
 
 
 def check_time(what: str, t: Any) -> Any:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.redundancy import Repeat, jacobian, redundancy
+from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -40,7 +40,7 @@ class Description:
     coordinates: tuple[str, ...]
     speeds: tuple[str, ...]
     constraints: tuple[tuple[str, str, int], ...]
-    redundant: tuple[Repeat, ...]
+    redundant: tuple[RedundantRow, ...]
     independent: tuple[str, ...]
     dependent: tuple[str, ...]
     driven: tuple[str, ...]
@@ -124,7 +124,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         remaining_freedom=mechanism.nv - int(rank_of(C)),
         coordinates=mechanism.tree.coordinates,
         speeds=mechanism.speed_names,
-        constraints=tuple((part.name, _kind(mechanism, part.name), size) for part, size in joints),
+        constraints=tuple((part.name, type(mechanism[part.name]).__name__, size) for part, size in joints),
         redundant=repeats,
         independent=tuple(variables[i] for i in independent),
         dependent=tuple(variables[i] for i in dependent),
@@ -154,10 +154,6 @@ def signed_loads(mechanism: Mechanism) -> tuple[str, ...]:
             loads = tuple("" if load == "lambda" else load for load in loads if load[-1] not in without)
         names += loads if len(loads) == size else ("",) * size
     return tuple(names)
-
-
-def _kind(mechanism: Mechanism, name: str) -> str:
-    return type(mechanism[name]).__name__
 
 
 def _acceleration_name(speed: str) -> str:

@@ -17,7 +17,7 @@ from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import tolerance_of_rank
-from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
@@ -71,8 +71,7 @@ def inverse_dynamics(
     actuated = mechanism if actuators is None else _actuated(mechanism, actuators)
     names = [driver.name for driver in actuated.drivers]
     for name in weights or {}:
-        if name not in names:
-            raise unknown("actuator", name, names)
+        check_known("actuator", [name], names)
         check_finite("weights", repr(name), as_float((weights or {})[name]))
     factors = jnp.stack([as_float((weights or {}).get(name, 1.0)) for name in names]) if names else jnp.zeros(0)
     if is_concrete(factors) and not (np.asarray(factors) > 0).all():
@@ -86,7 +85,7 @@ def inverse_dynamics(
         snapshots = eqx.tree_at(
             lambda s: s.lam, snapshots, eqx.error_if(snapshots.lam, jnp.max(jnp.abs(unbalanced)) > limit, text)
         )
-    return eqx.tree_at(lambda s: (s.mechanism, s.found), motion, (actuated, snapshots), is_leaf=lambda x: x is None)
+    return eqx.tree_at(lambda s: (s.mechanism, s.computed), motion, (actuated, snapshots), is_leaf=lambda x: x is None)
 
 
 def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:

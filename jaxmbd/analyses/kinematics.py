@@ -9,14 +9,12 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
-from jaxmbd.analyses.checks import check_state, check_times, first_time
+from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, redundancy
-from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, number_of, text_of
-from jaxmbd.analyses.runtime import raise_where
-from jaxmbd.analyses.simulation.failure_diagnosis import singularity_margin
+from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, number_of, raise_where, text_of
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.verdict import times_are_valid
-from jaxmbd.analyses.state import State
+from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations

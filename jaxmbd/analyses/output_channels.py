@@ -1,4 +1,4 @@
-"""Output channels: quantities of a motion by name at one instant. Solutions map this over time.
+"""Output channels: quantities of a motion by name at one instant, and `read` for a state. Solutions map them over time.
 
 `"rod.theta"`, `"rod.omega"`, `"rod.alpha"`: a body's coordinate, speed, acceleration. `"rod.position"`,
 `"rod.velocity"`, `"rod.acceleration"`: vectors of its centre of mass in world axes. In space `"rod.omega"` and
@@ -13,16 +13,21 @@ marker (`"O.mx"`, … in space). `"motor.effort"`: the force or torque of a driv
 
 from collections.abc import Iterable
 from functools import cached_property
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known, unknown
+from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
+from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -43,12 +48,50 @@ class Snapshot(eqx.Module):
     vdot: Float[Array, " nv"]
     lam: Float[Array, " m"]
 
+    @classmethod
+    def at_rest(cls, equations: Equations, t: Scalar, q: Float[Array, " nq"]) -> "Snapshot":
+        """Return a snapshot without speeds, for quantities of position."""
+        rest = jnp.zeros(equations.mechanism.nv, q.dtype)
+        return cls(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
+
 
 # Vectors of a body, and angles of a body in space, with their units.
 _VECTORS = {"position": "m", "velocity": "m/s", "acceleration": "m/s²"}
 ANGLES = ("yaw", "pitch", "roll")
 _SPATIAL = {"omega": "rad/s", "omega_world": "rad/s", "alpha": "rad/s²", "alpha_world": "rad/s²"}
 _SPATIAL |= dict.fromkeys(ANGLES, "rad")
+
+
+def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
+    """Return quantities of one state by name: the same names as in `solution[name]`.
+
+    They include joint coordinates and their rates (`"R.angle"`, `"R.angle_rate"`) in every kind of coordinates, vectors
+    (`"rod.position"`), sensors and energies. Accelerations, multipliers and reactions are those of `M v̇ + Cᵀ λ = F`,
+    `C v̇ = γ` at the state. The function works under `jit` and `vmap`, and is differentiable with respect to the
+    mechanism and the state.
+
+    **Arguments:** the `mechanism` that the `state` belongs to; `names`, one name or several.
+
+    **Returns:** the value, or a dictionary of values if `names` has several.
+
+    **Raises:** `MechanismError` if the state belongs to another mechanism or a name does not exist.
+
+        >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
+    """
+    check_state(mechanism, state)
+    requested = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")
+    units = channel_units(mechanism)
+    check_known("quantity", [name for name in requested if name != TIME], units)
+    values = _read(mechanism, state, requested)
+    return values[requested[0]] if isinstance(names, str) else {name: values[name] for name in requested}
+
+
+@cached_on_disk
+def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
+    """Return the named quantities; XLA removes all others from the compiled program as dead code."""
+    equations = Equations(mechanism)
+    motion = motion_of(Stabilized(), equations, state.t, state.q, state.v)
+    return channel_values(equations, names, Snapshot(state.t, state.q, state.v, motion.vdot, motion.lam))
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
@@ -96,13 +139,16 @@ def vector_channels(mechanism: Mechanism, names: Iterable[str]) -> dict[str, tup
     vectors = tuple(name for name in names if name in sensors or name.endswith(".lambda"))
     if not vectors:
         return {}
-    q, v, lam = (jnp.zeros(n) for n in (mechanism.nq, mechanism.nv, sum(mechanism.constraint_sizes())))
-    still = Snapshot(jnp.zeros(()), q, v, v, lam)
-    shapes = eqx.filter_eval_shape(lambda: read(Equations(mechanism), vectors, still))
+
+    def values() -> dict[str, Array]:
+        equations = Equations(mechanism)
+        return channel_values(equations, vectors, Snapshot.at_rest(equations, jnp.zeros(()), jnp.zeros(mechanism.nq)))
+
+    shapes = eqx.filter_eval_shape(values)
     return {name: value.shape for name, value in shapes.items() if value.shape != ()}
 
 
-def read(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
+def channel_values(equations: Equations, names: Iterable[str], at: Snapshot) -> dict[str, Array]:
     """Return the named quantities at one instant."""
     reader = Reader(equations, at)
     return {name: reader.read(name) for name in names}
@@ -149,7 +195,8 @@ class Reader:
             if sensor.name == name:
                 return self._sensor_reading(sensor)
         if name in ENERGIES:
-            return self._energy(name)
+            kinetic, potential = self.position.kinetic_energy(at.v), self.position.potential_energy()
+            return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
         if name == TIME:
             return at.t
         if name in mechanism.coordinate_names:
@@ -208,7 +255,7 @@ class Reader:
     def _force_channel(self, owner: str, component: str) -> Array | None:
         at, space = self.at, self.mechanism.space
         for part in self.mechanism.forces:
-            force, factor = (part.of, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
+            force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
             if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
                 return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
             if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
@@ -217,10 +264,6 @@ class Reader:
                 length, rate = force.stretch(near.frames, [space.as_rate(r) for r in rates])
                 return length if component == "length" else factor * force.tension(at.t, length, rate)
         return None
-
-    def _energy(self, name: str) -> Scalar:
-        kinetic, potential = self.position.kinetic_energy(self.at.v), self.position.potential_energy()
-        return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
 
     def _sensor_reading(self, sensor: Sensor) -> Array:
         at, space, position = self.at, self.mechanism.space, self.position

@@ -15,11 +15,12 @@ from jaxmbd.equations.linear_solve import nonzero_singular_values, tolerance_of_
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
+_ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence
 _PIVOT = 0.1  # share of the largest coefficient: the last row above it is called the redundant one
 
 
 @dataclass(frozen=True)
-class Repeat:
+class RedundantRow:
     """A redundant row: number `row` (from 0) of `joint`, which rows of the joints `dependent_on` already enforce."""
 
     joint: str
@@ -42,8 +43,7 @@ class Redundancy:
     - `rows`, `rank`: the number of constraint rows and their rank;
     - `tolerance`: the share of the largest singular value below which a singular value counts as zero;
     - `degrees_of_freedom`: the number of independent speeds;
-    - `repeats`: one `Repeat` for each redundant row, which is the last row of a dependence with a coefficient that is
-      not small;
+    - `repeats`: the redundant rows, each the last row of a dependence with a coefficient that is not small;
     - `independent_rows`: the numbers of the other rows, an independent set that allows the same motions.
     """
 
@@ -51,7 +51,7 @@ class Redundancy:
     rank: int
     tolerance: float
     degrees_of_freedom: int
-    repeats: tuple[Repeat, ...]
+    repeats: tuple[RedundantRow, ...]
     independent_rows: tuple[int, ...]
 
     @property
@@ -87,13 +87,20 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     C = jacobian(mechanism, state.t, state.q)
     left, values, _ = np.linalg.svd(C)
     rank, labels, repeats = int(np.sum(nonzero_singular_values(values))), mechanism.row_labels(), {}
-    for redundant_row, vector in _reduced(left[:, rank:].T).items():
+    vectors, columns = reduced_echelon(left[:, rank:].T, _PIVOT)
+    for redundant_row, vector in sorted(zip(columns, vectors, strict=True), key=lambda pair: pair[0]):
         rows = np.flatnonzero(np.abs(vector) > _TAKES_PART * np.abs(vector).max())
         names = tuple(dict.fromkeys(labels[k][0] for k in rows if k != redundant_row))
-        repeats[redundant_row] = Repeat(*labels[redundant_row], names)
+        repeats[redundant_row] = RedundantRow(*labels[redundant_row], names)
     independent_rows = tuple(k for k in range(len(labels)) if k not in repeats)
     tolerance = tolerance_of_rank(values.dtype)
     return Redundancy(len(labels), rank, tolerance, mechanism.nv - rank, tuple(repeats.values()), independent_rows)
+
+
+def parts_in(mechanism: Mechanism, share: Float[np.ndarray, " m"]) -> tuple[str, ...]:
+    """Return the joints and drivers whose rows take part in a dependence, from the share of each row in it."""
+    pairs = zip(mechanism.row_labels(), share, strict=True)
+    return tuple(dict.fromkeys(name for (name, _), part in pairs if part > _ROW_TAKES_PART))
 
 
 def singular(dtype: Any) -> lx.SVD:
@@ -112,15 +119,16 @@ def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
     return Equations(mechanism).jacobian(t, q)
 
 
-def _reduced(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, " m"]]:
-    """Return the reduced row echelon form of the vectors, by pivot column and in the order of these columns.
+def reduced_echelon(vectors: Float[np.ndarray, "k m"], fit: float) -> tuple[Float[np.ndarray, "k m"], list[int]]:
+    """Return a basis of the same space with a unit matrix in the pivot columns, and these columns.
 
-    The pivot column is the last one in which an entry of the remaining vectors is not small.
+    A pivot column is the last one in which an entry of the remaining vectors is at least `fit` times the largest.
     """
-    vectors, columns = vectors.copy(), []
+    vectors, columns = np.array(vectors), []
     for done in range(len(vectors)):
         size = np.abs(vectors[done:]).max(axis=0)
-        column = int(np.flatnonzero(size >= _PIVOT * size.max())[-1])
+        size[columns] = 0.0
+        column = int(np.flatnonzero(size >= fit * size.max())[-1])
         pivot = done + int(np.argmax(np.abs(vectors[done:, column])))
         vectors[[done, pivot]] = vectors[[pivot, done]]
         vectors[done] /= vectors[done, column]
@@ -128,4 +136,4 @@ def _reduced(vectors: Float[np.ndarray, "k m"]) -> dict[int, Float[np.ndarray, "
             if other != done:
                 vectors[other] -= vectors[other, column] * vectors[done]
         columns.append(column)
-    return {columns[k]: vectors[k] for k in np.argsort(columns)}
+    return vectors, columns

@@ -63,12 +63,7 @@ class State(eqx.Module):
 
 
 def state_of(
-    mechanism: Mechanism,
-    t: Array,
-    q: Array,
-    v: Array,
-    rank: Array | None = None,
-    result: RESULTS = RESULTS.successful,
+    mechanism: Mechanism, t: Array, q: Array, v: Array, rank: Array | None = None, result: RESULTS = RESULTS.successful
 ) -> State:
     """Return a state of a mechanism, with the names and units of its coordinates and speeds."""
     units = (*mechanism.coordinate_units, *mechanism.speed_units)

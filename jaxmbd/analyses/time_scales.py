@@ -104,14 +104,7 @@ def _linearized(mechanism: Mechanism, t: Array, q: Array, v: Array) -> tuple[Arr
     return at.inertia.matrix(), at.jacobian, K, D
 
 
-def _cause(
-    mechanism: Mechanism,
-    t: Array,
-    q: Array,
-    v: Array,
-    s: Any,
-    mode: Complex[np.ndarray, " nv"],
-) -> str:
+def _cause(mechanism: Mechanism, t: Array, q: Array, v: Array, s: Any, mode: Complex[np.ndarray, " nv"]) -> str:
     """Return the name of the force with the largest share in a mode; empty if none has one."""
 
     def part(*forces: Any) -> complex:

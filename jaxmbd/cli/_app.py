@@ -1,19 +1,181 @@
-"""The command-line application with all its commands."""
+"""The command-line application: each analysis is a command that assembles the mechanism, computes and shows results."""
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import jax
+import numpy as np
+import platformdirs
 import typer
 from rich.console import Console
+from typer import Option
 
-from jaxmbd import __version__
+import jaxmbd as mbd
+from jaxmbd import __version__, plot
 from jaxmbd import demo as job
 from jaxmbd import examples as library
-from jaxmbd.cli._analyses import ANALYSES
-from jaxmbd.cli._cache import keep_compiled
-from jaxmbd.cli._command import analysis
-from jaxmbd.cli._report import show_table
+from jaxmbd.cli._model import Model, load
+from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
+from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
+from jaxmbd.errors import AssemblyError, MechanismError, SolveError, check_known
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+
+_DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
+
+FORMULATIONS: dict[str, type[AbstractFormulation]] = {
+    "stabilized": mbd.Stabilized,
+    "augmented": mbd.Augmented,
+    "partitioning": mbd.CoordinatePartitioning,
+    "projection": mbd.Projection,
+}
+
+Until = Annotated[
+    float | None, Option(help="The end of the motion, in seconds; the example's own, or 1 s, unless given.")
+]
+Rows = Annotated[int, Option(help="Number of times at which results are kept.")]
+Film = Annotated[bool, Option(help="Write an animation.")]
+
+
+def describe(model: Model) -> None:
+    """Report a mechanism's degrees of freedom, coordinates, constraints and variables."""
+    print(mbd.describe(model.mechanism, model.assembled()))
+
+
+def assemble(model: Model) -> None:
+    """Close the joints: positions and speeds of the start, and a picture of it."""
+    mechanism, state = model.mechanism, model.assembled()
+    names = (*mechanism.coordinate_names, *mechanism.speed_names)
+    units = (*mechanism.coordinate_units, *mechanism.speed_units)
+    rows = zip(names, units, (*np.asarray(state.q), *np.asarray(state.v)), strict=True)
+    show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
+    m, rank = sum(mechanism.constraint_sizes()), int(np.asarray(state.rank))
+    model.console.print(f"constraints: {m}, independent: {rank}, degrees of freedom left: {mechanism.nv - rank}")
+    save_drawing(model, state, "assemble.png")
+
+
+def simulate(
+    model: Model,
+    until: Until = None,
+    rows: Rows = 401,
+    formulation: Annotated[
+        str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")
+    ] = "stabilized",
+    accuracy: Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")] = "standard",
+    film: Film = True,
+) -> None:
+    """Integrate the motion from the start."""
+    check_known("formulation", [formulation], FORMULATIONS)
+    state = model.assembled()
+    with model.working("compiling and integrating"):
+        ts = _times(model, until, rows)
+        solution = mbd.simulate(model.mechanism, state, ts, formulation=FORMULATIONS[formulation](), accuracy=accuracy)
+    show_motion(model, solution, "simulate", film)
+
+
+def kinematics(model: Model, until: Until = None, rows: Rows = 401, film: Film = True) -> None:
+    """Follow the motion that drivers prescribe, without integrating it."""
+    state = model.assembled()
+    with model.working("compiling and following the drivers"):
+        solution = mbd.kinematics(model.mechanism, _times(model, until, rows), state)
+    show_motion(model, solution, "kinematics", film)
+
+
+def inverse(model: Model, until: Until = None, rows: Rows = 401, film: Film = False) -> None:
+    """Find the efforts that the prescribed motion takes of the drivers."""
+    state, mechanism = model.assembled(), model.mechanism
+    with model.working("compiling and balancing forces"):
+        motion = mbd.kinematics(mechanism, _times(model, until, rows), state)
+        solution = mbd.inverse_dynamics(mechanism, motion)
+    efforts = tuple(f"{driver.name}.effort" for driver in mechanism.drivers)
+    show_motion(replace(model, reads=model.asked or efforts), solution, "inverse", film)
+
+
+def equilibrium(
+    model: Model, stable: Annotated[bool, Option("--stable", help="Go downhill, to one that is stable.")] = False
+) -> None:
+    """Find a position next to the start in which all forces balance."""
+    state = model.assembled()
+    with model.working("compiling and balancing forces"):
+        result = mbd.equilibrium(model.mechanism, state, stable=stable)
+        verdict = result.verdict
+    show_instant(model, result.solution, f"equilibrium, {verdict}")
+    save_drawing(model, result.state, "equilibrium.png")
+
+
+def linearize(
+    model: Model,
+    push: Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension. *")] = None,
+) -> None:
+    """Linearise the motion about the start: frequencies, mode shapes, Bode plot, and the matrices A, B, C, D."""
+    state, inputs = model.assembled(), push or model.example.inputs
+    with model.working("compiling and linearising"):
+        system = mbd.linearize(model.mechanism, state, inputs, model.reads)
+    model.console.print(str(system), highlight=False, markup=False, soft_wrap=True)
+    parts = ("A", "B", "C", "D", "states", "inputs", "outputs")
+    numbers: dict[str, Any] = {name: np.asarray(getattr(system, name)) for name in parts}
+    model.write("linearize.npz", lambda path: np.savez(path, **numbers))
+    vibrating = np.flatnonzero(~np.asarray(system.modes().rigid))[:_DRAWN]
+    for k in vibrating.tolist():
+        save_figure(model, f"mode{k}.png", lambda k=k: plot.modes(system, k))
+    if system.inputs and system.outputs:
+        save_figure(model, "bode.png", lambda: plot.bode(system)[0])
+
+
+def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
+    """The times of a motion [s]."""
+    return np.linspace(0.0, model.example.duration if until is None else until, rows)
+
+
+ANALYSES = (describe, assemble, kinematics, inverse, equilibrium, simulate, linearize)
+
+
+# A command runs each computation once: time spent on compiler optimisations is rarely recovered.
+_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def analysis(function: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a function of a `Model` and of options as a command, with the options of `load` and then its own."""
+    shared, own = (list(signature(f).parameters.values()) for f in (load, function))
+
+    def command(**options: Any) -> None:
+        os.environ.setdefault("XLA_FLAGS", _QUICK)
+        try:
+            function(load(**{p.name: options.pop(p.name) for p in shared}), **options)
+        except (MechanismError, AssemblyError, SolveError) as error:
+            console = Console(stderr=True)
+            console.print(f"jaxmbd: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
+            raise typer.Exit(1) from None
+
+    parameters: Any = [*shared, *own[1:]]
+    wrapped: Any = command
+    wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
+    wrapped.__signature__ = signature(function).replace(parameters=parameters)
+    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    return wrapped
+
+
+_SECONDS = 0.3  # [s] compilations that are faster are not stored
+
+
+def keep_compiled() -> None:
+    """Enable JAX's compilation cache, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or disabled it
+    (`JAX_ENABLE_COMPILATION_CACHE=false`, `JAXMBD_CACHE_MIB=0`).
+
+    Files of the cache are executed, so only the user may be able to write to the folder. If all files, including those
+    of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
+    """
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
+        folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
+        if size_limit() <= 0 or not make_own_folder(folder):
+            return
+        limit_size(folder, "*", size_limit())
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
+
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dynamics of mechanisms.")
 

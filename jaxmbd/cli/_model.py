@@ -15,7 +15,7 @@ from typer import Argument, Option
 from jaxmbd import examples
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.examples import Example
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -140,9 +140,7 @@ def _numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
 def _output_names(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]:
     """The quantities to show: the user's, or the example's outputs, or else sensors, efforts and joint coordinates."""
     mechanism, known = example.mechanism, channel_units(example.mechanism)
-    for name in wanted or ():
-        if name not in known:
-            raise unknown("quantity", name, known)
+    check_known("quantity", wanted or (), known)
     if wanted or example.outputs:
         return tuple(wanted or example.outputs)
     sensors = [sensor.name for sensor in mechanism.sensors]

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.compile.jax_internals import Primitive, batching, mlir
-from jaxmbd.compile.passes.symbolic_ldlt import Pattern, Plan, plan_of
+from jaxmbd.compile.passes.symbolic_ldlt import Pattern, SymbolicLDLT, symbolic_ldlt
 from jaxmbd.compile.rules.equation import Equation, Rule
 from jaxmbd.compile.ssa_builder import ONE, ZERO, SSABuilder, ValueIds
 
@@ -67,12 +67,9 @@ class SSAArithmetic:
         return self.put(x, touched, self.builder.apply("sub", x[touched], total.reshape(len(touched), *x.shape[1:])))
 
 
-Arithmetic = XLAArithmetic | SSAArithmetic
-
-
-def eliminate(x: Any, plan: Plan, by: Arithmetic) -> Any:
-    """Factor: from the stored entries of `S` those of `L`, with the inverse of `D` on the diagonal."""
-    for level in plan.levels:
+def eliminate(x: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
+    """Factor: from the stored entries of `S` those of `L`, with `D⁻¹` on the diagonal; `by`: one of the arithmetics."""
+    for level in symbolic.levels:
         old, inverse = x[level.below], by.inverse(x[level.pivots])
         L = by.times(old, inverse[level.at])
         x = by.minus(x, level.target, by.times(L[level.first], old[level.second]))
@@ -80,11 +77,11 @@ def eliminate(x: Any, plan: Plan, by: Arithmetic) -> Any:
     return x
 
 
-def substitute(x: Any, b: Any, plan: Plan, by: Arithmetic) -> Any:
+def substitute(x: Any, b: Any, symbolic: SymbolicLDLT, by: Any) -> Any:
     """`S⁻¹ b` for `b (n, k)`, by forward and backward substitution with the result of `eliminate`."""
-    for level in plan.levels:
+    for level in symbolic.levels:
         b = by.minus(b, level.rows, by.times(x[level.below][:, None], b[level.columns]))
-    for level in reversed(plan.levels):
+    for level in reversed(symbolic.levels):
         b = by.put(b, level.pivots, by.times(b[level.pivots], x[level.pivots][:, None]))
         b = by.minus(b, level.columns, by.times(x[level.below][:, None], b[level.rows]))
     return b
@@ -105,7 +102,7 @@ def dense(values: Float[Array, " entries"], pattern: Pattern) -> Float[Array, "n
 
 def _is_dense(pattern: Pattern) -> bool:
     rows, most = _DENSE[0], 0.5 * _DENSE[1] * pattern.n**2
-    return pattern.n <= rows or len(pattern.rows) > most or plan_of(pattern).n_entries > most
+    return pattern.n <= rows or len(pattern.rows) > most or symbolic_ldlt(pattern).n_entries > most
 
 
 def _factor(values: Array, *, pattern: Pattern) -> Array:
@@ -115,16 +112,16 @@ def _factor(values: Array, *, pattern: Pattern) -> Array:
     matrix itself for those so small that the solve is unrolled.
     """
     if not _is_dense(pattern):
-        plan = plan_of(pattern)
+        symbolic = symbolic_ldlt(pattern)
         by = XLAArithmetic()
-        return eliminate(by.put(jnp.zeros(plan.n_entries, values.dtype), plan.positions, values), plan, by)
+        return eliminate(by.put(jnp.zeros(symbolic.n_entries, values.dtype), symbolic.positions, values), symbolic, by)
     matrix = dense(values, pattern)
     return matrix if pattern.n <= _UNROLLED else jnp.linalg.cholesky(matrix)
 
 
 def _solve(values: Array, factor: Array, b: Array, *, pattern: Pattern) -> Array:
     if not _is_dense(pattern):
-        return substitute(factor, b, plan_of(pattern), XLAArithmetic())
+        return substitute(factor, b, symbolic_ldlt(pattern), XLAArithmetic())
     return _unrolled(factor, b) if pattern.n <= _UNROLLED else jax.scipy.linalg.cho_solve((factor, True), b)
 
 
@@ -151,7 +148,7 @@ def _factor_type(values: Any, *, pattern: Pattern) -> Any:
 
 
 def _factor_shape(pattern: Pattern) -> tuple[int, ...]:
-    return (pattern.n, pattern.n) if _is_dense(pattern) else (plan_of(pattern).n_entries,)
+    return (pattern.n, pattern.n) if _is_dense(pattern) else (symbolic_ldlt(pattern).n_entries,)
 
 
 def _solve_type(values: Any, factor: Any, b: Any, *, pattern: Pattern) -> Any:
@@ -191,11 +188,11 @@ def _lower_solve(equation: Equation, values: ValueIds, _: ValueIds, b: ValueIds)
     key = ("elimination", values.tobytes(), pattern)
     if key not in cache:
         nonzero = values != ZERO
-        plan = plan_of(Pattern(pattern.n, pattern.rows[nonzero], pattern.columns[nonzero]))
-        entries = by.put(np.full(plan.n_entries, ZERO, np.int32), plan.positions, values[nonzero])
-        cache[key] = eliminate(entries, plan, by), plan
-    factor, plan = cache[key]
-    return substitute(factor, b, plan, by)
+        symbolic = symbolic_ldlt(Pattern(pattern.n, pattern.rows[nonzero], pattern.columns[nonzero]))
+        entries = by.put(np.full(symbolic.n_entries, ZERO, np.int32), symbolic.positions, values[nonzero])
+        cache[key] = eliminate(entries, symbolic, by), symbolic
+    factor, symbolic = cache[key]
+    return substitute(factor, b, symbolic, by)
 
 
 def _traced_rule(function: Any) -> Rule:

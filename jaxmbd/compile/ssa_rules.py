@@ -20,15 +20,11 @@ _SMALL = 2**16  # bound of a constant integer factor, with which products of ind
 
 def _mul(equation: Equation, a: ValueIds, b: ValueIds) -> Any:
     """A product. Integers, which overflow in JAX, are multiplied by small constants only, as in index arithmetic."""
-    is_whole = np.issubdtype(equation.operand_dtype, np.integer)
-    if is_whole and not any(_is_small(equation.builder, x) for x in (a, b)):
-        return equation.evaluate(a, b)
+    if np.issubdtype(equation.operand_dtype, np.integer):
+        constants = [numbers for x in (a, b) if (numbers := equation.builder.values(x, float)) is not None]
+        if not any(np.all(np.abs(numbers) < _SMALL) for numbers in constants):
+            return equation.evaluate(a, b)
     return equation.builder.apply("mul", a, b)
-
-
-def _is_small(builder: SSABuilder, x: ValueIds) -> bool:
-    numbers = builder.values(x, float)
-    return numbers is not None and bool(np.all(np.abs(numbers) < _SMALL))
 
 
 def _convert(equation: Equation, x: ValueIds) -> Any:

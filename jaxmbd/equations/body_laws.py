@@ -27,13 +27,13 @@ from jaxmbd.equations.coordinates import Twists
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.mechanism.groups import Group, group_parts, law_of, stacked
+from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
 from jaxmbd.model.mechanism.joint_coordinates import CoordinateForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.space.space import AbstractSpace
 
 
-class Bodies(eqx.Module):
+class BodyFrames(eqx.Module):
     """The frames of the bodies and, last, of the ground, stacked; `q` holds the integrated angles (whole turns)."""
 
     frames: Any
@@ -54,17 +54,17 @@ def _evaluate_part(
     return function(space, t, law_of(static, numbers, turns), bodies, *values)
 
 
-class Parts(eqx.Module):
+class BodyLaws(eqx.Module):
     """The joints with constraint rows, the forces and the inertia of a mechanism, grouped by type."""
 
     space: AbstractSpace
     masses: Float[Array, " bodies"]
     inertia: Any
     gravity: Float[Array, " dim"]
-    joints: tuple[Group, ...]
-    turning: tuple[Group, ...]
-    forces: tuple[Group, ...]
-    coordinate_forces: tuple[Group, ...]
+    joints: tuple[PartGroup, ...]
+    turning: tuple[PartGroup, ...]
+    forces: tuple[PartGroup, ...]
+    coordinate_forces: tuple[PartGroup, ...]
 
     def __init__(self, mechanism: Mechanism) -> None:
         self.space = mechanism.space
@@ -85,25 +85,13 @@ class Parts(eqx.Module):
 
     # --- constraints ------------------------------------------------------------------------------------
 
-    def position(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows"]]:
-        """`Φ` of each group."""
-        return self._constrain(t, bodies, ConstraintRows.position)
+    def rows(self, method: Callable[..., Array], t: Scalar, bodies: BodyFrames, *values: Any) -> list[Array]:
+        """A method of `ConstraintRows`, such as its `position` or `jacobian`, mapped over the joints of each group.
 
-    def blocks(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
-        """The nonzero blocks of `C_b`: the rows' Jacobian with respect to the twist of the body at each marker."""
-        return self._constrain(t, bodies, ConstraintRows.jacobian)
-
-    def wrenches(self, t: Scalar, bodies: Bodies) -> list[Float[Array, "parts rows markers twist"]]:
-        """The gradients of the rows with respect to the markers' rates, as wrenches in world axes."""
-        return self._constrain(t, bodies, ConstraintRows.wrenches)
-
-    def velocity(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
-        """`Φ̇` of each group."""
-        return self._constrain(t, bodies, ConstraintRows.velocity, self._joint_twists(twists))
-
-    def gamma(self, t: Scalar, bodies: Bodies, twists: Twists) -> list[Float[Array, "parts rows"]]:
-        """`γ_b` of each group: minus the second time derivative of `Φ` at constant twists."""
-        return self._constrain(t, bodies, ConstraintRows.gamma, self._joint_twists(twists))
+        `values`, for each group, have one slice per joint; the results have the axis of the joints first.
+        """
+        each = zip(self.joints, *values, strict=True)
+        return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
 
     def along(self, blocks: Sequence[Array], twists: Twists) -> list[Float[Array, "parts rows"]]:
         """`C_b V` of each group, from the `blocks` of `C_b`."""
@@ -116,14 +104,12 @@ class Parts(eqx.Module):
             [jnp.einsum("prmw,pr->pmw", b, e) for b, e in zip(blocks, eta, strict=True)], self.joints
         )
 
-    def constraint_force_rate(self, t: Scalar, bodies: Bodies, twists: Twists, eta: Sequence[Array]) -> Twists:
+    def constraint_force_rate(self, t: Scalar, bodies: BodyFrames, twists: Twists, eta: Sequence[Array]) -> Twists:
         """`Ċ_bᵀ η`."""
-        return self._on_bodies(
-            self._constrain(t, bodies, ConstraintRows.constraint_force_rate, self._joint_twists(twists), eta),
-            self.joints,
-        )
+        efforts = self.rows(ConstraintRows.constraint_force_rate, t, bodies, self.on_joints(twists), eta)
+        return self._on_bodies(efforts, self.joints)
 
-    def angles(self, t: Scalar, bodies: Bodies, twists: Twists) -> tuple[Array, Array]:
+    def angles(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> tuple[Array, Array]:
         """The integrated joint angles in the order of `Mechanism.turns`, each modulo whole turns, and their rates."""
         angles: dict[int, Array] = {}
         for group in self.turning:
@@ -132,18 +118,13 @@ class Parts(eqx.Module):
         values, rates = jnp.concatenate([angles[i] for i in sorted(angles)], axis=1)
         return values, rates
 
-    def _constrain(self, t: Scalar, bodies: Bodies, method: Callable[..., Array], *values: Any) -> list[Array]:
-        """Map a method of `ConstraintRows` over the joints of each group; `values` have one slice per joint."""
-        each = zip(self.joints, *values, strict=True)
-        return [self._over(_evaluate_rows, method, group, t, bodies, *slices) for group, *slices in each]
-
     # --- inertia and forces -----------------------------------------------------------------------------
 
     def momenta(self, twists: Twists) -> Twists:
         """`M_b V`."""
         return jax.vmap(self.space.momentum)(self.inertia, twists)
 
-    def efforts(self, t: Scalar, bodies: Bodies, twists: Twists) -> Twists:
+    def efforts(self, t: Scalar, bodies: BodyFrames, twists: Twists) -> Twists:
         """`W`: the efforts of all forces on the bodies, gravity included, plus the gyroscopic terms."""
         space = self.space
         total = jax.vmap(space.gyroscopic)(self.inertia, twists)
@@ -155,7 +136,7 @@ class Parts(eqx.Module):
         ]
         return total + self._on_bodies(local, (*self.forces, *self.coordinate_forces))
 
-    def potential(self, t: Scalar, bodies: Bodies) -> Scalar:
+    def potential(self, t: Scalar, bodies: BodyFrames) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
         weight = self.masses[:, None] * self.gravity[None, :]
         energy = -jnp.sum(weight * bodies.frames.position[: len(self.masses)])
@@ -170,9 +151,9 @@ class Parts(eqx.Module):
         self,
         evaluate: Callable[..., Any],
         function: Callable[..., Any],
-        group: Group,
+        group: PartGroup,
         t: Scalar,
-        bodies: Bodies,
+        bodies: BodyFrames,
         *values: Array,
     ) -> Array:
         """Map a local law over the parts of a group, with the frames of the bodies that each part connects; `values`
@@ -183,15 +164,15 @@ class Parts(eqx.Module):
             group.stacked, turns, frames, *values
         )
 
-    def _twists_of(self, group: Group, twists: Twists) -> Float[Array, "parts markers twist"]:
+    def _twists_of(self, group: PartGroup, twists: Twists) -> Float[Array, "parts markers twist"]:
         """Gather the twists of the bodies that each part of a group connects; the ground's twist is zero."""
         return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[group.incidence]
 
-    def _joint_twists(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
-        """The body twists gathered for each joint group."""
+    def on_joints(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
+        """The twists of the bodies that the joints of each group connect."""
         return [self._twists_of(group, twists) for group in self.joints]
 
-    def _on_bodies(self, local: Sequence[Array], groups: Sequence[Group]) -> Twists:
+    def _on_bodies(self, local: Sequence[Array], groups: Sequence[PartGroup]) -> Twists:
         """Sum the efforts `(parts, markers, twist)` of all groups body by body."""
         count = len(self.masses)
         if not local:

@@ -235,7 +235,7 @@ def stored_along(space: AbstractSpace, t: Scalar, part: Any, bodies: Any) -> Sca
 def derivative_at_zero(f: Callable[[Array], Any], t: Scalar, order: int) -> Any:
     """The derivative of order `order` of `f(s)` at `s = 0`, by nested forward mode."""
     for _ in range(order):
-        f = _derivative(f)
+        f = lambda s, f=f: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]  # noqa: E731
     return f(jnp.zeros_like(t))
 
 
@@ -243,7 +243,3 @@ def taylor_pair(f: Callable[[Array], Any], t: Scalar) -> tuple[Any, Any]:
     """`f(s)` and its derivative at `s = 0`."""
     zero = jnp.zeros_like(t)
     return jax.jvp(f, (zero,), (jnp.ones_like(zero),))
-
-
-def _derivative(f: Callable[[Array], Any]) -> Callable[[Array], Any]:
-    return lambda s: jax.jvp(f, (s,), (jnp.ones_like(s),))[1]

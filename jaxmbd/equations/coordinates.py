@@ -20,7 +20,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInertia
 from jaxmbd.equations.linear_solve import symmetric
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, summed
-from jaxmbd.model.mechanism.groups import Group
+from jaxmbd.model.mechanism.groups import PartGroup
 from jaxmbd.model.mechanism.joint_coordinates import GeneralizedSpeeds
 from jaxmbd.space.space import AbstractSpace
 
@@ -73,7 +73,7 @@ class AbstractPlacement(abc.ABC):
         """`J̇ u` along the motion; None if it is identically zero."""
 
     @abc.abstractmethod
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
+    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
         """The local constraint rows `C_b J`, from the nonzero blocks of `C_b` per joint group."""
 
     @abc.abstractmethod
@@ -101,7 +101,7 @@ class AbstractCoordinates(eqx.Module):
         """The coordinates of bodies at the given poses; where a joint is open, the ones that fit its markers best."""
 
 
-class Absolute(AbstractCoordinates):
+class AbsoluteCoordinates(AbstractCoordinates):
     """Absolute coordinates: the poses and twists of the bodies."""
 
     space: AbstractSpace
@@ -155,7 +155,7 @@ class AbsolutePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> None:
         return None
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
+    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
         terms = legs_of(groups, blocks, len(self.space.speeds))
         on_bodies, width = np.flatnonzero(terms.body < len(self._poses)), terms.values.shape[1]
         columns = terms.body[on_bodies, None] * width + np.arange(width)
@@ -170,14 +170,14 @@ class AbsolutePlacement(AbstractPlacement):
         return wrenches
 
 
-class ChosenSpeeds(AbstractCoordinates):
+class CoordinatesWithSpeeds(AbstractCoordinates):
     """The coordinates `base` with generalized speeds defined by the user."""
 
     base: AbstractCoordinates
     speeds: GeneralizedSpeeds
 
-    def at(self, t: Scalar, q: Array) -> "ChosenPlacement":
-        return ChosenPlacement(self, t, q)
+    def at(self, t: Scalar, q: Array) -> "PlacementWithSpeeds":
+        return PlacementWithSpeeds(self, t, q)
 
     def normalize(self, q: Array) -> Array:
         return self.base.normalize(q)
@@ -186,19 +186,19 @@ class ChosenSpeeds(AbstractCoordinates):
         return self.base.measured(poses)
 
 
-class ChosenPlacement(AbstractPlacement):
+class PlacementWithSpeeds(AbstractPlacement):
     """The kinematics of the bodies at one configuration, with generalized speeds `p`.
 
     The arguments `v` and `vdot` of the methods of `AbstractPlacement` are `p` and `ṗ` here.
     """
 
-    def __init__(self, coordinates: ChosenSpeeds, t: Scalar, q: Array) -> None:
+    def __init__(self, coordinates: CoordinatesWithSpeeds, t: Scalar, q: Array) -> None:
         self.base, self.coordinates = coordinates.base.at(t, q), coordinates
         self.t, self.q, self.frames = t, q, self.base.frames
 
     def base_speeds(self, p: Array) -> Array:
         """`v = A p + b`."""
-        return self.coordinates.speeds.given(p, self.q, self.t)
+        return self.coordinates.speeds.given(self.t, self.q, p)
 
     @cached_property
     def slope(self) -> Float[Array, "nv nv"]:
@@ -207,13 +207,13 @@ class ChosenPlacement(AbstractPlacement):
 
     def _slope(self, q: Array, t: Scalar) -> Array:
         zero = jnp.zeros(len(self.coordinates.speeds.names), self.q.dtype)
-        return jax.jacfwd(lambda p: self.coordinates.speeds.given(p, q, t))(zero)
+        return jax.jacfwd(lambda p: self.coordinates.speeds.given(t, q, p))(zero)
 
     def _velocity_product(self, p: Array) -> Array:
         """`v̇` at constant `p`."""
         moving = (self.rate(p), jnp.ones_like(self.t))
         function = self.coordinates.speeds.given
-        return jax.jvp(lambda q, t: function(p, q, t), (self.q, self.t), moving)[1]
+        return jax.jvp(lambda q, t: function(t, q, p), (self.q, self.t), moving)[1]
 
     def poses(self) -> Float[Array, "bodies pose"]:
         return self.base.poses()
@@ -251,7 +251,7 @@ class ChosenPlacement(AbstractPlacement):
     def _slope_rate(self, v: Array) -> Array:
         return jax.jvp(self._slope, (self.q, self.t), (self.rate(v), jnp.ones_like(self.t)))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
+    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
         return full(self.base.rows(groups, blocks).dense() @ self.slope)
 
     def inertia(self, parts: Any) -> CoupledInertia:

@@ -15,11 +15,11 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.equations.body_laws import Bodies, Parts
-from jaxmbd.equations.constraint_kinematics import MarkerKinematics, derivative_at_zero, taylor_pair
-from jaxmbd.equations.coordinates import Absolute, AbstractCoordinates, ChosenSpeeds, Twists
+from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
+from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
+from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, schur_of_entries, schur_of_legs
-from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, vstack
 from jaxmbd.equations.tree_coordinates import TreeCoordinates
 from jaxmbd.errors import MechanismError
@@ -40,7 +40,7 @@ class Equations(eqx.Module):
     """
 
     mechanism: Mechanism
-    parts: Parts
+    parts: BodyLaws
     coordinates: AbstractCoordinates
     globals: tuple[GlobalConstraint, ...]
     redundant: bool | Bool[Array, ""]
@@ -54,16 +54,15 @@ class Equations(eqx.Module):
         self.redundant, self.independent_rows = _false_or_array(redundant), None
         self.mechanism = mechanism
         self.sizes = mechanism.constraint_sizes()
-        self.parts = Parts(mechanism)
+        self.parts = BodyLaws(mechanism)
         is_absolute = mechanism.coordinates == "absolute"
-        absolute = Absolute(mechanism.space, len(mechanism.bodies))
+        absolute = AbsoluteCoordinates(mechanism.space, len(mechanism.bodies))
         base = absolute if is_absolute else TreeCoordinates(mechanism)
-        self.coordinates = base if mechanism.speeds is None else ChosenSpeeds(base, mechanism.speeds)
+        self.coordinates = base if mechanism.speeds is None else CoordinatesWithSpeeds(base, mechanism.speeds)
         self.globals = tuple(part for part in constraints if isinstance(part, GlobalConstraint))
-        is_global = [isinstance(part, GlobalConstraint) for part in constraints]
-        local = [i for i, is_separate in enumerate(is_global) if not is_separate]
+        local = [i for i, part in enumerate(constraints) if not isinstance(part, GlobalConstraint)]
         by_group = [local[i] for group in self.parts.joints for i in group.members]
-        by_group += [i for i, is_separate in enumerate(is_global) if is_separate]
+        by_group += [i for i, part in enumerate(constraints) if isinstance(part, GlobalConstraint)]
         self.order = _row_order(by_group, self.sizes)
 
     @property
@@ -188,7 +187,7 @@ class Equations(eqx.Module):
         if not parts:
             return jnp.zeros((0,))
         flat = jnp.concatenate(parts)
-        return flat if _is_identity(self.order) else flat[np.asarray(self.order)]
+        return flat if self.order == tuple(range(len(self.order))) else flat[np.asarray(self.order)]
 
 
 class Configuration:
@@ -198,7 +197,7 @@ class Configuration:
         self.equations, self.t, self.q = equations, t, q
         self.mechanism, self.parts, self.space = equations.mechanism, equations.parts, equations.mechanism.space
         self.placement = equations.coordinates.at(t, equations.split(q)[0])
-        self.bodies = Bodies(self.placement.frames, q)
+        self.bodies = BodyFrames(self.placement.frames, q)
 
     # --- bodies and markers -----------------------------------------------------------------------------
 
@@ -262,12 +261,12 @@ class Configuration:
     def position(self) -> Float[Array, " m"]:
         """`Φ`."""
         global_rows = [part.residual(self.t, self.q) for part in self.equations.globals]
-        return self._rows(self.parts.position(self.t, self.bodies), global_rows)
+        return self._rows(self.parts.rows(ConstraintRows.position, self.t, self.bodies), global_rows)
 
     @cached_property
     def blocks(self) -> list[Float[Array, "parts rows markers twist"]]:
         """The nonzero blocks of `C_b`, the Jacobian with respect to the bodies' twists."""
-        return self.parts.blocks(self.t, self.bodies)
+        return self.parts.rows(ConstraintRows.jacobian, self.t, self.bodies)
 
     @cached_property
     def jacobian(self) -> Float[Array, "m nv"]:
@@ -295,7 +294,7 @@ class Configuration:
             total = total + self._global_jacobian(part).T @ eta_part
         return total
 
-    def schur(self) -> Symmetric:
+    def schur(self) -> SymmetricMatrix:
         """`S = C M⁻¹ Cᵀ`, assembled body by body if `M` is block diagonal by bodies and all constraints are local."""
         equations = self.equations
         if equations.globals or not isinstance(self.inertia, BodyInertia):
@@ -306,11 +305,13 @@ class Configuration:
     def velocity(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""
         global_rows = [self._global_derivative(part, v, 1) for part in self.equations.globals]
-        return self._rows(self.parts.velocity(self.t, self.bodies, self.twists(v)), global_rows)
+        twists = self.parts.on_joints(self.twists(v))
+        return self._rows(self.parts.rows(ConstraintRows.velocity, self.t, self.bodies, twists), global_rows)
 
     def gamma(self, v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`γ`, with `C v̇ = γ`."""
-        local, drift = self.parts.gamma(self.t, self.bodies, self.twists(v)), self.placement.drift(v)
+        twists, drift = self.parts.on_joints(self.twists(v)), self.placement.drift(v)
+        local = self.parts.rows(ConstraintRows.gamma, self.t, self.bodies, twists)
         if drift is not None:
             pairs = zip(local, self.parts.along(self.blocks, drift), strict=True)
             local = [gamma - projected for gamma, projected in pairs]
@@ -391,7 +392,8 @@ class Configuration:
 
     def reactions(self, lam: Float[Array, " m"]) -> list[Float[Array, "parts markers twist"]]:
         """For each group, the reaction wrench on the body at each marker, from the multipliers, in world axes."""
-        wrenches, multipliers = self.parts.wrenches(self.t, self.bodies), self.equations.multipliers(lam)[0]
+        wrenches = self.parts.rows(ConstraintRows.wrenches, self.t, self.bodies)
+        multipliers = self.equations.multipliers(lam)[0]
         return [-jnp.einsum("prks,pr->pks", w, x) for w, x in zip(wrenches, multipliers, strict=True)]
 
     def transmitted(self, v: Array, vdot: Array, lam: Float[Array, " m"]) -> Float[Array, "bodies twist"]:
@@ -429,7 +431,3 @@ def _row_order(by_group: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]
         starts[part] = position
         position += sizes[part]
     return tuple(starts[part] + k for part, size in enumerate(sizes) for k in range(size))
-
-
-def _is_identity(order: tuple[int, ...]) -> bool:
-    return order == tuple(range(len(order)))

@@ -18,7 +18,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
-from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import ConstraintBodyTerms, SparseMatrix, matches, summed
 from jaxmbd.space.space import AbstractSpace
 
@@ -98,7 +98,7 @@ class BodyInertia(AbstractInertia):
 class CoupledInertia(AbstractInertia):
     """A sparse symmetric mass matrix with coupling between bodies."""
 
-    M: Symmetric
+    M: SymmetricMatrix
 
     def matrix(self) -> Float[Array, "nv nv"]:
         return self.M.matrix()
@@ -125,7 +125,7 @@ class CoupledInertia(AbstractInertia):
 
 def schur_of_legs(
     legs: ConstraintBodyTerms, inertia: Any, accelerate: Callable[..., Array], order: np.ndarray
-) -> Symmetric:
+) -> SymmetricMatrix:
     """`C M⁻¹ Cᵀ` for a mass matrix that is block diagonal by bodies.
 
     The rows of the result are in the order of the mechanism; `order[i]` is the index of row `i` among the groups' rows.
@@ -142,7 +142,7 @@ def schur_of_legs(
     return _lower_triangle(products, position[first], position[second], legs.m)
 
 
-def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> Symmetric:
+def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> SymmetricMatrix:
     """`C M⁻¹ Cᵀ` for any `M`: rows that involve different connected components of `M` share one right-hand side."""
     m, nv = C.shape
     component = inertia.components()[C.columns]
@@ -158,12 +158,12 @@ def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> Symmetric:
     return _lower_triangle(C.values[entry] * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
 
 
-def _lower_triangle(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> Symmetric:
+def _lower_triangle(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> SymmetricMatrix:
     """Accumulate products into the lower triangle; every diagonal entry is stored, even if it is zero."""
     diagonal = np.arange(m)
     values, rows = jnp.concatenate([products, jnp.zeros(m, products.dtype)]), np.append(rows, diagonal)
     S = summed(values, rows, np.append(columns, diagonal), (m, m))
-    return Symmetric(S.values, Pattern(m, S.rows, S.columns))
+    return SymmetricMatrix(S.values, Pattern(m, S.rows, S.columns))
 
 
 def _pairs_on_one_body(body: np.ndarray, bodies: int) -> tuple[np.ndarray, np.ndarray]:

@@ -17,7 +17,7 @@ from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 Solve = Callable[[Array], Array]
 
 
-class Symmetric(eqx.Module):
+class SymmetricMatrix(eqx.Module):
     """A sparse symmetric matrix `S (n, n)`: the entries of its lower triangle in the order of `pattern`."""
 
     values: Float[Array, " entries"]
@@ -32,23 +32,23 @@ class Symmetric(eqx.Module):
         diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
         return jnp.max(self.values[diagonal], initial=0.0)
 
-    def shifted(self, shift: Scalar) -> "Symmetric":
+    def shifted(self, shift: Scalar) -> "SymmetricMatrix":
         """`S + shift I`."""
         diagonal = (self.pattern.rows == self.pattern.columns).astype(self.values.dtype)
-        return Symmetric(self.values + shift * diagonal, self.pattern)
+        return SymmetricMatrix(self.values + shift * diagonal, self.pattern)
 
-    def limited(self, mask: Bool[Array, " n"]) -> "Symmetric":
+    def limited(self, mask: Bool[Array, " n"]) -> "SymmetricMatrix":
         """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
         i, j = self.pattern.rows, self.pattern.columns
         identity = self.largest() * (i == j)
-        return Symmetric(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
+        return SymmetricMatrix(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
 
-    def scaled(self) -> "Symmetric":
+    def scaled(self) -> "SymmetricMatrix":
         """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
         i, j = self.pattern.rows, self.pattern.columns
         diagonal = jnp.zeros(self.pattern.n, self.values.dtype).at[i[i == j]].set(self.values[i == j])
         factor = jnp.where(diagonal > 0, 1 / jnp.sqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 1.0)
-        return Symmetric(self.values * factor[i] * factor[j], self.pattern)
+        return SymmetricMatrix(self.values * factor[i] * factor[j], self.pattern)
 
     def times(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
         """`S x`."""
@@ -74,10 +74,10 @@ class Symmetric(eqx.Module):
         return lambda b: solve(b) if b.ndim == 1 else jax.vmap(solve, 1, 1)(b)
 
 
-def symmetric(S: Float[Array, "n n"]) -> Symmetric:
+def symmetric(S: Float[Array, "n n"]) -> SymmetricMatrix:
     """A dense symmetric matrix in sparse format, its whole lower triangle stored."""
     i, j = np.tril_indices(S.shape[0])
-    return Symmetric(S[i, j], Pattern(S.shape[0], i, j))
+    return SymmetricMatrix(S[i, j], Pattern(S.shape[0], i, j))
 
 
 def spd_solver(S: Float[Array, "n n"]) -> Solve:

@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Configuration
-from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.linear_solve import SymmetricMatrix
 
 _PROXIMAL = 2.0**10  # ε in units of rounding of the largest diagonal entry of S: well above the factorisation error
 
@@ -40,7 +40,7 @@ class SaddlePoint:
         self.epsilon = None if redundant is False else jnp.where(redundant, proximal_shift(largest), 0.0)
         self._solve = self._system().solver()
 
-    def _system(self) -> Symmetric:
+    def _system(self) -> SymmetricMatrix:
         if self.independent is not None:
             return self.S.limited(self.independent)
         return self.S if self.epsilon is None else self.S.shifted(self.epsilon)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.model.mechanism.groups import Group
+from jaxmbd.model.mechanism.groups import PartGroup
 
 # Largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it.
 _UNROLLED_LAYERS = 16
@@ -105,7 +105,7 @@ class ConstraintBodyTerms(NamedTuple):
     m: int
 
 
-def legs_of(groups: Sequence[Group], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
+def legs_of(groups: Sequence[PartGroup], blocks: Sequence[Array], width: int) -> ConstraintBodyTerms:
     """Flatten the nonzero blocks of `C_b`, `(parts, rows, markers, width)` per group."""
     none = np.zeros(0, int)
     values, rows, bodies, start = [jnp.zeros((0, width))][: not blocks], [none], [none], 0

@@ -25,16 +25,16 @@ from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics
 from jaxmbd.equations.coordinates import AbstractCoordinates, AbstractPlacement, Twists
 from jaxmbd.equations.inertia import CoupledInertia
-from jaxmbd.equations.linear_solve import Symmetric
+from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import SparseMatrix, gather_sum, gather_table, legs_of, matches, summed
-from jaxmbd.model.mechanism.groups import Group, group_parts, law_of
+from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import motion_cross, shift_velocity, shift_wrench
 
 
-class Paths:
+class TreePaths:
     """The paths of a tree: `parents[i]` is the parent of node `i`, or the number of nodes if `i` has none."""
 
     def __init__(self, parents: np.ndarray) -> None:
@@ -87,7 +87,7 @@ def _of_joint(function: Any, space: Any, sign: float, static: Any, numbers: Any,
 class JointGroup(eqx.Module):
     """Tree joints of one type and direction; the first marker of a `backward` joint is on the child body."""
 
-    group: Group
+    group: PartGroup
     branches: tuple[TreeJoint, ...] = eqx.field(static=True)
 
     @property
@@ -127,12 +127,12 @@ class TreeCoordinates(AbstractCoordinates):
         return len(self.branches)
 
     @property
-    def paths(self) -> Paths:
+    def paths(self) -> TreePaths:
         """The paths of the bodies to the ground."""
         parents = np.empty(self.bodies, dtype=int)
         for branch in self.branches:
             parents[branch.child] = branch.parent
-        return Paths(parents)
+        return TreePaths(parents)
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
         """Index pairs of each body with each speed on its path to the ground, sorted by body: the structure of `J`."""
@@ -289,7 +289,7 @@ class TreePlacement(AbstractPlacement):
     def twist_rate(self, v: Array, u: Array) -> Twists:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).twists(u), (self.q,), (self.rate(v),))[1]
 
-    def rows(self, groups: Sequence[Group], blocks: Sequence[Array]) -> SparseMatrix:
+    def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
         terms, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
         term, pair = matches(terms.body, body)
         values = jnp.sum(terms.values[term] * self.partial[pair], axis=1)
@@ -318,7 +318,7 @@ class TreePlacement(AbstractPlacement):
         lower = (owners[r] != owners[s]) | (r <= s)
         r, s = r[lower], s[lower]
         values, n = jax.vmap(product)(self.axes[r], first[s], H[s]), len(owners)
-        return CoupledInertia(Symmetric(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
+        return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.tree.paths.subtree_sum(wrenches)

@@ -1,6 +1,7 @@
-"""Examples: a mechanism with its initial state, and the registry of all examples by name."""
+"""Examples: a mechanism with its initial state, the registry of all examples by name, and parts that several share."""
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, ParamSpec
@@ -9,6 +10,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from jaxmbd import planar as pl
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
@@ -116,3 +118,13 @@ def get(name: str, *arguments: Any, **options: Any) -> Example:
     if not isinstance(name, str) or _with_hyphens(name) not in _ENTRIES:
         raise unknown("example", name, names())
     return _ENTRIES[_with_hyphens(name)].make(*arguments, **options)
+
+
+MODELICA_GRAVITY = 9.80665  # [m/s²]
+
+
+def rod(name: str, mass: Number, length: Number, start: Sequence[Number], angle: float) -> pl.Body:
+    """Return a uniform slender rod whose x axis points along it, with one end at `start` [m], at `angle` [rad]."""
+    x, y = start
+    centre = (x + length / 2 * math.cos(angle), y + length / 2 * math.sin(angle), angle)
+    return pl.Body(name, mass=mass, inertia=mass * length**2 / 12, pose=centre)

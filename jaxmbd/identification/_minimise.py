@@ -16,7 +16,7 @@ from jaxtyping import Array
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from jaxmbd.identification._residuals import Problem, Unknowns, linearise, plain_values, residuals
+from jaxmbd.identification._experiment import Problem, UnknownValues, linearise, plain_values, residuals
 
 USED_UP = "steps used up"
 
@@ -30,7 +30,7 @@ class MinimiserResult(eqx.Module):
     computes none); `history`: the loss `½ Σ r²` after each step; `outcome`: the reason for which it stopped.
     """
 
-    y: Unknowns
+    y: UnknownValues
     values: tuple[dict[str, Array], ...]
     jacobian: Array | None
     history: tuple[float, ...] = eqx.field(static=True)
@@ -87,7 +87,7 @@ def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: 
     return MinimiserResult(y, *best, tuple(history), outcome)
 
 
-def _linear(y: Unknowns, at: tuple[Unknowns, Array, Array]) -> tuple[Array, None]:
+def _linear(y: UnknownValues, at: tuple[UnknownValues, Array, Array]) -> tuple[Array, None]:
     """Return the residuals, linearised about the point where they were computed."""
     centre, r, J = at
     return r + J @ (ravel_pytree(y)[0] - ravel_pytree(centre)[0]), None
@@ -102,8 +102,8 @@ def gradient_descent(
     state = optimiser.init(y)
 
     @eqx.filter_jit
-    def step(y: Unknowns, state: Any, problem: Problem) -> tuple[Unknowns, Any, Array, Any]:
-        def loss(y: Unknowns) -> tuple[Array, Any]:
+    def step(y: UnknownValues, state: Any, problem: Problem) -> tuple[UnknownValues, Any, Array, Any]:
+        def loss(y: UnknownValues) -> tuple[Array, Any]:
             model = plain_values(y, problem, "reverse")
             return 0.5 * jnp.sum(residuals(problem, model) ** 2), model
 

@@ -143,42 +143,41 @@ class Gyroscope(AbstractMarkerSensor):
         return of.frames[0].spin(of.rates[0])
 
 
-class Distance(AbstractSensor):
+class AbstractPairSensor(AbstractSensor):
+    """A sensor of the frames of two markers."""
+
+    a: eqx.AbstractVar[AbstractMarker]
+    b: eqx.AbstractVar[AbstractMarker]
+    of_position: ClassVar[bool] = True
+
+    def __check_init__(self) -> None:
+        check_markers(type(self).__name__, self.name, self.a, self.b)
+
+    @property
+    def markers(self) -> tuple[AbstractMarker, ...]:
+        return (self.a, self.b)
+
+
+class Distance(AbstractPairSensor):
     """Distance [m] between two markers."""
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
     unit: ClassVar[str] = "m"
-    of_position: ClassVar[bool] = True
-
-    def __check_init__(self) -> None:
-        check_markers("Distance", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[AbstractMarker, ...]:
-        return (self.a, self.b)
 
     def read(self, of: Readings) -> Scalar:
         a, b = of.frames
         return safe_norm(b.position - a.position)
 
 
-class AngleBetween(AbstractSensor):
+class AngleBetween(AbstractPairSensor):
     """The unsigned angle [rad], from 0 to π, between the last axes of two markers (y in the plane, z in space)."""
 
     name: str = eqx.field(static=True)
     a: AbstractMarker
     b: AbstractMarker
     unit: ClassVar[str] = "rad"
-    of_position: ClassVar[bool] = True
-
-    def __check_init__(self) -> None:
-        check_markers("AngleBetween", self.name, self.a, self.b)
-
-    @property
-    def markers(self) -> tuple[AbstractMarker, ...]:
-        return (self.a, self.b)
 
     def read(self, of: Readings) -> Scalar:
         a, b = of.frames

@@ -1,11 +1,11 @@
 """Pictures and animations of mechanisms with matplotlib; no function opens a window."""
 
 from jaxmbd.plot._animate import animate as animate
+from jaxmbd.plot._animate import save_animation as save_animation
 from jaxmbd.plot._bode import bode as bode
 from jaxmbd.plot._channels import channels as channels
+from jaxmbd.plot._channels import fit as fit
 from jaxmbd.plot._draw import draw as draw
-from jaxmbd.plot._fit import fit as fit
 from jaxmbd.plot._modes import animate_mode as animate_mode
 from jaxmbd.plot._modes import modes as modes
-from jaxmbd.plot._save import save_animation as save_animation
 from jaxmbd.plot._spy import spy as spy

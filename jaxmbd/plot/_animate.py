@@ -1,30 +1,30 @@
-"""`animate`: the animation of a motion."""
+"""`animate`, `save_animation`: the animation of a motion, and its files."""
 
 import math
+import shutil
 from collections.abc import Sequence
+from os import PathLike
+from pathlib import Path
+from typing import Any
 
 import jax.numpy as jnp
+import matplotlib as mpl
 import numpy as np
-from matplotlib.animation import FuncAnimation
+from matplotlib.animation import Animation, FFMpegWriter, FuncAnimation, PillowWriter
 from matplotlib.artist import Artist
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot import _arrows as arrows
-from jaxmbd.plot._draw import check_no_view, key_point, with_headroom
-from jaxmbd.plot._forces import applied_forces, arrow_scale
-from jaxmbd.plot._frames import PATH_POINTS, as_names, digits_of, frame_times, interpolate, linear, traced_marker
-from jaxmbd.plot._parts import describe, poses_at
-from jaxmbd.plot._picture import Picture, axes_for, limits_of, longest_side
-from jaxmbd.plot._scene import Place, Scene
-from jaxmbd.plot._space_film import SpaceFilm
-from jaxmbd.plot._style import REACTION, TEXT
+from jaxmbd.plot._draw import check_view, picture_of
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import frame_times, interpolate, linear, poses_of, rates_of
+from jaxmbd.scene.scene import Scene, applied_forces, trace_of
 
-_TRACE_LAYER = 2.5
+_PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
+_DPI = 120
+_EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds
+SUFFIXES = (".html", ".gif", ".mp4")
 
 
 def animate(
@@ -63,69 +63,99 @@ def animate(
     check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
     for what, rate in (("fps", fps), ("speed", speed)):
         check_instance(what, rate, (int, float, np.integer, np.floating), "a number")
-    wanted = as_names(reactions), as_names(trace), frame_times(solution, fps, speed)
-    if solution.mechanism.space.dim == 3:
-        film: SpaceFilm | _Film = SpaceFilm(solution, *wanted, (elev, azim))
-    else:
-        check_no_view(elev, azim)
-        film = _Film(solution, *wanted)
-    return FuncAnimation(film.figure, film.show, frames=len(film.times), interval=1000 / fps, blit=False)
+    reactions, trace = ((wanted,) if isinstance(wanted, str) else tuple(wanted) for wanted in (reactions, trace))
+    times = frame_times(np.asarray(solution.ts), fps, speed)
+    check_view(solution.mechanism, (elev, azim))
+    scene = _scene(solution, reactions, trace, times)
+    picture = picture_of(scene, None, (elev, azim), has_title=True)
+    clock = picture.title("", is_clock=True)
+    digits = max(0, -int(np.floor(np.log10(float(np.diff(times).min())) + 1e-9)))  # decimals that tell frames apart
 
+    def show(k: int) -> list[Artist]:
+        clock.set_text(f"$t$ = {times[k]:.{digits}f} s")
+        return [*picture.move(k), clock]
 
-class _Film:
-    """The figure of an animation in the plane; `show` draws one frame."""
-
-    def __init__(self, solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> None:
-        mechanism = solution.mechanism
-        ts, q, v = (np.asarray(x, dtype=float) for x in (solution.ts, solution.q, solution.v))
-        scene = Scene(mechanism, interpolate(times, ts, q, v))
-        self.finer = math.ceil(PATH_POINTS / len(times))
-        fine = np.linspace(times[0], times[-1], (len(times) - 1) * self.finer + 1)
-        path = poses_at(mechanism, interpolate(fine, ts, q, v))
-        traced = [Place(mechanism, traced_marker(mechanism, name)) for name in trace]
-        self.paths = [place.point(path) for place in traced]
-        places = [arrows.acting(mechanism, name) for name in reactions]
-        forces = [linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions]
-        applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(v))
-        applied = {name: linear(times, ts, values) for name, values in applied.items()}
-        limits = limits_of(scene, self.paths)
-        scale = arrow_scale(forces, longest_side(limits))
-        extra = [*arrows.tips(places, forces, scene, scale), *self.paths]
-        extra += arrows.applied_tips(scene, limits, applied)
-        whole = with_headroom(limits_of(scene, extra), scene.size if reactions else 0.0)
-        self.axes = axes_for(whole, None)
-        self.figure = _figure(self.axes)
-        self.times, self.scene = times, scene
-        pairs = zip(self.paths, traced, strict=True)
-        self.lines = [_add_path(self.axes, path, scene.colour(place.body)) for path, place in pairs]
-        self.picture = Picture(scene, self.axes)
-        self.arrows = arrows.applied_arrows(scene, self.axes, limits, applied)
-        if reactions:
-            drawn = arrows.Arrows(self.axes, places, forces, scene.motion[0], scale, REACTION)
-            arrows.add_key(self.axes, drawn, key_point(whole, scene.size), describe(mechanism, reactions))
-            self.arrows.append(drawn)
-        self.clock = self.axes.set_title("", loc="left", fontsize=TEXT)
-        self.digits = digits_of(times)
-        self.show(0)
-
-    def show(self, k: int) -> list[Artist]:
-        """Draw frame `k`."""
-        poses = self.scene.motion[k]
-        for line, path in zip(self.lines, self.paths, strict=True):
-            line.set_data(*path[: k * self.finer + 1].T)
-        self.clock.set_text(f"$t$ = {self.times[k]:.{self.digits}f} s")
-        quivers = [moving.move(poses, k) for moving in self.arrows]
-        return [*self.picture.move(poses), *quivers, *self.lines, self.clock]
-
-
-def _add_path(axes: Axes, path: np.ndarray, colour: str) -> Line2D:
-    """Draw the whole path of a traced point faintly; return the line of the part travelled so far."""
-    axes.plot(*path.T, color=colour, linewidth=0.8, alpha=0.35, zorder=_TRACE_LAYER)
-    (line,) = axes.plot([], [], color=colour, linewidth=1.5, zorder=_TRACE_LAYER)
-    return line
-
-
-def _figure(axes: Axes) -> Figure:
-    figure = axes.get_figure(root=True)
+    show(0)
+    figure = picture.axes.get_figure(root=True)
     assert figure is not None
-    return figure
+    return FuncAnimation(figure, show, frames=len(times), interval=1000 / fps, blit=False)
+
+
+def _scene(solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> Scene:
+    """The scene at the times of frames."""
+    mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
+    q, v = np.asarray(solution.q, dtype=float), np.asarray(solution.v, dtype=float)
+    rates = rates_of(mechanism, ts, q, v)
+    geometry = Geometry(mechanism, interpolate(times, ts, q, rates))
+    finer = math.ceil(_PATH_POINTS / len(times))
+    fine = np.linspace(times[0], times[-1], (len(times) - 1) * finer + 1)
+    path = poses_of(mechanism, interpolate(fine, ts, q, rates))
+    traces = [trace_of(mechanism, name, path, finer) for name in trace]
+    forces = {name: linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions}
+    applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(v))
+    return Scene(geometry, forces, {name: linear(times, ts, values) for name, values in applied.items()}, traces)
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: float | int = _DPI) -> Path:
+    """Write an animation to a file, by its suffix.
+
+    `.html`: a self-contained page with buttons; `.gif`; `.mp4`, with the system's ffmpeg or that of imageio-ffmpeg
+    (`pip install jaxmbd[animation]`).
+
+    **Arguments:** `animation` from `animate`; `path`; `dpi`, dots per inch.
+
+    **Returns:** the path.
+
+    **Raises:** `ValueError` for another suffix, or a page that is too large; `ImportError` if there is no ffmpeg.
+    """
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise ValueError(
+            f"Cannot save an animation as {target.name!r}: its suffix must be one of {', '.join(SUFFIXES)}."
+        )
+    settings: Any = {"savefig.dpi": dpi, "figure.dpi": dpi}
+    if suffix == ".mp4":
+        settings["animation.ffmpeg_path"] = _ffmpeg()
+    with mpl.rc_context(settings):
+        if suffix == ".html":
+            target.write_text(_page(animation), encoding="utf-8")
+        elif suffix == ".gif":
+            animation.save(target, writer=PillowWriter(fps=_rate(animation)), dpi=dpi)
+        else:
+            animation.save(target, writer=FFMpegWriter(fps=_rate(animation)), dpi=dpi)
+    return target
+
+
+def _page(animation: Animation) -> str:
+    with mpl.rc_context({"animation.embed_limit": _EMBED_LIMIT}):
+        page = animation.to_jshtml(fps=_rate(animation))
+    wanted, kept = sum(1 for _ in animation.new_frame_seq()), page.count('"data:image/png;base64,')
+    if kept < wanted:
+        raise ValueError(
+            f"The page would exceed {_EMBED_LIMIT:g} MB: only {kept} of {wanted} frames fit. "
+            "Use a lower fps or dpi, a higher speed, or save as .mp4."
+        )
+    return page
+
+
+def _rate(animation: Animation) -> Any:
+    """Frames per second, as set in `animate` (matplotlib stores the interval [ms])."""
+    return 1000 / animation._interval  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _ffmpeg() -> str:
+    """The path of ffmpeg: the system's, or else that of imageio-ffmpeg."""
+    system = shutil.which(str(mpl.rcParams["animation.ffmpeg_path"]))
+    if system is not None:
+        return system
+    try:
+        import imageio_ffmpeg
+    except ImportError:
+        raise ImportError(
+            "Saving an .mp4 needs ffmpeg, and there is none on the system. Run: pip install jaxmbd[animation]"
+        ) from None
+    return imageio_ffmpeg.get_ffmpeg_exe()

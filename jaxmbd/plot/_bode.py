@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import GREY, LINES, PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.scene.pieces import GREY
 
 _WIDTH, _HEIGHT = 6.4, 4.6  # [in]
 _BEYOND = 10.0  # the factor by which the frequency range exceeds the slowest and the fastest mode

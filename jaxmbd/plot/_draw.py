@@ -4,24 +4,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.patheffects import withStroke
 
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.planar import Prismatic
-from jaxmbd.plot import _arrows as arrows
-from jaxmbd.plot._forces import applied_forces, arrow_scale, checked_force
-from jaxmbd.plot._parts import as_coordinates, describe
-from jaxmbd.plot._picture import Limits, Picture, axes_for, limits_of, longest_side
-from jaxmbd.plot._scene import Scene
-from jaxmbd.plot._space_draw import draw_space
-from jaxmbd.plot._strokes import PIN_LAYER
-from jaxmbd.plot._style import REACTION, SMALL
-
-_HEADROOM = 3.0  # room for the legend of the arrows, in symbol sizes
+from jaxmbd.plot._plane import PlanePicture
+from jaxmbd.plot._space import SpacePicture, View
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import as_coordinates
+from jaxmbd.scene.scene import Scene, applied_forces, checked_reactions
 
 
 def draw(
@@ -62,69 +54,28 @@ def draw(
         >>> axes = draw(mechanism, state.q, labels=True)
     """
     check_mechanism(mechanism)
-    if mechanism.space.dim == 3:
-        return draw_space(mechanism, q, axes, t, reactions or {}, labels, (elev, azim))
-    check_no_view(elev, azim)
-    return _draw_planar(mechanism, q, axes, t, reactions or {}, labels)
+    check_view(mechanism, (elev, azim))
+    qs = as_coordinates(q)[None]
+    geometry = Geometry(mechanism, qs)
+    forces = checked_reactions(mechanism, reactions or {})
+    at_rest = jnp.asarray(t, dtype=float)[None], jnp.asarray(qs), jnp.zeros((1, mechanism.nv))
+    scene = Scene(geometry, forces, applied_forces(mechanism, *at_rest))
+    picture = picture_of(scene, axes, (elev, azim))
+    if labels:
+        picture.write_labels()
+    return picture.axes
 
 
-def check_no_view(elev: Number | None, azim: Number | None) -> None:
+def check_view(mechanism: Mechanism, view: View) -> None:
     """Raise if a direction of view is set for a planar mechanism."""
-    if elev is not None or azim is not None:
+    if mechanism.space.dim == 2 and any(angle is not None for angle in view):
         raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
 
 
-def _draw_planar(
-    mechanism: Mechanism, q: Any, axes: Axes | None, t: Number, reactions: Mapping[str, Any], labels: bool
-) -> Axes:
-    qs = as_coordinates(q)[None]
-    scene = Scene(mechanism, qs)
-    limits = limits_of(scene)
-    times = jnp.asarray(t, dtype=float)[None]
-    applied = applied_forces(mechanism, times, jnp.asarray(qs), jnp.zeros((1, mechanism.nv)))
-    places = [arrows.acting(mechanism, name) for name in reactions]
-    forces = [checked_force(mechanism, name, force)[None] for name, force in reactions.items()]
-    scale = arrow_scale(forces, longest_side(limits))
-    extra = [*arrows.tips(places, forces, scene, scale), *arrows.applied_tips(scene, limits, applied)]
-    whole = with_headroom(limits_of(scene, extra), scene.size if reactions else 0.0)
-    axes = axes_for(whole, axes)
-    Picture(scene, axes)
-    arrows.applied_arrows(scene, axes, limits, applied)
-    if reactions:
-        drawn = arrows.Arrows(axes, places, forces, scene.motion[0], scale, REACTION)
-        arrows.add_key(axes, drawn, key_point(whole, scene.size), describe(mechanism, list(reactions)))
-    if labels:
-        _write_labels(scene, axes)
-    return axes
-
-
-def with_headroom(limits: Limits, size: float) -> Limits:
-    """Limits with room at the top for the legend of the arrows."""
-    (left, right), (bottom, top) = limits
-    return (left, right), (bottom, top + _HEADROOM * size)
-
-
-def key_point(limits: Limits, size: float) -> tuple[float, float]:
-    """The starting point of the legend of the arrows, at the top left."""
-    (left, _), (_, top) = limits
-    return left + size, top - 0.5 * _HEADROOM * size
-
-
-def _write_labels(scene: Scene, axes: Axes) -> None:
-    """Write the names of bodies beside their centres of mass, in their colours, and of joints beside their markers."""
-    poses, mechanism = scene.motion[0], scene.mechanism
-    halo = [withStroke(linewidth=2.0, foreground="white")]
-    style: dict[str, Any] = {"fontsize": SMALL, "zorder": PIN_LAYER + 2, "path_effects": halo}
-    blocks = {joint.b.body for joint in mechanism.joints if isinstance(joint, Prismatic)}
-    for i, body in enumerate(mechanism.bodies):
-        below = 2.2 if body.name in blocks else 1.0
-        x, y = poses[i, :2] + scene.size * np.array([0.9, -below])
-        axes.text(x, y, body.name, color=scene.colour(i), va="top", style="italic", **style)
-    seen: dict[tuple[float, ...], list[str]] = {}
-    for joint in mechanism.joints:
-        if getattr(joint, "markers", ()):
-            point = arrows.acting(mechanism, joint.name).point(poses)
-            seen.setdefault(tuple(np.round(point / scene.size, 3)), []).append(joint.name)
-    for key, names in seen.items():
-        x, y = np.array(key) * scene.size + 0.7 * scene.size
-        axes.text(x, y, ", ".join(names), color="black", va="bottom", **style)
+def picture_of(
+    scene: Scene, axes: Axes | None, view: View, *, has_ghost: bool = False, has_title: bool = False
+) -> PlanePicture | SpacePicture:
+    """The picture of a scene on given axes, or on those of a new figure, in space with room for a title."""
+    if scene.geometry.dim == 2:
+        return PlanePicture(scene, axes, has_ghost)
+    return SpacePicture(scene, axes, view, has_ghost, has_title)

@@ -12,7 +12,8 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.plot._style import GREY, INK, PALE, TEXT, new_figure
+from jaxmbd.plot._style import PALE, TEXT, new_figure
+from jaxmbd.scene.pieces import GREY, INK
 
 _ZERO = 1e-12  # the size of rounding errors, such as cosines of right angles, relative to the largest entry of a row
 _COLOURS = ("#ffffff", "#cfe3f1", "#fbe3cf", "#0072B2", "#D55E00")  # empty, blocks of M and C, their entries

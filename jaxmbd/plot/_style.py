@@ -1,8 +1,4 @@
-"""Colours and sizes of all pictures, in the palette of Okabe and Ito, which colour-blind readers can distinguish.
-
-M. Okabe, K. Ito, Color Universal Design (2008), https://jfly.uni-koeln.de/color/. Its yellow is too pale for lines
-on white.
-"""
+"""Colours of curves, in the palette of `jaxmbd/scene/pieces.py`, sizes of text, and the frame of all diagrams."""
 
 from typing import Any
 
@@ -11,13 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-INK = "#222222"
-GREY = "#808080"
+from jaxmbd.scene.pieces import GREY
+
 PALE = "#d9d9d9"
-REACTION = "#D55E00"  # vermillion, reserved for the forces of joints
-APPLIED = "#000000"
-DRIVEN = "#F0E442"  # the yellow of the palette: too pale for lines, good for surfaces
-BODIES = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D46")
 LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 TEXT = 9  # [pt]

@@ -172,19 +172,15 @@ _LONGEST = 100  # the largest number of characters of an expression without a lo
 def to_numpy(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
     """Python source of a function of numbers and arrays that depends on NumPy only.
 
-    **Arguments:**
-
-    - `name`: the name of the function.
-    - `arguments`: the symbols of each argument, as an array of nodes of the argument's shape.
-    - `outputs`: the arrays of nodes to compute, by name.
-    - `doc`: the docstring.
-
-    **Returns:** the text; the function returns an array, or a dictionary of arrays if there are several outputs.
+    `arguments` are the symbols of each argument, as an array of nodes of the argument's shape; `outputs`, the arrays of
+    nodes to compute. The function returns an array, or a dictionary of arrays if there are several outputs.
     """
     body = _Body(PYTHON, name, arguments, outputs)
     quoted = doc.replace("\\", "\\\\").replace('"""', "'''")
     lines = [f"def {name}({', '.join(arguments)}):", *([f'    """{quoted}"""'] if doc else [])]
-    lines += [f"    {argument} = {_converted(argument, nodes)}" for argument, nodes in arguments.items()]
+    # NumPy's numbers do not raise on division by zero, as Python's do.
+    converted = {True: "np.asarray({}, dtype=float)", False: "np.float64({})"}
+    lines += [f"    {x} = {converted[nodes.ndim > 0].format(x)}" for x, nodes in arguments.items()]
     block = [f"{local} = {text}" for local, text in body.locals]
     block += [f"{output} = {_nested(body, nodes)}" for output, nodes in outputs.items()]
     operations = {node.op for node in body.order}
@@ -201,9 +197,7 @@ def to_c(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
     """C source of a function `void name(double t, const double q[3], …, double M[9])` that includes `<math.h>` only.
 
     Arrays are stored row by row; an output without axes is an array of one number. Outputs must not overlap with
-    arguments.
-
-    **Arguments:** as for `to_numpy`; `doc` becomes a comment.
+    arguments. `doc` becomes a comment.
     """
     body = _Body(C, name, arguments, outputs)
     parameters = [_declared(argument, nodes) for argument, nodes in arguments.items()]
@@ -219,11 +213,6 @@ def to_c(name: str, arguments: Arrays, outputs: Arrays, doc: str = "") -> str:
 
 def _declared(name: str, nodes: np.ndarray) -> str:
     return f"const double {name}[{max(nodes.size, 1)}]" if nodes.ndim else f"double {name}"
-
-
-def _converted(name: str, nodes: np.ndarray) -> str:
-    # NumPy's numbers do not raise on division by zero, as Python's do.
-    return f"np.asarray({name}, dtype=float)" if nodes.ndim else f"np.float64({name})"
 
 
 def _nested(body: "_Body", nodes: np.ndarray) -> str:

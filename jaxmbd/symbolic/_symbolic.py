@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.compile.graph.node import Graph, Node
-from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
@@ -77,6 +77,16 @@ def _symbol(name: str) -> str:
     return f"{_SHORT.get(component, component)}_{clean}"
 
 
+def _piece(name: str, meaning: str) -> "cached_property[Any]":
+    """A property that is a piece of `System` as a SymPy matrix."""
+
+    def matrix(self: "SymbolicSystem") -> Any:
+        return self._matrix(name)
+
+    matrix.__doc__ = meaning
+    return cached_property(matrix)
+
+
 class SymbolicSystem:
     """The equations of a mechanism in symbols; `System` defines the pieces.
 
@@ -111,59 +121,20 @@ class SymbolicSystem:
         rates = [dotted(name) for name in self._q] if is_chosen else []
         check_given(chosen, names, (*self._inputs, *rates))
         self._graph = Graph()
-        self._traced: dict[str, Traced] = {}
+        self._traced: dict[str, TracedGraph] = {}
 
     # --- the pieces -------------------------------------------------------------------------------------
 
-    @cached_property
-    def xM(self) -> Any:
-        """`M`."""
-        return self._matrix("xM")
-
-    @cached_property
-    def vF(self) -> Any:
-        """`F`."""
-        return self._matrix("vF")
-
-    @cached_property
-    def xC(self) -> Any:
-        """`C`, with `M ṗ + Cᵀ f = F`."""
-        return self._matrix("xC")
-
-    @cached_property
-    def Psi_p(self) -> Any:
-        """`Ψ_p`, with `M ṗ + Ψ_pᵀ λ = F`."""
-        return self._matrix("Psi_p")
-
-    @cached_property
-    def Phi(self) -> Any:
-        """`Φ`."""
-        return self._matrix("Phi")
-
-    @cached_property
-    def Phi_dot(self) -> Any:
-        """`Φ̇`."""
-        return self._matrix("Phi_dot")
-
-    @cached_property
-    def Phi_t(self) -> Any:
-        """`Φ_t`, with `Φ̇ = Ψ_p p + Φ_t`."""
-        return self._matrix("Phi_t")
-
-    @cached_property
-    def gamma(self) -> Any:
-        """`γ`, with `Ψ_p ṗ = γ`."""
-        return self._matrix("gamma")
-
-    @cached_property
-    def epsilon(self) -> Any:
-        """`ε = γ − 2α Φ̇ − β² Φ`."""
-        return self._matrix("epsilon")
-
-    @cached_property
-    def h(self) -> Any:
-        """`q̇ = h(p, q, t)`."""
-        return self._matrix("h")
+    xM = _piece("xM", "`M`.")
+    vF = _piece("vF", "`F`.")
+    xC = _piece("xC", "`C_f`, with `M ṗ + C_fᵀ f = F`.")
+    Psi_p = _piece("Psi_p", "`C`, with `M ṗ + Cᵀ λ = F`.")
+    Phi = _piece("Phi", "`Φ`.")
+    Phi_dot = _piece("Phi_dot", "`Φ̇`.")
+    Phi_t = _piece("Phi_t", "`Φ_t`, with `Φ̇ = C p + Φ_t`.")
+    gamma = _piece("gamma", "`γ`, with `C ṗ = γ`.")
+    epsilon = _piece("epsilon", "`ε = γ − 2α Φ̇ − β² Φ`.")
+    h = _piece("h", "`q̇ = h(p, q, t)`.")
 
     @property
     def vQ(self) -> Any:
@@ -203,7 +174,7 @@ class SymbolicSystem:
     # --- sets of equations ------------------------------------------------------------------------------
 
     def dynamics(self, form: str = "reactions") -> list[Any]:
-        """`M ṗ + Cᵀ f = F`, or with multipliers `M ṗ + Ψ_pᵀ λ = F`, as a list of scalar equations."""
+        """`M ṗ + C_fᵀ f = F`, or with multipliers `M ṗ + Cᵀ λ = F`, as a list of scalar equations."""
         loads = self._loads(form)
         left = self.xM * self.vPdot + (loads[0].T * loads[1] if self._lambda else 0 * self.vPdot)
         return _equal(left, self.vF)
@@ -227,7 +198,7 @@ class SymbolicSystem:
     def explicit(self, form: str = "reactions") -> tuple[Any, Any]:
         """`[ṗ; q̇]` and the loads as formulas: the `2n` differential equations with the loads eliminated.
 
-        `(Ψ_p M⁻¹ Cᵀ) f = Ψ_p M⁻¹ F − ε`, `ṗ = M⁻¹ (F − Cᵀ f)`. It is meant for small systems: for more than a few
+        `(C M⁻¹ C_fᵀ) f = C M⁻¹ F − ε`, `ṗ = M⁻¹ (F − C_fᵀ f)`. It is meant for small systems: for more than a few
         bodies the formulas fill pages.
         """
         free = self.xM.LUsolve(self.vF)
@@ -279,7 +250,7 @@ class SymbolicSystem:
 
     # --- tracing ----------------------------------------------------------------------------------------
 
-    def _trace(self, piece: str) -> Traced:
+    def _trace(self, piece: str) -> TracedGraph:
         if piece not in self._traced:
             where = list(self.parameters.values())
 

@@ -20,13 +20,9 @@ def to_sympy(
     Rounding is written `⌊x + 1/2⌋`, which differs from rounding half to even at the halves themselves. A select that
     only guards against a zero length (of a spring, for example) is replaced by its branch for nonzero lengths.
 
-    **Arguments:**
-
-    - `nodes`: the array to convert.
-    - `symbols`: SymPy's expressions for the symbols of the graph, by name. Default: a real symbol of that name.
-    - `known`: nodes of the graph that are replaced by simpler expressions.
-
-    **Returns:** an expression for an array without axes, a column `Matrix` for one axis, a `Matrix` for two.
+    `symbols` are expressions for the symbols of the graph, by name (default: a real symbol of that name), `known` nodes
+    that are replaced by simpler expressions. Returns an expression for an array without axes, a column `Matrix` for one
+    axis, a `Matrix` for two.
     """
     if nodes.ndim > 2:
         raise MechanismError(f"A SymPy matrix has two axes at most; given is an array of shape {nodes.shape}.")

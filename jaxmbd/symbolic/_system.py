@@ -1,20 +1,20 @@
 """`System`: the equations of a mechanism piece by piece, in the form that symbolic multibody programs export.
 
     M ṗ = F,                 q̇ = h(p, q, t)                   without constraints
-    M ṗ + Cᵀ f = F,          Φ(q, t) = 0                      with the reactions f in the cut joints
-    M ṗ + Ψ_pᵀ λ = F,        Φ(q, t) = 0                      with multipliers
+    M ṗ + Cᵀ λ = F,          Φ(q, t) = 0                      with multipliers
+    M ṗ + C_fᵀ f = F,        Φ(q, t) = 0                      with the reactions f in the cut joints
 
 and, with `ε = γ − 2α Φ̇ − β² Φ`, as differential equations alone, `A Y = B`:
 
-    [[M, 0, Cᵀ], [0, 1, 0], [Ψ_p, 0, 0]] [ṗ; q̇; f] = [F; h; ε]
+    [[M, 0, C_fᵀ], [0, 1, 0], [C, 0, 0]] [ṗ; q̇; f] = [F; h; ε]
 
 and in independent speeds `u` alone, with `p = R u + b`, `ṗ = R u̇ + c` (coordinate partitioning):
 
     M̂ u̇ = Q̂,   M̂ = Rᵀ M R,   Q̂ = Rᵀ (F − M c)
 
 The names are those of MapleSim's multibody exports: `xM`, `vF`, `xC`, `vReactions`, `vLambda`, `vQ`, `vP`, `vPdot`,
-`vXdot` (which is `[ṗ; q̇]`). Each piece is one JAX function of `(t, q, p)`, which is evaluated for numbers, and traced
-for formulas and source text.
+`vXdot` (which is `[ṗ; q̇]`), and `Psi_p` for the constraint Jacobian `C`, where `xC` is `C_f`. Each piece is one JAX
+function of `(t, q, p)`, which is evaluated for numbers, and traced for formulas and source text.
 """
 
 import dataclasses
@@ -38,7 +38,7 @@ from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.coordinate_partitioning import (
     CoordinatePartitioning,
-    Partition,
+    ReducedEquations,
     automatic_choice,
     check_independent,
 )
@@ -50,48 +50,26 @@ from jaxmbd.user_functions import call_user
 Where: TypeAlias = Callable[[Mechanism], Any] | tuple[Callable[[Mechanism], Any], int]
 
 
-class Instant:
+class PiecesAtInstant:
     """The equations of a mechanism at `(t, q, p)`, with a method for each piece."""
 
     def __init__(self, system: "System", t: Scalar, q: Array, p: Array) -> None:
         self.at: Configuration = Equations(system.mechanism).at(t, q)
         self.p, self.alpha, self.beta, self.independent = p, system.alpha, system.beta, system.independent
 
-    def xM(self) -> Float[Array, "nv nv"]:
-        """`M`."""
-        return self.at.inertia.matrix()
-
-    def vF(self) -> Float[Array, " nv"]:
-        """`F`."""
-        return self.at.force(self.p)
-
-    def Psi_p(self) -> Float[Array, "m nv"]:
-        """`Ψ_p`, the Jacobian of the constraints with respect to the speeds."""
+    @property
+    def C(self) -> Float[Array, "m nv"]:
+        """The constraint Jacobian."""
         return self.at.jacobian
 
-    def xC(self) -> Float[Array, "m nv"]:
-        """`C`, with `Cᵀ f = Ψ_pᵀ λ`."""
-        return self.at.jacobian / load_scale(self.at.mechanism)[:, None]
-
-    def Phi(self) -> Float[Array, " m"]:
-        """`Φ`."""
-        return self.at.position()
-
-    def Phi_dot(self) -> Float[Array, " m"]:
-        """`Φ̇`."""
-        return self.at.velocity(self.p)
-
-    def Phi_t(self) -> Float[Array, " m"]:
-        """`Φ_t`, the partial derivative with respect to time in `Φ̇ = Ψ_p p + Φ_t`."""
-        return self.at.velocity(jnp.zeros_like(self.p))
-
-    def gamma(self) -> Float[Array, " m"]:
-        """`γ`, with `Ψ_p ṗ = γ`."""
-        return self.at.gamma(self.p)
+    @property
+    def C_f(self) -> Float[Array, "m nv"]:
+        """The coefficients of the reactions, `C_fᵀ f = Cᵀ λ`."""
+        return self.C / load_scale(self.at.mechanism)[:, None]
 
     def epsilon(self) -> Float[Array, " m"]:
         """`ε = γ − 2α Φ̇ − β² Φ`."""
-        return self.gamma() - 2 * self.alpha * self.Phi_dot() - self.beta**2 * self.Phi()
+        return self.at.gamma(self.p) - 2 * self.alpha * self.at.velocity(self.p) - self.beta**2 * self.at.position()
 
     def h(self) -> Float[Array, " nq"]:
         """`q̇`; for Euler parameters without the term that stabilizes their norm in a simulation."""
@@ -101,28 +79,28 @@ class Instant:
 
     def A(self) -> Float[Array, "n n"]:
         """The matrix of `A Y = B`, with reactions."""
-        psi, loads = self.Psi_p(), self.xC()
-        m, nv, nq = len(psi), len(self.p), len(self.at.q)
-        zeros = lambda *shape: jnp.zeros(shape, psi.dtype)  # noqa: E731
+        C, C_f = self.C, self.C_f
+        m, nv, nq = len(C), len(self.p), len(self.at.q)
+        zeros = lambda *shape: jnp.zeros(shape, C.dtype)  # noqa: E731
         rows = [
-            [self.xM(), zeros(nv, nq), loads.T],
-            [zeros(nq, nv), jnp.eye(nq, dtype=psi.dtype), zeros(nq, m)],
-            [psi, zeros(m, nq), zeros(m, m)],
+            [self.at.inertia.matrix(), zeros(nv, nq), C_f.T],
+            [zeros(nq, nv), jnp.eye(nq, dtype=C.dtype), zeros(nq, m)],
+            [C, zeros(m, nq), zeros(m, m)],
         ]
         return jnp.concatenate([jnp.concatenate(row, axis=1) for row in rows])
 
     def B(self) -> Float[Array, " n"]:
         """The right-hand side of `A Y = B`."""
-        return jnp.concatenate([self.vF(), self.h(), self.epsilon()])
+        return jnp.concatenate([self.at.force(self.p), self.h(), self.epsilon()])
 
     def augmented(self) -> Float[Array, "k k"]:
-        """`[[M, Ψ_pᵀ], [Ψ_p, 0]]`."""
-        psi = self.Psi_p()
-        rows = [[self.xM(), psi.T], [psi, jnp.zeros((len(psi), len(psi)), psi.dtype)]]
+        """`[[M, Cᵀ], [C, 0]]`."""
+        C = self.C
+        rows = [[self.at.inertia.matrix(), C.T], [C, jnp.zeros((len(C), len(C)), C.dtype)]]
         return jnp.concatenate([jnp.concatenate(row, axis=1) for row in rows])
 
     @cached_property
-    def partition(self) -> Partition:
+    def partition(self) -> ReducedEquations:
         """The reduced equations in the named independent variables."""
         if self.independent is None:
             raise MechanismError(
@@ -130,14 +108,11 @@ class Instant:
                 'export(mechanism, independent=["O.angle"]). At a state they are chosen if none are named: '
                 'system.at(state)["M_hat"].'
             )
-        return Partition(self.at, NamedCoordinateCorrection(self.independent))
+        return ReducedEquations(self.at, NamedCoordinateCorrection(self.independent))
 
     def solved(self) -> tuple[Array, Array]:
         """`ṗ` and `λ`."""
-        return SaddlePoint(self.at).accelerations(self.vF(), self.epsilon())
-
-
-PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
+        return SaddlePoint(self.at).accelerations(self.at.force(self.p), self.epsilon())
 
 
 class System(eqx.Module):
@@ -187,14 +162,14 @@ class System(eqx.Module):
             raise unknown("piece", name, _READ)
         return lambda t, q, p: read(self.instant(t, q, p))
 
-    def instant(self, t: Scalar, q: Array, p: Array) -> Instant:
+    def instant(self, t: Scalar, q: Array, p: Array) -> PiecesAtInstant:
         """The equations at `(t, q, p)`."""
-        return Instant(self, t, q, p)
+        return PiecesAtInstant(self, t, q, p)
 
     def at(self, state: State) -> dict[str, np.ndarray]:
         """Every piece at a state as an array, with `vQ`, `vP` and the `rank` of the augmented matrix.
 
-        The rank is `nv + m` if no constraint is redundant (singular values of `Ψ_p` below 1e-10 of the largest count as
+        The rank is `nv + m` if no constraint is redundant (singular values of `C` below 1e-10 of the largest count as
         zero). The reduced equations are those in the variables `independent_at(state)`.
         """
         check_state(self.mechanism, state)
@@ -256,8 +231,17 @@ def _replaced(mechanism: Mechanism, where: Where, value: Any) -> Mechanism:
     return eqx.tree_at(place, mechanism, jnp.asarray(value))
 
 
-_READ: Mapping[str, Callable[[Instant], Array]] = {
-    **{name: (lambda of, name=name: getattr(of, name)()) for name in PIECES},
+_READ: Mapping[str, Callable[[PiecesAtInstant], Array]] = {
+    "xM": lambda of: of.at.inertia.matrix(),
+    "vF": lambda of: of.at.force(of.p),
+    "xC": lambda of: of.C_f,
+    "Psi_p": lambda of: of.C,
+    "Phi": lambda of: of.at.position(),
+    "Phi_dot": lambda of: of.at.velocity(of.p),
+    "Phi_t": lambda of: of.at.velocity(jnp.zeros_like(of.p)),  # in `Φ̇ = C p + Φ_t`
+    "gamma": lambda of: of.at.gamma(of.p),
+    "epsilon": lambda of: of.epsilon(),
+    "h": lambda of: of.h(),
     "A": lambda of: of.A(),
     "B": lambda of: of.B(),
     "vPdot": lambda of: of.solved()[0],
@@ -274,7 +258,7 @@ _READ: Mapping[str, Callable[[Instant], Array]] = {
 @cached_on_disk
 def _all(system: System, t: Array, q: Array, p: Array) -> dict[str, Array]:
     of = system.instant(t, q, p)
-    rank = system.mechanism.nv + rank_of(of.Psi_p())  # M is regular
+    rank = system.mechanism.nv + rank_of(of.C)  # M is regular
     return {"vQ": q, "vP": p, "rank": rank, **{name: read(of) for name, read in _READ.items()}}
 
 

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.assembly.initial_guess import start_of
+from jaxmbd.analyses.assembly.multistart import start_of
 from jaxmbd.space import rotation as rot
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 from tests.marks import in_both_coordinates

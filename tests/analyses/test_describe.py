@@ -87,7 +87,7 @@ def test_speeds_of_a_users_choice() -> None:
     """A driven joint angle is no variable where speeds are chosen: what is left is counted by the rows alone."""
     body = pl.Body("bar", 1.0, 0.1, (0.5, 0.0, 0.0))
     joints = [pl.Revolute("O", pl.ground.at(), body.at(-0.5))]
-    speeds = pl.GeneralizedSpeeds(["u"], lambda p, q, t, _: 2 * p + jnp.sin(t))
+    speeds = pl.GeneralizedSpeeds(["u"], lambda t, q, p, _: 2 * p + jnp.sin(t))
     drivers = [pl.Driver("motor", "O.angle", lambda t: 2 * t)]
     mechanism = pl.Mechanism([body], joints, [pl.Gravity()], drivers, coordinates="joint", speeds=speeds)
     report = mbd.describe(mechanism)

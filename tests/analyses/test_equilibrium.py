@@ -144,7 +144,7 @@ def test_the_car_axis() -> None:
         [left, right],
         [
             pl.Rod("axle", left.at(), right.at(), L),
-            pl.Constraint("upright", lambda t, a, b, p: b.position[0] * L, pl.ground.at(), left.at()),
+            pl.Constraint("upright", lambda t, f, p: f[1].position[0] * L, pl.ground.at(), left.at()),
         ],
         [
             pl.Gravity(1.0),

@@ -18,7 +18,7 @@ from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.analyses.events.event import as_quantity
 from jaxmbd.analyses.events.event_log import USED_UP
-from jaxmbd.analyses.events.impact import Impact, impact
+from jaxmbd.analyses.events.impact import ImpactResult, impact
 from jaxmbd.equations.equations import Equations
 from tests.marks import in_both_coordinates
 
@@ -335,7 +335,7 @@ def four_bar() -> pl.Mechanism:
 
 
 @eqx.filter_jit
-def struck(mechanism: Any, along: Any, state: mbd.State, e: float) -> tuple[Impact, dict[str, Array]]:
+def struck(mechanism: Any, along: Any, state: mbd.State, e: float) -> tuple[ImpactResult, dict[str, Array]]:
     """An impact, and what its balances leave: of constraints, energy and momentum."""
     at, yes = Equations(mechanism).at(state.t, state.q), jnp.ones(1, bool)
     jump = impact(at, (as_quantity(along),), state.v, yes, ~yes, jnp.asarray([e]))

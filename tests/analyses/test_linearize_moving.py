@@ -1,6 +1,7 @@
 """Small motions that are unstable, gyroscopic or roll, and the axes in which they have constant coefficients."""
 
 import math
+import re
 from typing import Any
 
 import equinox as eqx
@@ -88,13 +89,38 @@ def test_a_skate() -> None:
         _ = system.stiffness
 
 
-def test_a_disc_has_five_places() -> None:
-    """Its contact is a row of positions, unlike its rolling; one row more would let it sink."""
+def test_a_disc_that_rolls_in_a_circle_has_no_axes_that_do_not_turn() -> None:
+    """Named coordinates are a deliberate choice. Its contact is a row of positions, unlike its rolling, so that it has
+    five places; one row more would let it sink.
+    """
     example = examples.get("rolling-disc")
-    system = mbd.linearize(example.mechanism, example.state())
+    mechanism, state = example.mechanism, example.state()
+    with pytest.raises(mbd.MechanismError) as refused:
+        mbd.linearize(mechanism, state)
+    assert str(refused.value) == (
+        "linearize: no choice of independent coordinates avoids axes that turn with 'disc': 'disc.omega_y' (5.92 "
+        "rad/s), 'disc.omega_z' (2.27 rad/s). The matrices change along the motion, and eigenvalues with frozen axes "
+        "are not those of the motion. If a joint carries the spin, take joint coordinates (coordinates='joint'), which "
+        "have its angle. Or name the coordinates, independent=['disc.vx', 'disc.vy', 'disc.omega_y']: the matrices are "
+        "then those of the instant."
+    )
+    system = mbd.linearize(mechanism, state, independent=["disc.vx", "disc.vy", "disc.omega_y"])
     assert len(system.coordinates) == 5
     assert len(system.speeds) == 3
     assert "Along axes that turn, which the eigenvalues depend on: ∫disc.omega_" in str(system)
+
+
+def test_a_top_that_precesses_is_refused_in_joint_coordinates() -> None:
+    """Its joint has no angle, and its axes turn with the spin; neither these nor the world's have constant matrices."""
+    mechanism = examples.get("heavy-top").mechanism.with_coordinates("joint")
+    state = at_rest(mechanism, [1.0, 0.0, 0.0, 0.0], O_omega_y=150.0, O_omega_z=-4.61538)
+    message = (
+        "avoids axes that turn with 'top': 'O.omega_x' (150 rad/s), 'O.omega_y' (4.62 rad/s), 'O.omega_z' (150 rad/s). "
+        "The matrices change along the motion, and eigenvalues with frozen axes are not those of the motion. Name the "
+        "coordinates, independent=['O.omega_x', 'O.omega_y', 'O.omega_z']: the matrices are then those of the instant."
+    )
+    with pytest.raises(mbd.MechanismError, match=re.escape(message) + "$"):
+        mbd.linearize(mechanism, state)
 
 
 def test_axes_that_spin_with_a_wheel_are_not_taken() -> None:

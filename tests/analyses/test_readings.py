@@ -245,7 +245,7 @@ def test_columns_of_the_saved_motion_are_read_without_a_program(
     state = mbd.assemble(mechanism, {"O.angle": 0.3}, speeds={"O.angle": 2.0})
     run = mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.3, 4))
     names = (*mechanism.coordinate_names, *mechanism.speed_names)
-    computed = solutions._series(run, names)
+    computed = solutions._series(run, names, False)
     for name in names:
         np.testing.assert_allclose(run[name], computed[name], atol=EXACT)
 

@@ -51,7 +51,9 @@ def is_closed_by(lengths: np.ndarray) -> np.ndarray:
 def swing(g: float | Array = 9.81, torque: Any = None) -> tuple[pl.Mechanism, mbd.State]:
     """A pendulum at 1 rad; `torque(t, θ, ω)`."""
     rod = pl.Body("rod", 1.0, 1 / 12, (0.5, 0.0, 0.0))
-    forces = [pl.Gravity(g), *([] if torque is None else [pl.Torque("motor", rod.at(), torque)])]
+    forces: list[Any] = [pl.Gravity(g)]
+    if torque is not None:
+        forces.append(pl.TorsionalSpringDamper("motor", pl.ground.at(), rod.at(), actuator=torque))
     mechanism = pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5))], forces, coordinates="joint")
     return mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}, check=False)
 

@@ -3,12 +3,9 @@
 import ctypes
 import functools
 import math
-import shutil
-import subprocess
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,11 +16,12 @@ import sympy
 from jax import lax
 
 from jaxmbd.compile.graph.node import Graph, in_order
-from jaxmbd.compile.graph.trace import Traced, trace
+from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.rules import control_flow
 from jaxmbd.errors import MechanismError
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
+from tests.c_code import load_c
 
 TOLERANCE = 1e-12  # of each number, relative to the larger of it and one
 SAMPLES = 3
@@ -209,7 +207,7 @@ def names(prefix: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 @functools.cache
-def traced(case: Case) -> tuple[Traced, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def traced(case: Case) -> tuple[TracedGraph, dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The graph, with its inputs and the leaves of its result by name."""
     result = trace(case.function, *(names("xy"[i], shape) for i, shape in enumerate(case.shapes)))
     arguments = dict(zip("xy", result.inputs, strict=False))
@@ -242,15 +240,9 @@ def defined(source: str, name: str) -> Callable[..., Any]:
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     """All cases in C, compiled together: starting the compiler takes longer than its work."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
-    folder: Path = tmp_path_factory.mktemp("graph")
-    source, binary = folder / "cases.c", folder / "cases.so"
-    source.write_text("\n".join(to_c(f"case_{case.name}", *traced(case)[1:]) for case in CASES))
-    flags = ["-std=c99", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror", "-shared", "-fPIC"]
-    subprocess.run([compiler, *flags, str(source), "-o", str(binary), "-lm"], check=True)
-    return ctypes.CDLL(str(binary))
+    text = "\n".join(to_c(f"case_{case.name}", *traced(case)[1:]) for case in CASES)
+    flags = ["-std=c99", "-Wall", "-Wextra", "-Wno-unused-parameter", "-Werror"]
+    return load_c(text, tmp_path_factory.mktemp("graph"), *flags)
 
 
 @EVERY

@@ -20,7 +20,7 @@ from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.targets import build_vm as native
 from jaxmbd.compile.targets.opcodes import EVALUATE
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import Symmetric, spd_solver
+from jaxmbd.equations.linear_solve import SymmetricMatrix, spd_solver
 from jaxmbd.integrate.formulations.formulation import motion_of
 from tests.marks import in_both_coordinates
 from tests.numeric import worst
@@ -334,7 +334,7 @@ def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPat
 # --- sparse elimination -----------------------------------------------------------------------------------
 
 
-def chain(n: int, rng: np.random.Generator) -> tuple[Symmetric, np.ndarray]:
+def chain(n: int, rng: np.random.Generator) -> tuple[SymmetricMatrix, np.ndarray]:
     """A block tridiagonal matrix, its rows shuffled."""
     near = np.abs(np.subtract.outer(np.arange(n), np.arange(n)) // 1) <= 2
     half = np.where(near, rng.normal(size=(n, n)), 0.0)
@@ -342,14 +342,14 @@ def chain(n: int, rng: np.random.Generator) -> tuple[Symmetric, np.ndarray]:
     shuffled = rng.permutation(n)
     S = S[np.ix_(shuffled, shuffled)]
     i, j = np.nonzero(np.tril(S))
-    return Symmetric(jnp.asarray(S[i, j]), Pattern(n, i, j)), S
+    return SymmetricMatrix(jnp.asarray(S[i, j]), Pattern(n, i, j)), S
 
 
 @pytest.mark.parametrize("n", [1, 3, 5, 40, pytest.param(120, marks=pytest.mark.long)])
 def test_sparse_solves(n: int, rng: np.random.Generator) -> None:
     sparse, S = chain(n, rng)
     b = jnp.asarray(rng.normal(size=(n, 3)))
-    solve = lambda values, b: Symmetric(values, sparse.pattern).solver()(b)  # noqa: E731
+    solve = lambda values, b: SymmetricMatrix(values, sparse.pattern).solver()(b)  # noqa: E731
     wanted = np.linalg.solve(S, b)
     for found in (run(solve, sparse.values, b), jax.jit(solve)(sparse.values, b)):
         assert worst(found - wanted) < 1e-13
@@ -364,7 +364,7 @@ def test_xla_eliminates_large_sparse_matrices_too(rng: np.random.Generator) -> N
     """No dense matrix, no LAPACK; batches of it as well."""
     sparse, S = chain(150, rng)
     b, factors = jnp.asarray(rng.normal(size=150)), jnp.asarray([1.0, 2.0])
-    solve = jax.jit(jax.vmap(lambda factor: Symmetric(factor * sparse.values, sparse.pattern).solver()(b)))
+    solve = jax.jit(jax.vmap(lambda factor: SymmetricMatrix(factor * sparse.values, sparse.pattern).solver()(b)))
     assert worst(solve(factors) - np.linalg.solve(S, b)[None] / factors[:, None]) < 1e-13
     made = solve.lower(factors).as_text()
     assert "lapack" not in made

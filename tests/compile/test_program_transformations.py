@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -18,6 +17,7 @@ import jaxmbd as mbd
 from jaxmbd.compile import jax_binding as calls
 from jaxmbd.compile.jax_binding import as_program
 from tests import planar_examples as examples
+from tests.c_code import compiler
 
 X = np.array([0.3, 0.7, 1.1])
 
@@ -206,8 +206,7 @@ print(float(run(jnp.ones((64, 10)))[3, 2]))
 def test_no_memory_left_is_an_error_of_xla(tmp_path: Path) -> None:
     """The machine, compiled with an allocator that gives little."""
     (tmp_path / "full.h").write_text(FULL)
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    variables = {"CC": f"{compiler} -include '{tmp_path / 'full.h'}'", "XDG_CACHE_HOME": str(tmp_path)}
+    variables = {"CC": f"{compiler()} -include '{tmp_path / 'full.h'}'", "XDG_CACHE_HOME": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", STARVED], env=os.environ | variables, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, *errors, last = done.stdout.splitlines()

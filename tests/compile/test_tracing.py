@@ -1,4 +1,4 @@
-"""`traced_once`: how often the function's Python runs, and that values and derivatives are its own."""
+"""`trace_once`: how often the function's Python runs, and that values and derivatives are its own."""
 
 from typing import Any
 

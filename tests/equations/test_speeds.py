@@ -27,12 +27,12 @@ def double_pendulum(speeds: pl.GeneralizedSpeeds | None = None) -> pl.Mechanism:
     )
 
 
-def absolute_speeds(p: Array, q: Array, t: Array, _: Any) -> Array:
+def absolute_speeds(t: Array, q: Array, p: Array, _: Any) -> Array:
     """Joint rates from the bodies' angular velocities."""
     return jnp.stack([p[0], p[1] - p[0]])
 
 
-def odd_speeds(p: Array, q: Array, t: Array, scale: Any) -> Array:
+def odd_speeds(t: Array, q: Array, p: Array, scale: Any) -> Array:
     """Speeds that turn with the position and are affine, with a part that depends on time."""
     mixed = jnp.stack([jnp.cos(q[1]) + 2, jnp.sin(q[0]), t, 3 + scale * q[0] ** 2]).reshape(2, 2)
     return mixed @ p + jnp.stack([jnp.sin(t), q[1] * t])
@@ -62,7 +62,7 @@ def test_chosen_speeds_give_the_same_motion(choice: str) -> None:
     state, speeds = states[1], other.speeds
     assert speeds is not None
     found, base = system.at(state), own.at(states[0])
-    A = np.asarray(jax.jacfwd(lambda p: speeds.given(p, state.q, state.t))(state.v))
+    A = np.asarray(jax.jacfwd(lambda p: speeds.given(state.t, state.q, p))(state.v))
     np.testing.assert_allclose(found["xM"], A.T @ base["xM"] @ A, atol=1e-12)
     np.testing.assert_allclose(found["h"], base["h"], atol=1e-12)
     assert mine.names[: len(plain.bodies)] == theirs.names[: len(plain.bodies)]

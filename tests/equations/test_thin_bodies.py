@@ -12,7 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.examples import bricard
-from tests.references.test_references import columns, table
+from tests.references.tables import columns, table
 
 G = 9.81
 LENGTHS, MASSES = (0.7, 0.4), (1.2, 0.5)

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import _residuals as simulations
+from jaxmbd.identification import _experiment as simulations
 from jaxmbd.identification._identifiability import RANK, Unknowns, identifiability
 from jaxmbd.identification._parameters import Bounded, Positive, Unbounded
 

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
+from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from tests import planar_examples as examples
 from tests.numeric import worst

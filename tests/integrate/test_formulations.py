@@ -1,4 +1,4 @@
-"""Ways to keep the constraints: they agree, keep what they promise, drift as theory says.
+"""Ways to keep the constraints: they keep what they promise, and drift as theory says.
 
 Also the order of convergence, the conservation of energy, and single precision.
 """
@@ -16,12 +16,11 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import planar_examples as examples
-from tests.planar_examples import Example
 from tests.marks import long_but, slow_but
 from tests.numeric import worst
+from tests.planar_examples import Example
 
 LOOPS = ("slider_crank", "sundials_slider_crank", "four_bar_with_springs", "modelica_four_bar", "andrews")
-KEPT = ("slider_crank", "andrews")  # in CI, of the tests that compile most
 DURATION = {"andrews": 0.01, "modelica_double_pendulum": 1.0}  # [s]; else 0.5 s
 
 
@@ -32,23 +31,6 @@ def example(name: str) -> Example:
 
 def times(name: str, rows: int = 6) -> np.ndarray:
     return np.linspace(0.0, DURATION.get(name, 0.5), rows)
-
-
-# --- agreement ------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", long_but(KEPT, [*LOOPS, "double_pendulum_with_friction", "four_bars_2"]))
-def test_formulations_agree(name: str) -> None:
-    """At every level; A02 too, which does not meet a singular position within 0.5 s."""
-    made = [
-        example(name).simulate(times(name), formulation=formulation, rtol=1e-12, atol=1e-12)
-        for formulation in (mbd.Stabilized(), mbd.Augmented())
-    ]
-    stabilized, augmented = (solution.snapshots() for solution in made)
-    for quantity, tolerance in (("q", 1e-9), ("v", 1e-8), ("vdot", 1e-6), ("lam", 1e-6)):
-        a, b = getattr(stabilized, quantity), getattr(augmented, quantity)
-        assert worst(a - b) < tolerance * max(1.0, worst(a)), quantity
 
 
 # --- constraints ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.compile.jax_binding import as_program
 from tests.model import laws, laws_planar, laws_spatial
 from tests.model.laws import Case, base
@@ -63,7 +63,7 @@ def values(kind: str, mechanism: Any, t: Array, q: Array, v: Array, a: Array, la
         found |= {"force": equations.force(t, q, v), "potential": potential, "slope": slope}
     else:
         names = [sensor.name for sensor in mechanism.sensors]
-        found |= {"readings": read(equations, names, Snapshot(t, q, v, a, lam))}
+        found |= {"readings": channel_values(equations, names, Snapshot(t, q, v, a, lam))}
     return found
 
 

@@ -172,9 +172,9 @@ def swing(t: Array) -> Array:
     return 0.3 + 0.5 * t + 0.2 * jnp.sin(3 * t)
 
 
-def breathing_distance(t: Array, a: Any, b: Any, parameters: Any) -> Array:
+def breathing_distance(t: Array, frames: Any, parameters: Any) -> Array:
     """A rod whose length changes with time, as a user's constraint."""
-    d = b.position - a.position
+    d = frames[1].position - frames[0].position
     return jnp.dot(d, d) - (parameters["length"] + 0.1 * jnp.sin(parameters["rate"] * t)) ** 2
 
 

@@ -12,11 +12,18 @@ from tests.model import laws
 from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
 
 
-def cam(t: Array, a: pl.Frame, b: pl.Frame, parameters: Any) -> Array:
+def cam(t: Array, frames: tuple[pl.Frame, pl.Frame], parameters: Any) -> Array:
     """Two rows at once: the distance follows the relative angle, and the angle is bound to the distance's."""
+    a, b = frames
     d, phi = b.position - a.position, b.angle - a.angle
     along = jnp.dot(a.axis, d)
     return jnp.stack([along - parameters * (1 + 0.3 * jnp.cos(phi)), jnp.dot(a.normal, d) - 0.1 * jnp.sin(phi)])
+
+
+def bearing(t: Array, frames: Any, rates: Any) -> Array:
+    """A torque between two bodies that depends on everything it may, and resists turning."""
+    angle, rate = frames[1].angle - frames[0].angle, rates[1].angular - rates[0].angular
+    return laws.servo(t, angle, rate)
 
 
 def first_bodies(t: Array, q: Array, parameters: Any) -> Array:
@@ -51,7 +58,9 @@ JOINTS: Mapping[str, Case] = {
     ),
     "FixedConstraint": joint(pl.FixedConstraint, lambda n, a, b, s: pl.FixedConstraint(n, a, b)),
     "RelativeAngle": joint(pl.RelativeAngle, lambda n, a, b, s: pl.RelativeAngle(n, a, b, 0.4 * s)),
-    "Gear": joint(pl.Gear, lambda n, a, b, s: pl.Gear(n, a, b, -1.5 * s, phase=0.2)),
+    "Gear": coupling(
+        pl.Gear, pl.PinInSlot, ("angle", "displacement"), lambda n, c, d, s: pl.Gear(n, c, d, -1.5 * s, 0.2)
+    ),
     "RackAndPinion": coupling(
         pl.RackAndPinion,
         pl.PinInSlot,
@@ -115,7 +124,7 @@ FORCES: Mapping[str, Case] = {
     ),
     "Force, functions": force(pl.Force, lambda n, a, b, s: pl.Force(n, b, thrust, twist), pair=False),
     "Torque": force(pl.Torque, lambda n, a, b, s: pl.Torque(n, b, 0.7 * s, a), still=True),
-    "Torque, function": force(pl.Torque, lambda n, a, b, s: pl.Torque(n, b, laws.servo, a), dissipates=True),
+    "Torque, function": force(pl.Torque, lambda n, a, b, s: pl.Torque(n, b, bearing, a), dissipates=True),
     "SpringDamper": force(
         pl.SpringDamper,
         lambda n, a, b, s: pl.SpringDamper(n, a, b, 30.0 * s, 0.4, 1.5),

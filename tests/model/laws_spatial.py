@@ -12,8 +12,9 @@ from tests.model import laws
 from tests.model.laws import Case, Laws, Parts, array, coupling, force, joint, on_joint, sensor
 
 
-def cam(t: Array, a: sp.Frame, b: sp.Frame, parameters: Any) -> Array:
+def cam(t: Array, frames: tuple[sp.Frame, sp.Frame], parameters: Any) -> Array:
     """Two rows at once: the distance follows the angle between two axes, and a point's height an axis."""
+    a, b = frames
     d = b.position - a.position
     along, across = (
         jnp.dot(a.x, d) - parameters * (1 + 0.3 * jnp.dot(a.y, b.x)),

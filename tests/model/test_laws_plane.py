@@ -11,7 +11,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from tests.model import laws
 
 T = 0.37  # [s]
@@ -57,7 +57,7 @@ class Plane:
     slide = pl.Prismatic
 
     def gear(self, name: str, a: Any, b: Any, joints: tuple[str, str], ratio: float, phase: float) -> Any:
-        return pl.Gear(name, a, b, ratio, phase=phase)
+        return pl.Gear(name, *joints, ratio, phase)
 
     def clock(self, name: str, a: Any, b: Any, coordinate: str, *numbers: float) -> Any:
         return pl.TorsionalSpringDamper(name, a, b, *numbers)
@@ -158,8 +158,9 @@ def machine(f: Any) -> Any:
     return s.Mechanism(bodies, joints, forces, drivers, sensors)
 
 
-def reach(t: Any, a: Any, b: Any, length: Any) -> Any:
+def reach(t: Any, frames: Any, length: Any) -> Any:
     """A user's rod, along the first body's axes too."""
+    a, b = frames
     d = b.position - a.position
     return jnp.stack([jnp.dot(d, d) - length**2 - 0.05 * jnp.sin(t), jnp.dot(a.axis, d) - 0.2 * length])
 
@@ -215,7 +216,7 @@ def found(space: str) -> Found:
         q = equations.normalize(q)
         motion = mbd.Stabilized().motion(equations, t, q, v)
         at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return motion, equations.at(t, q).reactions(motion.lam), read(equations, READINGS, at)
+        return motion, equations.at(t, q).reactions(motion.lam), channel_values(equations, READINGS, at)
 
     motion, groups, readings = jax.jit(everything)(q, v)
     equations = mbd.Equations(mechanism)

@@ -9,8 +9,8 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.plot._parts import poses_at
 from jaxmbd.plot._spy import _kinds, _labels, augmented_matrix
+from jaxmbd.scene.motion import poses_at
 from tests.planar_examples import ALL
 
 # --- the tree -------------------------------------------------------------------------------------
@@ -92,12 +92,12 @@ BAD = {
         "only means something with coordinates='joint'",
     ),
     "speeds, too few": (
-        lambda: suspension().with_coordinates("joint", ["B"], pl.GeneralizedSpeeds(["u"], lambda p, q, t, _: p)),
+        lambda: suspension().with_coordinates("joint", ["B"], pl.GeneralizedSpeeds(["u"], lambda t, q, p, _: p)),
         r"5 speeds are needed, got 1 names",
     ),
     "speeds, wrong shape": (
         lambda: suspension().with_coordinates(
-            "joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda p, q, t, _: p[:2])
+            "joint", ["B"], pl.GeneralizedSpeeds(list("uvwxy"), lambda t, q, p, _: p[:2])
         ),
         r"must return shape \(5,\), got \(2,\)",
     ),

@@ -4,7 +4,6 @@ import math
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,17 @@ from PIL import Image
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import plot
-from jaxmbd.plot import _forces, _save, _scene, _shapes, _style, _symbols
-from jaxmbd.plot._frames import interpolate
+from jaxmbd.plot import _animate
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import interpolate, rates_of
+from jaxmbd.scene.outlines import hull
+from jaxmbd.scene.parts import symbol
+from jaxmbd.scene.pieces import BODIES, INK, REACTION
+from jaxmbd.scene.planar import pitch_radii
+from jaxmbd.scene.scene import SHARE, round_below
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
-
-
-@pytest.fixture(autouse=True)
-def _no_figures_left() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def pendulum() -> pl.Mechanism:
@@ -68,7 +67,7 @@ def artists(axes: Axes, kind: type) -> list[Any]:
 
 
 def reaction_quiver(axes: Axes) -> Any:
-    (found,) = (q for q in artists(axes, Quiver) if tuple(q.get_facecolor()[0]) == to_rgba(_style.REACTION))
+    (found,) = (q for q in artists(axes, Quiver) if tuple(q.get_facecolor()[0]) == to_rgba(REACTION))
     return found
 
 
@@ -129,7 +128,7 @@ def test_channels_refuse_what_does_not_fit(swing: mbd.Solution) -> None:
 
 def test_draw_puts_a_rod_between_its_markers() -> None:
     axes = plot.draw(pendulum(), np.array([0.0, -0.5, -math.pi / 2]))
-    (bar,) = lines(axes, _style.BODIES[0])
+    (bar,) = lines(axes, BODIES[0])
     np.testing.assert_allclose(bar[np.argsort(bar[:, 1])], [[0.0, -1.0], [0.0, 0.0]], atol=ON_A_PIXEL)
     assert axes.get_aspect() == 1.0
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("x [m]", "y [m]")
@@ -141,7 +140,7 @@ def test_draw_puts_a_rod_between_its_markers() -> None:
 def test_the_bearing_of_a_pendulum_hangs_and_that_of_an_upright_rod_stands() -> None:
     for height, side in ((-0.5, 1.0), (0.5, -1.0)):
         axes = plot.draw(pendulum(), np.array([0.0, height, math.copysign(math.pi / 2, height)]))
-        bearing, *_ = lines(axes, _style.INK)
+        bearing, *_ = lines(axes, INK)
         finite = bearing[np.isfinite(bearing).all(axis=1)]
         assert np.min(side * finite[:, 1]) > -ON_A_PIXEL
         assert np.max(side * finite[:, 1]) > 0.01
@@ -160,11 +159,11 @@ def coupler() -> pl.Mechanism:
 def test_draw_fills_the_hull_of_three_markers_and_joins_the_spring() -> None:
     mechanism = coupler()
     axes = plot.draw(mechanism, np.array([0.0, 0.0, 0.0]), labels=True)
-    (outline,) = polygons(axes, _style.BODIES[0])
+    (outline,) = polygons(axes, BODIES[0])
     np.testing.assert_allclose(outline, [[-1, 0], [0.5, -1], [1, 1], [-1, 0]], atol=ON_A_PIXEL)
     (patch,) = (p for p in artists(axes, Polygon) if p.get_xy().shape == (4, 2))
     assert 0 < patch.get_facecolor()[3] < 0.5
-    ends = [(line[0], line[-1]) for line in lines(axes, _style.INK) if len(line) > 8]
+    ends = [(line[0], line[-1]) for line in lines(axes, INK) if len(line) > 8]
     assert any(np.allclose(p, [2, 2]) and np.allclose(q, [1, 1]) for p, q in ends)
     assert [text.get_text() for text in axes.texts] == ["bar", "A"]
 
@@ -176,7 +175,7 @@ def test_draw_shows_reactions_to_a_scale() -> None:
     np.testing.assert_array_equal([quiver.U[0], quiver.V[0]], force)
     np.testing.assert_allclose(quiver.get_offsets(), [[0.0, 0.0]], atol=ON_A_PIXEL)
     bare = _picture_side(plot.draw(_without_wind(), np.array([0.5, 0.0, 0.0])))
-    assert 5.0 / quiver.scale == pytest.approx(_forces.SHARE * bare)
+    assert 5.0 / quiver.scale == pytest.approx(SHARE * bare)
     (key,) = artists(axes, QuiverKey)
     assert key.label == "5 N   reaction of O on rod"
     assert key.U == 5.0
@@ -195,7 +194,7 @@ def _picture_side(axes: Axes) -> float:
     ("value", "key"), [(0.0, 1.0), (0.99, 0.5), (1.0, 1.0), (4.9, 2.0), (730.0, 500.0), (2e-4, 2e-4)]
 )
 def test_the_key_of_the_scale_is_a_round_number_below(value: float, key: float) -> None:
-    assert _forces.round_below(value) == pytest.approx(key)
+    assert round_below(value) == pytest.approx(key)
 
 
 def test_draw_refuses_what_does_not_fit() -> None:
@@ -221,16 +220,16 @@ def test_draw_keeps_to_the_given_axes() -> None:
 
 def test_the_hull_leaves_out_inner_points_and_points_on_a_line() -> None:
     square = np.array([[0, 0], [1, 0], [0.5, 0.0], [0.5, 0.5], [1, 1], [0, 1]], dtype=float)
-    np.testing.assert_array_equal(_shapes.hull(square), [[0, 0], [1, 0], [1, 1], [0, 1]])
+    np.testing.assert_array_equal(hull(square), [[0, 0], [1, 0], [1, 1], [0, 1]])
     line = np.array([[0.0, 0.0], [0.1, 0.3], [0.2, 0.6]])
-    np.testing.assert_array_equal(_shapes.hull(line), line[[0, 2]])
-    np.testing.assert_array_equal(_shapes.hull(np.zeros((3, 2))), [[0.0, 0.0]])
+    np.testing.assert_array_equal(hull(line), line[[0, 2]])
+    np.testing.assert_array_equal(hull(np.zeros((3, 2))), [[0.0, 0.0]])
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [(-0.5, (0.1, 0.2)), (-2.0, (0.2, 0.1)), (0.25, (0.1, 0.4))])
 def test_pitch_radii_roll_on_each_other(ratio: float, expected: tuple[float, float]) -> None:
     """`r_a = |r| r_b`; side by side the radii add up to the distance, of an inner pair they differ by it."""
-    assert _symbols.pitch_radii(ratio, 0.3) == pytest.approx(expected)
+    assert pitch_radii(ratio, 0.3) == pytest.approx(expected)
 
 
 def test_a_gear_is_drawn_about_its_axles() -> None:
@@ -240,11 +239,11 @@ def test_a_gear_is_drawn_about_its_axles() -> None:
         joints=[
             pl.Revolute("O", pl.ground.at(), pinion.at()),
             pl.Revolute("P", pl.ground.at(0.3, 0.0), wheel.at()),
-            pl.Gear("mesh", pinion.at(), wheel.at(), -0.5),
+            pl.Gear("mesh", "O.angle", "P.angle", -0.5),
         ],
     )
     axes = plot.draw(mechanism, np.array([0.0, 0.0, 0.2, 0.3, 0.0, -0.1]))
-    for colour, centre, radius in zip(_style.BODIES, (0.0, 0.3), (0.1, 0.2), strict=False):
+    for colour, centre, radius in zip(BODIES, (0.0, 0.3), (0.1, 0.2), strict=False):
         (circle,) = polygons(axes, colour)
         np.testing.assert_allclose(np.hypot(circle[:, 0] - centre, circle[:, 1]), radius)
 
@@ -266,25 +265,25 @@ def test_slot_and_guide_are_as_long_as_the_travel() -> None:
     zero = np.zeros_like(angle)
     qs = np.stack([zero, zero, angle, np.cos(angle), zero, zero], axis=1)
     mechanism = yoke()
-    scene = _scene.Scene(mechanism, qs)
-    (slot, _), (guide, block) = (list(_symbols.symbol(scene, mechanism[name])) for name in ("slot", "rail"))
+    geometry = Geometry(mechanism, qs)
+    (slot, _), (guide, block) = (list(symbol(geometry, mechanism[name])) for name in ("slot", "rail"))
     for k in (0, 7):
-        poses = scene.motion[k]
+        poses = geometry.motion.at(k)
         points = slot.shape(poses)
-        assert np.ptp(points[:, 1]) == pytest.approx(2.0, abs=4 * scene.size)
+        assert np.ptp(points[:, 1]) == pytest.approx(2.0, abs=4 * geometry.size)
         assert np.ptp(points[:, 1]) > 2.0
-        assert points[:, 0].mean() == pytest.approx(math.cos(angle[k]), abs=0.2 * scene.size)
+        assert points[:, 0].mean() == pytest.approx(math.cos(angle[k]), abs=0.2 * geometry.size)
         assert block.shape(poses)[:4].mean(axis=0) == pytest.approx([3.0 + math.cos(angle[k]), 0.0])
-    edge = guide.shape(scene.motion[0])[:2]
+    edge = guide.shape(geometry.motion.at(0))[:2]
     assert edge[0, 0] < 2.0
     assert edge[1, 0] > 4.0
-    assert edge[0, 1] == edge[1, 1] == pytest.approx(block.shape(scene.motion[0])[:, 1].min())
+    assert edge[0, 1] == edge[1, 1] == pytest.approx(block.shape(geometry.motion.at(0))[:, 1].min())
 
 
 def strokes_of(mechanism: pl.Mechanism, name: str) -> int:
-    scene = _scene.Scene(mechanism, np.stack([body.pose for body in mechanism.bodies]).reshape(1, -1))
+    geometry = Geometry(mechanism, np.stack([body.pose for body in mechanism.bodies]).reshape(1, -1))
     parts = {part.name: part for part in (*mechanism.forces, *mechanism.constraints())}
-    return len(list(_symbols.symbol(scene, parts[name])))
+    return len(list(symbol(geometry, parts[name])))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +303,7 @@ def test_every_part_has_its_place() -> None:
         bodies=[body],
         joints=[
             pl.Revolute("O", pl.ground.at(), body.at(-1.0, 0.0)),
-            pl.Constraint("own", lambda t, a, b, p: a.angle - b.angle, pl.ground.at(), body.at()),
+            pl.Constraint("own", lambda t, f, p: f[0].angle - f[1].angle, pl.ground.at(), body.at()),
         ],
         forces=[
             pl.Gravity(),
@@ -342,10 +341,10 @@ def test_animation_moves_bodies_reactions_paths_and_clock(swing: mbd.Solution) -
     for k in (5, 2):
         film._func(k)  # pyright: ignore[reportAttributeAccessIssue]
         np.testing.assert_allclose([quiver.U[0], quiver.V[0]], force[k], rtol=1e-6)
-        bar = lines(axes, _style.BODIES[0])[2]
+        bar = lines(axes, BODIES[0])[2]
         tip = np.asarray(swing["tip"][k])
         assert min(np.linalg.norm(bar - tip, axis=1)) < ON_A_PIXEL
-        whole, travelled = lines(axes, _style.BODIES[0])[:2]
+        whole, travelled = lines(axes, BODIES[0])[:2]
         np.testing.assert_allclose(travelled[-1], tip, atol=1e-6)
         np.testing.assert_array_equal(travelled, whole[: len(travelled)])
         assert axes.get_title(loc="left") == f"$t$ = {0.1 * k:.1f} s"
@@ -366,6 +365,19 @@ def test_speed_and_fps_set_the_number_of_frames(swing: mbd.Solution) -> None:
         film = plot.animate(swing, fps=fps, speed=speed)
         drawn(film)
         assert len(list(film.new_frame_seq())) == expected
+
+
+def test_frames_between_saved_times_follow_chosen_speeds() -> None:
+    """With `q̇ = 2 p + sin 5t`, the speeds `p` of a solution are not the rates of its coordinates."""
+    rod = pl.Body("rod", 1.0, 0.1)
+    pin = pl.Revolute("O", pl.ground.at(), rod.at(-0.5))
+    speeds = pl.GeneralizedSpeeds("p", lambda t, q, p, _: 2 * p + jnp.sin(5 * t))
+    mechanism = pl.Mechanism([rod], [pin], [pl.Gravity()], coordinates="joint", speeds=speeds)
+    ts = np.linspace(0.0, 0.6, 13)
+    motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.3}), ts)
+    q, p = np.asarray(motion.q)[::2], np.asarray(motion.v)[::2]
+    between = interpolate(ts[1::2], ts[::2], q, rates_of(mechanism, ts[::2], q, p))
+    np.testing.assert_allclose(between, motion.q[1::2], atol=2e-4)
 
 
 def test_animate_refuses_what_does_not_fit(swing: mbd.Solution) -> None:
@@ -400,7 +412,7 @@ def test_saving_says_what_is_valid_and_what_to_install(
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ImportError, match=r"pip install jaxmbd\[animation\]"):
         plot.save_animation(film, tmp_path / "swing.mp4")
-    monkeypatch.setattr(_save, "_EMBED_LIMIT", 0.02)
+    monkeypatch.setattr(_animate, "_EMBED_LIMIT", 0.02)
     with pytest.raises(ValueError, match=r"only \d of 6 frames fit"):
         plot.save_animation(film, tmp_path / "swing.html")
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """Pictures of mechanisms in space: what they show, in numbers, not only that they are drawn."""
 
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +21,17 @@ from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd import spatial as sp
 from jaxmbd.integrate.formulations.formulation import Stabilized
-from jaxmbd.plot import _forces, _space_picture, _space_scene, _space_solids, _style
+from jaxmbd.plot._space import lit
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import place_of, poses_of, rates_of
+from jaxmbd.scene.parts import pieces_of
+from jaxmbd.scene.pieces import BODIES, INK, REACTION
+from jaxmbd.scene.scene import SHARE
+from jaxmbd.scene.surfaces import equivalent_solid, hull_faces, normals, spread
 
 ON_A_PIXEL = 1e-9  # [m]: points that a picture computes from the same numbers as the test
 END = 0.5  # [s]
 RATE = 3.0  # [rad/s]
-
-
-@pytest.fixture(autouse=True)
-def _no_figures_left() -> Iterator[None]:
-    yield
-    plt.close("all")
 
 
 def pendulum() -> sp.Mechanism:
@@ -60,18 +59,18 @@ def swing() -> mbd.Solution:
     return mbd.Solution(pendulum(), Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, mbd.RESULTS.successful)
 
 
-def scene_of(mechanism: sp.Mechanism) -> _space_scene.SpaceScene:
-    return _space_scene.SpaceScene(mechanism, at_poses(mechanism)[None])
+def geometry_of(mechanism: sp.Mechanism) -> Geometry:
+    return Geometry(mechanism, at_poses(mechanism)[None])
 
 
 def surface(mechanism: sp.Mechanism, part: str, colour: str | None = None) -> np.ndarray:
     """The corners `(k, 3)` of all faces of a part, or of those of one colour."""
-    scene = scene_of(mechanism)
-    pieces = [piece for piece in _space_picture.scene_pieces(scene) if piece.part == part]
+    geometry = geometry_of(mechanism)
+    pieces = [piece for piece in pieces_of(geometry) if piece.part == part]
     if colour is not None:
-        pieces = [piece for piece in pieces if tuple(piece.rgb) == to_rgb(colour)]
+        pieces = [piece for piece in pieces if piece.colour == colour]
     assert pieces, part
-    return np.concatenate([piece.shape(scene.motion.at(0)).reshape(-1, 3) for piece in pieces])
+    return np.concatenate([piece.shape(geometry.motion.at(0)).reshape(-1, 3) for piece in pieces])
 
 
 def collections(axes: Axes) -> list[Poly3DCollection]:
@@ -98,13 +97,11 @@ def test_draw_puts_a_bar_between_markers_in_equal_scales() -> None:
     q = np.array([0.0, 0.0, -0.5, math.cos(math.pi / 4), 0.0, math.sin(math.pi / 4), 0.0, 0.0])
     axes = plot.draw(mechanism, q, labels=True)
     assert isinstance(axes, Axes3D)
-    scene = _space_scene.SpaceScene(mechanism, q[None])
-    bars = [
-        p for p in _space_picture.scene_pieces(scene) if p.part == "rod" and tuple(p.rgb) == to_rgb(_style.BODIES[0])
-    ]
-    (bar,) = (piece.shape(scene.motion.at(0)).reshape(-1, 3) for piece in bars)
-    assert distances(bar, (0, 0, 0), (0, 0, -1)).max() < 0.5 * scene.size
-    assert bar[:, 2].min() == pytest.approx(-1.0, abs=0.5 * scene.size)
+    geometry = Geometry(mechanism, q[None])
+    bars = [p for p in pieces_of(geometry) if p.part == "rod" and p.colour == BODIES[0]]
+    (bar,) = (piece.shape(geometry.motion.at(0)).reshape(-1, 3) for piece in bars)
+    assert distances(bar, (0, 0, 0), (0, 0, -1)).max() < 0.5 * geometry.size
+    assert bar[:, 2].min() == pytest.approx(-1.0, abs=0.5 * geometry.size)
     drawn_corners = corners_of(collections(axes)[-1])
     assert np.abs(drawn_corners[:, None] - bar[:20]).max(axis=2).min(axis=0).max() < ON_A_PIXEL
     limits = np.array([axes.get_xlim(), axes.get_ylim(), axes.get_zlim()])
@@ -120,7 +117,7 @@ def test_draw_puts_a_bar_between_markers_in_equal_scales() -> None:
 
 def test_symbols_are_small_and_a_hinge_lies_along_its_axis() -> None:
     mechanism = pendulum()
-    size = scene_of(mechanism).size
+    size = geometry_of(mechanism).size
     assert size == pytest.approx(0.021, rel=0.1)
     hinge = surface(mechanism, "O")
     assert distances(hinge, (0, -2 * size, 0), (0, 2 * size, 0)).max() < size
@@ -168,7 +165,7 @@ def test_draw_shows_reactions_and_applied_forces_to_scale() -> None:
     axes = plot.draw(mechanism, at_poses(mechanism), reactions={"O": force})
     collection = collections(axes)[-1]
     colours = np.asarray(collection._facecolor3d)[:, :3]  # pyright: ignore[reportAttributeAccessIssue]
-    hue = np.array(to_rgb(_style.REACTION))
+    hue = np.array(to_rgb(REACTION))
     faces = corners_of(collection).reshape(len(colours), -1, 3)
     # Light changes the brightness of the colour and whitens it, but keeps the order of red, green and blue.
     arrow = faces[(colours[:, 0] > 2 * colours[:, 1]) & (colours[:, 1] > colours[:, 2])].reshape(-1, 3)
@@ -177,12 +174,12 @@ def test_draw_shows_reactions_and_applied_forces_to_scale() -> None:
     plain = plot.draw(bare, at_poses(bare))
     assert isinstance(plain, Axes3D)
     side = max(float(np.ptp(limits)) for limits in (plain.get_xlim(), plain.get_ylim(), plain.get_zlim()))
-    tip = _forces.SHARE * side * force / 5.0
+    tip = SHARE * side * force / 5.0
     assert np.linalg.norm(arrow - tip, axis=1).min() < ON_A_PIXEL
     assert distances(arrow, (0, 0, 0), tip).max() < 0.1 * np.linalg.norm(tip) + ON_A_PIXEL
     assert any(text.get_text() == "5 N   reaction of O on rod" for text in axes.texts)
     up = corners_of(collection)
-    assert np.linalg.norm(up - (1.0, 0.0, _forces.SHARE * side), axis=1).min() < ON_A_PIXEL
+    assert np.linalg.norm(up - (1.0, 0.0, SHARE * side), axis=1).min() < ON_A_PIXEL
 
 
 def test_draw_refuses_what_does_not_fit() -> None:
@@ -213,21 +210,21 @@ def test_a_view_is_for_space_alone() -> None:
 
 def test_hulls_of_planes_boxes_and_many_points(rng: np.random.Generator) -> None:
     corners = np.array([[x, y, z] for x in (0, 1) for y in (0, 2) for z in (0, 3)], dtype=float)
-    faces = _space_solids.hull_faces(np.concatenate([corners, [[0.5, 1.0, 1.5]]]), 3)
+    faces = hull_faces(np.concatenate([corners, [[0.5, 1.0, 1.5]]]), 3)
     assert sorted(len(face) for face in faces) == [4] * 6
-    normals = np.concatenate([_space_solids.normals(face[None]) for face in faces])
+    unit = np.concatenate([normals(face[None]) for face in faces])
     outward = [face.mean(axis=0) - (0.5, 1.0, 1.5) for face in faces]
-    assert (np.sum(normals * outward, axis=1) > 0).all()
-    (flat,) = _space_solids.hull_faces(np.array([[0, 0, 1], [1, 0, 1], [0.2, 0.2, 1], [0, 1, 1.0]]), 2)
+    assert (np.sum(unit * outward, axis=1) > 0).all()
+    (flat,) = hull_faces(np.array([[0, 0, 1], [1, 0, 1], [0.2, 0.2, 1], [0, 1, 1.0]]), 2)
     np.testing.assert_allclose(sorted(flat.tolist()), [[0, 0, 1], [0, 1, 1], [1, 0, 1]], atol=1e-12)
     cloud = rng.normal(size=(200, 3))
-    assert all(len(face) == 3 for face in _space_solids.hull_faces(cloud, 3))
+    assert all(len(face) == 3 for face in hull_faces(cloud, 3))
 
 
 def test_points_span_a_point_a_line_a_plane_or_space() -> None:
     points = np.array([[0, 0, 0], [1, 1, 0], [0, 1, 0], [0.3, 0.2, 1.0]])
-    assert [_space_solids.spread(points[:k], 1e-3) for k in (1, 2, 3, 4)] == [0, 1, 2, 3]
-    assert _space_solids.spread(points, 10.0) == 0
+    assert [spread(points[:k], 1e-3) for k in (1, 2, 3, 4)] == [0, 1, 2, 3]
+    assert spread(points, 10.0) == 0
 
 
 def stewart() -> sp.Mechanism:
@@ -250,9 +247,9 @@ def test_a_platform_is_a_translucent_hull_with_rods_to_the_ground() -> None:
     hull = faces[alphas < 1]
     assert len(hull) == 7  # the hexagon of the markers, and its sides up to the centre of mass
     assert {round(float(z), 9) for z in hull[..., 2].ravel()} == {0.9, 1.0}
-    leg = surface(mechanism, "leg1", _style.INK)
+    leg = surface(mechanism, "leg1", INK)
     x, y = 0.5 * math.cos(math.radians(100)), 0.5 * math.sin(math.radians(100))
-    assert distances(leg, (2 * x, 2 * y, 0), (x, y, 0.9)).max() < scene_of(mechanism).size
+    assert distances(leg, (2 * x, 2 * y, 0), (x, y, 0.9)).max() < geometry_of(mechanism).size
     assert surface(mechanism, "ground")[:, 2].max() < 1e-9
 
 
@@ -267,7 +264,7 @@ def test_a_platform_is_a_translucent_hull_with_rods_to_the_ground() -> None:
 )
 def test_the_equivalent_solid_is_the_solid_itself(solid: sp.Solid, kind: str, halves: tuple[float, ...]) -> None:
     turned = solid.rotated(sp.rotation.along(jnp.array([1.0, 2.0, 3.0])))
-    found = _space_solids.equivalent_solid(float(turned.mass), np.asarray(turned.inertia))
+    found = equivalent_solid(float(turned.mass), np.asarray(turned.inertia))
     assert found.kind == kind
     order = slice(None) if kind == "cylinder" else slice(None, None, -1)
     np.testing.assert_allclose(np.sort(found.halves)[::-1] if kind == "box" else found.halves[order], halves, rtol=1e-9)
@@ -298,8 +295,8 @@ def test_bodies_about_one_centre_are_seen_through() -> None:
     outer, inner = sp.Body("outer", 1.0, (0.1, 0.1, 0.1)), sp.Body("inner", 1.0, (0.01, 0.01, 0.01))
     joints = [sp.Spherical("A", sp.ground.at(), outer.at()), sp.Spherical("B", outer.at(), inner.at())]
     mechanism = sp.Mechanism([outer, inner], joints)
-    scene = scene_of(mechanism)
-    alphas = {piece.part: piece.alpha for piece in _space_picture.scene_pieces(scene)}
+    geometry = geometry_of(mechanism)
+    alphas = {piece.part: piece.alpha for piece in pieces_of(geometry)}
     assert alphas["outer"] < 1
     assert alphas["inner"] == 1
     assert np.linalg.norm(surface(mechanism, "outer"), axis=1).max() == pytest.approx(0.5)  # r² = 5/2 J / m
@@ -316,7 +313,7 @@ def rolling() -> sp.Mechanism:
 
 def test_a_rolling_disc_stands_on_its_patch() -> None:
     mechanism = rolling()
-    rim = surface(mechanism, "wheel", _style.BODIES[0])
+    rim = surface(mechanism, "wheel", BODIES[0])
     assert np.hypot(rim[:, 0] - 1.0, rim[:, 2] - 0.5).max() == pytest.approx(0.5, rel=1e-2)
     assert np.ptp(rim[:, 1]) < 0.1
     assert np.unique(surface(mechanism, "roll")[:, 2]) == pytest.approx([0.0])
@@ -328,8 +325,8 @@ def test_a_spring_is_a_helix_about_its_damper() -> None:
     body = sp.Body("body", 1.0, (0.1, 0.1, 0.1), (0, 3, 4))
     spring = sp.SpringDamper("spring", sp.ground.at(), body.at(), 10.0, 1.0, damping=2.0)
     mechanism = sp.Mechanism([body], forces=[spring])
-    size = scene_of(mechanism).size
-    coil = surface(mechanism, "spring", _style.INK)
+    size = geometry_of(mechanism).size
+    coil = surface(mechanism, "spring", INK)
     away = distances(coil, (0, 0, 0), (0, 3, 4))
     assert away.max() == pytest.approx(1.17 * size, rel=0.05)
     axial = coil @ np.array([0.0, 0.6, 0.8])
@@ -345,11 +342,11 @@ def test_a_slide_is_as_long_as_its_travel() -> None:
     mechanism = sp.Mechanism([block], [joint])
     qs = np.zeros((5, 7))
     qs[:, 0], qs[:, 3] = np.linspace(-1.0, 2.0, 5), 1.0
-    scene = _space_scene.SpaceScene(mechanism, qs)
-    rail, *_ = (p for p in _space_picture.scene_pieces(scene) if p.part == "slide")
-    points = rail.shape(scene.motion.at(0)).reshape(-1, 3)
-    assert points[:, 0].min() == pytest.approx(-1.0, abs=5 * scene.size)
-    assert points[:, 0].max() == pytest.approx(2.0, abs=5 * scene.size)
+    geometry = Geometry(mechanism, qs)
+    rail, *_ = (p for p in pieces_of(geometry) if p.part == "slide")
+    points = rail.shape(geometry.motion.at(0)).reshape(-1, 3)
+    assert points[:, 0].min() == pytest.approx(-1.0, abs=5 * geometry.size)
+    assert points[:, 0].max() == pytest.approx(2.0, abs=5 * geometry.size)
     assert points[:, 0].min() < -1.0
     assert points[:, 0].max() > 2.0
 
@@ -369,7 +366,7 @@ def test_every_part_has_its_place() -> None:
         sp.Screw("Screw", *pair, 0.1),
         sp.RevoluteSpherical("RevoluteSpherical", fixed, on_b, 1.0),
         sp.Gear("Gear", "Revolute.angle", "Cylindrical.angle", 2.0),
-        sp.Constraint("own", function=lambda t, a, b, p: a.position - b.position, a=on_a, b=on_b),
+        sp.Constraint("own", function=lambda t, f, p: f[0].position - f[1].position, a=on_a, b=on_b),
     ]
     forces = [
         sp.Gravity(),
@@ -386,12 +383,12 @@ def test_every_part_has_its_place() -> None:
         sp.Driver("lift", "a.z", 1.0, prescribes="speed"),
     ]
     mechanism = sp.Mechanism([a, b], joints, forces, drivers)
-    scene = scene_of(mechanism)
-    pieces = _space_picture.scene_pieces(scene)
+    geometry = geometry_of(mechanism)
+    pieces = pieces_of(geometry)
     for piece in pieces:
-        faces = piece.shape(scene.motion.at(0))
+        faces = piece.shape(geometry.motion.at(0))
         assert np.isfinite(faces).all(), piece.part
-        assert piece.colours(faces, np.array([0.0, 0.0, 1.0])).shape == (len(faces), 4)
+        assert lit(piece, faces, np.array([0.0, 0.0, 1.0])).shape == (len(faces), 4)
     shown = {piece.part for piece in pieces}
     silent = {"gravity", "friction", "Gear"}
     parts = {part.name for part in (*mechanism.joints, *mechanism.forces, *mechanism.drivers)}
@@ -414,10 +411,10 @@ def test_rates_of_poses_are_their_derivatives(rng: np.random.Generator) -> None:
     q, v = rng.normal(size=(1, 8)), rng.normal(size=(1, 6))
     q[:, 3:7] /= np.linalg.norm(q[:, 3:7])
     expected = mechanism.space.rate(jnp.asarray(q[0, :7]), jnp.asarray(v[0]))
-    np.testing.assert_allclose(_space_scene.rates_of(mechanism, q, v)[0], np.append(expected, 0.0), atol=1e-12)
+    np.testing.assert_allclose(rates_of(mechanism, q, v)[0], np.append(expected, 0.0), atol=1e-12)
     frame = mechanism["O"].b.frame(mechanism.space.place(jnp.asarray(q[0, :7])))
-    place = _space_scene.SpacePlace(mechanism, mechanism["O"].b)
-    poses = _space_scene.poses_of(mechanism, q).at(0)
+    place = place_of(mechanism, mechanism["O"].b)
+    poses = poses_of(mechanism, q).at(0)
     np.testing.assert_allclose(place.point(poses), frame.position, atol=1e-12)
     np.testing.assert_allclose(place.axes(poses), frame.rotation, atol=1e-12)
 
@@ -438,7 +435,7 @@ def test_animation_moves_bodies_reactions_paths_and_clock(swing: mbd.Solution) -
         assert (corners < limits[:, 1]).all()
         np.testing.assert_allclose(np.array(travelled.get_data_3d())[:, -1], tips[k], atol=1e-6)
         ends = np.linalg.norm(corners, axis=1)
-        assert ends.max() > np.linalg.norm(force[k]) / np.linalg.norm(force, axis=1).max() * _forces.SHARE
+        assert ends.max() > np.linalg.norm(force[k]) / np.linalg.norm(force, axis=1).max() * SHARE
         figure = axes.get_figure(root=True)
         assert figure is not None
         assert figure.texts[0].get_text() == f"$t$ = {0.1 * k:.1f} s"

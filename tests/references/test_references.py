@@ -6,7 +6,6 @@ tolerances.
 """
 
 from functools import cache
-from pathlib import Path
 from typing import Literal
 
 import diffrax as dfx
@@ -20,9 +19,9 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from tests import planar_examples as examples
 from tests.numeric import worst
+from tests.references.tables import columns, table
 
 TIGHT = 1e-12  # rtol and atol
-REFERENCES = Path(__file__).parent
 SPREAD = 1e-5  # [rad], of the uprights of A02: larger means a wrong branch
 DG_DK, G = 0.33344810613, 3.3366067994828  # [J s m/N], [J s]: SUNDIALS' slider-crank, high precision
 
@@ -32,19 +31,6 @@ PUBLISHED_DOUBLE_PENDULUM = (-2.3179285616, 4.0941101973, -1.7364916692, -0.0503
 DEVIATION_DOUBLE_PENDULUM = (1.3e-5, 8.7e-5, 4.3e-5, 2.0e-4)
 PUBLISHED_FOUR_BAR = (-0.9397833956, 6.9934901146)
 DEVIATION_FOUR_BAR = (7.1e-4, 3.9e-3)
-
-
-def table(name: str) -> dict[str, np.ndarray]:
-    """A reference table by column, units left out of the names."""
-    data = np.genfromtxt(
-        REFERENCES / f"{name}.csv", delimiter=",", names=True, dtype=None, encoding="utf-8", deletechars="",
-        replace_space="_",
-    )  # fmt: skip
-    return {str(column).partition("[")[0]: data[column] for column in data.dtype.names or ()}
-
-
-def columns(data: dict[str, np.ndarray], *names: str) -> np.ndarray:
-    return np.stack([data[name] for name in names], axis=-1)
 
 
 def signals(solution: mbd.Solution, *names: str) -> np.ndarray:

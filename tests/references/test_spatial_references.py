@@ -13,7 +13,8 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import spatial as sp
 from tests import spatial_examples as examples
-from tests.references.test_references import columns, table, worst
+from tests.numeric import worst
+from tests.references.tables import columns, table
 
 # φ, w of j1 at the end [rad, rad/s], by Dymola with DASSL at 1e-6, and how far the published curves are from the
 # high-precision ones over the whole run.

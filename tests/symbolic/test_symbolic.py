@@ -1,8 +1,6 @@
 """The equations exported: as numbers, as formulas and as source text, from the code that runs."""
 
 import ctypes
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,6 +17,7 @@ from jaxmbd import spatial as sp
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.integrate.formulations.formulation import motion_of
 from tests import spatial_examples
+from tests.c_code import load_c
 from tests.marks import long_but
 from tests.planar_examples import ALL, rod
 
@@ -220,18 +219,10 @@ def _with_mass(mass: Any) -> pl.Mechanism:
 
 def test_source_text_runs_without_the_library(tmp_path: Path) -> None:
     """C text of the solved equations, compiled, integrated by hand: the double pendulum's motion."""
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
-        pytest.skip("no C compiler")
     mechanism = double_pendulum()
     state = mbd.assemble(mechanism, {"O.angle": -0.5, "A.angle": 0.4})
     text = mbd.SymbolicSystem(mbd.export(mechanism)).source("c", ["vXdot"], name="rate")
-    (tmp_path / "rate.c").write_text(text)
-    library = tmp_path / "rate.so"
-    subprocess.run(
-        [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(tmp_path / "rate.c"), "-lm"], check=True
-    )
-    function = ctypes.CDLL(str(library)).rate
+    function = load_c(text, tmp_path, "-O2").rate
     function.argtypes = [ctypes.c_double, *[np.ctypeslib.ndpointer(float)] * 3]
 
     def rate(t: float, y: np.ndarray) -> np.ndarray:

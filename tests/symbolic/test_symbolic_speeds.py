@@ -2,8 +2,6 @@
 exported, and every analysis that starts from speeds, against the equations that are integrated."""
 
 import ctypes
-import shutil
-import subprocess
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from tests.c_code import compiler, load_c
 from tests.marks import slow_but
 from tests.planar_examples import rod
 
@@ -26,18 +25,18 @@ PIECES = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilo
 SOLVED = ("vPdot", "vLambda", "vReactions", "vXdot")
 
 
-def chain_speeds(p: Array, q: Array, t: Array, _: Any) -> Array:
+def chain_speeds(t: Array, q: Array, p: Array, _: Any) -> Array:
     """Speeds of a double pendulum: `A` turns with the position and with time, `b` depends on both."""
     mixed = jnp.stack([jnp.cos(q[1]) + 2, jnp.sin(q[0]), t, 3 + 0.3 * q[0] ** 2]).reshape(2, 2)
     return mixed @ p + jnp.stack([jnp.sin(t), q[1] * t])
 
 
-def body_speeds(p: Array, q: Array, t: Array, _: Any) -> Array:
+def body_speeds(t: Array, q: Array, p: Array, _: Any) -> Array:
     """Speeds of one body in the plane."""
     return jnp.stack([p[0] + jnp.sin(q[2]) * p[2] + jnp.sin(t), p[1] - t * p[2], (2 + t) * p[2] + q[0] * t])
 
 
-def ball_speeds(p: Array, q: Array, t: Array, _: Any) -> Array:
+def ball_speeds(t: Array, q: Array, p: Array, _: Any) -> Array:
     """Angular velocities of a body on a ball joint."""
     return jnp.stack([p[0] + jnp.sin(t), p[1] + t * p[0], p[2] + q[0] * q[1] * t])
 
@@ -96,8 +95,8 @@ def test_the_pieces_are_those_of_the_coordinates_own_speeds(name: str, rng: np.r
 
     @jax.jit
     def look(t: Array, q: Array, p: Array) -> tuple[Any, ...]:
-        given = lambda q, t: speeds.given(p, q, t)  # noqa: E731
-        v, A = given(q, t), jax.jacfwd(lambda p: speeds.given(p, q, t))(p)
+        given = lambda q, t: speeds.given(t, q, p)  # noqa: E731
+        v, A = given(q, t), jax.jacfwd(lambda p: speeds.given(t, q, p))(p)
         pieces = {n: mbd.export(chosen).piece(n)(t, q, p) for n in (*PIECES, *SOLVED)}
         turning = jax.jvp(given, (q, t), (base.rate(t, q, v), jnp.ones_like(t)))[1]
         return pieces, A, turning, {n: mbd.export(own).piece(n)(t, q, v) for n in pieces}, equations.rate(t, q, p)
@@ -119,7 +118,7 @@ def test_the_pieces_are_those_of_the_coordinates_own_speeds(name: str, rng: np.r
 
 def test_rates_by_hand() -> None:
     """`q̇₁ = p₁ + sin t`."""
-    speeds = pl.GeneralizedSpeeds(["u1", "u2"], lambda p, q, t, _: p + jnp.stack([jnp.sin(t), 0 * t]))
+    speeds = pl.GeneralizedSpeeds(["u1", "u2"], lambda t, q, p, _: p + jnp.stack([jnp.sin(t), 0 * t]))
     mechanism = chain(speeds)
     t, q, p = jnp.asarray(0.7), jnp.asarray([0.3, -0.8]), jnp.asarray([1.0, 1.0])
     np.testing.assert_allclose(mbd.export(mechanism).piece("h")(t, q, p), [1.644217687, 1.0], rtol=1e-9)
@@ -134,7 +133,7 @@ def test_rates_by_hand() -> None:
 
 def test_a_chosen_speed_is_no_rate_whatever_its_name() -> None:
     """`q̇` and `p` have symbols of their own; two that are given the same one are refused."""
-    speeds = pl.GeneralizedSpeeds(["O.angle_rate", "A.angle_rate"], lambda p, q, t, _: p + jnp.sin(t))
+    speeds = pl.GeneralizedSpeeds(["O.angle_rate", "A.angle_rate"], lambda t, q, p, _: p + jnp.sin(t))
     system = mbd.export(chain(speeds))
     symbolic = mbd.SymbolicSystem(system)
     assert not set(symbolic.vP) & set(symbolic.vQdot)
@@ -185,13 +184,9 @@ def test_formulas_and_source_text_agree_with_numbers(name: str, rng: np.random.G
 
 
 def _compiled(text: str, folder: Path) -> Any:
-    compiler = shutil.which("cc") or shutil.which("gcc")
-    if compiler is None:
+    if compiler() is None:
         return None
-    (folder / "equations.c").write_text(text)
-    library = folder / "equations.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(library), str(folder / "equations.c"), "-lm"], check=True)
-    function = ctypes.CDLL(str(library)).equations
+    function = load_c(text, folder).equations
     function.argtypes = [ctypes.c_double, *[np.ctypeslib.ndpointer(float)] * 4]
 
     def run(t: float, q: np.ndarray, p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,7 +232,7 @@ def test_mass_and_energy_need_the_time_with_chosen_speeds() -> None:
     chosen, own, speeds = case("chain")
     q, p, t = jnp.asarray([0.3, -0.8]), jnp.asarray([1.0, 2.0]), jnp.asarray(0.7)
     equations, base = mbd.Equations(chosen), mbd.Equations(own)
-    v = speeds.given(p, q, t)
+    v = speeds.given(t, q, p)
     np.testing.assert_allclose(equations.kinetic_energy(q, p, t), base.kinetic_energy(q, v), rtol=1e-12)
     np.testing.assert_allclose(
         equations.coordinate("A.angle", q, p, t)[1], base.coordinate("A.angle", q, v)[1], rtol=1e-12

@@ -15,22 +15,18 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import (
     closure_text,
-    named_rows,
     open_text,
     over_constrained_text,
     row_names,
     tolerance_of,
+    worst_first,
 )
-from jaxmbd.analyses.assembly.assembly_errors import open_rows as open_rows
-from jaxmbd.analyses.assembly.fixed_readings import is_reading, shape_of
-from jaxmbd.analyses.assembly.initial_guess import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import closed, closure, current_values, nearest
-from jaxmbd.analyses.assembly.scaling_mass import check_mass
+from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
+from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.analyses.redundancy import singular
-from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful
-from jaxmbd.analyses.runtime import raise_where
+from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -123,13 +119,9 @@ class _Residuals(NamedTuple):
 
 @cached_on_disk
 def _assemble(
-    mechanism: Mechanism,
-    start: Array,
-    prescribed: dict[str, Array],
-    speeds: dict[str, Array],
-    t: Scalar,
+    mechanism: Mechanism, start: Array, prescribed: dict[str, Array], speeds: dict[str, Array], t: Scalar,
     weights: Array | None,
-) -> tuple[Array, Array, Array, RESULTS, _Residuals]:
+) -> tuple[Array, Array, Array, RESULTS, _Residuals]:  # fmt: skip
     """Return coordinates and speeds (NaN where assembly failed), the rank of `C`, the result code and the residuals."""
     equations = Equations(mechanism)
     closing = (equations, prescribed, t)
@@ -159,7 +151,10 @@ def _verdict(residuals: _Residuals) -> RESULTS:
 
 @cached_on_disk
 def _locked_values(mechanism: Mechanism, start: Array, names: tuple[str, ...], t: Scalar) -> dict[str, Array]:
-    return current_values(Equations(mechanism), t, start, names)
+    """Return the values of named coordinates, and the poses of named bodies, at a position."""
+    at, bodies = Equations(mechanism).at(t, start), [body.name for body in mechanism.bodies]
+    still = jnp.zeros(mechanism.nv, start.dtype)
+    return {n: at.poses()[bodies.index(n)] if n in bodies else at.coordinate(n, still)[0] for n in names}
 
 
 def prescribed_at(
@@ -286,7 +281,7 @@ _STEEP = (
 def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[str, Any]) -> None:
     limit = float(residuals.speed_limit)
     if not float(_largest(residuals.speed)) <= limit:
-        rows = named_rows(mechanism, np.asarray(residuals.speed), tuple(speeds))
+        rows = worst_first(row_names(mechanism, tuple(speeds)), np.asarray(residuals.speed))
         missing = ", ".join(f"{name!r} by {value:.3g}" for name, value in rows[:4] if not value <= limit)
         raise AssemblyError(
             f"The given speeds contradict the constraints: no speeds satisfy all of them (missed: {missing}). "
@@ -295,14 +290,9 @@ def _check_speeds(mechanism: Mechanism, residuals: _Residuals, speeds: Mapping[s
 
 
 def _raise_at_run_time(
-    mechanism: Mechanism,
-    q: Array,
-    v: Array,
-    result: RESULTS,
-    residuals: _Residuals,
-    prescribed: tuple[str, ...],
+    mechanism: Mechanism, q: Array, v: Array, result: RESULTS, residuals: _Residuals, prescribed: tuple[str, ...],
     speeds: tuple[str, ...],
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array]:  # fmt: skip
     """Return the same coordinates and speeds, which raise at run time if assembly failed, naming the open parts."""
     positions, rates = (row_names(mechanism, extra) for extra in (prescribed, speeds))
 
@@ -322,3 +312,37 @@ def _raise_at_run_time(
 def _largest(residual: Array | np.ndarray | np.generic) -> Array | np.floating:
     lib = np if is_concrete(residual) else jnp  # NumPy for known values, which then need no compilation
     return lib.max(lib.abs(residual), initial=0.0)  # pyright: ignore
+
+
+_REGULAR = 1e-12  # eigenvalues of the mass matrix, scaled to a unit diagonal, that are smaller count as zero
+_NOTHING = 1e-8  # share of the largest root of a diagonal entry of M below which such a root counts as zero
+_SHARE = 0.1  # share of the largest component of a direction without inertia from which a speed is named
+
+
+def check_mass(mechanism: Mechanism, q: Float[Array, " nq"]) -> None:
+    """Raise if `M` is known to be singular, and name the speeds that have no inertia.
+
+    Only point masses and thin rods, which have no moment of inertia about some axis, can make it singular.
+    """
+    thin = [body.name for body in mechanism.bodies if body.lacks_inertia]
+    if not thin or not is_concrete(q, mechanism):
+        return
+    M = np.asarray(_mass(mechanism, q))
+    scale = np.sqrt(np.maximum(np.diag(M), 0.0))
+    weight = 1 / np.where(scale > _NOTHING * scale.max(), scale, np.inf)
+    values, directions = np.linalg.eigh(weight[:, None] * M * weight[None, :])
+    if values[0] > _REGULAR:
+        return
+    share = np.abs(directions[:, 0])
+    speeds = [name for name, part in zip(mechanism.speed_names, share, strict=True) if part > _SHARE * share.max()]
+    raise MechanismError(
+        f"The mass matrix is singular: nothing has inertia along {', '.join(map(repr, speeds))}, since "
+        f"{', '.join(map(repr, thin))} {'have' if len(thin) > 1 else 'has'} none about an axis. Give a moment of "
+        "inertia about that axis (where the body can spin freely about it and does not, any one will do), or let "
+        "joints carry it that leave no such motion free."
+    )
+
+
+@cached_on_disk
+def _mass(mechanism: Mechanism, q: Array) -> Array:
+    return jnp.asarray(Equations(mechanism).mass(q))

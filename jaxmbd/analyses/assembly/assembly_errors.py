@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.fixed_readings import is_reading, rows_of, unit_of
 from jaxmbd.analyses.assembly.multistart import search
-from jaxmbd.analyses.assembly.position_solve import Closing, closure, least_squares
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, least_squares, rows_of
+from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -80,17 +80,13 @@ def open_rows(mechanism: Mechanism, miss: Float[np.ndarray, " rows"], fixed: tup
 
 def open_text(names: list[str], miss: Float[np.ndarray, " rows"], tolerance: float) -> str:
     """Return the text on the parts with residuals above a tolerance, largest first; `names`: the part of each row."""
-    rows = [(name, value) for name, value in _worst_first(names, miss) if not value <= tolerance]
+    rows = [(name, value) for name, value in worst_first(names, miss) if not value <= tolerance]
     more = f", and {len(rows) - 6} more" if len(rows) > 6 else ""
     return ", ".join(f"{name!r} misses by {value:.3g}" for name, value in rows[:6]) + more
 
 
-def named_rows(mechanism: Mechanism, miss: np.ndarray, extra: tuple[str, ...]) -> list[tuple[str, float]]:
-    """Return the largest residual of each part and of each prescribed coordinate or body, in descending order."""
-    return _worst_first(row_names(mechanism, extra), miss)
-
-
-def _worst_first(names: list[str], miss: np.ndarray) -> list[tuple[str, float]]:
+def worst_first(names: list[str], miss: np.ndarray) -> list[tuple[str, float]]:
+    """Return the largest residual of each part in descending order; `names`: the part of each row."""
     worst: dict[str, float] = {}
     for label, value in zip(names, np.abs(miss), strict=True):
         worst[label] = float(max(worst.get(label, 0.0), value)) if np.isfinite(value) else float("inf")
@@ -105,7 +101,7 @@ def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
     return rows + [name for name in extra for _ in range(count(name))]
 
 
-def _gap_text(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
+def _gap_text(mechanism: Mechanism, closing: ClosureProblem, q: Array, miss: Float[np.ndarray, " rows"]) -> str:
     """Return the text on how far one joint stays open if all else is closed; "" if all else cannot be closed."""
     prescribed = closing[1]
     labels, units = np.asarray(row_names(mechanism, tuple(prescribed))), _units(mechanism, prescribed)
@@ -127,7 +123,7 @@ def _gap_text(mechanism: Mechanism, closing: Closing, q: Array, miss: Float[np.n
 
 
 @cached_on_disk
-def _least_residuals(closing: Closing, weights: Array, start: Array) -> tuple[Array, Array]:
+def _least_residuals(closing: ClosureProblem, weights: Array, start: Array) -> tuple[Array, Array]:
     """Return the position of least weighted residuals, and the residuals there."""
     q = least_squares(lambda q, args: args[1] * closure(q, args[0]), start, (closing, weights))
     return q, closure(q, closing)
@@ -148,7 +144,7 @@ def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
     bodies = {body.name for body in mechanism.bodies}
     for name in prescribed:
         if is_reading(mechanism, name):
-            row_units += [unit_of(mechanism, name)] * rows_of(mechanism, name)
+            row_units += [channel_units(mechanism)[name]] * rows_of(mechanism, name)
         else:
             row_units += pose_units if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
     return np.asarray(row_units)

@@ -11,14 +11,14 @@ from jaxtyping import Bool, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, prescribed_at
 from jaxmbd.analyses.assembly.assembly_errors import closure_text, tolerance_of
-from jaxmbd.analyses.assembly.initial_guess import guessed
-from jaxmbd.analyses.assembly.multistart import MultistartResults, search
+from jaxmbd.analyses.assembly.multistart import MultistartResults, guessed, search
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, as_float, is_concrete
 from jaxmbd.errors import AssemblyError, MechanismError
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.printing import table
 
 _COLUMNS = 6  # number of coordinates in a table of assembly modes
 
@@ -63,9 +63,7 @@ class AssemblyModes:
         rows = [["", "found", "distance", *names]]
         for k, (count, distance) in enumerate(zip(self.counts, self.distances, strict=True)):
             rows.append([str(k), str(count), f"{distance:.3g}", *(f"{q[k, i]:.5g}" for i in columns)])
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = ["  ".join(text.rjust(w) for text, w in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([head + more, *lines])
+        return f"{head}{more}\n{table(rows, words=0)}"
 
 
 def assembly_modes(

@@ -7,6 +7,7 @@ closed position takes one more solve, of the first-order optimality conditions; 
 Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.3 (the search), §18.1 (the conditions).
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,25 +18,29 @@ import lineax as lx
 import optimistix as optx
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.fixed_readings import is_reading, missed_reading
+from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
+from jaxmbd.model.sensor import AbstractSensor, Point, Scaled
+from jaxmbd.space.vectors import nearest_turn
 
 _STEPS = 256
 _SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 
 # The equations; the prescribed coordinates, readings and poses, `{"crank.theta": value, "rod": pose}`; the time.
-Closing = tuple[Equations, dict[str, Array], Scalar]
+ClosureProblem = tuple[Equations, dict[str, Array], Scalar]
 
 
-def closure(q: Float[Array, " nq"], closing: Closing) -> Float[Array, " rows"]:
+def closure(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
     """Return the residual of a closure: `Φ(q, t)` and, below it, the residuals of prescribed coordinates and poses."""
     return as_program(_closure)(q, closing)
 
 
-def _closure(q: Array, closing: Closing) -> Array:
+def _closure(q: Array, closing: ClosureProblem) -> Array:
     equations, prescribed, t = closing
     at = equations.at(t, q)
     return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
@@ -55,13 +60,6 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
     return coordinate.value(at.near(coordinate.markers).frames)[None] - value
 
 
-def current_values(equations: Equations, t: Scalar, q: Float[Array, " nq"], names: tuple[str, ...]) -> dict[str, Array]:
-    """Return the values of named coordinates, and the poses of named bodies, at a position."""
-    at, bodies = equations.at(t, q), [body.name for body in equations.mechanism.bodies]
-    still = jnp.zeros(equations.mechanism.nv, q.dtype)
-    return {n: at.poses()[bodies.index(n)] if n in bodies else at.coordinate(n, still)[0] for n in names}
-
-
 def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: Any) -> Array:
     """Return a minimiser of the sum of squares of a residual, by Levenberg and Marquardt's method from a start."""
     tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
@@ -70,7 +68,7 @@ def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: A
 
 
 @eqx.filter_custom_jvp
-def closed(closing: Closing, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
+def closed(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
     return least_squares(closure, start, closing)
 
@@ -84,7 +82,7 @@ def _closed_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[
 
 
 def nearest(
-    closing: Closing, weights: Float[Array, " nq"], guess: Float[Array, " nq"], start: Float[Array, " nq"]
+    closing: ClosureProblem, weights: Float[Array, " nq"], guess: Float[Array, " nq"], start: Float[Array, " nq"]
 ) -> tuple[Float[Array, " nq"], Scalar]:
     """Return the closed position nearest to `guess`, from a closed start, and the residual of its optimality condition.
 
@@ -134,3 +132,52 @@ def _response(residual: Callable[[Array, Any], Array], x: Array, args: Any, chan
         return jnp.zeros_like(x)
     slope = lx.MatrixLinearOperator(jax.jacfwd(residual)(x, args))
     return -lx.linear_solve(slope, miss, singular(miss.dtype), throw=False).value
+
+
+def is_reading(mechanism: Mechanism, name: str) -> bool:
+    """Return True if the name is that of a reading that can be prescribed."""
+    sensor = _sensor(mechanism, name)
+    if isinstance(sensor, Scaled):
+        return is_reading(mechanism, sensor.of) or _is_coordinate(mechanism, sensor.of)
+    if sensor is None:
+        return _is_angle(mechanism, name)
+    return isinstance(sensor, AbstractSensor) and sensor.of_position
+
+
+def _sensor(mechanism: Mechanism, name: str) -> Sensor | None:
+    return next((sensor for sensor in mechanism.sensors if sensor.name == name), None)
+
+
+def _is_angle(mechanism: Mechanism, name: str) -> bool:
+    owner, _, component = name.partition(".")
+    return mechanism.space.dim == 3 and component in ANGLES and owner in [body.name for body in mechanism.bodies]
+
+
+def _is_coordinate(mechanism: Mechanism, name: str) -> bool:
+    try:
+        mechanism.coordinate(name)
+    except MechanismError:
+        return False
+    return True
+
+
+def shape_of(mechanism: Mechanism, name: str) -> tuple[int, ...]:
+    """Return the shape of a prescribed quantity."""
+    sensor = _sensor(mechanism, name)
+    if isinstance(sensor, Scaled):
+        return shape_of(mechanism, sensor.of)
+    return (mechanism.space.dim,) if isinstance(sensor, Point) else ()
+
+
+def rows_of(mechanism: Mechanism, name: str) -> int:
+    """Return the number of components of a prescribed quantity."""
+    return math.prod(shape_of(mechanism, name))
+
+
+def missed_reading(at: Configuration, name: str, value: Array) -> Array:
+    """Return a reading minus its prescribed value; for an angle that is not scaled, up to the nearest whole turn."""
+    reading = Reader(at.equations, Snapshot.at_rest(at.equations, at.t, at.q)).read(name)
+    is_scaled = isinstance(_sensor(at.mechanism, name), Scaled)
+    if not is_scaled and channel_units(at.mechanism)[name] == "rad":
+        reading = nearest_turn(reading, value)
+    return jnp.atleast_1d(reading - value)

@@ -6,6 +6,12 @@ centres: in body axes the angular velocity is constant. So `v` and `v̇` follow 
     f(q, λ) = M v̇ + Cᵀ λ − F(q, v, t) = 0,    Φ(q, t) = 0
 
 is a system of equations for `q` and `λ` alone. At rest the rotation is zero.
+
+The small motions about a steady state satisfy, in the rotating frame and with speeds `w` relative to it,
+`ÿ + D̂ ẏ + K̂ y = 0` with `D̂ = Rᵀ (∂f/∂w) R`, `K̂ = Rᵀ (∂f/∂q) R` and `Rᵀ M R = 1`. `D̂` contains dampers, gyroscopic and
+Coriolis forces.
+
+Source: Müller, Schiehlen, *Linear Vibrations* (1985); Schiehlen, Eberhard, *Applied Dynamics* (2014), §5.
 """
 
 from functools import cached_property
@@ -13,15 +19,17 @@ from functools import cached_property
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Complex, Float, Int
 
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
+from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.force.force import AbstractForce
 from jaxmbd.model.joint.joint import AbstractJoint
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.space.rotation import axis_numbers
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import direction, motion_cross, shift_velocity, swept
@@ -68,9 +76,9 @@ class Balance(eqx.Module):
     rate: Float[Array, " twist"]
     t: Scalar
 
-    def at(self, q: Float[Array, " nq"]) -> "Steady":
+    def at(self, q: Float[Array, " nq"]) -> "SteadyState":
         """Return the steady state at coordinates `q`."""
-        return Steady(self, q)
+        return SteadyState(self, q)
 
     def unbalance(self, q: Float[Array, " nq"], lam: Float[Array, " m"]) -> tuple[Array, Array]:
         """Return `f` and `Φ`."""
@@ -78,7 +86,7 @@ class Balance(eqx.Module):
         return at.unbalance(lam), at.position.position()
 
 
-class Steady:
+class SteadyState:
     """The mechanism at coordinates `q` in steady rotation."""
 
     def __init__(self, balance: Balance, q: Float[Array, " nq"]) -> None:
@@ -170,7 +178,7 @@ class Steady:
         return jnp.sqrt(jnp.sum(jnp.where(no_inertia, 0.0, efforts * accelerations)))
 
 
-class Reduced:
+class LinearizedBalance:
     """The linearised balance in the null space of `C`: `δ = R y + n` with `C R = 0`, `Rᵀ M R = 1`.
 
     - `stiffness`: `K̂ = Rᵀ (∂f/∂q) R` at constant `λ`, which includes the second-order terms of the constraints;
@@ -246,3 +254,82 @@ def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | fl
     nonzero = values > flat(values, scale)
     inverse = jnp.where(nonzero, 1.0 / jnp.where(nonzero, values, 1.0), 0.0)
     return right.T @ (inverse * (left.T @ b))
+
+
+# Share of the fastest eigenvalue, or of the rate that the size of the forces implies, below which an eigenvalue counts
+# as zero. Rounding errors split a double zero eigenvalue by their square root.
+_ZERO = 1e-6
+
+
+class SmallMotions(eqx.Module):
+    """The small motions about a steady state.
+
+    - `eigenvalues` `[1/s]`: fastest growing first, −inf for constrained directions;
+    - `growing`: the number of eigenvalues with a positive real part;
+    - `neutral`: the number of eigenvalues that are zero, without the pair that every free rotation has (its angle and
+      its speed can change);
+    - `negative`: the number of directions with a negative stiffness.
+    """
+
+    eigenvalues: Complex[Array, "*batch n"]
+    growing: Int[Array, "*batch"]
+    neutral: Int[Array, "*batch"]
+    negative: Int[Array, "*batch"]
+
+    @property
+    def stable(self) -> Bool[Array, "*batch"]:
+        """True if no eigenvalue grows and none is neutral."""
+        return (self.growing == 0) & (self.neutral == 0)
+
+
+@cached_on_disk
+def small_motions(
+    mechanism: Mechanism, rate: Float[Array, " twist"], t: Scalar, q: Float[Array, " nq"]
+) -> SmallMotions:
+    """Return the small motions about an equilibrium position."""
+    balance = Balance(Equations(mechanism), rate, t)
+    at = LinearizedBalance(*frozen((balance, q)))
+    steady = balance.at(q)
+    C, lam = steady.position.jacobian, _multipliers(balance, q, at)
+    R = at.R - at.C_inverse @ (C @ at.R)  # equal to R, and differentiable with respect to C
+    M = R.T @ jax.vmap(steady.position.inertia.times, 1, 1)(R)
+    K = jax.jacfwd(lambda step: balance.unbalance(steady.position.perturbed(step), lam)[0])(steady.still)
+    D = jax.jacfwd(lambda w: steady.unbalance(lam, w))(steady.still)
+    values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, at.free)
+    fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))
+    fastest = jnp.maximum(fastest, jnp.sqrt(at.scale))
+    zero = jnp.abs(values) <= _ZERO * fastest
+    growing = (values.real > _ZERO * fastest) & ~zero
+    symmetric = 2 * _is_free_rotation(at, steady.v).astype(int)
+    stiffness = jnp.linalg.eigvals(at.stiffness)
+    negative = jnp.sum(stiffness.real < -(_ZERO**2) * jnp.maximum(jnp.max(jnp.abs(stiffness)), at.scale))
+    return SmallMotions(values, jnp.sum(growing), jnp.maximum(jnp.sum(zero) - symmetric, 0), negative)
+
+
+def _multipliers(balance: Balance, q: Array, at: LinearizedBalance) -> Array:
+    """Return the multipliers, differentiable if the constraint rows are independent."""
+    without_lam = balance.at(q).unbalance(jnp.zeros_like(at.lam))
+    C = balance.at(q).position.jacobian
+    return at.lam - at.C_inverse.T @ (without_lam + C.T @ at.lam)
+
+
+def _eigenvalues(M: Array, K: Array, D: Array, free: Bool[Array, " nv"]) -> Complex[Array, " n"]:
+    """Return the eigenvalues of `M ÿ + D ẏ + K y = 0`; −inf for constrained directions.
+
+    Constrained directions get decay rates that are larger than all others and distinct, so that the eigenvalues keep
+    their derivatives.
+    """
+    n = len(free)
+    constrained = jnp.concatenate([~free, ~free])
+    A = jnp.block([[jnp.zeros_like(K), jnp.diag(1.0 * free)], [-jnp.linalg.solve(M, K), -jnp.linalg.solve(M, D)]])
+    bound = jax.lax.stop_gradient(1.0 + jnp.linalg.norm(A))
+    values = jnp.linalg.eigvals(A - jnp.diag(jnp.where(constrained, bound * (2.0 + jnp.arange(2 * n) / n), 0.0)))
+    values = jnp.where(values.real < -1.5 * bound, -jnp.inf, values)
+    return values[jnp.argsort(-values.real)]
+
+
+def _is_free_rotation(at: LinearizedBalance, v: Float[Array, " nv"]) -> Bool[Array, ""]:
+    """Return True if the constraints allow the rotation with free speed."""
+    speed = jnp.linalg.norm(v)
+    residual = jnp.linalg.norm(v - at.R @ (at.R.T @ at.inertia.times(v)))
+    return (speed > 0) & (residual <= _ZERO * speed)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.equilibrium.balance import Balance, Reduced, least_norm
+from jaxmbd.analyses.equilibrium.balance import Balance, LinearizedBalance, least_norm
 from jaxmbd.analyses.equilibrium.newton_search import tolerance_of_balance
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
@@ -29,7 +29,7 @@ _CORRECTIONS, _SUBSTEPS = 12, 40
 _WIDE = 0.5  # share of a step: if corrections add up to more they have led to another part of the curve
 
 
-class Family(eqx.Module):
+class BalanceFamily(eqx.Module):
     """The balances of a mechanism as a family over one parameter.
 
     `rate`: the twist of the rotation, for a unit speed if the speed is the parameter (`along` is None); `span`: the
@@ -59,7 +59,7 @@ class PathPoint(NamedTuple):
     share: Scalar
 
 
-def corrected(family: Family, ahead: PathPoint, natural: bool) -> tuple[PathPoint, Scalar, Bool[Array, ""]]:
+def corrected(family: BalanceFamily, ahead: PathPoint, natural: bool) -> tuple[PathPoint, Scalar, Bool[Array, ""]]:
     """Return the point of the curve near a predicted one, the length of the correction, and True if it converged."""
     tolerance = tolerance_of_balance(ahead.q.dtype)
     one, far = jnp.ones_like(ahead.p), jnp.full_like(ahead.p, jnp.inf)
@@ -79,15 +79,15 @@ def corrected(family: Family, ahead: PathPoint, natural: bool) -> tuple[PathPoin
     return point, correction, size <= tolerance
 
 
-def _correction(family: Family, border: PathPoint, point: PathPoint) -> tuple[PathPoint, Scalar]:
+def _correction(family: BalanceFamily, border: PathPoint, point: PathPoint) -> tuple[PathPoint, Scalar]:
     """Return the point after one step of Newton's method orthogonal to the border's tangent, with the curve's tangent,
     and the length of the step."""
     q, p = point.q, point.p
-    at = Reduced(family.at(p)[1], q)
+    at = LinearizedBalance(family.at(p)[1], q)
     unbalance = lambda p: family.at(p)[1].unbalance(q, at.lam)  # noqa: E731
     f_p, phi_p = jax.tree.map(lambda x: family.span * x, jax.jvp(unbalance, (p,), (jnp.ones_like(p),))[1])
     n, n_p = at.particular(at.phi), at.particular(phi_p)
-    size = _size(family, at)
+    size = at.steady.span()
     weighted = at.inertia.times(border.step) / size
     forces = jnp.column_stack([at.stiffness * size, at.load(f_p, n_p), at.load(at.f, n)])
     scale = jnp.max(jnp.abs(forces[:, :-1]))
@@ -106,19 +106,16 @@ def _correction(family: Family, border: PathPoint, point: PathPoint) -> tuple[Pa
     return PathPoint(new_q, p + family.span * newton[-1], tangent / length, along[-1] / length), correction
 
 
-def _size(family: Family, at: Reduced) -> Scalar:
-    """Return the mass-weighted length scale: the norm of a step as large as the mechanism in the metric of `M`."""
-    return at.steady.extent() * jnp.sqrt(jnp.sum(at.steady.position.parts.masses))
-
-
-def predicted(family: Family, point: PathPoint, ahead: Scalar) -> PathPoint:
+def predicted(family: BalanceFamily, point: PathPoint, ahead: Scalar) -> PathPoint:
     """Return the point at the distance `ahead` along the tangent."""
     at = family.at(point.p)[1].at(point.q)
     q, p = at.position.perturbed(ahead * point.step), point.p + family.span * ahead * point.share
     return PathPoint(q, p, point.step, point.share)
 
 
-def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) -> tuple[PathPoint, Bool[Array, " k"]]:
+def natural_steps(
+    family: BalanceFamily, first: PathPoint, values: Float[Array, " k"]
+) -> tuple[PathPoint, Bool[Array, " k"]]:
     """Return the points at given values, each continued from the previous one; the first position is known."""
 
     def advance(point: PathPoint, value: Scalar) -> tuple[PathPoint, tuple[PathPoint, Array]]:
@@ -145,7 +142,7 @@ def natural_steps(family: Family, first: PathPoint, values: Float[Array, " k"]) 
 
 
 def arc_steps(
-    family: Family, first: PathPoint, last: Scalar, step: Scalar, points: int
+    family: BalanceFamily, first: PathPoint, last: Scalar, step: Scalar, points: int
 ) -> tuple[PathPoint, Bool[Array, " points"]]:
     """Return points along the curve, from a known first position until the parameter passes its last value.
 

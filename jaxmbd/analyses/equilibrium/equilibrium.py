@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Complex, Float, Int
 
 from jaxmbd.analyses.assembly.assemble import assemble, tolerance_of
-from jaxmbd.analyses.assembly.initial_guess import guessed
+from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.analyses.checks import check_time
-from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
+from jaxmbd.analyses.equilibrium.balance import Balance, Rotation, SmallMotions, small_motions
 from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     SteadyStateResiduals,
     about_joint,
@@ -21,7 +21,6 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
-from jaxmbd.analyses.equilibrium.stability import SmallMotions, small_motions
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of
@@ -103,12 +102,7 @@ class Equilibrium(eqx.Module):
     @property
     def small_motions(self) -> SmallMotions:
         """The eigenvalues of the small motions about the equilibrium, and the counts that decide on its stability."""
-        return small_motions(self.balance, self.state.q)
-
-    @property
-    def balance(self) -> Balance:
-        """The balance of forces that the equilibrium satisfies."""
-        return Balance(Equations(self.mechanism), self.rate, self.state.t)
+        return small_motions(self.mechanism, self.rate, self.state.t, self.state.q)
 
     @property
     def eigenvalues(self) -> Complex[Array, " n"]:

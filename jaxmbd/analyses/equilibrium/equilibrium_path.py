@@ -9,10 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd.analyses.equilibrium.balance import Rotation
-from jaxmbd.analyses.equilibrium.continuation import Family, PathPoint, arc_steps, natural_steps
+from jaxmbd.analyses.equilibrium.balance import Rotation, SmallMotions
+from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, arc_steps, natural_steps
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
-from jaxmbd.analyses.equilibrium.stability import SmallMotions
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -165,13 +164,13 @@ def equilibrium_path(
     first = equilibrium(mechanism, guess, fixed=fixed, rotation=first_rotation, t=t, stable=stable, check=check)
     unit = rate_of(mechanism, _with_speed(rotation, 1.0), first.state.q, first.state.t) if is_speed else first.rate
     span = jnp.max(numbers) - jnp.min(numbers)
-    family = Family(first.mechanism, unit, first.state.t, span, None if is_speed else along)
+    family = BalanceFamily(first.mechanism, unit, first.state.t, span, None if is_speed else along)
     path = _path(family, first.state.q, numbers, points, jnp.asarray(step, numbers.dtype))
     return _checked_path(path, numbers, points) if check else path
 
 
 @cached_on_disk
-def _path(family: Family, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
+def _path(family: BalanceFamily, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
     fixed, start, ends = frozen((family, q, values))
     still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
     first = PathPoint(start, ends[0], still, towards)

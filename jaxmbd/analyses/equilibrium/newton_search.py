@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.analyses.equilibrium.balance import Balance, Reduced
+from jaxmbd.analyses.equilibrium.balance import Balance, LinearizedBalance
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 
@@ -61,7 +61,7 @@ def settle(balance: Balance, start: Float[Array, " nq"], stable: Bool[Array, ""]
 
 
 def _step(balance: Balance, start: Array, length: Scalar, search: NewtonSearch) -> NewtonSearch:
-    at = Reduced(balance, search.q)
+    at = LinearizedBalance(balance, search.q)
     steady, downhill, dtype = at.steady, search.phase == DOWNHILL, start.dtype
     span = length * jnp.sqrt(jnp.sum(balance.equations.parts.masses))  # the mass-weighted length scale
     step = jnp.where(downhill, at.descent(_KICK * span), at.newton(at.f, at.phi))
@@ -88,7 +88,7 @@ def _step(balance: Balance, start: Array, length: Scalar, search: NewtonSearch) 
 
 
 def _is_acceptable(
-    balance: Balance, at: Reduced, q: Array, step: Array, share: Scalar, downhill: Array
+    balance: Balance, at: LinearizedBalance, q: Array, step: Array, share: Scalar, downhill: Array
 ) -> Bool[Array, ""]:
     """Return True if a share of a step is acceptable.
 
@@ -114,7 +114,7 @@ def implicit(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nq"]:
     in undetermined directions. No derivative of any order goes through the factorisation that solves this system.
     """
     fixed, start = frozen((balance, q))
-    return _rooted(balance, q, frozen(Reduced(fixed, start).lam))[0]
+    return _rooted(balance, q, frozen(LinearizedBalance(fixed, start).lam))[0]
 
 
 @eqx.filter_custom_jvp
@@ -135,7 +135,7 @@ def _rooted_jvp(primals: tuple[Any, Any, Any], tangents: tuple[Any, Any, Any]) -
 @eqx.filter_custom_jvp
 def _response(balance: Balance, q: Array, lam: Array, f: Array, phi: Array) -> tuple[Array, Array]:
     """Return the step `δ` and the change `δλ` of the multipliers with `K δ + Cᵀ δλ = −f`, `C δ = −φ`."""
-    at = Reduced(balance, q, lam)
+    at = LinearizedBalance(balance, q, lam)
     step = at.newton(f, phi)
     return step, -at.C_inverse.T @ (f + at.K @ step)
 

@@ -1,8 +1,8 @@
 """Events that change forces: the parameters of forces in each segment of a motion, and the equations with them.
 
 Between events the parameters of forces are constant, so the segments of a motion have the same equations with different
-parameters. These are stored in the formulation, so that the forces, reactions and energies that are computed from a
-solution are those that acted.
+parameters. The solution stores them, so that the forces, reactions and energies that are computed from it are those
+that acted.
 """
 
 from typing import Any, TypeAlias
@@ -14,15 +14,9 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.events.event import AbstractAction, Event
 from jaxmbd.arrays import Function, Scalar, as_float
-from jaxmbd.equations.body_laws import Parts
+from jaxmbd.equations.body_laws import BodyLaws
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.integrate.formulations.formulation import (
-    AbstractFormulation,
-    AbstractProjectedFormulation,
-    Projection,
-    StateDerivative,
-)
+from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.force.force import scaled
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -67,8 +61,8 @@ class Change(AbstractAction):
             raise MechanismError(f"Change: value must be real numbers, got {self.value!r}.")
 
 
-class Changes(eqx.Module):
-    """The changed parameters in each segment of a motion.
+class ForceChanges(eqx.Module):
+    """The changed parameters of forces in each segment of a motion.
 
     From each of `starts (segments,)` on, the `values` of that segment apply; `names`, those of the switched forces;
     `places`, the indices of the changed parameters among the leaves of all forces.
@@ -79,76 +73,33 @@ class Changes(eqx.Module):
     names: tuple[str, ...] = eqx.field(static=True)
     places: tuple[int, ...] = eqx.field(static=True)
 
-    def at(self, t: Scalar) -> Values:
-        """The values at a time."""
-        k = jnp.maximum(jnp.sum(self.starts <= t) - 1, 0)
-        return jax.tree.map(lambda x: x[k], self.values)
 
-    def applied(self, equations: Equations, t: Scalar) -> Equations:
-        """The equations with the forces at a time."""
-        factors, numbers = self.at(t)
-        mechanism = equations.mechanism
-        leaves, structure = jax.tree.flatten(mechanism.forces)
-        for place, number in zip(self.places, numbers, strict=True):
-            leaves[place] = number
-        forces = list(jax.tree.unflatten(structure, leaves))
-        for k, name in enumerate(self.names):
-            i = [force.name for force in forces].index(name)
-            forces[i] = scaled(forces[i], factors[k])
-        mechanism = mechanism.replaced(forces=forces)
-        new = Parts(mechanism)
-        names = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
-        old = [equations.mechanism, *(getattr(equations.parts, name) for name in names)]
-        return eqx.tree_at(
-            lambda e: [e.mechanism, *(getattr(e.parts, name) for name in names)],
-            equations,
-            [mechanism, *(getattr(new, name) for name in names)],
-            is_leaf=lambda x: any(x is y for y in old),
-        )
+def equations_at(equations: Equations, changes: ForceChanges | None, t: Scalar) -> Equations:
+    """The equations with the forces that act at a time."""
+    if changes is None:
+        return equations
+    segment = jnp.maximum(jnp.sum(changes.starts <= t) - 1, 0)
+    factors, numbers = jax.tree.map(lambda x: x[segment], changes.values)
+    leaves, structure = jax.tree.flatten(equations.mechanism.forces)
+    for place, number in zip(changes.places, numbers, strict=True):
+        leaves[place] = number
+    forces = list(jax.tree.unflatten(structure, leaves))
+    for k, name in enumerate(changes.names):
+        i = [force.name for force in forces].index(name)
+        forces[i] = scaled(forces[i], factors[k])
+    mechanism = equations.mechanism.replaced(forces=forces)
+    new = BodyLaws(mechanism)
+    groups = [name for name in ("gravity", "forces", "coordinate_forces") if len(getattr(new, name))]
+    old = [equations.mechanism, *(getattr(equations.parts, name) for name in groups)]
+    return eqx.tree_at(
+        lambda e: [e.mechanism, *(getattr(e.parts, name) for name in groups)],
+        equations,
+        [mechanism, *(getattr(new, name) for name in groups)],
+        is_leaf=lambda x: any(x is y for y in old),
+    )
 
 
-class Changed(AbstractFormulation):
-    """A formulation for a mechanism whose forces change at events."""
-
-    of: AbstractFormulation
-    changes: Changes
-
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        return self.of.motion(self.changes.applied(equations, t), t, q, v)
-
-
-class ChangedProjectedFormulation(AbstractProjectedFormulation):
-    """A projected formulation for a mechanism whose forces change at events; its projection is independent of them."""
-
-    of: AbstractProjectedFormulation
-    changes: Changes
-
-    def check(self, mechanism: Mechanism, freedom: int) -> None:
-        self.of.check(mechanism, freedom)
-
-    def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
-        return self.of.motion(self.changes.applied(equations, t), t, q, v)
-
-    def begin(self, equations: Equations, t: Scalar, q: Array) -> "ChangedProjectedFormulation":
-        return ChangedProjectedFormulation(self.of.begin(equations, t, q), self.changes)
-
-    def settle(
-        self, equations: Equations, t: Scalar, q: Array, v: Array
-    ) -> tuple["ChangedProjectedFormulation", Array, Array]:
-        of, q, v = self.of.settle(equations, t, q, v)
-        return ChangedProjectedFormulation(of, self.changes), q, v
-
-
-def changed(formulation: AbstractFormulation, changes: Changes) -> AbstractFormulation:
-    """The formulation with forces that change at events."""
-    if isinstance(formulation, Projection):
-        return Projection(changed(formulation.base, changes))
-    if isinstance(formulation, AbstractProjectedFormulation):
-        return ChangedProjectedFormulation(formulation, changes)
-    return Changed(formulation, changes)
-
-
-def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> Changes | None:
+def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, dtype: Any) -> ForceChanges | None:
     """The changes with the values of the first segment in all of them; `None` if no event changes a force."""
     switch_events = [event for event in events if isinstance(event.then, Switch)]
     parameter_events = [event for event in events if isinstance(event.then, Change)]
@@ -160,14 +111,16 @@ def changes_of(mechanism: Mechanism, events: tuple[Event, ...], segments: int, d
     start = jnp.asarray([float(on) for on in first.values()], dtype), [jnp.asarray(leaves[p]) for p in places]
     values = jax.tree.map(lambda x: jnp.broadcast_to(x, (segments, *x.shape)), start)
     starts = jnp.full(segments, jnp.inf, dtype).at[0].set(-jnp.inf)
-    return Changes(starts, values, tuple(first), tuple(places))
+    return ForceChanges(starts, values, tuple(first), tuple(places))
 
 
 def after_event(
-    changes: Changes, events: tuple[Event, ...], mechanism: Mechanism, k: Array, t: Array, j: Array, happens: Array,
-    fires: Array,
-) -> Changes:  # fmt: skip
+    changes: ForceChanges | None, events: tuple[Event, ...], mechanism: Mechanism, k: Array, t: Array, j: Array,
+    happens: Array, fires: Array,
+) -> ForceChanges | None:  # fmt: skip
     """The changes with the values of the segment after the `k`-th one, which ended at `t` with event `j`."""
+    if changes is None:
+        return None
     factors, numbers = jax.tree.map(lambda x: x[k], changes.values)
     numbers = list(numbers)
     for number, event in enumerate(events):
@@ -180,7 +133,7 @@ def after_event(
             numbers[i] = jnp.where(now, event.then.value, numbers[i])
     start = jnp.where(happens, jax.lax.stop_gradient(t), jnp.inf)
     values = jax.tree.map(lambda x, new: x.at[k + 1].set(new, mode="drop"), changes.values, (factors, numbers))
-    return Changes(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
+    return ForceChanges(changes.starts.at[k + 1].set(start, mode="drop"), values, changes.names, changes.places)
 
 
 class _Placeholder:
@@ -221,26 +174,9 @@ def check_changes(mechanism: Mechanism, events: tuple[Event, ...]) -> None:
             place_of(mechanism, event)
         if isinstance(event.then, Switch):
             force, initially = event.then.force, event.then.initially
-            if force not in names:
-                raise unknown(f"force for the event {event.name!r} to switch", force, names)
+            check_known(f"force for the event {event.name!r} to switch", [force], names)
             if starts.setdefault(force, initially) != initially:
                 raise MechanismError(
                     f"Event {event.name!r}: Switch({force!r}): initially={initially}, but another event says that the "
                     f"force is {'on' if starts[force] else 'off'} at the start."
                 )
-
-
-def equations_at(formulation: AbstractFormulation, equations: Equations, t: Scalar) -> Equations:
-    """The equations with the forces that act at a time, if events change forces."""
-    changes = [x for x in jax.tree.leaves(formulation, is_leaf=_is_changes) if _is_changes(x)]
-    return changes[0].applied(equations, t) if changes else equations
-
-
-def without_changes(formulation: AbstractFormulation) -> AbstractFormulation:
-    """The formulation without its changes, for equations to which they have been applied."""
-    is_changed = lambda x: isinstance(x, Changed | ChangedProjectedFormulation)  # noqa: E731
-    return jax.tree.map(lambda x: x.of if is_changed(x) else x, formulation, is_leaf=is_changed)
-
-
-def _is_changes(x: Any) -> bool:
-    return isinstance(x, Changes)

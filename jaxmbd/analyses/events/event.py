@@ -11,32 +11,32 @@ from typing import Any, ClassVar, TypeAlias
 import equinox as eqx
 import jax.numpy as jnp
 
-from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, read
+from jaxmbd.analyses.output_channels import TIME, Snapshot, channel_units, channel_values
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_name
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Measure, Scaled
 from jaxmbd.user_functions import user_array
 
 
-class Named(eqx.Module):
+class ChannelName(eqx.Module):
     """A quantity of the motion by its name, which is static, so that events can be returned from `jax.vmap`."""
 
     name: str = eqx.field(static=True)
 
 
-Quantity: TypeAlias = Named | Function
+Quantity: TypeAlias = ChannelName | Function
 
 
 def as_quantity(of: Any) -> Any:
-    """`Named(of)` for a string, anything else unchanged."""
-    return Named(of) if isinstance(of, str) else of
+    """`ChannelName(of)` for a string, anything else unchanged."""
+    return ChannelName(of) if isinstance(of, str) else of
 
 
 def _check_kind(what: str, of: Any) -> None:
-    if not isinstance(of, Named) and not callable(of):
+    if not isinstance(of, ChannelName) and not callable(of):
         raise MechanismError(
             f"{what} must be the name of a quantity, such as 'ball.y', or a function of a Snapshot, got {of!r}."
         )
@@ -190,51 +190,43 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     repeated = {name for name in names if names.count(name) > 1}
     if repeated:
         raise MechanismError(f"Two events are named {sorted(repeated)[0]!r}; each needs a name of its own.")
-    if checked:
-        check_count("max_events", room, 1)
+    if not checked:
+        return ()
+    check_count("max_events", room, 1)
     latches = [event.name for event in checked if isinstance(event.then, Latch)]
+    equations = Equations(mechanism)
     for event in checked:
-        _check_quantity(mechanism, event, event.quantity, latches)
+        _check_quantity(equations, event, event.quantity, latches)
         along = event.then.along(event.quantity)
         if along is not None:
-            _check_quantity(mechanism, event, along, ())
+            _check_quantity(equations, event, along, ())
             _check_position(mechanism, event, along)
-        for name in event.then.latches if isinstance(event.then, Release) else ():
-            if name not in latches:
-                raise unknown(f"latch for the event {event.name!r} to release", name, latches)
+        check_known(
+            f"latch for the event {event.name!r} to release",
+            event.then.latches if isinstance(event.then, Release) else (),
+            latches,
+        )
     return checked
 
 
-def _check_quantity(mechanism: Mechanism, event: Event, of: Quantity, latches: Sequence[str]) -> None:
+def _check_quantity(equations: Equations, event: Event, of: Quantity, latches: Sequence[str]) -> None:
     efforts = [f"{name}.effort" for name in latches]
-    if isinstance(of, Named) and of.name in (TIME, *efforts):
+    if isinstance(of, ChannelName) and of.name in (TIME, *efforts):
         return
-    known = channel_units(mechanism)
-    if isinstance(of, Named) and of.name not in known:
+    known = channel_units(equations.mechanism)
+    if isinstance(of, ChannelName) and of.name not in known:
         raise unknown(f"quantity for the event {event.name!r}", of.name, (*known, *efforts))
-    if not isinstance(of, Named) and not callable(of):
-        raise MechanismError(
-            f"Event {event.name!r}: what it watches must be a quantity's name or a function of a Snapshot, got {of!r}."
-        )
-    equations = Equations(mechanism)
-    q, v, lam = jnp.zeros(mechanism.nq), jnp.zeros(mechanism.nv), jnp.zeros(equations.m)
-    of = of if isinstance(of, Named) else _UserQuantity(event.name, of)
-    shape = eqx.filter_eval_shape(read_one, equations, of, Snapshot(jnp.zeros(()), q, v, v, lam)).shape
+    at = Snapshot.at_rest(equations, jnp.zeros(()), jnp.zeros(equations.mechanism.nq))
+    if isinstance(of, ChannelName):
+        shape = eqx.filter_eval_shape(read_one, equations, of, at).shape
+    else:
+        takes = lambda at: user_array(f"Event {event.name!r}", "function", of, at, takes="snapshot")  # noqa: E731
+        shape = eqx.filter_eval_shape(takes, at).shape
     if shape != ():
         raise MechanismError(
             f"Event {event.name!r}: what it watches must be a number; {_in_words(of)} has shape {shape}. Take one "
             "component, with a function of a Snapshot or a Measure."
         )
-
-
-class _UserQuantity(eqx.Module):
-    """A user's function of a `Snapshot`, with the name of its event for errors."""
-
-    name: str = eqx.field(static=True)
-    function: Function
-
-    def __call__(self, at: Snapshot) -> Any:
-        return user_array(f"Event {self.name!r}", "function", self.function, at, takes="snapshot")
 
 
 def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None:
@@ -249,19 +241,19 @@ def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None
 def is_position(mechanism: Mechanism, of: Quantity) -> bool:
     """True if a quantity is known to depend on the position and the time only."""
     own = [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Measure | Scaled)]
-    return isinstance(of, Named) and of.name not in own and _unit(mechanism, of) in (*_POSITIONS, "s")
+    return isinstance(of, ChannelName) and of.name not in own and _unit(mechanism, of) in (*_POSITIONS, "s")
 
 
 def _unit(mechanism: Mechanism, of: Quantity) -> str:
-    if isinstance(of, Named) and of.name == TIME:
+    if isinstance(of, ChannelName) and of.name == TIME:
         return "s"
-    return channel_units(mechanism).get(of.name, "") if isinstance(of, Named) else ""
+    return channel_units(mechanism).get(of.name, "") if isinstance(of, ChannelName) else ""
 
 
 def _in_words(of: Quantity) -> str:
-    return repr(of.name) if isinstance(of, Named) else "the function's result"
+    return repr(of.name) if isinstance(of, ChannelName) else "the function's result"
 
 
 def read_one(equations: Equations, of: Quantity, at: Snapshot) -> Any:
     """The value of a quantity in a snapshot."""
-    return read(equations, (of.name,), at)[of.name] if isinstance(of, Named) else jnp.asarray(of(at))
+    return channel_values(equations, (of.name,), at)[of.name] if isinstance(of, ChannelName) else jnp.asarray(of(at))

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from jaxmbd.analyses.events.event import Named, Quantity
+from jaxmbd.analyses.events.event import ChannelName, Quantity
 from jaxmbd.analyses.events.impact import Compliance
 from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.model.body.checks import check_index
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import format_number, readable, table
@@ -67,7 +67,7 @@ class Events(eqx.Module):
     def _shown(self, name: str, impulse: float) -> str:
         """An impulse with its unit, as text."""
         of = self.along[name]
-        unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, Named) else ""
+        unit = channel_units(self.mechanism).get(of.name, "") if isinstance(of, ChannelName) else ""
         return f"{format_number(impulse)} {({'m': 'N s', 'rad': 'N m s'}).get(unit, '')}".rstrip()
 
     @property
@@ -78,14 +78,12 @@ class Events(eqx.Module):
 
     def times_of(self, name: str) -> Array:
         """The times [s] of one event (outside `jit`)."""
-        if name not in self.names:
-            raise unknown("event", name, self.names)
+        check_known("event", [name], self.names)
         return self.times[np.flatnonzero(np.asarray(self.which) == self.names.index(name))]
 
     def state(self, index: int, side: str = "after") -> State:
         """The state before or after an event, by its index in the log."""
-        if side not in ("before", "after"):
-            raise unknown("side", side, ("before", "after"))
+        check_known("side", [side], ("before", "after"))
         check_index("events.state", index, len(self.times), "places for events")
         v = self.before if side == "before" else self.after
         return state_of(self.mechanism, self.times[index], self.q[index], v[index])
@@ -94,9 +92,10 @@ class Events(eqx.Module):
         """The impulsive reaction of a joint on its second body at each event: force [N s] and moment [N m s], in world
         axes, the moment about the joint's marker."""
         parts = self.mechanism.with_reactions()
-        if name not in parts:
-            raise unknown("joint or driver", name, parts)
-        if self.mechanism.coordinates != "absolute" and not all(isinstance(of, Named) for of in self.along.values()):
+        check_known("joint or driver", [name], parts)
+        if self.mechanism.coordinates != "absolute" and not all(
+            isinstance(of, ChannelName) for of in self.along.values()
+        ):
             raise MechanismError(
                 "The impulses of joints need the coordinates of impacts by name: a function of a Snapshot in joint "
                 "coordinates does not say on which bodies it acts."

@@ -31,15 +31,9 @@ _FORBIDDEN = 1e-9  # compliance, relative to that without constraints, below whi
 _HOLD = 10.0  # [1/s], the decay rate of the drift of a latched coordinate, as in `Stabilized`
 
 
-def still(equations: Equations, t: Scalar, q: Array) -> Snapshot:
-    """A snapshot with zero speeds, for the evaluation of quantities of position."""
-    rest = jnp.zeros(equations.mechanism.nv, q.dtype)
-    return Snapshot(t, q, rest, rest, jnp.zeros(equations.m, q.dtype))
-
-
 def positions(equations: Equations, along: tuple[Quantity, ...], t: Scalar, q: Array) -> Float[Array, " k"]:
     """The values of the coordinates `s(q, t)`."""
-    at = still(equations, t, q)
+    at = Snapshot.at_rest(equations, t, q)
     return jnp.stack([read_one(equations, of, at) for of in along])
 
 
@@ -96,7 +90,7 @@ class Latches(eqx.Module):
         return self.held[k], self.values[k]
 
 
-class Latched(AbstractFormulation):
+class LatchedFormulation(AbstractFormulation):
     """A formulation with latched coordinates: `s̈ + 2κ ṡ + κ² (s − s₀) = 0`, enforced by forces along them."""
 
     of: AbstractFormulation
@@ -132,10 +126,10 @@ def latched(formulation: AbstractFormulation, latches: Latches) -> AbstractFormu
             f"Latch cannot be used with {type(formulation).__name__}, which knows the mechanism's own constraints "
             "only; use Stabilized(), Augmented() or Projection()."
         )
-    return Latched(formulation, latches)
+    return LatchedFormulation(formulation, latches)
 
 
-class Impact(eqx.Module):
+class ImpactResult(eqx.Module):
     """The result of an impact: the speeds after it, the impulses along the coordinates `(k,)` and those of the
     constraints `(m,)`; `blocked`, true if the impact is impossible."""
 
@@ -146,13 +140,9 @@ class Impact(eqx.Module):
 
 
 def impact(
-    at: Configuration,
-    along: tuple[Quantity, ...],
-    v: Float[Array, " nv"],
-    hit: Bool[Array, " k"],
-    held: Bool[Array, " k"],
-    restitution: Float[Array, " k"],
-) -> Impact:
+    at: Configuration, along: tuple[Quantity, ...], v: Float[Array, " nv"], hit: Bool[Array, " k"],
+    held: Bool[Array, " k"], restitution: Float[Array, " k"],
+) -> ImpactResult:  # fmt: skip
     """Impact: `ṡ⁺ = −e ṡ⁻` for the coordinate that is hit, `ṡ⁺ = 0` for latched ones, by impulses along these.
 
     The speeds `v` must be consistent.
@@ -162,4 +152,4 @@ def impact(
     active = (hit | held) & ~blocked
     rate = compliance.rates(v)
     p = compliance.solve(active, -(1 + jnp.where(hit, restitution, 0.0)) * rate)
-    return Impact(v + p @ compliance.changes, p, p @ compliance.multipliers, blocked)
+    return ImpactResult(v + p @ compliance.changes, p, p @ compliance.multipliers, blocked)

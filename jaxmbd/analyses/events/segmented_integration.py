@@ -17,13 +17,13 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.events.bisection import Bisection
-from jaxmbd.analyses.events.changes import Changes, after_event, changed, changes_of, equations_at
-from jaxmbd.analyses.events.event import Bounce, Event, Latch, Named, Release, is_position, read_one
+from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
+from jaxmbd.analyses.events.event import Bounce, ChannelName, Event, Latch, Release, is_position, read_one
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
-from jaxmbd.analyses.events.impact import Latched, Latches, impact, latched, positions, still
+from jaxmbd.analyses.events.impact import LatchedFormulation, Latches, impact, latched, positions
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Projection, motion_of
@@ -35,7 +35,7 @@ _NEAR = 2.0**10  # in units of rounding: a smaller distance from a value, or a s
 Solve = Callable[..., dfx.Solution]
 
 
-class Run(NamedTuple):
+class SegmentedRun(NamedTuple):
     """The part of diffrax's solution that a motion needs: times and `(q, v, quadratures)`, each at the requested times
     and at the end."""
 
@@ -51,7 +51,7 @@ class _Carry(NamedTuple):
     side: Array  # (n,) the sign of each quantity minus its value
     just: Array  # the index of the last event, −1 at the start
     latches: Latches
-    changes: Changes | None
+    changes: ForceChanges | None
     done: Array
     trouble: Array
     culprit: Array
@@ -72,8 +72,44 @@ class _Segment(NamedTuple):
     stats: dict[str, Any]
 
 
-class Timeline:
-    """The segments of one motion. `solve(formulation, t0, t1, y0, ts, event)` integrates one of them."""
+class _Interval(eqx.Module):
+    lower: Array
+    upper: Array
+
+
+class Bisection(optx.AbstractRootFinder):
+    """Bisection of an interval at whose lower end the function is positive, until it is as short as rounding allows.
+
+    `optimistix.Bisection` also requires a small function value, in a unit that is not known here.
+    """
+
+    rtol: float = 0.0
+    atol: float = 0.0
+    norm: Any = eqx.field(static=True, default=optx.max_norm)
+
+    def init(self, fn: Any, y: Any, args: Any, options: Any, f_struct: Any, aux_struct: Any, tags: Any) -> Any:
+        dtype = jnp.result_type(y)
+        return _Interval(jnp.asarray(options["lower"], dtype), jnp.asarray(options["upper"], dtype))
+
+    def step(self, fn: Any, y: Any, args: Any, options: Any, state: Any, tags: Any) -> Any:
+        value, aux = fn(y, args)
+        state = _Interval(jnp.where(value > 0, y, state.lower), jnp.where(value > 0, state.upper, y))
+        return 0.5 * (state.lower + state.upper), state, aux
+
+    def terminate(self, fn: Any, y: Any, args: Any, options: Any, state: Any, tags: Any) -> Any:
+        ends = jnp.maximum(jnp.abs(state.lower), jnp.abs(state.upper))
+        width = jnp.asarray(options["upper"] - options["lower"])
+        limit = jnp.finfo(ends.dtype).eps * (2 * ends + width)
+        return state.upper - state.lower <= limit, optx.RESULTS.successful
+
+    def postprocess(
+        self, fn: Any, y: Any, aux: Any, args: Any, options: Any, state: Any, tags: Any, result: Any
+    ) -> Any:
+        return y, aux, {}
+
+
+class SegmentedIntegration:
+    """The segments of one motion. `solve(equations, formulation, t0, t1, y0, ts, event)` integrates one of them."""
 
     def __init__(
         self, solve: Solve, equations: Equations, formulation: AbstractFormulation, events: tuple[Event, ...], ts: Array
@@ -93,49 +129,56 @@ class Timeline:
 
     # --- event functions --------------------------------------------------------------------------------
 
-    def formulation_with(self, latches: Latches, changes: Changes | None) -> AbstractFormulation:
-        """The formulation for one segment, with its latches and changed forces."""
-        formulation = self.formulation if changes is None else changed(self.formulation, changes)
-        return latched(formulation, latches) if any(self.latching) else formulation
+    def formulation_with(self, latches: Latches) -> AbstractFormulation:
+        """The formulation with its latches."""
+        return latched(self.formulation, latches) if any(self.latching) else self.formulation
 
-    def distances(self, formulation: AbstractFormulation, t: Array, q: Array, v: Array) -> Float[Array, " n"]:
+    def distances(
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array
+    ) -> Float[Array, " n"]:
         """The event quantities minus their values."""
-        at = still(self.equations, t, q)
+        at = Snapshot.at_rest(equations, t, q)
         if not self.positions:
-            motion = motion_of(formulation, self.equations, t, q, v)
+            motion = motion_of(formulation, equations, t, q, v)
             at = Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-        return jnp.stack([self._quantity(formulation, event, at) for event in self.events]) - self.levels
+        return jnp.stack([self._quantity(equations, formulation, event, at) for event in self.events]) - self.levels
 
-    def _quantity(self, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
-        owner, _, component = event.quantity.name.partition(".") if isinstance(event.quantity, Named) else ("", "", "")
+    def _quantity(self, equations: Equations, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
+        owner, _, component = (
+            event.quantity.name.partition(".") if isinstance(event.quantity, ChannelName) else ("", "", "")
+        )
         names = [self.events[j].name for j in self.rows]
         if component != "effort" or owner not in names:
-            return read_one(equations_at(formulation, self.equations, at.t), event.quantity, at)
+            return read_one(equations, event.quantity, at)
         inner = formulation.base if isinstance(formulation, Projection) else formulation
-        assert isinstance(inner, Latched)
-        return inner.efforts(self.equations, at.t, at.q, at.v)[names.index(owner)]
+        assert isinstance(inner, LatchedFormulation)
+        return inner.efforts(equations, at.t, at.q, at.v)[names.index(owner)]
 
     def distances_and_rates(
-        self, formulation: AbstractFormulation, t: Array, q: Array, v: Array
+        self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array
     ) -> tuple[Array, Array]:
         """The distances from the values, and their rates."""
-        rate = jnp.zeros_like(v) if self.positions else motion_of(formulation, self.equations, t, q, v).rate
-        along = jnp.ones_like(t), self.equations.rate(t, q, v), rate
-        return jax.jvp(lambda t, q, v: self.distances(formulation, t, q, v), (t, q, v), along)
+        rate = jnp.zeros_like(v) if self.positions else motion_of(formulation, equations, t, q, v).rate
+        along = jnp.ones_like(t), equations.rate(t, q, v), rate
+        return jax.jvp(lambda t, q, v: self.distances(equations, formulation, t, q, v), (t, q, v), along)
 
     # --- one segment ------------------------------------------------------------------------------------
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
-        formulation = self.formulation_with(carry.latches, carry.changes)
-        side, enabled, touching, crossing = self._status_at_start(carry, formulation)
-        early = self._crossed_before_start(carry, side, k)
+        equations, formulation = (
+            equations_at(self.equations, carry.changes, carry.t),
+            self.formulation_with(carry.latches),
+        )
+        side, enabled, touching, crossing = self._status_at_start(carry, equations, formulation)
+        # Events that must not be beyond their value at the start of the motion, but are.
+        early = (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
         trouble = jnp.where(jnp.any(early), STARTED, carry.trouble)
         done, at_once = carry.done | jnp.any(early), jnp.any(crossing)
-        height = self._height(side, enabled, touching, carry.t)
+        height = self._height(equations, side, enabled, touching, carry.t)
         t1 = jnp.where(done | at_once, carry.t, self.ts[-1])
         event = dfx.Event(lambda t, y, args, **_: jnp.min(height(args[1], t, y)), Bisection(), direction=False)
-        run = self.solve(formulation, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
+        run = self.solve(equations, formulation, carry.t, t1, carry.y, jnp.clip(self.ts, carry.t, t1), event)
         (_, ys), (t, y) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
         t, y = t[0], jax.tree.map(lambda x: x[0], y)
         crossed = run.result == dfx.RESULTS.event_occurred
@@ -151,7 +194,9 @@ class Timeline:
             side=self._next_sides(side, j, happens, fires),
             just=jnp.where(happens, j, carry.just),
             latches=self._next_latches(carry.latches, k, t, y[0], j, happens, fires),
-            changes=self._next_changes(carry.changes, k, t, j, happens, fires),
+            changes=after_event(
+                carry.changes, self.events, self.equations.mechanism, k, t - self.gap, j, happens, fires
+            ),
             done=done | ~happens | (trouble > 0) | (fires & self._flags("stops")[j]),
             trouble=trouble,
             culprit=jnp.where(carry.trouble > 0, carry.culprit, jnp.where(jnp.any(early), jnp.argmax(early), j)),
@@ -167,10 +212,12 @@ class Timeline:
         none = jnp.zeros(len(self.events), bool)
         return none.at[jnp.asarray(self.rows, int)].set(latches.at(t)[0]) if self.rows else none
 
-    def _status_at_start(self, carry: _Carry, formulation: AbstractFormulation) -> tuple[Array, Array, Array, Array]:
+    def _status_at_start(
+        self, carry: _Carry, equations: Equations, formulation: AbstractFormulation
+    ) -> tuple[Array, Array, Array, Array]:
         """Four arrays at the start of a segment: the side of each quantity; true if its event is enabled; true if it is
         on its value; true if it crosses its value there, with a rate through it or by a jump."""
-        distance, rate = self.distances_and_rates(formulation, carry.t, carry.y[0], carry.y[1])
+        distance, rate = self.distances_and_rates(equations, formulation, carry.t, carry.y[0], carry.y[1])
         distance, rate = jax.lax.stop_gradient((distance, rate))
         enabled = ~self._is_latched(carry.latches, carry.t)
         tolerance = self.near * (1 + jnp.abs(self.levels))
@@ -182,17 +229,15 @@ class Timeline:
         through = jnp.where(touching, side * rate < -tolerance, side * distance < 0)
         return side, enabled, touching, enabled & through & ~carry.done
 
-    def _crossed_before_start(self, carry: _Carry, side: Array, k: Array) -> Bool[Array, " n"]:
-        """Mask of the events that must not be beyond their value at the start of the motion, but are."""
-        return (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
-
-    def _height(self, side: Array, enabled: Array, touching: Array, t0: Array) -> Callable[..., Array]:
+    def _height(
+        self, equations: Equations, side: Array, enabled: Array, touching: Array, t0: Array
+    ) -> Callable[..., Array]:
         def height(formulation: AbstractFormulation, t: Array, y: Any) -> Array:
             t = jnp.asarray(t)
             # Earlier, the sign of a quantity on its value is undetermined.
             after = t > t0 + jnp.where(touching, 5 * self.gap, 0.0)
             since = jnp.where(touching & after, t - t0, 1.0)
-            heights = side * self.distances(formulation, t, y[0], y[1]) / since
+            heights = side * self.distances(equations, formulation, t, y[0], y[1]) / since
             return jnp.where(enabled, jnp.where(after, heights, 1.0), jnp.inf)
 
         return height
@@ -240,14 +285,6 @@ class Timeline:
             latches.values.at[k + 1].set(values, mode="drop"),
         )
 
-    def _next_changes(
-        self, changes: Changes | None, k: Array, t: Array, j: Array, happens: Array, fires: Array
-    ) -> Changes | None:
-        """The changes of forces with those of the next segment."""
-        if changes is None:
-            return None
-        return after_event(changes, self.events, self.equations.mechanism, k, t - self.gap, j, happens, fires)
-
     def _opens(self) -> Bool[Array, "n k"]:
         """For each event, the mask of the latches that it opens."""
         names = [event.then.latches if isinstance(event.then, Release) else () for event in self.events]
@@ -262,29 +299,20 @@ def run_with_events(
     ts: Array,
     events: tuple[Event, ...],
     room: int,
-) -> tuple[Run, AbstractFormulation, Events]:
+) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
     """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
 
-    **Returns:** the motion; the formulation with the latches and changes of each time; the event log.
+    **Returns:** the motion; the formulation with the latches, and the changes of forces, at each time; the event log.
     """
     ts = jnp.asarray(ts)
-    line, n, segments = Timeline(solve, equations, formulation, events, ts), len(events), room + 1
+    line, n, segments = SegmentedIntegration(solve, equations, formulation, events, ts), len(events), room + 1
     k = len(line.along)
     starts = jnp.full(segments, jnp.inf, ts.dtype).at[0].set(-jnp.inf)
     latches = Latches(line.along, starts, jnp.zeros((segments, k), bool), jnp.zeros((segments, k), y[0].dtype))
     nothing, no = jnp.zeros((), int), jnp.zeros((), bool)
-    carry = _Carry(
-        ts[0],
-        y,
-        jnp.zeros(n, int),
-        nothing - 1,
-        latches,
-        changes_of(equations.mechanism, events, segments, ts.dtype),
-        no,
-        nothing,
-        nothing,
-        jax.tree.map(jnp.asarray, dfx.RESULTS.successful),
-    )
+    changes = changes_of(equations.mechanism, events, segments, ts.dtype)
+    success = jax.tree.map(jnp.asarray, dfx.RESULTS.successful)
+    carry = _Carry(ts[0], y, jnp.zeros(n, int), nothing - 1, latches, changes, no, nothing, nothing, success)
     arrays, fixed = eqx.partition(carry, eqx.is_array)
 
     def step(arrays: Any, k: Array) -> tuple[Any, _Segment]:
@@ -297,8 +325,8 @@ def run_with_events(
     stats = {name: jnp.sum(value) for name, value in records.stats.items() if name.startswith("num")}
     log = _event_log(equations, events, records, end, room)
     last = jax.tree.map(lambda x: x[None], (end.t, end.y))
-    run = Run((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
-    return run, line.formulation_with(end.latches, end.changes), log
+    run = SegmentedRun((jnp.minimum(ts, end.t), last[0]), (ys, last[1]), stats, end.result)
+    return run, line.formulation_with(end.latches), end.changes, log
 
 
 def _at_times(ts: Array, records: _Segment, end: _Carry) -> Any:
@@ -323,17 +351,6 @@ def _event_log(equations: Equations, events: tuple[Event, ...], records: _Segmen
     t, q, before, after = (x[place] for x in (records.t, records.q, records.before, records.after))
     impulses, lam = (jnp.where(there[:, None], x[place], 0.0) for x in (records.impulses, records.lam))
     return Events(
-        mechanism=equations.mechanism,
-        names=names,
-        along={name: of for name, of in along.items() if of is not None},
-        count=count,
-        which=jnp.where(there, records.which[place], -1),
-        times=t,
-        q=q,
-        before=before,
-        after=after,
-        impulses=impulses,
-        lam=lam,
-        trouble=end.trouble,
-        culprit=end.culprit,
-    )
+        equations.mechanism, names, {name: of for name, of in along.items() if of is not None}, count,
+        jnp.where(there, records.which[place], -1), t, q, before, after, impulses, lam, end.trouble, end.culprit,
+    )  # fmt: skip

@@ -27,7 +27,7 @@ _ACCURATE = 1.0  # units of the square root of rounding, of the largest entry: t
 _SAME = 16.0  # units of the square root of rounding, of the largest eigenvalue: closer eigenvalues count as repeated
 
 
-class Eigen(NamedTuple):
+class Eigenpairs(NamedTuple):
     """The eigenvalues of a matrix, smallest first, and its right and left eigenvectors as columns.
 
     Conjugate pairs are adjacent, with the positive imaginary part first. `residual`: the larger of `|A x − λ x|` and
@@ -45,14 +45,14 @@ class Eigen(NamedTuple):
         return self.residual <= _ACCURATE * float(jnp.finfo(self.residual.dtype).eps) ** 0.5
 
 
-def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> Eigen:
+def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> Eigenpairs:
     """Return the eigenvalues and eigenvectors of a matrix `A`.
 
     `scale`: comparable sizes of the entries of `x` in `ẋ = A x`. Conjugate pairs are adjacent, with the positive
     imaginary part first. Residuals have no derivative.
     """
     scale = jnp.ones(len(A), A.dtype) if scale is None else scale
-    return Eigen(*_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale))))))  # exact factors
+    return Eigenpairs(*_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale))))))  # exact factors
 
 
 @jax.custom_jvp
@@ -73,7 +73,7 @@ def _general(A: Float[Array, "n n"], scale: Float[Array, " n"]) -> tuple[Array, 
 
 @_general.defjvp
 def _general_jvp(primals: Any, tangents: Any) -> Any:
-    eigen = Eigen(*_general(*primals))
+    eigen = Eigenpairs(*_general(*primals))
     values, right, left, residual = eigen
     rows = left.conj().T
     same, tolerance = _same(values)

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.checks import check_assembled, closed_enough
+from jaxmbd.analyses.redundancy import parts_in
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -25,10 +26,9 @@ from jaxmbd.model.mechanism.validation import count_position_rows
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
 _TURNING = 1e-6  # [rad/s]: axes that rotate more slowly count as fixed
-_TAKES_PART = 1e-3  # component of a unit null vector from which a row belongs to a dependence
 
 
-class Choice(eqx.Module):
+class IndependentCoordinates(eqx.Module):
     """The names of independent speeds and coordinates.
 
     `speeds`: the independent speeds; `places`: the speeds along which positions change. They are the same unless there
@@ -66,7 +66,7 @@ def _constraints_at(
 
 def choose(
     mechanism: Mechanism, state: State, independent: Sequence[str] | None, other_axes: Sequence[str] = ()
-) -> tuple[Choice, Array]:
+) -> tuple[IndependentCoordinates, Array]:
     """Return the choice, and the coordinates of the state, which have been checked.
 
     `other_axes`: angular velocities that are replaced by those about world axes.
@@ -75,7 +75,7 @@ def choose(
     """
     fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
     names = None if independent is None else _ordered_names(mechanism, independent)
-    candidates = tuple(_in_chosen_axes(name, other_axes) for name in mechanism.variables)
+    candidates = tuple(in_world_axes(name) if name in other_axes else name for name in mechanism.variables)
     constraints, rolling = _constraints_at(*fixed, candidates, names or ()), _rolling(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
@@ -90,7 +90,7 @@ def choose(
     rows, places = np.flatnonzero(~rolling), names
     if rolling.any():  # more coordinates than speeds are independent: elimination adds the others
         places = _with_others(names, named, np.asarray(constraints.rows)[rows] * weights, candidates)
-    return Choice(names, places, tuple(rows.tolist())), state.q
+    return IndependentCoordinates(names, places, tuple(rows.tolist())), state.q
 
 
 def _with_others(
@@ -142,11 +142,6 @@ def _weights(mechanism: Mechanism, v: Array, candidates: tuple[str, ...]) -> np.
     return 1 + _AVOIDED * rates / max(rates.max(initial=0.0), _TURNING)
 
 
-def _in_chosen_axes(name: str, other_axes: Sequence[str]) -> str:
-    """Return the name of a speed, or of the same speed about a world axis."""
-    return in_world_axes(name) if name in other_axes else name
-
-
 def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[str, ...]:
     """Return the names without repeats: first those of variables, in the mechanism's order, then the others."""
     in_space = [f"{body.name}.omega_{axis}" for body in mechanism.bodies for axis in "xyz" if mechanism.space.dim == 3]
@@ -165,7 +160,7 @@ def _ordered_names(mechanism: Mechanism, independent: Sequence[str]) -> tuple[st
 
 def _traced_choice(
     mechanism: Mechanism, constraints: _ConstraintsAtState, names: tuple[str, ...] | None, q: Array, rolling: np.ndarray
-) -> tuple[Choice, Array]:
+) -> tuple[IndependentCoordinates, Array]:
     """Return the choice for traced values; wrong values raise at run time."""
     if names is None or rolling.any():
         why = "which coordinates are independent depends on values that are not known inside jit or vmap"
@@ -180,7 +175,7 @@ def _traced_choice(
     closed = jnp.max(jnp.abs(missed), initial=0.0) <= closed_enough(q)
     q = eqx.error_if(q, ~closed, "linearize: the state does not satisfy the constraints.")
     q = eqx.error_if(q, ~fits, f"linearize: {_quoted(names)} cannot be the independent coordinates here.")
-    return Choice(names, names, tuple(range(len(rolling)))), q
+    return IndependentCoordinates(names, names, tuple(range(len(rolling)))), q
 
 
 def _check_names(mechanism: Mechanism, rows: np.ndarray, named: np.ndarray, names: tuple[str, ...]) -> None:
@@ -227,10 +222,7 @@ def _check_regular(fixed: tuple[Mechanism, Scalar, Array, Array], constraints: _
     elif values.size and values[-1] < _SINGULAR * values[0]:
         opening = np.array([rank - 1])
     if len(opening):
-        share = np.abs(left[:, opening]).max(axis=1)
-        names = dict.fromkeys(
-            name for (name, _), s in zip(mechanism.row_labels(), share, strict=True) if s > _TAKES_PART
-        )
+        names = parts_in(mechanism, np.abs(left[:, opening]).max(axis=1))
         raise MechanismError(
             f"The position is singular: the constraint rows of {', '.join(map(repr, names))} become dependent here, "
             "and the mechanism can leave it on more than one path (links folded or stretched into a line, a dead "

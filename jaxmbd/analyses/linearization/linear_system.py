@@ -9,8 +9,8 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Complex, Float
 
-from jaxmbd.analyses.linearization.eigen import Eigen, general
-from jaxmbd.analyses.linearization.independent_coordinates import Choice, turning_rates
+from jaxmbd.analyses.linearization.eigen import Eigenpairs, general
+from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates, turning_rates
 from jaxmbd.analyses.linearization.linearized_dynamics import reached, sizes_of
 from jaxmbd.analyses.linearization.modes import Modes, modes_of_pairs, modes_of_squares
 from jaxmbd.arrays import Scalar, as_float, is_concrete
@@ -43,7 +43,7 @@ class LinearSystem(eqx.Module):
     q: Float[Array, " nq"]
     v: Float[Array, " nv"]
     vdot: Float[Array, " nv"]
-    choice: Choice
+    choice: IndependentCoordinates
     coordinates: tuple[str, ...] = eqx.field(static=True)
     speeds: tuple[str, ...] = eqx.field(static=True)
     inputs: tuple[str, ...] = eqx.field(static=True)
@@ -85,7 +85,7 @@ class LinearSystem(eqx.Module):
         """
         return self._eigen().values
 
-    def _eigen(self) -> Eigen:
+    def _eigen(self) -> Eigenpairs:
         """Return the eigenvalues and eigenvectors of `A`, computed with the states scaled by `sizes_of`."""
         return general(self.A, sizes_of(*jax.lax.stop_gradient((self.A, self.mass)), self.choice))
 

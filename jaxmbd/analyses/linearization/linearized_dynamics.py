@@ -1,4 +1,10 @@
-"""Linearised dynamics: the equations as a function of independent coordinates, speeds and inputs, and its Jacobian."""
+"""Linearised dynamics: the equations as a function of independent coordinates, speeds and inputs, and its Jacobian.
+
+An input changes the mechanism by one number, which is zero where it is linearised.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -6,20 +12,143 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.linearization.independent_coordinates import Choice
-from jaxmbd.analyses.linearization.inputs import Input, changed
-from jaxmbd.analyses.output_channels import Snapshot, read
+from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoordinates
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
-from jaxmbd.integrate.formulations.coordinate_partitioning import Partition
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.integrate.formulations.coordinate_partitioning import ReducedEquations
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, close_loops
+from jaxmbd.model.force.force import AbstractJointForce
+from jaxmbd.model.force.marker_forces import SpringDamper
+from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.planar import Force, JointForce
+from jaxmbd.user_functions import call_user
+
+LeafSelector: TypeAlias = Callable[[Mechanism], Array]
+Input: TypeAlias = str | tuple[str, LeafSelector]
 
 
-class Matrices(eqx.Module):
+class _JointForceWithInput(AbstractJointForce):
+    """A force along a coordinate, with a number added to its effort."""
+
+    name: str = eqx.field(static=True)
+    coordinate: str = eqx.field(static=True)
+    law: AbstractJointForce
+    by: Scalar
+
+    def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
+        return self.law.effort(t, coordinate, rate) + self.by
+
+    def potential(self, coordinate: Scalar) -> Scalar:
+        return self.law.potential(coordinate)
+
+
+class _TensionWithInput(eqx.Module):
+    """The actuator of a spring-damper, with a number added to its tension."""
+
+    actuator: Any
+    by: Scalar
+
+    def __call__(self, t: Scalar, length: Scalar, rate: Scalar) -> Scalar:
+        own = self.actuator
+        tension: Any = own(t, length, rate) if callable(own) else own
+        return tension + self.by
+
+
+def input_units(mechanism: Mechanism) -> dict[str, str]:
+    """Return all names of inputs, with the units of the efforts that they add."""
+    units: dict[str, str] = {}
+    for force in mechanism.forces:
+        if isinstance(force, AbstractJointForce):
+            units[f"{force.name}.effort"] = _effort_unit(mechanism, force.coordinate)
+        if isinstance(force, SpringDamper):
+            units[f"{force.name}.tension"] = "N"
+    coordinates = [
+        f"{j.name}.{c}" for j in mechanism.joints if isinstance(j, AbstractJoint) for c in j.coordinate_names
+    ]
+    coordinates += [f"{body.name}.{c}" for body in mechanism.bodies for c in mechanism.space.prescribable]
+    units |= {name: _effort_unit(mechanism, name) for name in coordinates}
+    efforts = list(zip(mechanism.space.efforts, mechanism.space.effort_units, strict=True))
+    return units | {f"{body.name}.{effort}": unit for body in mechanism.bodies for effort, unit in efforts}
+
+
+def _effort_unit(mechanism: Mechanism, coordinate: str) -> str:
+    return "N m" if mechanism.coordinate(coordinate).unit(mechanism.space) == "rad" else "N"
+
+
+def checked_inputs(mechanism: Mechanism, inputs: Iterable[Input]) -> tuple[Input, ...]:
+    """Return the inputs as a tuple; raise unless each is an existing name or selects a number of the mechanism."""
+    if not isinstance(inputs, Iterable):
+        raise MechanismError(f"inputs must be a sequence of inputs, such as ['motor.effort'], got {inputs!r}.")
+    checked = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    known, drivers = input_units(mechanism), {driver.name for driver in mechanism.drivers}
+    for entry in checked:
+        if isinstance(entry, str):
+            owner, _, component = entry.partition(".")
+            if owner in drivers and component in ("motion", "effort"):
+                raise MechanismError(
+                    f"{entry!r} cannot be an input: what a driver prescribes enters with its first and second "
+                    f"derivatives. Take the driver {owner!r} out and let a force move the coordinate, as the input "
+                    f"{mechanism[owner].coordinate!r}."
+                )
+            check_known("input", [entry], known)
+        elif not (isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and callable(entry[1])):
+            raise MechanismError(
+                "An input is a name, or a name and a function that finds a number in the mechanism, "
+                f"('load', lambda m: m['load'].torque); got {entry!r}."
+            )
+        else:
+            _selected_number(mechanism, *entry)
+    return checked
+
+
+def named(entry: Input) -> str:
+    """Return the name of an input."""
+    return entry if isinstance(entry, str) else entry[0]
+
+
+def with_input(mechanism: Mechanism, entry: Input, by: Scalar) -> Mechanism:
+    """Return the mechanism with an input that is `by` larger than where it is linearised."""
+    if not isinstance(entry, str):
+        return eqx.tree_at(entry[1], mechanism, _selected_number(mechanism, *entry) + by)
+    owner, _, component = entry.partition(".")
+    for k, force in enumerate(mechanism.forces):
+        if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
+            return _with(mechanism, _JointForceWithInput(force.name, force.coordinate, force, by), k)
+        if force.name == owner and component == "tension" and isinstance(force, SpringDamper):
+            return _with(mechanism, eqx.tree_at(lambda f: f.actuator, force, _TensionWithInput(force.actuator, by)), k)
+    part, space, bodies = owner + " " + component, mechanism.space, {body.name: body for body in mechanism.bodies}
+    if owner in bodies and component in space.efforts:
+        wrench = jnp.zeros(len(space.efforts), by.dtype).at[space.efforts.index(component)].set(by)
+        torque = wrench[space.dim] if space.dim == 2 else wrench[space.dim :]
+        return _with(mechanism, Force(part, bodies[owner].at(), wrench[: space.dim], torque))
+    return _with(mechanism, JointForce(part, entry, by))
+
+
+def _with(mechanism: Mechanism, force: Any, place: int | None = None) -> Mechanism:
+    """Return the mechanism with one more force, or with a force replaced. Names are not checked and may repeat."""
+    forces = list(mechanism.forces)
+    forces[slice(len(forces), None) if place is None else slice(place, place + 1)] = [force]
+    return mechanism.replaced(forces=forces)
+
+
+def _selected_number(mechanism: Mechanism, name: str, leaf: LeafSelector) -> Array:
+    value = call_user(f"The input {name!r}", "function", leaf, mechanism, takes="mechanism")
+    if not any(value is number for number in jax.tree.leaves(mechanism)) or value.shape != ():
+        description = f"shape {value.shape}" if eqx.is_array(value) else type(value).__name__
+        raise MechanismError(
+            f"The input {name!r} must be a single number of the mechanism, as m['spring'].free_length is; its function "
+            f"finds {description}{', computed or taken out of an array' if description == 'shape ()' else ''}."
+        )
+    return value
+
+
+class LinearizedMatrices(eqx.Module):
     """The matrices of `ẋ = A x + B u`, `y = C x + D u`, and the state `q`, `v`, `vdot` at which they are computed.
 
     `directions`: the generalized speeds for unit rates of the independent coordinates; `mass`: the mass matrix in these
@@ -43,50 +172,52 @@ class Matrices(eqx.Module):
 @cached_on_disk
 def linearized(
     mechanism: Mechanism, t: Scalar, q: Array, v: Array,
-    choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...],
-) -> Matrices:  # fmt: skip
+    choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...],
+) -> LinearizedMatrices:  # fmt: skip
     """Return the matrices of the small motions about a state."""
     small = _LinearizedDynamics(mechanism, choice, inputs, outputs)
-    none = jnp.zeros(len(inputs), q.dtype)
-    q = close_loops(small.equations(none), t, q, small.correction)
-    at = small.equations(none).at(t, q)
-    partition = Partition(at, small.correction)
+    q = close_loops(small.equations, t, q, small.correction)
+    at = small.equations.at(t, q)
+    partition = ReducedEquations(at, small.correction)
     v = _consistent(at, v, partition, jnp.zeros(len(choice.speeds), q.dtype))
     independent = small.correction.rates(at, v)
     frame, turning = jax.jvp(small.frame, (t, q), (jnp.ones_like(t), at.rate(v)))
     k, n = len(choice.places), len(choice.speeds)
 
-    def flow(x: Array) -> tuple[Array, Array, list[Array]]:
-        return small.flow(t, q + frame @ x[:k], v, independent + x[k : k + n], x[k + n :])
+    def flow(x: Array) -> tuple[Array, Array, list[Array], Array]:
+        equations = small.with_inputs(x[k + n :])
+        there = equations.at(t, q)
+        violation = jnp.concatenate([there.position(), there.velocity(v)])
+        return *small.flow(equations, t, q + frame @ x[:k], v, independent + x[k : k + n]), violation
 
-    qdot, vdot, outputs_jacobian = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
+    qdot, vdot, outputs_jacobian, violation = jax.jacfwd(flow)(jnp.zeros(k + n + len(inputs), q.dtype))
     zdot = LeastSquaresQR(frame).least_squares(qdot.at[:, :k].add(-turning))
     (A, B), (C, D) = (
         jnp.split(jnp.concatenate(blocks), [k + n], axis=1) for blocks in ([zdot, vdot], [qdot[:0], *outputs_jacobian])
     )
-    strain = jax.jacfwd(lambda u: small.violation(t, q, v, u))(none)
     directions, sizes = small.directions(at), tuple(len(rows) for rows in outputs_jacobian)
     mass = directions.T @ at.inertia.matrix() @ directions
-    return Matrices(A, B, C, D, mass, directions, q, v, partition.accelerations(v), strain, sizes)
+    return LinearizedMatrices(
+        A, B, C, D, mass, directions, q, v, partition.accelerations(v), violation[:, k + n :], sizes
+    )
 
 
 @cached_on_disk
 def reached(
-    mechanism: Mechanism, t: Scalar, q: Array, choice: Choice, step: Float[Array, "steps nv"]
+    mechanism: Mechanism, t: Scalar, q: Array, choice: IndependentCoordinates, step: Float[Array, "steps nv"]
 ) -> Float[Array, "steps nq"]:
     """Return the coordinates after steps (speeds times a time), with the loops closed if that is possible."""
-    small = _LinearizedDynamics(mechanism, choice, (), ())
-    equations = small.equations(jnp.zeros(0))
+    equations = Equations(mechanism, _is_redundant(mechanism, choice))
 
     def one(step: Array) -> Array:
         moved = equations.retract(t, q, step)
-        closed = close_loops(equations, t, moved, small.correction)
+        closed = close_loops(equations, t, moved, NamedCoordinateCorrection(choice.speeds))
         return jnp.where(jnp.isfinite(closed), closed, moved)
 
     return jax.vmap(one)(step)
 
 
-def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: Choice) -> Float[Array, " x"]:
+def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: IndependentCoordinates) -> Float[Array, " x"]:
     """Return comparable sizes of the states: scaled by the inertia, and speeds by the rate of the fastest motion."""
     k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)
     size = 1 / jnp.sqrt(jnp.concatenate([inertia, inertia[jnp.asarray(places, int)]]))
@@ -100,18 +231,18 @@ class _LinearizedDynamics:
     """The equations near a state as functions of coordinates, speeds and inputs."""
 
     def __init__(
-        self, mechanism: Mechanism, choice: Choice, inputs: tuple[Input, ...], outputs: tuple[str, ...]
+        self, mechanism: Mechanism, choice: IndependentCoordinates, inputs: tuple[Input, ...], outputs: tuple[str, ...]
     ) -> None:
-        self.mechanism, self.choice, self.inputs, self.outputs = mechanism, choice, inputs, outputs
+        self.choice, self.inputs, self.outputs = choice, inputs, outputs
         self.correction = NamedCoordinateCorrection(choice.speeds)
-        self.redundant = sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
+        self.equations = Equations(mechanism, _is_redundant(mechanism, choice))
 
-    def equations(self, u: Float[Array, " inputs"]) -> Equations:
+    def with_inputs(self, u: Float[Array, " inputs"]) -> Equations:
         """Return the equations of the mechanism with changed inputs `u`."""
-        mechanism = self.mechanism
+        mechanism = self.equations.mechanism
         for entry, by in zip(self.inputs, u, strict=True):
-            mechanism = changed(mechanism, entry, by)
-        return Equations(mechanism, self.redundant)
+            mechanism = with_input(mechanism, entry, by)
+        return Equations(mechanism, self.equations.redundant) if self.inputs else self.equations
 
     def directions(self, at: Configuration) -> Float[Array, "nv k"]:
         """Return the generalized speeds that keep the joints closed, one column for each unit independent speed."""
@@ -121,27 +252,25 @@ class _LinearizedDynamics:
 
     def frame(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "nq k"]:
         """Return the derivative of the coordinates with respect to the independent ones."""
-        at = self.equations(jnp.zeros(len(self.inputs), q.dtype)).at(t, q)
+        at = self.equations.at(t, q)
         directions = self.directions(at)
         return jax.jacfwd(lambda z: at.perturbed(directions @ z))(jnp.zeros(directions.shape[1], q.dtype))
 
-    def flow(self, t: Scalar, q: Array, v: Array, w: Array, u: Array) -> tuple[Array, Array, list[Array]]:
+    def flow(self, equations: Equations, t: Scalar, q: Array, v: Array, w: Array) -> tuple[Array, Array, list[Array]]:
         """Return `q̇`, the rates of the independent speeds `w`, and the outputs as vectors; `v` is a near velocity."""
-        equations = self.equations(u)
         at = equations.at(t, q)
-        partition = Partition(at, self.correction)
+        partition = ReducedEquations(at, self.correction)
         v = _consistent(at, v, partition, w - self.correction.rates(at, v))
         vdot = partition.accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
-        values = read(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
+        values = channel_values(equations, self.outputs, Snapshot(t, q, v, vdot, lam))
         return at.rate(v), partition.reduced_accelerations(v), [values[name].reshape(-1) for name in self.outputs]
 
-    def violation(self, t: Scalar, q: Array, v: Array, u: Array) -> Float[Array, " rows"]:
-        """Return `Φ` and `Φ̇` with changed inputs `u`."""
-        at = self.equations(u).at(t, q)
-        return jnp.concatenate([at.position(), at.velocity(v)])
+
+def _is_redundant(mechanism: Mechanism, choice: IndependentCoordinates) -> bool:
+    return sum(mechanism.constraint_sizes()) > mechanism.nv - len(choice.speeds)
 
 
-def _consistent(at: Configuration, v: Array, partition: Partition, change: Array) -> Array:
+def _consistent(at: Configuration, v: Array, partition: ReducedEquations, change: Array) -> Array:
     """Return the speeds with `C v = −Φ_t` that follow from `v` if the independent ones change by `change`."""
     return v + partition.solve(jnp.concatenate([-at.velocity(v), change]))

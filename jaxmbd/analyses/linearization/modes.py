@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Complex, Float
 
-from jaxmbd.analyses.linearization.eigen import Eigen, symmetric
+from jaxmbd.analyses.linearization.eigen import Eigenpairs, symmetric
 from jaxmbd.printing import readable
 
 _RIGID = 16.0  # units of the square root of rounding: below this share of the fastest mode a mode is a rigid-body mode
@@ -113,7 +113,7 @@ def modes_of_squares(
 
 
 def modes_of_pairs(
-    names: tuple[str, ...], eigen: Eigen, M: Float[Array, "k k"], directions: Float[Array, "nv k"]
+    names: tuple[str, ...], eigen: Eigenpairs, M: Float[Array, "k k"], directions: Float[Array, "nv k"]
 ) -> Modes:
     """Return the modes of `ẋ = A x` from its eigenvalues, one of each conjugate pair."""
     values = np.asarray(jax.lax.stop_gradient(eigen.values))

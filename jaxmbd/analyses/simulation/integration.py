@@ -1,22 +1,28 @@
 """The integration of a motion by diffrax and its verdict: the function that `simulate` compiles."""
 
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
-from jaxmbd.analyses.events.changes import equations_at, without_changes
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
-from jaxmbd.analyses.output_channels import Snapshot, read
-from jaxmbd.analyses.results import RESULTS, invalidated, is_successful, number_of
-from jaxmbd.analyses.runtime import raise_where
+from jaxmbd.analyses.output_channels import Snapshot, channel_values
+from jaxmbd.analyses.results import invalidated, is_successful, number_of, raise_where
 from jaxmbd.analyses.simulation.step_control import first_step
-from jaxmbd.analyses.simulation.verdict import Describe, End, Start, times_are_valid, verdict, verdict_at_start
+from jaxmbd.analyses.simulation.verdict import (
+    MotionEnd,
+    StartVerdict,
+    failure_describer,
+    times_are_valid,
+    verdict,
+    verdict_at_start,
+)
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -32,8 +38,11 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.solvers.radau import Radau
-from jaxmbd.integrate.solvers.switching import Switches, stepping_onto, switches_of
+from jaxmbd.integrate.solvers.switching import (
+    SwitchingTimes,
+    stepping_onto,
+    switches_of,
+)
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -48,7 +57,7 @@ _REVERSE_ONLY = (
 )
 
 
-class Integrator(eqx.Module):
+class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
@@ -73,8 +82,8 @@ class Integrator(eqx.Module):
 @cached_on_disk
 def integrate(
     model: Mechanism | Equations, rows: RowSelection | None, formulation: AbstractFormulation, state: State, ts: Array,
-    settings: Integrator,
-) -> tuple[dict[str, Any], Start, End]:  # fmt: skip
+    settings: IntegrationSettings,
+) -> tuple[dict[str, Any], StartVerdict, MotionEnd]:  # fmt: skip
     """The fields of a `Solution` except the mechanism, and the start and end of the motion for error messages.
 
     **Arguments:** `model`, a mechanism, or its equations; `rows`, the row selection, `None` if values are traced.
@@ -86,81 +95,77 @@ def integrate(
     known = rows is not None  # concrete values, not tracers
     rows = rows if known else row_selection_for_motion(equations, ts[0], q)
     equations = equations.solved_in(rows.redundant, rows.rows)
-    solve = _Solve(
-        settings,
-        equations,
-        switches_of(equations.mechanism, settings.switching),
-        first_step(settings.controller, ts, settings.dt0),
-    )
-    y, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None
+    switches = switches_of(equations.mechanism, settings.switching)
+    solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
+    y, changes, log = (q, v, jnp.zeros(len(settings.quadratures), q.dtype)), None, None
     if settings.events:
-        run, formulation, log = run_with_events(
+        run, formulation, changes, log = run_with_events(
             solve, equations, formulation, y, ts, settings.events, settings.max_events
         )
         ts = run.ts[0]
     else:
-        run = solve(formulation, ts[0], ts[-1], y, ts)
+        run = solve(equations, formulation, ts[0], ts[-1], y, ts)
     (_, (qs, vs, zs)), (t1, (q1, v1, _)) = zip(run.ts, run.ys, strict=True)  # pyright: ignore
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(
         equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not known
     )
-    motion = _invalidated(_Motion(qs, vs, zs, log), ok, start, (model, formulation, state, all_ts))
-    if settings.throw:
-        motion = _with_error(motion, result, equations, start, end, settings.tolerance)
+    inputs = model, formulation, state, all_ts
+    qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
+    log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
+    if settings.throw:  # the compiled program raises when it runs
+        numbers = (
+            number_of(result),
+            start.position,
+            start.velocity,
+            end.violation,
+            settings.tolerance,
+            end.t,
+            end.open_at,
+        )
+        times = None if log is None else log.times
+        text = failure_describer(equations.mechanism)
+        qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)
+        log = None if log is None else eqx.tree_at(lambda e: e.times, log, times)
     fields = {
-        "formulation": formulation, "ts": jnp.where(start.may_begin, ts, all_ts), "q": motion.q,
-        "integrated_speeds": motion.v, "events": motion.events,
-        "quadratures": dict(zip(settings.quadratures, motion.quadratures.T, strict=True)),
+        "formulation": formulation, "ts": jnp.where(start.may_begin, ts, all_ts), "q": qs, "integrated_speeds": vs,
+        "quadratures": dict(zip(settings.quadratures, zs.T, strict=True)), "events": log,
+        "force_changes": changes,
         "redundant": jnp.asarray(equations.redundant), "stats": dict(run.stats), "result": result,
     }  # fmt: skip
     return fields, *jax.lax.stop_gradient((start, end))
 
 
-class _Solve:
-    """diffrax's solve of a motion, or of a segment of one, as a function of its initial state."""
-
-    def __init__(
-        self, settings: Integrator, equations: Equations, switches: Switches | None, first: Scalar | None
-    ) -> None:
-        self.settings, self.equations, self.switches, self.first = settings, equations, switches, first
-
-    def __call__(
-        self, formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None
-    ) -> dfx.Solution:
-        settings, equations, t, first = self.settings, self.equations, jnp.asarray(t0), self.first
-        if settings.events:  # the row selection is that of the motion's start, not of the segment's
-            equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
-        radau = isinstance(settings.solver, Radau)
-        if radau:  # it does not call `formulation.motion`, where the changes would be applied
-            equations = equations_at(formulation, equations, t0)
-        settling = isinstance(formulation, AbstractProjectedFormulation)
-        formulation = formulation.begin(equations, t, y[0]) if settling else formulation
-        forward = isinstance(settings.adjoint, dfx.ForwardMode)
-        acting = without_changes if radau else lambda formulation: formulation
-        # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
-        is_call = is_program(
-            _rates, equations, acting(formulation), settings.quadratures, t, y[0], y[1], forward=forward
-        )
-        solver = prepared(
-            unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint
-        )
-        solver = PostStepSolver(solver) if settling or equations.independent_rows is not None else solver
-        if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
-            equations, formulation, y = reverse_only((equations, formulation, y), _REVERSE_ONLY)
-        solver, controller, args, t0 = stepping_onto(
-            self.switches, solver, settings.controller, (equations, formulation), t0, t1
-        )
-        rates = as_program(_rates, forward)
-        run = dfx.diffeqsolve(
-            dfx.ODETerm(lambda t, y, a: rates(a[0], acting(a[1]), settings.quadratures, jnp.asarray(t), y[0], y[1])),
-            solver, t0, t1, first, y, args=args,
-            saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
-            adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
-            progress_meter=settings.meter, throw=False, event=event,
-        )  # fmt: skip
-        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
+def _solve(
+    settings: IntegrationSettings, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
+    formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None,
+) -> dfx.Solution:  # fmt: skip
+    """Integrate a motion, or a segment of one, by diffrax."""
+    t = jnp.asarray(t0)
+    if settings.events:  # the row selection is that of the motion's start, not of the segment's
+        equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
+    is_projected = isinstance(formulation, AbstractProjectedFormulation)
+    formulation = formulation.begin(equations, t, y[0]) if is_projected else formulation
+    forward = isinstance(settings.adjoint, dfx.ForwardMode)
+    # Unrolled stages are faster if the right-hand side is one call; otherwise they take long to compile.
+    is_call = is_program(_rates, equations, formulation, settings.quadratures, t, y[0], y[1], forward=forward)
+    solver = prepared(unrolled(settings.solver) if is_call else settings.solver, settings.controller, settings.adjoint)
+    solver = PostStepSolver(solver) if is_projected or equations.independent_rows is not None else solver
+    if isinstance(settings.adjoint, dfx.RecursiveCheckpointAdjoint):
+        equations, formulation, y = reverse_only((equations, formulation, y), _REVERSE_ONLY)
+    solver, controller, args, t0 = stepping_onto(
+        switches, solver, settings.controller, (equations, formulation), t0, t1
+    )
+    rates = as_program(_rates, forward)
+    run = dfx.diffeqsolve(
+        dfx.ODETerm(lambda t, y, a: rates(a[0], a[1], settings.quadratures, jnp.asarray(t), y[0], y[1])),
+        solver, t0, t1, first, y, args=args,
+        saveat=dfx.SaveAt(subs=[dfx.SubSaveAt(ts=ts), dfx.SubSaveAt(t1=True)]), stepsize_controller=controller,
+        adjoint=UncheckedTimesAdjoint(settings.adjoint, t0, t1, ts, first), max_steps=settings.max_steps,
+        progress_meter=settings.meter, throw=False, event=event,
+    )  # fmt: skip
+    return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if forward else run
 
 
 def _projected(
@@ -174,16 +179,7 @@ def _projected(
     return jax.vmap(lambda q: as_program(Equations.normalize)(equations, q))(qs), vs
 
 
-class _Motion(NamedTuple):
-    """The saved motion."""
-
-    q: Float[Array, "times nq"]
-    v: Float[Array, "times nv"]
-    quadratures: Float[Array, "times quadratures"]
-    events: Events | None
-
-
-def _initial_values(start: Start, ts: Array, state: State) -> tuple[Array, Array, Array]:
+def _initial_values(start: StartVerdict, ts: Array, state: State) -> tuple[Array, Array, Array]:
     """Times, coordinates and speeds to integrate from; if a motion may not begin, zero times and arbitrary finite
     values, so that results and derivatives become NaN only where they are set to NaN deliberately."""
     arbitrary = jnp.linspace(0.1, 1.0, len(state.q), dtype=state.q.dtype)
@@ -192,31 +188,13 @@ def _initial_values(start: Start, ts: Array, state: State) -> tuple[Array, Array
     return ts, q, v
 
 
-def _invalidated(motion: _Motion, ok: Bool[Array, " times"], start: Start, inputs: Any) -> _Motion:
-    """The same motion, NaN from its failure on; the log of a motion that did not begin is empty."""
-    q, v, quadratures = (invalidated(ok, x, inputs) for x in motion[:3])
-    log, begun = motion.events, start.may_begin
-    if log is None:
-        return _Motion(q, v, quadratures, None)
+def _log_of_begun(log: Events, begun: Bool[Array, ""], inputs: Any) -> Events:
+    """The log of a motion; NaN and empty if it did not begin."""
     arrays = lambda e: (e.times, e.q, e.before, e.after, e.impulses, e.lam)  # noqa: E731
     log = eqx.tree_at(arrays, log, tuple(invalidated(begun, x, inputs) for x in arrays(log)))
     counts = lambda e: (e.count, e.which, e.trouble)  # noqa: E731
-    fields = zip(counts(log), (0, -1, 0), strict=True)
-    return _Motion(
-        q, v, quadratures, eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in fields))
-    )
-
-
-def _with_error(
-    motion: _Motion, result: RESULTS, equations: Equations, start: Start, end: End, tolerance: Scalar
-) -> _Motion:
-    """The same motion; if it failed, the compiled program raises when it runs."""
-    times = None if motion.events is None else motion.events.times
-    numbers = number_of(result), start.position, start.velocity, end.violation, tolerance, end.t, end.open_at
-    arrays = (*motion[:3], times)
-    q, v, quadratures, times = raise_where(arrays, ~is_successful(result), Describe(equations), *numbers)
-    events = None if motion.events is None else eqx.tree_at(lambda e: e.times, motion.events, times)
-    return _Motion(q, v, quadratures, events)
+    pairs = zip(counts(log), (0, -1, 0), strict=True)
+    return eqx.tree_at(counts, log, tuple(jnp.where(begun, x, empty) for x, empty in pairs))
 
 
 def _rates(
@@ -224,7 +202,6 @@ def _rates(
 ) -> tuple[Array, Array, Array]:
     """The right-hand side: `q̇`, `v̇` and the integrands of the quadratures."""
     motion = formulation.motion(equations, t, q, v)
-    equations = equations_at(formulation, equations, t) if quadratures else equations
-    readings = read(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    readings = channel_values(equations, quadratures, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
     integrands = jnp.stack(list(readings.values())) if quadratures else jnp.zeros(0, q.dtype)
     return motion.qdot, motion.rate, integrands

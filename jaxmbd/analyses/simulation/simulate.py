@@ -10,23 +10,29 @@ import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assembly_errors import open_rows
-from jaxmbd.analyses.checks import check_assembled, check_controller, check_formulation, check_state, check_times
+from jaxmbd.analyses.checks import check_assembled, check_controller, check_formulation, check_times
 from jaxmbd.analyses.events.changes import check_changes
 from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.output_channels import channel_units, vector_channels
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.results import RESULTS, is_successful
-from jaxmbd.analyses.simulation.failure_diagnosis import failure_text, torn_text, verdict_where_stopped
-from jaxmbd.analyses.simulation.integration import Integrator, integrate
+from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
-from jaxmbd.analyses.simulation.verdict import CLOSURE_TOLERANCE, End, Start
-from jaxmbd.analyses.state import State
+from jaxmbd.analyses.simulation.verdict import (
+    CLOSURE_TOLERANCE,
+    MotionEnd,
+    StartVerdict,
+    failure_text,
+    torn_text,
+    verdict_where_stopped,
+)
+from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
-from jaxmbd.errors import MechanismError, SolveError, unknown
+from jaxmbd.errors import MechanismError, SolveError, check_known
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
@@ -118,7 +124,7 @@ def simulate(
     if progress and known:
         print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
-    integrator = Integrator(
+    settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
         throw=throw and not known, checked=is_concrete(ts, state.t, dt0),
@@ -126,7 +132,7 @@ def simulate(
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
     rows = initial_row_selection(model, jnp.asarray(ts[0]), state.q) if known else None
-    fields, start, end = integrate(model, rows, formulation, state, ts, integrator)
+    fields, start, end = integrate(model, rows, formulation, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:
@@ -142,9 +148,7 @@ def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
     if not names:
         return names
     known = channel_units(mechanism)
-    for name in names:
-        if name not in known:
-            raise unknown("quantity", name, known)
+    check_known("quantity", names, known)
     for name, shape in vector_channels(mechanism, names).items():
         raise MechanismError(f"quadratures takes scalar quantities, and {name!r} has shape {shape}.")
     return names
@@ -168,7 +172,7 @@ def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
     return np.asarray(value, dtype=ts.dtype) if is_concrete(value) else jnp.asarray(value, dtype=ts.dtype)
 
 
-def _raise_if_failed(solution: Solution, start: Start, end: End, tolerance: float) -> None:
+def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, tolerance: float) -> None:
     mechanism = solution.mechanism
     check_assembled(mechanism, "initial state", start.position, start.velocity)
     if solution.events is not None:

@@ -10,16 +10,16 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.events.changes import equations_at
+from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.events.event_log import Events
-from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_units, read
+from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_units, channel_values
 from jaxmbd.analyses.results import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
-from jaxmbd.errors import unknown
+from jaxmbd.errors import check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.body.checks import check_index, checked_names
@@ -81,7 +81,8 @@ class Solution(eqx.Module):
     `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
     `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
     `stats`, numbers of steps; `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `events`, the
-    log of events if there were any to watch; `found`, the snapshots of an analysis that computes these itself.
+    log of events if there were any to watch; `computed`, the snapshots of an analysis that computes these itself;
+    `force_changes`, the parameters of forces that events have changed, over time.
     `print(solution)` shows the verdict and the ranges of the coordinates.
     """
 
@@ -95,7 +96,8 @@ class Solution(eqx.Module):
     stats: dict[str, Any]
     result: RESULTS
     events: Events | None = None
-    found: Snapshot | None = None
+    computed: Snapshot | None = None
+    force_changes: ForceChanges | None = None
 
     def __repr__(self) -> str:
         known = is_concrete(self.result, self.stats, self.events)
@@ -167,17 +169,17 @@ class Solution(eqx.Module):
             v = self.v
             return {name: v[..., speeds.index(name)] for name in names}
         known = channel_units(self.mechanism)
-        for name in names:
-            if name not in known:
-                raise unknown("quantity", name, known)
-        return _series(self, names)
+        check_known("quantity", names, known)
+        return _series(self, names, self._known_redundant())
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        if self.found is not None:
-            return self.found
+        return _snapshots(self, self._known_redundant()) if self.computed is None else self.computed
+
+    def _known_redundant(self) -> bool | Array:
+        """`redundant`, as the constant `False` if it is known to be false: less is then compiled."""
         none = is_concrete(self.redundant) and not np.any(self.redundant)
-        return _snapshots(self, False if none else self.redundant)
+        return False if none else self.redundant
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times, by default the last one."""
@@ -191,15 +193,13 @@ class Solution(eqx.Module):
         axes. The moment is about the joint's marker on that body.
         """
         parts = self.mechanism.with_reactions()
-        if name not in parts:
-            raise unknown("joint or driver", name, parts)
+        check_known("joint or driver", [name], parts)
         bodies = [marker.body for marker in parts[name].markers]
         if body is not None and body not in bodies:
             raise unknown(f"body of joint {name!r}", body, bodies)
-        if frame not in ("world", "body"):
-            raise unknown("frame", frame, ("world", "body"))
+        check_known("frame", [frame], ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
-        wrench = _reactions(self.mechanism, self.formulation, name, place, frame, self.snapshots())
+        wrench = _reactions(self.mechanism, self.force_changes, name, place, frame, self.snapshots())
         space = self.mechanism.space
         return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
 
@@ -210,8 +210,7 @@ class Solution(eqx.Module):
             for part in self.mechanism.constraints()
             if isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
         ]
-        if name not in drivers:
-            raise unknown("driver", name, drivers)
+        check_known("driver", [name], drivers)
         return self[f"{name}.effort"]
 
     def energies(self) -> dict[str, Array]:
@@ -251,31 +250,38 @@ class Solution(eqx.Module):
 
 @cached_on_disk
 def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
-    equations = Equations(solution.mechanism, redundant)
+    return _evaluated(solution, Equations(solution.mechanism, redundant))
+
+
+def _evaluated(solution: Solution, equations: Equations) -> Snapshot:
+    """The snapshots of a motion: consistent speeds, accelerations and multipliers."""
+    if solution.computed is not None:
+        return solution.computed
 
     def one(t: Array, q: Array, w: Array) -> Snapshot:
-        motion = motion_of(solution.formulation, equations, t, closed_where_redundant(equations, t, q), w)
+        q_closed, acting = closed_where_redundant(equations, t, q), equations_at(equations, solution.force_changes, t)
+        motion = motion_of(solution.formulation, acting, t, q_closed, w)
         return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
 
     return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
 
 
 @cached_on_disk
-def _series(solution: Solution, names: tuple[str, ...]) -> dict[str, Array]:
+def _series(solution: Solution, names: tuple[str, ...], redundant: bool | Array) -> dict[str, Array]:
     """The named quantities; all that none of them depends on is dead code, which the compiler removes."""
-    equations = Equations(solution.mechanism)
-    formulation = solution.formulation
-    return jax.vmap(lambda s: read(equations_at(formulation, equations, s.t), names, s))(solution.snapshots())
+    equations = Equations(solution.mechanism, redundant)
+    at = lambda t: equations_at(equations, solution.force_changes, t)  # noqa: E731
+    return jax.vmap(lambda s: channel_values(at(s.t), names, s))(_evaluated(solution, equations))
 
 
 @cached_on_disk
 def _reactions(
-    mechanism: Mechanism, formulation: AbstractFormulation, name: str, place: int, frame: str, at: Snapshot
+    mechanism: Mechanism, changes: ForceChanges | None, name: str, place: int, frame: str, at: Snapshot
 ) -> Array:
     equations = Equations(mechanism)
 
     def one(s: Snapshot) -> Array:
-        reader = Reader(equations_at(formulation, equations, s.t), s)
+        reader = Reader(equations_at(equations, changes, s.t), s)
         wrench = reader.reaction(name)[place]
         if frame == "world":
             return wrench

@@ -35,7 +35,8 @@ def stepping(
 
     `at_least_as_often`: limit the steps of a default controller to the average interval of the times.
     """
-    check_accuracy(accuracy)
+    if accuracy not in ("standard", "high"):
+        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
     solver = _solver(solver)
     controller = _user_controller(solver, controller, dt0)
     _check_iteration(solver, controller)
@@ -111,12 +112,6 @@ def default_controller(
     smallest = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
-
-
-def check_accuracy(accuracy: Any) -> None:
-    """Raise unless `accuracy` is `"standard"` or `"high"`."""
-    if accuracy not in ("standard", "high"):
-        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
 
 
 def position_norm(y: tuple[Array, Array, Array]) -> Array:

@@ -1,8 +1,13 @@
-"""The verdict on a motion: checks at its start, the result of the integration, constraint violations at saved times.
+"""The verdict on a motion, and the diagnosis of a failure in mechanical terms from the last state that was reached.
+
+The verdict considers checks at the start, the result of the integration, and constraint violations at saved times.
 
 An instance with an invalid start (its state is not assembled, or its times are invalid) is integrated over an interval
 of zero length, so that in a batch it takes no steps.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import diffrax as dfx
 import equinox as eqx
@@ -13,14 +18,20 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.assembly.assembly_errors import open_text, row_names
 from jaxmbd.analyses.checks import START_OFF, closed_enough
+from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
+from jaxmbd.analyses.redundancy import jacobian, parts_in
 from jaxmbd.analyses.results import RESULTS, first_failure, is_successful, number_of, text_of
+from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
+from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.diffrax_binding import any_instance
+from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.model.mechanism.mechanism import Mechanism
 
 # [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
 # the violation of separated joints is larger.
@@ -29,7 +40,7 @@ NEARLY_SINGULAR = 1e-2  # a position with a smaller singularity margin, relative
 _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
-class Start(eqx.Module):
+class StartVerdict(eqx.Module):
     """Violations `Φ` and `Φ̇` at the start, and the verdict on whether the motion may begin."""
 
     position: Float[Array, " m"]
@@ -42,7 +53,7 @@ class Start(eqx.Module):
         return is_successful(self.result)
 
 
-class End(eqx.Module):
+class MotionEnd(eqx.Module):
     """The last state of a run; and the first saved time at which the joints are open (the last one if they never are),
     with the violation there."""
 
@@ -62,7 +73,7 @@ def times_are_valid(ts: Array, start: Scalar, dt0: float | int | Array | None) -
 
 def verdict_at_start(
     equations: Equations, state: State, ts: Array, valid: Bool[Array, ""], tolerance: Scalar, strict: bool
-) -> Start:
+) -> StartVerdict:
     """The verdict at the start: the state's own result, valid times, closed joints.
 
     `strict`: apply the tolerance of the checks that raise, to positions and speeds.
@@ -77,21 +88,21 @@ def verdict_at_start(
         (slides if strict else jnp.zeros((), bool), RESULTS.speeds_contradict),
         (~jnp.all(jnp.isfinite(state.v)), RESULTS.not_finite),
     )
-    return Start(position, velocity, result)
+    return StartVerdict(position, velocity, result)
 
 
 def verdict(
-    equations: Equations, start: Start, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
+    equations: Equations, start: StartVerdict, how: dfx.RESULTS, ts: Array, qs: Array, vs: Array,
     begin: tuple[Array, Array], end: tuple[Array, Array, Array], log: Events | None, tolerance: Scalar,
     singular: bool,
-) -> tuple[RESULTS, Bool[Array, " times"], End]:  # fmt: skip
+) -> tuple[RESULTS, Bool[Array, " times"], MotionEnd]:  # fmt: skip
     """The verdict on a motion, a mask of the saved times that are valid, and the data of an error message.
 
     **Arguments:** `how`, diffrax's result; `ts`, `qs`, `vs`, the saved motion; `begin`, `(t, q)`; `end`, the last state
     `(t, q, v)`; `log`, its events; `singular`, true to determine if a motion stopped at a singular position.
     """
     equations, ts, qs, vs, begin, end = frozen((equations, ts, qs, vs, begin, end))
-    violation = jax.vmap(lambda t, q: as_program(_position)(equations, t, q))(ts, qs)
+    violation = jax.vmap(lambda t, q: as_program(Equations.position)(equations, t, q))(ts, qs)
     is_closed = jnp.max(jnp.abs(violation), axis=1, initial=0.0) <= tolerance
     is_finite = jnp.all(jnp.isfinite(qs), axis=1) & jnp.all(jnp.isfinite(vs), axis=1)
     stopped, trouble = how != dfx.RESULTS.successful, jnp.zeros((), int) if log is None else log.trouble
@@ -112,16 +123,12 @@ def verdict(
     is_after_halt = (trouble > 0) & (ts >= end[0]) & (jnp.arange(len(ts)) > 0)
     ok = jnp.cumprod(start.may_begin & is_finite & is_closed & ~is_after_halt).astype(bool)
     k = jnp.where(jnp.all(is_closed | ~is_finite), len(ts) - 1, jnp.argmin(is_closed))
-    return result, ok, End(*end, ts[k], violation[k])
+    return result, ok, MotionEnd(*end, ts[k], violation[k])
 
 
 def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Array, Array]:
     at = equations.at(t, q)
     return at.position(), at.velocity(v)
-
-
-def _position(equations: Equations, t: Scalar, q: Array) -> Array:
-    return equations.at(t, q).position()
 
 
 def _near_singular(
@@ -139,27 +146,134 @@ def _near_singular(
     return jax.lax.cond(any_instance(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
 
 
-class Describe:
-    """The error text of a failed motion, from its verdict and data (a callback for `raise_where`)."""
+def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
+    """The error text of a failed motion as a function of its verdict and data, for `raise_where`."""
+    names = row_names(mechanism, ())
 
-    def __init__(self, equations: Equations) -> None:
-        self._rows = row_names(equations.mechanism, ())
-
-    def __call__(
-        self, code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray,
-        tolerance: np.ndarray, t: np.ndarray, open_at: np.ndarray,
+    def describe(
+        code: np.ndarray, position: np.ndarray, velocity: np.ndarray, violation: np.ndarray, tolerance: np.ndarray,
+        t: np.ndarray, open_at: np.ndarray,
     ) -> str:  # fmt: skip
         text, kind = text_of(code), int(code)
         if kind in (_NOT_ASSEMBLED, _SPEEDS_CONTRADICT):
             miss, unit = (position, "m or rad") if kind == _NOT_ASSEMBLED else (velocity, "m/s or rad/s")
-            rows = open_text(self._rows, miss, closed_enough(miss))
+            rows = open_text(names, miss, closed_enough(miss))
             return f"{text} {rows} ({unit}). Get a state from jaxmbd.assemble(mechanism, ...)." if rows else text
         if kind == _CONSTRAINTS_VIOLATED:
-            rows = open_text(self._rows, violation, float(tolerance))
+            rows = open_text(names, violation, float(tolerance))
             return f"{text} At t = {float(open_at):.6g} s {rows} (m or rad; m² for a Rod)."
         return text if kind == _TIMES_INVALID else f"{text} The motion stopped at t = {float(t):.6g} s."
+
+    return describe
 
 
 _NOT_ASSEMBLED, _TIMES_INVALID = int(number_of(RESULTS.not_assembled)), int(number_of(RESULTS.times_invalid))
 _SPEEDS_CONTRADICT = int(number_of(RESULTS.speeds_contradict))
 _CONSTRAINTS_VIOLATED = int(number_of(RESULTS.constraints_violated))
+
+
+_STIFF_STEP = 0.1  # of the stability limit of an explicit solver: longer average steps are limited by stiffness
+# A motion diverges if the speeds would change by their own size in 1e-9 of the run, except at its very start.
+_INSTANT, _LATE = 1e-9, 1e-6
+
+
+def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
+    """The singularity margin of a position, which is the ratio of the smallest nonzero singular value of `C` to the
+    largest one; and the joints whose rows are nearest to a dependence."""
+    left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
+    values = values[nonzero_singular_values(values)]
+    if not len(values):
+        return 0.0, ()
+    return float(values[-1] / values[0]), parts_in(mechanism, np.abs(left[:, len(values) - 1]))
+
+
+def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
+    """The verdict on a motion with concrete values: `singular` if it stopped near a singular position."""
+    stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
+    if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
+        return solution.result
+    mechanism = solution.mechanism
+    near, begin = (
+        singularity_margin(mechanism, end.t, end.q)[0],
+        singularity_margin(mechanism, solution.ts[0], solution.q[0])[0],
+    )
+    return RESULTS.singular if near < NEARLY_SINGULAR * begin else solution.result
+
+
+def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
+    """The error message for an integration that did not reach its end."""
+    mechanism, start = solution.mechanism, float(solution.ts[0])
+    span = float(solution.ts[-1]) - start
+    steps, where = int(solution.stats["num_steps"]), f"t = {float(t):.6g} s"
+    head = f"The simulation stopped at {where} after {steps} steps"
+    if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
+        return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
+    equations = equations_at(Equations(mechanism, solution.redundant), solution.force_changes, jnp.asarray(t))
+    motion = motion_of(solution.formulation, equations, jnp.asarray(t), q, v)
+    bad = _nonfinite_forces(equations, t, q, v, motion.vdot, span)
+    if bad:
+        return f"{head}: {bad}"
+    vdot = np.asarray(motion.vdot)
+    near, names = singularity_margin(mechanism, t, q)
+    first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q  # not saved where no step succeeded
+    if near < NEARLY_SINGULAR * singularity_margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
+        return (
+            f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
+            f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
+            "a fixed step may carry it through; if the mechanism locks there (a limit position, a rod stretched by a "
+            "driver), change dimensions or motion."
+        )
+    if float(t) - start > _LATE * span and _INSTANT * span * np.abs(vdot).max() > np.abs(np.asarray(v)).max():
+        k = int(np.abs(vdot).argmax())
+        return (
+            f"{head}: the motion runs away. {mechanism.speed_names[k]!r} is {float(v[k]):.3g} there and changes at "
+            f"{vdot[k]:.3g} per second. Look for a force that feeds its own growth: a wrong sign, a negative damping "
+            "or stiffness, a torque that rises with speed."
+        )
+    if solution.result == RESULTS.max_steps_reached:
+        average = (float(t) - start) / max(steps, 1)
+        head = f"{head} (max_steps reached), on average {average:.3g} s each."
+        stiff = time_scales_at(mechanism, t, q, v)
+        if _STIFF_STEP * stiff.step < average:
+            return f"{head} The motion is too stiff for this solver. {stiff} Or raise max_steps."
+        return (
+            f"{head} The motion may pass near a singular position, have kinks, or need more steps: raise max_steps, or "
+            "loosen rtol and atol."
+        )
+    k = int(np.abs(vdot).argmax())
+    return (
+        f"{head}: {RESULTS[solution.result]} There {mechanism.speed_names[k]!r} changes at {vdot[k]:.3g} per second, "
+        "the most of all speeds."
+    )
+
+
+def _nonfinite_forces(equations: Equations, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
+    """Name the forces that are not finite at a state, or just after it.
+
+    A step with a NaN is rejected and halved until it ends just before the NaN, so that the last state is finite.
+    """
+    for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
+        s = ahead * span
+        ahead_q = equations.at(jnp.asarray(t), q).advanced(v, jnp.asarray(s, q.dtype))
+        there = jnp.asarray(t + s), ahead_q, v + s * jnp.nan_to_num(vdot)
+        if np.isfinite(np.asarray(equations.force(*there))).all():
+            continue
+        mechanism = equations.mechanism
+        names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]
+        these = f"the force {names[0]!r} is" if len(names) == 1 else f"the forces {', '.join(map(repr, names))} are"
+        return f"{these} not finite from there on. Check the function, its parameters and the range it is valid in."
+    return ""
+
+
+def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:
+    alone = Equations(mechanism.replaced(forces=(force,)))
+    return bool(np.isfinite(np.asarray(alone.force(t, q, v))).all())
+
+
+def torn_text(mechanism: Mechanism, t: Array, rows: str) -> str:
+    """The error message for a motion that violates the constraints."""
+    return (
+        f"The joints are torn apart at t = {float(t):.6g} s: {rows} (m or rad; m² for a Rod). The mechanism locks on "
+        "the way (a limit position, a rod stretched by a driver), or its constraints contradict one another from some "
+        "position on: change dimensions or motion."
+    )

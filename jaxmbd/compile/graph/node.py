@@ -72,9 +72,6 @@ class Graph:
             node = self._table[key] = Node(self, len(self._table), op, args, **leaf)
         return node
 
-    def __len__(self) -> int:
-        return len(self._table)
-
 
 def in_order(outputs: Iterable[Node]) -> list[Node]:
     """All nodes on which the outputs depend, in topological order: arguments first."""

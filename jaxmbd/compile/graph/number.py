@@ -120,8 +120,10 @@ def _exact_root(degree: int, function: Callable[[Any], float]) -> Callable[[Numb
     """A root that is exact for fractions of powers."""
 
     def evaluate(x: Number) -> Number:
-        roots = [_root(n, degree) for n in (x.numerator, x.denominator)] if isinstance(x, Fraction) else [None]
-        return function(x) if None in roots else Fraction(*roots)
+        if not isinstance(x, Fraction):
+            return function(x)
+        above, below = _root(x.numerator, degree), _root(x.denominator, degree)
+        return function(x) if above is None or below is None else Fraction(above, below)
 
     return evaluate
 

@@ -19,7 +19,7 @@ Names: TypeAlias = str | Sequence[Any] | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Traced:
+class TracedGraph:
     """A traced function: its graph, its inputs as arrays of symbols, and its result, a pytree of arrays of nodes."""
 
     graph: Graph
@@ -33,7 +33,7 @@ def trace(
     graph: Graph | None = None,
     title: str = "",
     rules: Mapping[str, Rule] | None = None,
-) -> Traced:
+) -> TracedGraph:
     """Trace a JAX function of small arrays to a graph of scalar expressions.
 
     The graph represents real numbers only: zeros and ones are folded even where an operand could be infinite or NaN
@@ -61,7 +61,7 @@ def trace(
     jaxpr, shapes = jax.make_jaxpr(function, return_shape=True)(*specs)
     with jax.ensure_compile_time_eval():
         results = Interpreter(GraphBuilder(graph), title, RULES | dict(rules or {})).run(jaxpr, list(inputs))
-    return Traced(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
+    return TracedGraph(graph, inputs, jax.tree.unflatten(jax.tree.structure(shapes), results))
 
 
 def _as_names(given: Names) -> np.ndarray:

@@ -44,7 +44,7 @@ class Level(NamedTuple):
     target: np.ndarray
 
 
-class Plan(NamedTuple):
+class SymbolicLDLT(NamedTuple):
     """A symbolic factorisation: its levels, the number of stored entries of `L` and `D` including fill-in, and the
     position of each entry of the pattern among them. The first `n` positions are the diagonal."""
 
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def plan_of(pattern: Pattern) -> Plan:
+def symbolic_ldlt(pattern: Pattern) -> SymbolicLDLT:
     """The symbolic factorisation of a pattern."""
     entries = {(i, i): i for i in range(pattern.n)}
     adjacent: list[set[int]] = [set() for _ in range(pattern.n)]
@@ -66,7 +66,7 @@ def plan_of(pattern: Pattern) -> Plan:
             adjacent[j].add(i)
     positions = np.array([entries[pair] for pair in pairs], int)
     levels = tuple(_level(pivots, entries) for pivots in _pivot_levels(adjacent))
-    return Plan(levels, len(entries), positions)
+    return SymbolicLDLT(levels, len(entries), positions)
 
 
 def _level(pivots: Sequence[tuple[int, list[int]]], entries: dict[tuple[int, int], int]) -> Level:

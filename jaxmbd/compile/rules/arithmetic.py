@@ -77,8 +77,10 @@ def _select_n(equation: Equation, which: np.ndarray, *cases: np.ndarray) -> np.n
 def _reduction(name: str, start: Any) -> Rule:
     def rule(equation: Equation, x: np.ndarray) -> np.ndarray:
         over = tuple(axis % x.ndim for axis in equation.params["axes"])
-        matrix, _, shape = _as_matrices(x, (), over)
-        return equation.builder.reduce(name, matrix.reshape(*shape, matrix.shape[-1]), start)
+        free = tuple(axis for axis in range(x.ndim) if axis not in over)
+        size = int(np.prod([x.shape[axis] for axis in over], dtype=int))
+        rows = x.transpose(*free, *over).reshape(*(x.shape[axis] for axis in free), size)
+        return equation.builder.reduce(name, rows, start)
 
     return rule
 

@@ -17,11 +17,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
-from jaxmbd.integrate.adjoint.sweep import Schedule
+from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
 from jaxmbd.integrate.diffrax_binding import SAVE_STATE, while_loop
 from jaxmbd.integrate.solvers.switching import StepsOnto
 
@@ -77,8 +76,7 @@ class DiscreteAdjoint(dfx.AbstractAdjoint):
             return finished
         t1 = arguments["t1"]  # diffrax computes and differentiates the event time after its loop
         end = eqx.tree_at(lambda s: s.tprev, end, jnp.where(end.tprev >= t1, t1, end.tprev))
-        inner = while_loop
-        return self._loop(**arguments, inner_while_loop=inner, outer_while_loop=lambda *_, **__: end)
+        return self._loop(**arguments, inner_while_loop=while_loop, outer_while_loop=lambda *_, **__: end)
 
 
 def _closed_event(event: Any, arguments: dict[str, Any]) -> Any:
@@ -99,10 +97,10 @@ _EVENT_ARGUMENTS = ("terms", "solver", "t0", "t1", "dt0", "saveat", "stepsize_co
 class _Condition(eqx.Module):
     """The condition of an event, as a function of time, state and `args` only."""
 
-    of: Callable[..., Any]
+    condition: Callable[..., Any]
 
     def __call__(self, t: Any, y: Any, args: Any, **_: Any) -> Any:
-        return self.of(t, y, args)
+        return self.condition(t, y, args)
 
 
 def _recordable(*, saveat: Any, max_steps: Any, stepsize_controller: Any, **_: Any) -> bool:
@@ -143,10 +141,8 @@ def _run_loop(inputs: Any, loop: Any, start: Any, settings: dict[str, Any], oute
         ends.append(outer(*arguments, **options))
         return ends[-1]
 
-    inner = while_loop
-    finished = loop(
-        args=args, terms=terms, init_state=start, inner_while_loop=inner, outer_while_loop=outer_recorded, **settings
-    )
+    loops = {"inner_while_loop": while_loop, "outer_while_loop": outer_recorded}
+    finished = loop(args=args, terms=terms, init_state=start, **loops, **settings)
     return finished, ends[-1]
 
 
@@ -202,7 +198,7 @@ def _with_tangents(
     steps = MotionSteps(inputs, solver, end.event_dense_info, rows)
     saved = zip(_saved(saveat, end), subs_of(saveat), strict=True)
     counts = [state.saveat_ts_index for state, sub in saved if sub.ts is not None]
-    schedule = Schedule(record.starts, record.ends, end.num_accepted_steps, counts)
+    schedule = StepSchedule(record.starts, record.ends, end.num_accepted_steps, counts)
     x, dx = steps.pack(inputs, solver), steps.pack(inputs, solver, changes)
     output_tangents = tangents(steps, x, packed(schedule, record), {k: c for k, c in enumerate(dx) if c is not None})
     result_tangents = _as_tangents(steps.unflat(output_tangents), saveat, finished, end)
@@ -237,12 +233,12 @@ def _tangents_at(tree: Any, where: Callable[[Any], Any], values: Any) -> Any:
 
 
 class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
-    """The adjoint `of`, whose loop receives the original times; the checks become dead code and are not compiled.
+    """Another adjoint, whose loop receives the original times; the checks become dead code and are not compiled.
 
-    **Arguments:** `of`; `t0`, `t1`, `ts`, `dt0` [s], as passed to `diffrax.diffeqsolve`.
+    **Arguments:** `adjoint`; `t0`, `t1`, `ts`, `dt0` [s], as passed to `diffrax.diffeqsolve`.
     """
 
-    of: dfx.AbstractAdjoint
+    adjoint: dfx.AbstractAdjoint
     t0: Scalar
     t1: Scalar
     ts: Array
@@ -258,9 +254,6 @@ class UncheckedTimesAdjoint(dfx.AbstractAdjoint):
         )
         first_step = jnp.minimum(tnext, t1), control
         start = eqx.tree_at(lambda s: (s.tnext, s.controller_state), start, first_step, is_leaf=lambda x: x is None)
-        saveat = eqx.tree_at(_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
-        return self.of.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})
-
-
-def _times(saveat: dfx.SaveAt) -> list[Any]:
-    return [sub.ts for sub in subs_of(saveat) if sub.ts is not None]
+        at_times = lambda saveat: [sub.ts for sub in subs_of(saveat) if sub.ts is not None]  # noqa: E731
+        saveat = eqx.tree_at(at_times, arguments["saveat"], replace_fn=lambda _: self.ts * direction)
+        return self.adjoint.loop(**arguments | {"init_state": start, "saveat": saveat, "dt0": dt0})

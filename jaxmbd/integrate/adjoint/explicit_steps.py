@@ -16,8 +16,8 @@ import numpy as np
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.tracing import TracedFunction
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, NativeCall, Outputs, Split
-from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, Weights
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, NativeCall, Outputs, InputParts
+from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, DenseWeights
 
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
 
@@ -41,7 +41,7 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
         a[i, : len(row)] = row
     nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
     with jax.ensure_compile_time_eval():
-        weigh = Weights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
+        weigh = DenseWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
         values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
@@ -83,7 +83,7 @@ class ExplicitSteps(AbstractSteps):
         scalar, ts = (jax.ShapeDtypeStruct(shape, y.dtype) for shape in ((), (times,)))
         state = jax.ShapeDtypeStruct((n,), y.dtype)
         known = rate.types[: len(self.theta)]
-        self.parts = Split([state], list(known), [scalar, scalar, ts])
+        self.parts = InputParts([state], list(known), [scalar, scalar, ts])
         self.types = (state, *known, scalar, scalar, ts)
         self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)

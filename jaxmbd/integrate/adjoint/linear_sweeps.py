@@ -27,9 +27,8 @@ import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
 from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
-from jaxmbd.integrate.adjoint.sweep import Backward, Schedule, forward
+from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
 
 
 class Batch(NamedTuple):
@@ -57,18 +56,15 @@ class Operands:
         return [arrays[k] for k in places]
 
 
-def packed(schedule: Schedule, record: CheckpointStore | None) -> list[Any]:
+def packed(schedule: StepSchedule, record: CheckpointStore | None) -> list[Any]:
     """The schedule and the checkpoints of a run, as a list of arrays."""
-    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *_states(record)]
+    states = [] if record is None else record.states
+    return [schedule.starts, schedule.ends, schedule.accepted, *schedule.saved, *states]
 
 
-def _states(record: CheckpointStore | None) -> list[Any]:
-    return [] if record is None else list(record.states)
-
-
-def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[Schedule, CheckpointStore | None]:
+def _unpacked(steps: AbstractSteps, run: Sequence[Any]) -> tuple[StepSchedule, CheckpointStore | None]:
     known = 3 + steps.sets
-    schedule, states = Schedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
+    schedule, states = StepSchedule(run[0], run[1], run[2], list(run[3:known])), list(run[known:])
     if not states:
         return schedule, None
     empty = CheckpointStore.empty([], 0.0, steps.rows, len(schedule.starts))
@@ -89,7 +85,7 @@ def _cotangents(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...]) -> 
     at = Operands(steps, arrays, (len(steps.outputs),))
     x, (schedule, record) = at.of(arrays, at.x), _unpacked(steps, at.of(arrays, at.run))
     record = forward(steps, x, schedule, recorded=True) if record is None else record
-    return Backward(steps, x, schedule, record, wanted).run(at.of(arrays, at.linear[0]))
+    return BackwardSweep(steps, x, schedule, record, wanted).run(at.of(arrays, at.linear[0]))
 
 
 def _curvature(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], moving: tuple[int, ...]) -> list[Any]:
@@ -97,7 +93,7 @@ def _curvature(*arrays: Any, steps: AbstractSteps, wanted: tuple[int, ...], movi
     schedule, _ = _unpacked(steps, run)
     x = [*x, *dx]
     record = forward(full, x, schedule, recorded=True)
-    return Backward(full, x, schedule, record, wanted).run([*dw, *w])
+    return BackwardSweep(full, x, schedule, record, wanted).run([*dw, *w])
 
 
 def _parts_of_curvature(steps: AbstractSteps, moving: tuple[int, ...], arrays: Sequence[Any]) -> list[list[Any]]:

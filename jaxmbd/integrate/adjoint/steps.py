@@ -18,10 +18,9 @@ import numpy as np
 
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
-VALUE: str
-KNOWN: str
-TIME: str
-VALUE, KNOWN, TIME = "value", "known", "time"
+VALUE: str = "value"
+KNOWN: str = "known"
+TIME: str = "time"
 
 
 class Outputs(NamedTuple):
@@ -36,7 +35,7 @@ class Outputs(NamedTuple):
     last: Any
 
 
-class Split(NamedTuple):
+class InputParts(NamedTuple):
     """The inputs of a motion in three parts: `value` (state, updated by each step), `known` (parameters), `times`."""
 
     value: Any
@@ -70,7 +69,7 @@ class AbstractSteps(abc.ABC):
 
     types: tuple[Any, ...]
     kinds: tuple[tuple[str, int], ...]
-    parts: Split
+    parts: InputParts
     components: int
     sets: int
     outputs: tuple[Any, ...]
@@ -102,7 +101,7 @@ class AbstractSteps(abc.ABC):
         """The call of the virtual machine for a primitive of that name; None if there is none."""
         return None
 
-    def split(self, x: Sequence[Any]) -> Split:
+    def split(self, x: Sequence[Any]) -> InputParts:
         """The inputs in their parts; tangents that are not inputs are zero."""
         parts: dict[str, list[Any]] = {
             name: [None] * len(part) for name, part in zip((VALUE, KNOWN, TIME), self.parts, strict=True)
@@ -113,9 +112,9 @@ class AbstractSteps(abc.ABC):
             [jnp.zeros(type_.shape, type_.dtype) if a is None else a for a, type_ in zip(part, types, strict=True)]
             for part, types in zip(parts.values(), self.parts, strict=True)
         ]
-        return Split(*filled)
+        return InputParts(*filled)
 
-    def joined(self, split: Split, wanted: Sequence[int]) -> list[Any]:
+    def joined(self, split: InputParts, wanted: Sequence[int]) -> list[Any]:
         """The inputs with the indices `wanted`, from their parts."""
         parts = dict(zip((VALUE, KNOWN, TIME), split, strict=True))
         return [parts[self.kinds[k][0]][self.kinds[k][1]] for k in wanted]
@@ -140,7 +139,7 @@ class MotionSteps(AbstractSteps):
         (y, _), ts = value, times[2]
         self._value = jax.tree.structure(value)
         self._known, self._fixed = jax.tree.structure(eqx.filter(known, eqx.is_array)), _static_part(known)
-        parts = Split(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
+        parts = InputParts(*(_types(jax.tree.leaves(eqx.filter(x, eqx.is_array))) for x in (value, known, times)))
         self.parts, self.rows, self.components, self.sets = parts, rows, 1, len(ts)
         self.types = (*parts.value, *parts.known, *parts.times)
         self.kinds = tuple(
@@ -206,43 +205,43 @@ class TangentSteps(AbstractSteps):
     Among the inputs those with the indices `moving` have tangents, among the values all differentiable ones.
     """
 
-    def __init__(self, of: AbstractSteps, moving: tuple[int, ...]) -> None:
+    def __init__(self, chain: AbstractSteps, moving: tuple[int, ...]) -> None:
         self._tangents = {}
-        kinds = [of.kinds[k] for k in moving]
-        self.of, self.rows, self.sets = of.in_both_modes(), of.rows, of.sets
-        self._values = tuple(i for i, like in enumerate(of.parts.value) if is_inexact(like))
+        kinds = [chain.kinds[k] for k in moving]
+        self.chain, self.rows, self.sets = chain.in_both_modes(), chain.rows, chain.sets
+        self._values = tuple(i for i, like in enumerate(chain.parts.value) if is_inexact(like))
         self._knowns = tuple(place for name, place in kinds if name == KNOWN)
         self.timed = any(name == TIME for name, _ in kinds)
-        self.components = of.components * (2 if self.timed else 1)
-        value, known, times = of.parts
-        self.parts = Split(
+        self.components = chain.components * (2 if self.timed else 1)
+        value, known, times = chain.parts
+        self.parts = InputParts(
             (*value, *(value[i] for i in self._values)),  # pyright: ignore
             (*known, *(known[j] for j in self._knowns)),  # pyright: ignore
             times * (2 if self.timed else 1),
         )
         ahead = {VALUE: {i: n for n, i in enumerate(self._values)}, KNOWN: {j: n for n, j in enumerate(self._knowns)}}
-        first = dict(zip((VALUE, KNOWN, TIME), map(len, of.parts), strict=True))
-        self.kinds = (*of.kinds, *((n, first[n] + (ahead[n][i] if n in ahead else i)) for n, i in kinds))
-        self.types = (*of.types, *(of.types[k] for k in moving))
-        self.outputs = of.outputs * 2
-        self.at_end = (*of.at_end, *(len(value) + ahead[VALUE][i] for i in of.at_end))
+        first = dict(zip((VALUE, KNOWN, TIME), map(len, chain.parts), strict=True))
+        self.kinds = (*chain.kinds, *((n, first[n] + (ahead[n][i] if n in ahead else i)) for n, i in kinds))
+        self.types = (*chain.types, *(chain.types[k] for k in moving))
+        self.outputs = chain.outputs * 2
+        self.at_end = (*chain.at_end, *(len(value) + ahead[VALUE][i] for i in chain.at_end))
 
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
-        of = self.of
+        chain = self.chain
         (k, dk), (v, dv), (e, de) = (
-            _split_at(known, len(of.parts.known)),
-            _split_at(value, len(of.parts.value)),
+            _split_at(known, len(chain.parts.known)),
+            _split_at(value, len(chain.parts.value)),
             self._halves(ends),
         )
         moving = _select(k, self._knowns), _select(v, self._values), e if self.timed else []
 
         def step(knowns: list[Any], values: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
             full = (
-                _replaced(k, self._knowns, knowns),
-                _replaced(v, self._values, values),
+                replaced(k, self._knowns, knowns),
+                replaced(v, self._values, values),
                 step_ends if self.timed else e,
             )
-            return of.advance(*full)
+            return chain.advance(*full)
 
         (v, dense), (dv, change) = jax.jvp(step, moving, (dk, dv, de))
         return [*v, *_select(dv, self._values)], (dense, _inexact(change))
@@ -252,7 +251,7 @@ class TangentSteps(AbstractSteps):
         (t, dt), moving = self._halves(t), _inexact(dense)
 
         def state(some: Any, e: list[Any], t: list[Any]) -> list[Any]:
-            return self.of.read(eqx.combine(some, dense), e, t)
+            return self.chain.read(eqx.combine(some, dense), e, t)
 
         if self.timed:
             y, dy = jax.jvp(state, (moving, e, t), (change, de, dt))
@@ -271,10 +270,10 @@ class TangentSteps(AbstractSteps):
             e, de = self._halves(at) if self.timed else (at, [jnp.zeros_like(x) for x in at])
             last = (dense[0], e), (dense[1], de)
         halves = [Outputs([x[h] for x in rows], ends[h], last[h]) for h in (0, 1)]
-        return [*self.of.flat(halves[0]), *self.of.flat(halves[1])]
+        return [*self.chain.flat(halves[0]), *self.chain.flat(halves[1])]
 
     def unflat(self, arrays: Sequence[Any]) -> Outputs:
-        a, b = map(self.of.unflat, _split_at(arrays, len(self.of.outputs)))
+        a, b = map(self.chain.unflat, _split_at(arrays, len(self.chain.outputs)))
         last = None
         if a.last is not None:
             last = (a.last[0], b.last[0]), [*a.last[1], *(b.last[1] if self.timed else [])]
@@ -310,7 +309,8 @@ def _select(x: Sequence[Any], places: Sequence[int]) -> list[Any]:
     return [x[i] for i in places]
 
 
-def _replaced(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+def replaced(x: Sequence[Any], places: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+    """The list with other arrays at some places."""
     full = list(x)
     for i, array in zip(places, arrays, strict=True):
         full[i] = array

@@ -1,6 +1,12 @@
-"""Sweeps over the accepted steps of a motion: forward, for outputs or checkpoints, and backward, for cotangents."""
+"""Sweeps over the accepted steps of a motion: forward, for outputs or checkpoints, and backward, for cotangents.
 
-from collections.abc import Sequence
+Checkpoints are states at the start of accepted steps, in a store of fixed size. The number of steps is not known before
+the run. While there is room, the state at each step is stored; then only every second, fourth, … one, and each new
+checkpoint overwrites one that is no longer needed.
+"""
+
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -8,12 +14,90 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
-from jaxmbd.integrate.adjoint.checkpoint_store import CheckpointStore
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, Outputs, Split, is_inexact
-from jaxmbd.integrate.diffrax_binding import while_loop
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, InputParts, Outputs, is_inexact, replaced
+from jaxmbd.integrate.diffrax_binding import while_loop, write_row
 
 
-class Schedule(NamedTuple):
+class CheckpointStore(eqx.Module):
+    """The times of all accepted steps, and checkpoints of the state at the start of every `2**level`-th one.
+
+    `states`: arrays with `rows` rows for checkpoints and one more for discarded writes; `starts`, `ends`
+    `(max_steps,)` `[s]`. In a loop these arrays are its buffers.
+    """
+
+    states: Any
+    starts: Any
+    ends: Any
+    rows: int = eqx.field(static=True)
+    levels: int = eqx.field(static=True)
+
+    @classmethod
+    def empty(cls, state: Any, t: Any, rows: int, max_steps: int) -> "CheckpointStore":
+        rows = min(rows, max_steps)
+        levels = math.ceil(math.log2(max_steps / rows))
+        times = jnp.zeros(max_steps, jnp.result_type(t))
+        states = jax.tree.map(lambda x: jnp.zeros((rows + 1, *jnp.shape(x)), jnp.result_type(x)), state)
+        return cls(states, times, times, rows, levels)
+
+    def with_step(self, i: Int[Array, ""], start: Any, end: Any, state: Any) -> "CheckpointStore":
+        """The store with accepted step `i` added, from `start` to `end`, which begins at `state`."""
+        is_checkpoint = i % (1 << self.level(i)) == 0
+        place = jnp.where(is_checkpoint, self.place(i), self.rows)
+        states = jax.tree.map(lambda x, buffer: buffer.at[place].set(x), state, self.states)
+        starts, ends = self.starts.at[i].set(start), self.ends.at[i].set(end)
+        return CheckpointStore(states, starts, ends, self.rows, self.levels)
+
+    def level(self, i: Int[Array, ""]) -> Int[Array, ""]:
+        """The least level at which checkpoints of the steps `0 … i` fit into the store: `i < rows 2**level`."""
+        return sum((jnp.asarray(i >= self.rows << k, int) for k in range(self.levels)), jnp.zeros((), int))
+
+    def place(self, i: Int[Array, ""]) -> Int[Array, ""]:
+        """The row of checkpoint `i`: the `j`-th new one of a level overwrites the `j`-th one that the level drops."""
+        for _ in range(self.levels):
+            level = self.level(i)
+            half = jnp.maximum(level - 1, 0)
+            j = (i - (self.rows << half)) >> level
+            i = jnp.where(level > 0, (2 * j + 1) << half, i)
+        return i
+
+    def space(self) -> Any:
+        """Zeros for the states of all steps from one checkpoint to the next."""
+        return jax.tree.map(lambda x: jnp.zeros((1 << self.levels, *x.shape[1:]), x.dtype), self.states)
+
+    def state(
+        self, i: Int[Array, ""], last: Int[Array, ""], between: Any, advance: Callable[[Int[Array, ""], Any], Any]
+    ) -> tuple[Any, Any]:
+        """The state at step `i`, and `between`, the states since the last checkpoint before it.
+
+        To be called for all steps in reverse order, from `last` to the first. At the first call in each interval
+        between checkpoints its states are recomputed, where `advance(j, state)` performs step `j`.
+        """
+        level = self.level(last)
+        start = (i >> level) << level
+        recompute = (i == last) | ((i + 1) % (1 << level) == 0)
+        place = self.place(start)
+        between = jax.tree.map(
+            lambda checkpoints, rows: write_row(rows, 0, checkpoints[place], pred=recompute),  # pyright: ignore
+            self.states,
+            between,
+        )
+
+        def repeat_step(carry: Any) -> Any:
+            j, rows = carry
+            state = advance(j, self._row(rows, j - start))
+            return j + 1, jax.tree.map(lambda x, buffer: buffer.at[j - start + 1].set(x), state, rows)
+
+        begin = jnp.where(recompute, start, i)
+        _, between = while_loop(
+            lambda carry: carry[0] < i, repeat_step, (begin, between), buffers=lambda carry: carry[1]
+        )
+        return self._row(between, i - start), between
+
+    def _row(self, rows: Any, j: Int[Array, ""]) -> Any:
+        return jax.tree.map(lambda _, x: x[j], self.states, rows)
+
+
+class StepSchedule(NamedTuple):
     """The accepted steps of a run, which are constants in derivatives.
 
     `starts`, `ends` `(max_steps,)` [s]; `accepted`, the number of steps; `saved`, for each set of times the number of
@@ -26,7 +110,7 @@ class Schedule(NamedTuple):
     saved: list[Int[Array, ""]]
 
 
-def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array) -> list[Any]:
+def ends_of(steps: AbstractSteps, schedule: StepSchedule, times: list[Any], i: Array) -> list[Any]:
     """The ends of step `i`, and their tangents: only the first start and the last end depend on `t₀` and `t₁`."""
     first, last = _at_ends(schedule, times, i)
     zero = jnp.zeros_like(schedule.starts[0])
@@ -36,7 +120,7 @@ def ends_of(steps: AbstractSteps, schedule: Schedule, times: list[Any], i: Array
     return ends
 
 
-def _at_ends(schedule: Schedule, times: list[Any], i: Array) -> tuple[Array, Array]:
+def _at_ends(schedule: StepSchedule, times: list[Any], i: Array) -> tuple[Array, Array]:
     """Two flags: step `i` starts at `t₀`; step `i` ends at `t₁` (not if an event ends the motion earlier)."""
     return i == 0, (i == schedule.accepted - 1) & (schedule.ends[i] >= times[1])
 
@@ -55,7 +139,7 @@ class _ForwardCarry(eqx.Module):
     record: CheckpointStore | None
 
 
-def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded: bool = False) -> Any:
+def forward(steps: AbstractSteps, x: Sequence[Any], schedule: StepSchedule, recorded: bool = False) -> Any:
     """The outputs of the steps, or, if `recorded`, the checkpoints."""
     value, known, times = steps.split(x)
     value = [jnp.asarray(a) for a in value]
@@ -87,7 +171,7 @@ def forward(steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, recorded
 
 def _read(
     steps: AbstractSteps,
-    schedule: Schedule,
+    schedule: StepSchedule,
     times: list[Any],
     k: int,
     carry: _ForwardCarry,
@@ -138,11 +222,16 @@ class _TimesCarry(eqx.Module):
     ts: Any
 
 
-class Backward:
+class BackwardSweep:
     """The backward sweep: cotangents of the inputs of recorded steps from those of the outputs."""
 
     def __init__(
-        self, steps: AbstractSteps, x: Sequence[Any], schedule: Schedule, record: CheckpointStore, wanted: Sequence[int]
+        self,
+        steps: AbstractSteps,
+        x: Sequence[Any],
+        schedule: StepSchedule,
+        record: CheckpointStore,
+        wanted: Sequence[int],
     ) -> None:
         self.steps, self.schedule, self.record, self.wanted = steps, schedule, record, wanted
         self.value, self.known, self.times = steps.split(x)
@@ -167,7 +256,7 @@ class Backward:
             carry,
             buffers=lambda c: c.between,
         )
-        full = Split(
+        full = InputParts(
             self._spread(self.values, carry.value, len(steps.parts.value)),
             self._spread(self.knowns, carry.known, len(steps.parts.known)),
             [None] * len(self.times) if carry.times is None else carry.times,
@@ -193,12 +282,12 @@ class Backward:
         moving = [value[k] for k in self.values], [self.known[k] for k in self.knowns], ends if self.timed else []
 
         def step(values: list[Any], knowns: list[Any], step_ends: list[Any]) -> tuple[list[Any], Any]:
-            full = _replaced(self.known, self.knowns, knowns), _replaced(value, self.values, values)
+            full = replaced(self.known, self.knowns, knowns), replaced(value, self.values, values)
             y, dense = self.steps.advance(*full, step_ends if self.timed else ends)
             return [y[k] for k in self.values], eqx.filter(dense, eqx.is_inexact_array)
 
         (_, dense), transposed = jax.vjp(step, *moving)
-        dense_bar, ends_bar = _zeros_like(dense), _zeros_like(ends) if self.timed else []
+        dense_bar, ends_bar = jax.tree.map(jnp.zeros_like, (dense, ends if self.timed else []))
         if outputs_bar.last is not None:
             more = jax.tree.map(lambda a: jnp.where(last, a, jnp.zeros_like(a)), outputs_bar.last)
             dense_bar = _add(dense_bar, more[0])
@@ -250,15 +339,6 @@ class Backward:
             return _TimesCarry(carry.left - 1, _add(carry.dense, dense_bar), _add(carry.ends, ends_bar), ts_bar)
 
         return while_loop(unfinished, step, carry)
-
-
-def _replaced(x: list[Any], places: list[int], arrays: list[Any]) -> list[Any]:
-    by_place = dict(zip(places, arrays, strict=True))
-    return [by_place.get(i, a) for i, a in enumerate(x)]
-
-
-def _zeros_like(tree: Any) -> Any:
-    return jax.tree.map(jnp.zeros_like, tree)
 
 
 def _add(a: Any, b: Any) -> Any:

@@ -17,6 +17,7 @@ from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractProjectedFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import (
+    AbstractStackedCorrection,
     DependentCoordinateCorrection,
     NamedCoordinateCorrection,
     close_loops,
@@ -29,7 +30,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 _DEGENERATE = 4.0  # largest accepted ratio of a dependent to an independent speed, both scaled by inertia
 
 
-class Partition:
+class ReducedEquations:
     """The reduced equations `M̂ v̇_i = Q̂` in the independent speeds `v_i`, at a closed configuration.
 
     With `v = R v_i + b`, `v̇ = R v̇_i + c`: `M̂ = Rᵀ M R`, `Q̂ = Rᵀ (F − M c)`. If the independent variables are among the
@@ -38,13 +39,11 @@ class Partition:
     first and second time derivatives. The speeds `v` must be consistent.
     """
 
-    def __init__(
-        self, at: Configuration, correction: DependentCoordinateCorrection | NamedCoordinateCorrection
-    ) -> None:
+    def __init__(self, at: Configuration, correction: AbstractStackedCorrection) -> None:
         stacked, (rows, _) = correction.stacked(at), at.jacobian.shape
         self.at, self.correction, self.solve = at, correction, LeastSquaresQR(stacked).least_squares
-        named = isinstance(correction, NamedCoordinateCorrection)
-        self.marks = jnp.ones(len(stacked) - rows, at.q.dtype) if named else correction.independent.astype(at.q.dtype)
+        masked = isinstance(correction, DependentCoordinateCorrection)
+        self.marks = correction.independent.astype(at.q.dtype) if masked else jnp.ones(len(stacked) - rows, at.q.dtype)
         self.R = self.solve(jnp.concatenate([jnp.zeros((rows, len(self.marks)), at.q.dtype), jnp.diag(self.marks)]))
 
     def mass(self) -> Float[Array, "k k"]:
@@ -123,7 +122,7 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
         correction = self._correction(equations, t, q)
         at = equations.at(t, close_loops(equations, t, q, correction))
         v = consistent_speeds(at, v, correction)
-        vdot = Partition(at, correction).accelerations(v)
+        vdot = ReducedEquations(at, correction).accelerations(v)
         lam = SaddlePoint(at).accelerations(at.force(v), at.gamma(v))[1]
         return StateDerivative(at.rate(v), vdot, v, vdot, lam)
 
@@ -137,12 +136,10 @@ class CoordinatePartitioning(AbstractProjectedFormulation):
         if isinstance(correction, DependentCoordinateCorrection):
             chosen = correction.independent
             if self.independent is None:
-                chosen = jnp.where(Partition(at, correction).degenerate(), automatic_choice(at), chosen)
+                chosen = jnp.where(ReducedEquations(at, correction).degenerate(), automatic_choice(at), chosen)
         return CoordinatePartitioning(self.independent, chosen=chosen), q, consistent_speeds(at, v, correction)
 
-    def _correction(
-        self, equations: Equations, t: Scalar, q: Array
-    ) -> DependentCoordinateCorrection | NamedCoordinateCorrection:
+    def _correction(self, equations: Equations, t: Scalar, q: Array) -> AbstractStackedCorrection:
         if self.independent is not None and not _are_speeds(equations.mechanism, self.independent):
             return NamedCoordinateCorrection(self.independent)
         chosen = self.begin(equations, t, q).chosen if self.chosen is None else self.chosen

@@ -22,7 +22,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from jaxmbd.model.body.checks import check_finite, check_instance, check_number
+from jaxmbd.model.body.checks import check_fields, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -86,10 +86,7 @@ class Augmented(AbstractFormulation):
     beta: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def __check_init__(self) -> None:
-        check_finite("Augmented", "alpha", self.alpha)
-        check_finite("Augmented", "beta", self.beta)
-        check_number("Augmented", "alpha", self.alpha, "1/s", zero=True)
-        check_number("Augmented", "beta", self.beta, "1/s", zero=True)
+        check_fields("Augmented", self, zero=True, alpha="1/s", beta="1/s")
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)
@@ -120,8 +117,7 @@ class Stabilized(AbstractFormulation):
     rate: Scalar = eqx.field(converter=as_float, default=10.0)
 
     def __check_init__(self) -> None:
-        check_finite("Stabilized", "rate", self.rate)
-        check_number("Stabilized", "rate", self.rate, "1/s", zero=True)
+        check_fields("Stabilized", self, zero=True, rate="1/s")
 
     def motion(self, equations: Equations, t: Scalar, q: Array, v: Array) -> StateDerivative:
         at = equations.at(t, q)

@@ -51,7 +51,18 @@ class MassWeightedCorrection(AbstractCorrection):
         return at.times, lambda miss: at.inertia.solve(at.constraint_force(solve(miss)))
 
 
-class DependentCoordinateCorrection(AbstractCorrection):
+class AbstractStackedCorrection(AbstractCorrection):
+    """A least-squares correction that leaves some speeds or coordinates unchanged."""
+
+    @abc.abstractmethod
+    def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
+        """`[C; D]`, where `D v` are the independent speeds; its column rank is full even if `C` has dependent rows."""
+
+    def system(self, at: Configuration) -> tuple[Solve, Solve]:
+        return _least_squares(self.stacked(at))
+
+
+class DependentCoordinateCorrection(AbstractStackedCorrection):
     """The correction of the dependent speeds, with the independent ones unchanged.
 
     `independent (nv,)` is a mask of the latter, as many as the degrees of freedom.
@@ -62,15 +73,11 @@ class DependentCoordinateCorrection(AbstractCorrection):
     def residual(self, at: Configuration) -> Float[Array, " rows"]:
         return at.position()
 
-    def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(self.stacked(at))
-
     def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """`[C; D]`, where `D v` are the independent speeds; its column rank is full even if `C` has dependent rows."""
         return jnp.concatenate([at.jacobian, jnp.diag(self.independent.astype(at.q.dtype))])
 
 
-class NamedCoordinateCorrection(AbstractCorrection):
+class NamedCoordinateCorrection(AbstractStackedCorrection):
     """The correction that leaves named speeds or coordinates unchanged, as many as the degrees of freedom.
 
     A name may also be that of a joint coordinate that is not a variable of the system, or of an angular velocity about
@@ -103,11 +110,7 @@ class NamedCoordinateCorrection(AbstractCorrection):
             change = self._values(at, self.values) - self.values
         return jnp.concatenate([at.position(), change])
 
-    def system(self, at: Configuration) -> tuple[Solve, Solve]:
-        return _least_squares(self.stacked(at))
-
     def stacked(self, at: Configuration) -> Float[Array, "rows nv"]:
-        """The stacked matrix `[C; D]`."""
         return jnp.concatenate([at.jacobian, self.rows(at)])
 
     def rows(self, at: Configuration) -> Float[Array, "k nv"]:

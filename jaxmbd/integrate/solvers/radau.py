@@ -20,12 +20,19 @@ from jaxmbd.arrays import Scalar, as_float, frozen
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.saddle_point import SaddlePoint
 from jaxmbd.errors import MechanismError
-from jaxmbd.integrate.solvers.radau_stages import Linearized, RadauStep, Stages, StageSystem, solve_stages, tableau
+from jaxmbd.integrate.solvers.radau_stages import (
+    LinearizedStages,
+    RadauStep,
+    StageSystem,
+    StageValues,
+    solve_stages,
+    tableau,
+)
 
 _MAX_EXTRAPOLATION = 3.0  # ratio of step sizes up to which extrapolation is a better guess than constant speeds
 
 
-class Collocation(dfx.AbstractLocalInterpolation):
+class CollocationPolynomial(dfx.AbstractLocalInterpolation):
     """The dense output: the collocation polynomial, corrected by the error estimate of the slope at the start.
 
     `slopes`: the slopes at the nodes times the step; `more`: the correction of the slope at the start times the step.
@@ -54,19 +61,19 @@ class Collocation(dfx.AbstractLocalInterpolation):
         return jax.tree.map(one, self.y0, self.y1, self.slopes, self.more)
 
 
-class Last(eqx.Module):
+class LastStep(eqx.Module):
     """The last step: its length, the accelerations at its nodes, and the multipliers at its end."""
 
     h: Scalar
     a: Float[Array, "n nv"]
     lam: Float[Array, " m"]
 
-    def guess(self, step: RadauStep) -> Stages:
+    def guess(self, step: RadauStep) -> StageValues:
         """The starting values for the stages of the next step, by extrapolation of the collocation polynomial."""
         ratio, powers = step.h / self.h, jnp.arange(1, step.count + 1)[None]
         increments = (1 + step.as_array(step.tableau.nodes)[:, None] * ratio) ** powers - 1
         speed_change = self.h * increments @ step.as_array(step.tableau.integrals) @ self.a
-        stages = Stages(
+        stages = StageValues(
             jnp.broadcast_to(step.q, (step.count, *step.q.shape)),
             step.v[None] + jnp.where(ratio <= _MAX_EXTRAPOLATION, speed_change, 0.0),
             jnp.broadcast_to(self.lam, (step.count, *self.lam.shape)),
@@ -95,7 +102,7 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     stages: int = eqx.field(static=True, default=5)
     tolerance: Scalar | None = eqx.field(converter=as_float, default=None)
     term_structure: ClassVar = dfx.AbstractTerm
-    interpolation_cls: ClassVar[Callable[..., Collocation]] = Collocation
+    interpolation_cls: ClassVar[Callable[..., CollocationPolynomial]] = CollocationPolynomial
 
     def __check_init__(self) -> None:
         if self.stages not in (1, 3, 5, 7):
@@ -114,15 +121,15 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return terms.vf(t0, y0, args)
 
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Last:
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> LastStep:
         if not (isinstance(args, tuple) and args and isinstance(args[0], Equations)):
             raise MechanismError("Radau solves the equations of a mechanism: give it to jaxmbd.simulate(solver=...).")
         _, v, _ = y0
-        return Last(jnp.ones_like(t0), jnp.zeros((self.stages, len(v)), v.dtype), jnp.zeros(args[0].m, v.dtype))
+        return LastStep(jnp.ones_like(t0), jnp.zeros((self.stages, len(v)), v.dtype), jnp.zeros(args[0].m, v.dtype))
 
     def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Last, made_jump: Any
-    ) -> tuple[Any, Any, dict[str, Any], Last, dfx.RESULTS]:
+        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: LastStep, made_jump: Any
+    ) -> tuple[Any, Any, dict[str, Any], LastStep, dfx.RESULTS]:
         equations, (q, v, integrals) = args[0], y0
         step = RadauStep(equations, t0, t1 - t0, q, v, self.stages)
         guess, linear = _starting_values(step, solver_state)
@@ -136,17 +143,17 @@ class Radau(dfx.AbstractAdaptiveSolver[Any]):
         valid = converged & jnp.all(jnp.isfinite(y1[0])) & jnp.all(jnp.isfinite(y1[1]))
         error = jax.tree.map(lambda x: jnp.where(valid, x / step.tableau.values[0].real, jnp.inf), more)
         dense = {"y0": y0, "y1": y1, "slopes": jax.tree.map(lambda k: step.h * k, slopes), "more": more}
-        return y1, error, dense, Last(step.h, a, stages.lam[-1]), dfx.RESULTS.successful
+        return y1, error, dense, LastStep(step.h, a, stages.lam[-1]), dfx.RESULTS.successful
 
 
-def _starting_values(step: RadauStep, last: Last) -> tuple[Stages, Linearized]:
+def _starting_values(step: RadauStep, last: LastStep) -> tuple[StageValues, LinearizedStages]:
     """The starting values of the stages, and the equations linearised there; both without derivatives."""
     step, last = frozen((step, last))
     guess = last.guess(step)
-    return guess, Linearized(step, guess)
+    return guess, LinearizedStages(step, guess)
 
 
-def _integrands(terms: Any, step: RadauStep, stages: Stages, integrals: Array, args: Any) -> Float[Array, "n k"]:
+def _integrands(terms: Any, step: RadauStep, stages: StageValues, integrals: Array, args: Any) -> Float[Array, "n k"]:
     """The integrands of the quadratures at the nodes."""
     if not len(integrals):
         return jnp.zeros((step.count, 0), integrals.dtype)
@@ -154,7 +161,7 @@ def _integrands(terms: Any, step: RadauStep, stages: Stages, integrals: Array, a
 
 
 def _start_slope_error(
-    terms: Any, y0: Any, args: Any, step: RadauStep, linear: Linearized, slopes: Any, stages: Stages
+    terms: Any, y0: Any, args: Any, step: RadauStep, linear: LinearizedStages, slopes: Any, stages: StageValues
 ) -> tuple[Array, Array, Array]:
     """The slope at the start minus that of the collocation polynomial, times the step: the unscaled error estimate.
 

@@ -28,6 +28,7 @@ from jaxtyping import Array, Bool, Float, Num
 
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.saddle_point import proximal_shift
 
 _IS_REAL = 1e-9  # imaginary part below which an eigenvalue counts as real: those of the others are of order 1
 
@@ -83,10 +84,9 @@ _DIVERGED = 2.0  # ratio of the changes of two successive iterations
 _CONVERGED_FRACTION, _STALLED_FRACTION = 1e-2, 1e-1
 _MIN_CONVERGED, _MIN_STALLED = {8: 1e-14, 4: 1e-6}, {8: 1e-13, 4: 1e-4}
 _MAX_CONVERGED, _MAX_STALLED = {8: 1e-12, 4: 1e-6}, {8: 1e-9, 4: 1e-4}
-_PROXIMAL = 2.0**10  # as in the solve of the saddle-point system
 
 
-class Stages(eqx.Module):
+class StageValues(eqx.Module):
     """Coordinates, speeds and multipliers at the nodes of a step."""
 
     q: Float[Array, "n nq"]
@@ -118,16 +118,16 @@ class RadauStep(eqx.Module):
         """Coefficients as an array in the precision of the state."""
         return jnp.asarray(numbers, self.q.dtype)
 
-    def rates(self, stages: Stages) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"]]:
+    def rates(self, stages: StageValues) -> tuple[Float[Array, "n nq"], Float[Array, "n nv"]]:
         """The rates `q̇` at the nodes, and the accelerations `a` from `V = v₀ + h A a`."""
         qdot = jax.vmap(self.equations.rate)(self.times, stages.q, stages.v)
         return qdot, self.as_array(self.tableau.inverse) @ (stages.v - self.v[None]) / self.h
 
-    def reached(self, stages: Stages) -> Float[Array, "n nq"]:
+    def reached(self, stages: StageValues) -> Float[Array, "n nq"]:
         """The coordinates at the nodes, `q₀ + h A q̇`."""
         return self.q[None] + self.h * self.as_array(self.tableau.matrix) @ self.rates(stages)[0]
 
-    def residual(self, stages: Stages) -> Float[Array, "n rows"]:
+    def residual(self, stages: StageValues) -> Float[Array, "n rows"]:
         """The residuals of the equations of motion and of the velocity constraints at the nodes."""
         each = self.times, stages.q, stages.v, self.rates(stages)[1], stages.lam
         return jax.vmap(lambda *x: _residual(self.equations, *x))(*each)
@@ -139,7 +139,7 @@ def _residual(equations: Equations, t: Scalar, q: Array, v: Array, a: Array, lam
     return jnp.concatenate([at.inertia.times(a) - at.force(v) + at.jacobian.T @ lam, at.velocity(v)])
 
 
-class Linearized(eqx.Module):
+class LinearizedStages(eqx.Module):
     """The equations linearised at the middle stage of a guess.
 
     `N`, with `q̇ = N v`; `along` and `by_speed`, the derivatives of the residual with respect to the coordinates (along
@@ -153,7 +153,7 @@ class Linearized(eqx.Module):
     by_speed: Float[Array, "rows nv"]
     shift: Scalar
 
-    def __init__(self, step: RadauStep, guess: Stages) -> None:
+    def __init__(self, step: RadauStep, guess: StageValues) -> None:
         t, q, v, a, lam = (x[step.count // 2] for x in (step.times, guess.q, guess.v, step.rates(guess)[1], guess.lam))
         at = step.equations.at(t, q)
         self.M, self.N = at.inertia.matrix(), jax.jacfwd(at.rate)(v)
@@ -161,13 +161,13 @@ class Linearized(eqx.Module):
         self.along, self.by_speed = jax.jacfwd(residual, (0, 1))(jnp.zeros_like(v), v)
         C = self.by_speed[len(v) :]
         largest = jnp.max(jnp.sum(at.inertia.solve_rows(C) * C, axis=1), initial=0.0)
-        self.shift = jnp.where(step.equations.redundant, _PROXIMAL * jnp.finfo(q.dtype).eps * largest, 0.0)
+        self.shift = jnp.where(step.equations.redundant, proximal_shift(largest), 0.0)
 
 
 class StageSystem:
     """The factored matrix of the iteration for one eigenvalue `s` of `(h A)⁻¹`."""
 
-    def __init__(self, linear: Linearized, s: Num[Array, ""]) -> None:
+    def __init__(self, linear: LinearizedStages, s: Num[Array, ""]) -> None:
         self.s, self.nv = s, linear.M.shape[0]
         matrix = (linear.by_speed + linear.along / s).at[: self.nv].divide(s).at[: self.nv].add(linear.M)
         C = linear.by_speed[self.nv :]
@@ -182,8 +182,8 @@ class StageSystem:
 
 @eqx.filter_custom_jvp
 def solve_stages(
-    step: RadauStep, guess: Stages, linear: Linearized, tolerance: Scalar
-) -> tuple[Stages, Bool[Array, ""]]:
+    step: RadauStep, guess: StageValues, linear: LinearizedStages, tolerance: Scalar
+) -> tuple[StageValues, Bool[Array, ""]]:
     """The stages, by Newton's method from a guess, and whether it converged within a relative `tolerance`."""
     nv = len(step.v)
     converged, stalled = thresholds(tolerance, step.q.dtype.itemsize)
@@ -192,7 +192,7 @@ def solve_stages(
     def improve(carry: Any) -> Any:
         old, previous_size, _, count = carry
         change = _newton_change(step.tableau, systems, step.residual(old))
-        new = Stages(old.q, old.v - change[:, :nv], old.lam - change[:, nv:])
+        new = StageValues(old.q, old.v - change[:, :nv], old.lam - change[:, nv:])
         new = eqx.tree_at(lambda s: s.q, new, step.reached(new))
         size = _relative_change(step, new, old)
         ratio = jnp.where(count > 0, size / previous_size, 0.5)
@@ -236,7 +236,7 @@ def _as_typed(numbers: Any, dtype: Any, k: int | None = None) -> Any:
     return jnp.asarray(numbers.real, dtype) if k == 0 else jnp.asarray(numbers, jnp.result_type(dtype, jnp.complex64))
 
 
-def _relative_change(step: RadauStep, new: Stages, old: Stages) -> Scalar:
+def _relative_change(step: RadauStep, new: StageValues, old: StageValues) -> Scalar:
     """The relative change of two iterates: of the coordinates, and of the speeds, scaled by no less than `q / h`."""
     extent = jnp.maximum(jnp.max(jnp.abs(step.q)), jnp.finfo(step.q.dtype).tiny)
     speed = jnp.max(jnp.abs(new.v)) + extent / jnp.abs(step.h)

@@ -51,20 +51,20 @@ def _jumping(mechanism: Any) -> list[AbstractTimeFunction]:
     return [f for f, order in _with_jump_orders(mechanism) if f.order <= order]
 
 
-class Switches(eqx.Module):
+class SwitchingTimes(eqx.Module):
     """The times [s], unsorted, at which the accelerations jump, and those at which they have a kink."""
 
     jumps: Float[Array, " jumps"]
     kinks: Float[Array, " kinks"]
 
 
-def switches_of(mechanism: Any, more: Array | None) -> Switches | None:
+def switches_of(mechanism: Any, more: Array | None) -> SwitchingTimes | None:
     """The switching times of a mechanism's parts, with `more` jumps added; None if there are none."""
     jumps = [f.times for f in _jumping(mechanism)] + ([] if more is None else [more])
     kinks = [f.times for f, order in _with_jump_orders(mechanism) if f.order > order]
     if not jumps and not kinks:
         return None
-    return Switches(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
+    return SwitchingTimes(*(jnp.concatenate(x) if x else jnp.zeros(0) for x in (jumps, kinks)))
 
 
 def smallest_gap(t0: Any, t1: Any) -> Any:
@@ -182,7 +182,7 @@ def _index(times: Array, t: Any, side: str) -> Array:
     return jnp.searchsorted(jax.lax.stop_gradient(times), jax.lax.stop_gradient(t), side=side, method=kind)
 
 
-class Stops(eqx.Module):
+class StepEnds(eqx.Module):
     """The times at which steps end. [s]
 
     `times`: sorted, differentiable with respect to the times of jumps; `start`, `end`: jumps at or next to the start
@@ -211,18 +211,18 @@ class Stops(eqx.Module):
         return start + start_offset, end - end_offset, starts_at_switch | frozen(self.start + nudge > t0)
 
 
-class Between(dfx.AbstractLocalInterpolation):
+class StepInterpolation(dfx.AbstractLocalInterpolation):
     """The dense output of a step, with the ends that the inner solver's step had."""
 
     t0: Any
     t1: Any
-    of: dfx.AbstractLocalInterpolation
+    inner: dfx.AbstractLocalInterpolation
 
     def evaluate(self, t0: Any, t1: Any = None, left: bool = True) -> Any:
-        return self.of.evaluate(t0, t1, left)
+        return self.inner.evaluate(t0, t1, left)
 
 
-class Switched(AbstractSolverAround):
+class SwitchingSolver(AbstractSolverAround):
     """Any diffrax solver, with each step evaluated on one side of the switching times and differentiable in these.
 
     It takes `args = (equations, formulation, stops)` and passes `(equations, formulation)` to the inner solver. If a
@@ -235,7 +235,7 @@ class Switched(AbstractSolverAround):
     @property
     def interpolation_cls(self) -> Any:  # pyright: ignore
         inner = self.solver.interpolation_cls
-        return lambda *, t0, t1, start, end, dense: Between(t0, t1, inner(t0=start, t1=end, **dense))
+        return lambda *, t0, t1, start, end, dense: StepInterpolation(t0, t1, inner(t0=start, t1=end, **dense))
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
         return self.solver.init(terms, t0, t1, y0, args[:2])
@@ -251,7 +251,7 @@ class Switched(AbstractSolverAround):
 
 
 def stepping_onto(
-    switches: Switches | None,
+    switches: SwitchingTimes | None,
     solver: dfx.AbstractSolver,
     controller: dfx.AbstractStepSizeController,
     args: tuple[Any, Any],
@@ -269,10 +269,10 @@ def stepping_onto(
     times = jax.lax.stop_gradient(stops.times)
     if isinstance(controller, dfx.ConstantStepSize | dfx.AbstractAdaptiveStepSizeController):
         controller = StepsOnto(controller, times)
-    return Switched(solver), controller, (*args, stops), t0
+    return SwitchingSolver(solver), controller, (*args, stops), t0
 
 
-def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
+def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> StepEnds:
     """The times at which steps end; times outside the motion are replaced by one that no step reaches.
 
     Only the times of jumps carry derivatives: at a kink the accelerations on both sides are equal. A jump at the start
@@ -293,10 +293,10 @@ def _stops(jumps: Array, kinks: Array, t0: Array, t1: Array) -> Stops:
     inside = jnp.concatenate([fixed[: len(jumps)] > start, fixed[len(jumps) :] > start + gap]) & (fixed < end - gap)
     lead = jnp.where(jnp.any(inside & (fixed <= start + gap)), gap / 16, 0.0)
     times = jnp.append(jnp.where(inside, times, never), never)
-    return Stops(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
+    return StepEnds(times[jnp.argsort(jax.lax.stop_gradient(times), stable=True)], first, last, lead)
 
 
-def check_steps(solver: Any, controller: Any, switches: Switches | None, t0: Any, t1: Any) -> None:
+def check_steps(solver: Any, controller: Any, switches: SwitchingTimes | None, t0: Any, t1: Any) -> None:
     """Raise for a solver, or for prescribed steps, whose evaluations would cross a switching time."""
     if switches is None:
         return

@@ -33,7 +33,7 @@ _CLASSICAL = dfx.ButcherTableau(  # the fifth stage is the first of the next ste
 )
 
 
-class Dense(dfx.AbstractLocalInterpolation):
+class DenseOutput(dfx.AbstractLocalInterpolation):
     """The dense output `y(t₀ + θh) = y₀ + h Σᵢ bᵢ(θ) fᵢ` of an explicit Runge–Kutta method.
 
     The weights `bᵢ(θ)` are diffrax's interpolation of unit vectors. Stacking the slopes into an array for diffrax would
@@ -57,7 +57,7 @@ class Dense(dfx.AbstractLocalInterpolation):
         return _advanced(self.y0, self.control, [weights[i] for i in range(len(self.slopes))], self.slopes)
 
 
-class Weights(eqx.Module):
+class DenseOutputWeights(eqx.Module):
     """The weights `b(θ) (stages,)` of the interpolation `make`, for a method with the weights `end` at `θ = 1`."""
 
     make: Callable[..., dfx.AbstractLocalInterpolation]
@@ -76,33 +76,33 @@ class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
     estimate `h Σᵢ eᵢ fᵢ`. If the last stage is the slope at the end of the step ("first same as last"), it is the first
     stage of the next step, unless the state jumps in between.
 
-    **Arguments:** `of`, the method of diffrax, to which the results are equal to rounding.
+    **Arguments:** `method`, one of diffrax, to which the results are equal to rounding.
 
     Source: Hairer, Nørsett, Wanner, *Solving ODEs I* (1993), §II.1, §II.4–6.
     """
 
-    of: dfx.AbstractERK
+    method: dfx.AbstractERK
     term_structure: ClassVar = dfx.AbstractTerm
 
     @property
-    def interpolation_cls(self) -> Callable[..., Dense]:  # pyright: ignore
-        return _dense(self.of.interpolation_cls, _tableau(self.of))
+    def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
+        return _dense(self.method.interpolation_cls, _tableau(self.method))
 
     def order(self, terms: Any) -> int | None:
-        return self.of.order(terms)
+        return self.method.order(terms)
 
     def error_order(self, terms: Any) -> Any:
-        return self.of.error_order(terms)
+        return self.method.error_order(terms)
 
     def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
         return terms.vf(t0, y0, args)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
-        return terms.vf(t0, y0, args) if _tableau(self.of).fsal else None
+        return terms.vf(t0, y0, args) if _tableau(self.method).fsal else None
 
     @eqx.filter_jit
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
-        tableau = _tableau(self.of)
+        tableau = _tableau(self.method)
         first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(tableau, terms, t0, t1, y0, args, first)
         error = _weighted_sum(tableau.b_error, dense["slopes"])
@@ -123,7 +123,7 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
     term_structure: ClassVar = dfx.AbstractTerm
 
     @property
-    def interpolation_cls(self) -> Callable[..., Dense]:  # pyright: ignore
+    def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
         return _dense(dfx.ThirdOrderHermitePolynomialInterpolation.from_k, _CLASSICAL)
 
     def order(self, terms: Any) -> int:
@@ -154,9 +154,9 @@ def _tableau(method: dfx.AbstractERK) -> dfx.ButcherTableau:
     return tableau
 
 
-def _dense(make: Callable[..., Any], tableau: dfx.ButcherTableau) -> Callable[..., Dense]:
-    weigh = Weights(make, tuple(map(float, tableau.b_sol)))
-    return lambda *, y1, **known: Dense(**known, weigh=weigh)
+def _dense(make: Callable[..., Any], tableau: dfx.ButcherTableau) -> Callable[..., DenseOutput]:
+    weigh = DenseOutputWeights(make, tuple(map(float, tableau.b_sol)))
+    return lambda *, y1, **known: DenseOutput(**known, weigh=weigh)
 
 
 def _first_stage(terms: Any, t0: Any, y0: Any, args: Any, last_stage: Any, made_jump: Any) -> Any:

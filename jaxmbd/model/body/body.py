@@ -1,7 +1,7 @@
 """Abstract bodies and markers, for both spaces."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -17,13 +17,9 @@ GROUND = "ground"
 class AbstractMarker(eqx.Module):
     """A frame fixed on a body or on the ground."""
 
+    space: ClassVar[AbstractSpace]  # planar or spatial
     body: eqx.AbstractVar[str]
     position: eqx.AbstractVar[Array]
-
-    @property
-    @abc.abstractmethod
-    def space(self) -> AbstractSpace:
-        """The space of the marker, planar or spatial."""
 
     @property
     @abc.abstractmethod
@@ -47,6 +43,14 @@ class AbstractMovingMarker(AbstractMarker):
     def at_time(self, t: Scalar) -> AbstractMarker:
         """A fixed marker at the position of this one at time `t`."""
 
+    @property
+    def position(self) -> Array:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.course(jnp.zeros(()))[0]
+
+    @property
+    def local(self) -> Any:
+        return self.at_time(jnp.zeros(())).local
+
     def course(self, t: Scalar) -> tuple[Point, Point, Point]:
         """Position [m], velocity and acceleration relative to the body at time `t`, in the body's axes."""
         position = lambda s: jnp.asarray(self.motion(s), dtype=t.dtype)  # noqa: E731
@@ -57,15 +61,11 @@ class AbstractMovingMarker(AbstractMarker):
 class AbstractBody(eqx.Module):
     """A rigid body; the origin of its frame is its centre of mass."""
 
+    space: ClassVar[AbstractSpace]  # planar or spatial
     name: eqx.AbstractVar[str]
     mass: eqx.AbstractVar[Array]
     inertia: eqx.AbstractVar[Array]
     pose: eqx.AbstractVar[Array]
-
-    @property
-    @abc.abstractmethod
-    def space(self) -> AbstractSpace:
-        """The space of the body, planar or spatial."""
 
     @property
     @abc.abstractmethod

@@ -73,6 +73,13 @@ def check_number(part: str, field: str, value: Any, unit: str, *, zero: bool = F
         raise MechanismError(f"{part}: {field} must be {need} [{unit}] and finite, got {worst:g}.")
 
 
+def check_fields(part: str, owner: Any, *, zero: bool = False, **units: str) -> None:
+    """Raise unless fields of `owner`, given with their units, are finite and positive (with `zero`, nonnegative)."""
+    for field, unit in units.items():
+        check_finite(part, field, getattr(owner, field))
+        check_number(part, field, getattr(owner, field), unit, zero=zero)
+
+
 def check_markers(kind: str, name: str, *markers: Any, space: AbstractSpace | None = None) -> None:
     """Raise unless all are markers, the first two on different bodies, and all in one space (or in `space`)."""
     check_name(kind, name)

@@ -1,6 +1,6 @@
 """Bodies, the ground and markers in the plane."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -22,6 +22,7 @@ class Marker(AbstractMarker):
     origin is the centre of mass. Usually made by `body.at(x, y, angle)`.
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
     position: Float[Array, "2"] = eqx.field(converter=as_float)
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
@@ -30,10 +31,6 @@ class Marker(AbstractMarker):
         check_instance("Marker: body", self.body, str, "the name of a body (or take body.at(...))")
         check_finite(f"Marker on {self.body!r}", "position", self.position, (2,))
         check_finite(f"Marker on {self.body!r}", "angle", self.angle)
-
-    @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
 
     @property
     def local(self) -> Frame:
@@ -48,6 +45,7 @@ class MovingMarker(AbstractMovingMarker):
     Usually made by `body.moving(motion)`.
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     body: str = eqx.field(static=True)
     motion: Any
     angle: Scalar = eqx.field(converter=as_float)
@@ -58,18 +56,6 @@ class MovingMarker(AbstractMovingMarker):
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
         check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
-
-    @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
-
-    @property
-    def position(self) -> Float[Array, "2"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.course(jnp.zeros(()))[0]
-
-    @property
-    def local(self) -> Frame:
-        return Frame(self.position, self.angle)
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.angle)
@@ -83,7 +69,22 @@ def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
     return Marker(body, jnp.stack([x, y]), angle)
 
 
-class Body(AbstractBody):
+class AbstractMarkerOwner(eqx.Module):
+    """A body or the ground, which makes markers."""
+
+    name: eqx.AbstractVar[str]
+
+    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
+        """A marker at `(x, y)` [m] from the body's centre of mass, or in the world on the ground, rotated by `angle`
+        [rad]."""
+        return _marker(self.name, x, y, angle)
+
+    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
+        """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y)` [m]."""
+        return MovingMarker(self.name, motion, angle)
+
+
+class Body(AbstractMarkerOwner, AbstractBody):
     """A rigid body in the plane.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, an initial guess
@@ -98,6 +99,7 @@ class Body(AbstractBody):
         'crank'
     """
 
+    space: ClassVar[AbstractSpace] = PLANAR
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Scalar = eqx.field(converter=as_float)
@@ -119,34 +121,14 @@ class Body(AbstractBody):
         check_number(part, "inertia", self.inertia, "kg m²", zero=True)
 
     @property
-    def space(self) -> AbstractSpace:
-        return PLANAR
-
-    @property
     def lacks_inertia(self) -> bool:
         return is_concrete(self.inertia) and not np.all(np.asarray(self.inertia) > 0)
 
-    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker on this body at `(x, y)` [m] from its centre of mass, rotated by `angle` [rad]."""
-        return _marker(self.name, x, y, angle)
 
-    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves relative to this body: `motion(t)` is its position `(x, y)` [m]."""
-        return MovingMarker(self.name, motion, angle)
-
-
-class Ground(eqx.Module):
+class Ground(AbstractMarkerOwner):
     """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
-
-    def at(self, x: Number = 0.0, y: Number = 0.0, angle: Number = 0.0) -> Marker:
-        """A marker fixed in the world at `(x, y)` [m], rotated by `angle` [rad]."""
-        return _marker(self.name, x, y, angle)
-
-    def moving(self, motion: Any, angle: Number = 0.0) -> MovingMarker:
-        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y)` [m]."""
-        return MovingMarker(self.name, motion, angle)
 
 
 ground = Ground()

@@ -1,6 +1,6 @@
 """Bodies, the ground and markers in space."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -28,6 +28,7 @@ class Marker(AbstractMarker):
     `body.at(x, y, z, axis=...)`.
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
     position: Float[Array, "3"] = eqx.field(converter=as_float)
     rotation: Float[Array, "4"] = eqx.field(converter=as_float, default=_IDENTITY)
@@ -43,10 +44,6 @@ class Marker(AbstractMarker):
             )
 
     @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
-
-    @property
     def local(self) -> SpatialFrame:
         return SpatialFrame(self.position, rot.matrix(self.rotation))
 
@@ -59,6 +56,7 @@ class MovingMarker(AbstractMovingMarker):
     Usually made by `body.moving(motion)`.
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     body: str = eqx.field(static=True)
     motion: Any
     rotation: Float[Array, "4"] = eqx.field(converter=as_float)
@@ -69,18 +67,6 @@ class MovingMarker(AbstractMovingMarker):
     def __check_init__(self) -> None:
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
         check_finite(f"MovingMarker on {self.body!r}", "rotation", self.rotation, (4,))
-
-    @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
-
-    @property
-    def position(self) -> Float[Array, "3"]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return self.course(jnp.zeros(()))[0]
-
-    @property
-    def local(self) -> SpatialFrame:
-        return SpatialFrame(self.position, rot.matrix(self.rotation))
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.rotation)
@@ -100,7 +86,31 @@ def _as_pose(value: Any) -> Any:
     return value
 
 
-class Body(AbstractBody):
+class AbstractMarkerOwner(eqx.Module):
+    """A body or the ground, which makes markers."""
+
+    name: eqx.AbstractVar[str]
+
+    def at(
+        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
+    ) -> Marker:
+        """A marker at `(x, y, z)` [m] from the body's centre of mass in body axes, or in the world on the ground.
+
+        **Arguments:** `axis`, the direction of the marker's z axis (a joint's axis): three numbers, or a letter, `"x"`,
+        `"-x"`; the marker is then rotated from the body's axes by the smallest angle that aligns z with it. Or
+        `rotation`, Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The default is
+        the body's axes.
+        """
+        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
+
+    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
+        """A marker that moves relative to the body or the ground: `motion(t)` is its position `(x, y, z)` [m]; the
+        rest as `at`."""
+        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
+        return MovingMarker(self.name, motion, marker.rotation)
+
+
+class Body(AbstractMarkerOwner, AbstractBody):
     """A rigid body in space.
 
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass in body axes: a matrix `(3, 3)`
@@ -117,6 +127,7 @@ class Body(AbstractBody):
         'rod'
     """
 
+    space: ClassVar[AbstractSpace] = SPATIAL
     name: str = eqx.field(static=True)
     mass: Scalar = eqx.field(converter=as_float)
     inertia: Float[Array, "3 3"] = eqx.field(converter=inertia_matrix)
@@ -138,24 +149,8 @@ class Body(AbstractBody):
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
 
     @property
-    def space(self) -> AbstractSpace:
-        return SPATIAL
-
-    @property
     def lacks_inertia(self) -> bool:
         return is_concrete(self.inertia) and not is_definite(self.inertia)
-
-    def at(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
-    ) -> Marker:
-        """A marker on this body at `(x, y, z)` [m] from its centre of mass, in body axes.
-
-        **Arguments:** `axis`, the direction of the marker's z axis (a joint's axis): three numbers, or a letter, `"x"`,
-        `"-x"`; the marker is then rotated from the body's axes by the smallest angle that aligns z with it. Or
-        `rotation`, Euler parameters `(4,)` or a matrix `(3, 3)` from the marker's axes to the body's. The default is
-        the body's axes.
-        """
-        return _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z), axis, rotation)
 
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
@@ -165,33 +160,17 @@ class Body(AbstractBody):
         in_world = _marker(self.name, _point(f"Marker on {self.name!r}", x, y, z, by="at_world"), axis, rotation)
         return Marker(self.name, *_in_body_axes(self.pose, in_world.position, in_world.rotation))
 
-    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves relative to this body: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
-        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, marker.rotation)
 
-
-class Ground(eqx.Module):
+class Ground(AbstractMarkerOwner):
     """The fixed body, whose frame is the world frame. Use the instance `ground`."""
 
     name: str = eqx.field(default=GROUND, static=True)
-
-    def at(
-        self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
-    ) -> Marker:
-        """A marker fixed in the world at `(x, y, z)` [m]; `axis` and `rotation` as for bodies."""
-        return _marker(self.name, _point("Marker on 'ground'", x, y, z), axis, rotation)
 
     def at_world(
         self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, *, axis: Any = None, rotation: Any = None
     ) -> Marker:
         """The same as `at`, since the ground's frame is the world frame."""
         return _marker(self.name, _point("Marker on 'ground'", x, y, z, by="at_world"), axis, rotation)
-
-    def moving(self, motion: Any, *, axis: Any = None, rotation: Any = None) -> MovingMarker:
-        """A marker that moves relative to the ground: `motion(t)` is its position `(x, y, z)` [m]; the rest as `at`."""
-        marker = _marker(self.name, jnp.zeros(3), axis, rotation)
-        return MovingMarker(self.name, motion, marker.rotation)
 
 
 @trace_once

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Point, Scalar, as_float
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_finite, check_markers, check_number
+from jaxmbd.model.body.checks import check_fields, check_finite, check_markers
 from jaxmbd.model.force.force import AbstractForce, contact_energy, contact_force, wrench
 from jaxmbd.space.vectors import cross, dot, swept
 
@@ -87,14 +87,8 @@ class PlaneContact(AbstractForce):
     def __check_init__(self) -> None:
         part = f"PlaneContact {self.name!r}"
         check_markers("PlaneContact", self.name, self.plane, self.point)
-        for field in ("stiffness", "radius", "damping", "exponent", "friction", "width"):
-            check_finite(part, field, getattr(self, field))
-        check_number(part, "stiffness", self.stiffness, "N/mⁿ")
-        check_number(part, "radius", self.radius, "m", zero=True)
-        check_number(part, "damping", self.damping, "s/m", zero=True)
-        check_number(part, "friction", self.friction, "1", zero=True)
-        check_number(part, "exponent", self.exponent, "1")
-        check_number(part, "width", self.width, "m/s")
+        check_fields(part, self, stiffness="N/mⁿ", exponent="1", width="m/s")
+        check_fields(part, self, zero=True, radius="m", damping="s/m", friction="1")
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:

@@ -141,18 +141,18 @@ class ScaledForce(AbstractForce):
     """A force between markers, multiplied by a factor."""
 
     name: str = eqx.field(static=True)
-    of: AbstractForce
+    force: AbstractForce
     factor: Scalar
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        return self.of.markers
+        return self.force.markers
 
     def wrenches(self, t: Scalar, frames: Sequence[Any], rates: Sequence[Any]) -> Float[Array, "k efforts"]:
-        return self.factor * self.of.wrenches(t, frames, rates)
+        return self.factor * self.force.wrenches(t, frames, rates)
 
     def potential(self, t: Scalar, frames: Sequence[Any]) -> Scalar:
-        return self.factor * self.of.potential(t, frames)
+        return self.factor * self.force.potential(t, frames)
 
 
 class ScaledJointForce(AbstractJointForce):
@@ -160,24 +160,24 @@ class ScaledJointForce(AbstractJointForce):
 
     name: str = eqx.field(static=True)
     coordinate: str = eqx.field(static=True)
-    of: AbstractJointForce
+    force: AbstractJointForce
     factor: Scalar
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
-        return self.factor * self.of.effort(t, coordinate, rate)
+        return self.factor * self.force.effort(t, coordinate, rate)
 
     def potential(self, coordinate: Scalar) -> Scalar:
-        return self.factor * self.of.potential(coordinate)
+        return self.factor * self.force.potential(coordinate)
 
 
 class ScaledFunction(eqx.Module):
     """A function multiplied by a factor."""
 
-    of: Function
+    function: Function
     factor: Scalar
 
     def __call__(self, *args: Any) -> Array:
-        return self.factor * self.of(*args)
+        return self.factor * self.function(*args)
 
 
 def scaled(force: Any, factor: Scalar) -> Any:

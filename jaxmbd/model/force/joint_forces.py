@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_coordinate, check_finite, check_number, check_shape
+from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_number, check_shape
 from jaxmbd.model.force.force import AbstractJointForce, contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 
@@ -66,14 +66,9 @@ class JointFriction(AbstractJointForce):
     def __check_init__(self) -> None:
         part = f"JointFriction {self.name!r}"
         check_coordinate("JointFriction", self.name, self.coordinate)
-        for field in ("viscous", "coulomb", "width", "quadratic", "breakaway", "stribeck"):
-            check_finite(part, field, getattr(self, field))
-        check_number(part, "viscous", self.viscous, "N m s", zero=True)
-        check_number(part, "coulomb", self.coulomb, "N m", zero=True)
-        check_number(part, "quadratic", self.quadratic, "N m s²", zero=True)
-        check_number(part, "breakaway", self.breakaway, "N m", zero=True)
-        check_number(part, "width", self.width, "rad/s")
-        check_number(part, "stribeck", self.stribeck, "rad/s")
+        zero = {"viscous": "N m s", "coulomb": "N m", "quadratic": "N m s²", "breakaway": "N m"}
+        check_fields(part, self, zero=True, **zero)
+        check_fields(part, self, width="rad/s", stribeck="rad/s")
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         viscous_coefficient = self.viscous + self.quadratic * abs(rate)
@@ -108,7 +103,7 @@ class JointSpringDamper(AbstractJointForce):
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         part, arguments = f"JointSpringDamper {self.name!r}", (t, coordinate, rate)
-        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, x, rate", shape=())
+        actuator = user_array(part, "actuator", self.actuator, *arguments, takes="t, coordinate, rate", shape=())
         return -self.stiffness * (coordinate - self.free_position) - self.damping * rate + actuator
 
     def potential(self, coordinate: Scalar) -> Scalar:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import Function, Scalar, as_float
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
-from jaxmbd.model.body.checks import check_callable, check_finite, check_markers, check_number
+from jaxmbd.model.body.checks import check_callable, check_fields, check_finite, check_markers, check_number
 from jaxmbd.model.body.planar import Marker
 from jaxmbd.model.body.planar import ground as plane_ground
 from jaxmbd.model.body.spatial import ground as space_ground
@@ -137,10 +137,7 @@ class PointDrag(AbstractForce):
 
     def __check_init__(self) -> None:
         check_markers("PointDrag", self.name, self.at)
-        check_finite(f"PointDrag {self.name!r}", "quadratic", self.quadratic)
-        check_finite(f"PointDrag {self.name!r}", "linear", self.linear)
-        check_number(f"PointDrag {self.name!r}", "quadratic", self.quadratic, "N s²/m²", zero=True)
-        check_number(f"PointDrag {self.name!r}", "linear", self.linear, "N s/m", zero=True)
+        check_fields(f"PointDrag {self.name!r}", self, zero=True, quadratic="N s²/m²", linear="N s/m")
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:

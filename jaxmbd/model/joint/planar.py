@@ -8,23 +8,18 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Scalar, as_float
-from jaxmbd.model.body.body import GROUND, AbstractMarker
-from jaxmbd.model.body.checks import check_finite, check_markers
-from jaxmbd.model.body.planar import Marker
-from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractJoint, AbstractPair
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.body.checks import check_finite
+from jaxmbd.model.joint.joint import AbstractCoordinateTreeJoint, AbstractPair
 from jaxmbd.space.planar import PLANAR, Frame
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import dot
 
 
-class AbstractPlanarPair(AbstractPair):
-    """A joint between two markers in the plane."""
+class AbstractPlanarTreeJoint(AbstractCoordinateTreeJoint):
+    """A tree joint between two markers in the plane."""
 
     space: ClassVar[AbstractSpace | None] = PLANAR
-
-
-class AbstractPlanarTreeJoint(AbstractPlanarPair, AbstractCoordinateTreeJoint):
-    """A tree joint between two markers in the plane."""
 
 
 class Revolute(AbstractPlanarTreeJoint):
@@ -112,7 +107,7 @@ class PinInSlot(AbstractPlanarTreeJoint):
         return jnp.stack([w[0], jnp.zeros_like(w[0]), w[1]])
 
 
-class RelativeAngle(AbstractPlanarPair):
+class RelativeAngle(AbstractPair):
     """The angle of the second marker relative to the first is constant: `θ_B − θ_A − φ = 0` (1 row).
 
     **Arguments:** `angle` φ `[rad]`.
@@ -122,6 +117,7 @@ class RelativeAngle(AbstractPlanarPair):
     a: AbstractMarker
     b: AbstractMarker
     angle: Scalar = eqx.field(converter=as_float, default=0.0)
+    space: ClassVar[AbstractSpace | None] = PLANAR
     loads: ClassVar[tuple[str, ...]] = ("-M",)
 
     def __check_init__(self) -> None:
@@ -130,32 +126,3 @@ class RelativeAngle(AbstractPlanarPair):
     def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
         a, b = frames
         return jnp.stack([b.angle - a.angle - self.angle])
-
-
-class Gear(AbstractJoint):
-    """A constant ratio between two angles on a carrier: `(θ_B − θ_K) − r (θ_A − θ_K) − φ = 0` (1 row).
-
-    **Arguments:** `ratio` r (negative for external gears, `−z_A / z_B`); `carrier`, a marker on the body with both
-    axles (default: the ground); `phase` φ `[rad]`.
-    """
-
-    name: str = eqx.field(static=True)
-    a: Marker
-    b: Marker
-    ratio: Scalar = eqx.field(converter=as_float)
-    carrier: Marker = eqx.field(default_factory=lambda: Marker(GROUND, (0.0, 0.0)))
-    phase: Scalar = eqx.field(converter=as_float, default=0.0)
-    loads: ClassVar[tuple[str, ...]] = ("-M",)
-
-    def __check_init__(self) -> None:
-        check_markers("Gear", self.name, self.a, self.b, space=PLANAR)
-        check_finite(f"Gear {self.name!r}", "ratio", self.ratio)
-        check_finite(f"Gear {self.name!r}", "phase", self.phase)
-
-    @property
-    def markers(self) -> tuple[Marker, ...]:
-        return (self.a, self.b, self.carrier)
-
-    def residual(self, t: Scalar, frames: Sequence[Frame]) -> Float[Array, "1"]:
-        a, b, carrier = (frame.angle for frame in frames)
-        return jnp.stack([(b - carrier) - self.ratio * (a - carrier) - self.phase])

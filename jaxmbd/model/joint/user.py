@@ -16,9 +16,9 @@ from jaxmbd.user_functions import user_array
 
 
 class Constraint(AbstractJoint):
-    """A user-defined joint between two bodies: `Φ(t, frame_a, frame_b, parameters) = 0`.
+    """A user-defined joint between two bodies: `Φ(t, frames, parameters) = 0`.
 
-    **Arguments:** `function` takes the time [s], the two markers' `Frame`s and `parameters` (any tree of
+    **Arguments:** `function` takes the time [s], the two markers' frames (a pair) and `parameters` (any tree of
     arrays, or an equinox module), and returns the residual, a scalar or a vector. `C` and `γ` follow by
     differentiation.
     """
@@ -38,9 +38,8 @@ class Constraint(AbstractJoint):
         return (self.a, self.b)
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, " m"]:
-        a, b = frames
-        part, arguments = f"Constraint {self.name!r}", (t, a, b, self.parameters)
-        value = user_array(part, "function", self.function, *arguments, takes="t, frame_a, frame_b, parameters")
+        part, arguments = f"Constraint {self.name!r}", (t, tuple(frames), self.parameters)
+        value = user_array(part, "function", self.function, *arguments, takes="t, frames, parameters")
         return check_rows("Constraint", self.name, value)
 
 

@@ -1,6 +1,6 @@
 """Groups of parts of one type, stacked, so that tracing and compiling cost the same for 3 parts and for 3,000."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -46,7 +46,7 @@ def kind_of(arrays: Any, static: Any) -> Any:
     return treedef, shapes, jax.tree.structure(static), others
 
 
-class Group(eqx.Module):
+class PartGroup(eqx.Module):
     """Parts of one type: their parameters stacked on a leading axis, and the bodies they connect."""
 
     stacked: Any
@@ -72,7 +72,7 @@ def law_of(static: Any, numbers: Any, turns: Array) -> Any:
     return bind_turn_counts(eqx.combine(numbers, static), turns)
 
 
-def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[Group, ...]:
+def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
     """Group parts of equal type, static fields and array shapes; groups are in order of first appearance."""
     body_index = {body.name: i for i, body in enumerate(mechanism.bodies)} | {GROUND: len(mechanism.bodies)}
     names = mechanism.coordinate_names
@@ -87,14 +87,10 @@ def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[Group, ...]:
     for key, members in members_by_key.items():
         numbers = jax.tree.map(stacked, *(arrays for _, arrays in members))
         positions = tuple(position for position, _ in members)
-        bodies = tuple(tuple(body_index[m.body] for m in _markers(parts[p])) for p in positions)
+        bodies = tuple(tuple(body_index[m.body] for m in getattr(parts[p], "markers", ())) for p in positions)
         turns = tuple(tuple(names.index(c.name) for c in turn_coordinates(parts[p])) for p in positions)
-        groups.append(Group(numbers, statics[key], positions, bodies, turns))
+        groups.append(PartGroup(numbers, statics[key], positions, bodies, turns))
     return tuple(groups)
-
-
-def _markers(part: Any) -> Iterable[Any]:
-    return getattr(part, "markers", ())
 
 
 def stacked(*leaves: Any) -> Any:

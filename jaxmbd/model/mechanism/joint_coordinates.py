@@ -14,8 +14,8 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_line, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractJointForce
-from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractNonholonomic, no_rows
+from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.space.space import AbstractSpace
 from jaxmbd.space.vectors import nearest_turn
 from jaxmbd.user_functions import check_affine, user_array
@@ -71,7 +71,6 @@ class PositionDriverConstraint(AbstractJoint):
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers of the driven coordinate."""
         return self.coordinate.markers
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
@@ -89,7 +88,6 @@ class SpeedDriverConstraint(AbstractNonholonomic):
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers of the driven coordinate."""
         return self.coordinate.markers
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "0"]:
@@ -115,7 +113,6 @@ class CouplingConstraint(AbstractJoint):
 
     @property
     def markers(self) -> tuple[AbstractMarker, ...]:
-        """The markers of both coordinates."""
         return self.coordinates[0].markers + self.coordinates[1].markers
 
     def residual(self, t: Scalar, frames: Sequence[Any]) -> Float[Array, "1"]:
@@ -160,7 +157,7 @@ def bind_turn_counts(part: Any, near: Float[Array, " k"]) -> Any:
 
 
 class GeneralizedSpeeds(eqx.Module):
-    """Generalized speeds `p` defined by the user: `v = function(p, q, t, parameters)`, affine in `p`.
+    """Generalized speeds `p` defined by the user: `v = function(t, q, p, parameters)`, affine in `p`.
 
     **Arguments:** `names` of the speeds, as many as `v` has entries; `function` returns `v` in the order of the
     `speed_names` of the mechanism without `GeneralizedSpeeds` (rates of joint coordinates, twists of floating bodies);
@@ -183,10 +180,10 @@ class GeneralizedSpeeds(eqx.Module):
         if len(set(self.names)) < len(self.names):
             raise MechanismError(f"GeneralizedSpeeds: two of the names {self.names} are the same.")
 
-    def given(self, p: Float[Array, " nv"], q: Float[Array, " own"], t: Scalar) -> Array:
+    def given(self, t: Scalar, q: Float[Array, " own"], p: Float[Array, " nv"]) -> Array:
         """The speeds `v (nv,)` of the coordinates."""
-        arguments = (p, q, t, self.parameters)
-        return user_array("GeneralizedSpeeds", "function", self.function, *arguments, takes="p, q, t, parameters")
+        arguments = (t, q, p, self.parameters)
+        return user_array("GeneralizedSpeeds", "function", self.function, *arguments, takes="t, q, p, parameters")
 
     def check(self, nq: int, nv: int) -> None:
         """Raise unless there are `nv` names and the function returns `nv` values; traced on shapes only."""
@@ -196,8 +193,10 @@ class GeneralizedSpeeds(eqx.Module):
             )
         dtype = jnp.result_type(float)
         p, q, t = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((nv,), (nq,), ()))
-        shape = eqx.filter_eval_shape(self.given, p, q, t).shape
+        shape = eqx.filter_eval_shape(self.given, t, q, p).shape
         if shape != (nv,):
-            raise MechanismError(f"GeneralizedSpeeds: the function must return shape {(nv,)}, got {shape}.")
-        names = "q, t, parameters", "p"
-        check_affine("GeneralizedSpeeds", lambda q, t, p: self.given(p, q, t), (q, t), p, names)
+            raise MechanismError(
+                f"GeneralizedSpeeds: the function must return shape {(nv,)}, got {shape}. It is called as "
+                "function(t, q, p, parameters)."
+            )
+        check_affine("GeneralizedSpeeds", self.given, (t, q), p, ("t, q, parameters", "p"))

@@ -14,9 +14,8 @@ from jaxmbd.model.body.body import AbstractBody
 from jaxmbd.model.body.checks import check_flags, check_instance, checked_names
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
-from jaxmbd.model.joint.coupling import AbstractCoupling
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
-from jaxmbd.model.joint.shared import FreeMotion
+from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.joint_coordinates import (
     Coordinate,
@@ -233,16 +232,16 @@ class Mechanism(eqx.Module):
 
     def constraints(self) -> tuple[Constraint, ...]:
         """The parts with constraint rows, in row order: joints outside the spanning tree, then drivers."""
-        cut = self.tree.cut(self.joints)
-        joints = (self._coupled(j) if isinstance(j, AbstractCoupling) else j for j in cut)
-        return (*joints, *(self._driven(driver) for driver in self.drivers))
+        return (*map(self._bound, self.tree.cut(self.joints)), *map(self._bound, self.drivers))
 
-    def _coupled(self, law: AbstractCoupling) -> CouplingConstraint:
-        return CouplingConstraint(law.name, (self.coordinate(law.a), self.coordinate(law.b)), law)
-
-    def _driven(self, driver: Driver) -> PositionDriverConstraint | SpeedDriverConstraint:
-        kind = PositionDriverConstraint if driver.prescribes == "position" else SpeedDriverConstraint
-        return kind(driver.name, self.coordinate(driver.coordinate), driver)
+    def _bound(self, part: Any) -> Constraint:
+        """A constraint; a coupling or a driver is bound to the coordinates that it names."""
+        if isinstance(part, AbstractCoupling):
+            return CouplingConstraint(part.name, (self.coordinate(part.a), self.coordinate(part.b)), part)
+        if not isinstance(part, Driver):
+            return part
+        kind = PositionDriverConstraint if part.prescribes == "position" else SpeedDriverConstraint
+        return kind(part.name, self.coordinate(part.coordinate), part)
 
     def with_reactions(self) -> dict[str, AbstractJoint]:
         """The joints and drivers with reaction wrenches at markers, by name."""

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from jaxmbd.plot._shapes import hull
+from jaxmbd.scene.motion import facing
+from jaxmbd.scene.outlines import hull
 
 Points = Float[np.ndarray, "_ 3"]
 Faces = Float[np.ndarray, "_ _ 3"]
@@ -77,6 +78,23 @@ def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> F
     return revolved(radii, heights, sides)
 
 
+def bar(start: np.ndarray, stop: np.ndarray, radius: float, step: float) -> Faces:
+    """A round bar between two points, divided into segments of length `step` [m]."""
+    away = stop - start
+    return rounded_bar(float(np.linalg.norm(away)), radius, step) @ facing(away).T + start
+
+
+def edges(polygons: list[np.ndarray], radius: float, step: float) -> Faces:
+    """Thin bars along the edges of polygons; shared edges get one bar."""
+    bars: dict[tuple[tuple[float, ...], ...], Faces] = {}
+    for polygon in polygons:
+        for p, q in zip(polygon, np.roll(polygon, -1, axis=0), strict=True):
+            key = tuple(sorted(tuple(np.round(point, 9).tolist()) for point in (p, q)))
+            if key not in bars:
+                bars[key] = bar(p, q, radius, step)
+    return joined(*bars.values())
+
+
 def pyramid(bottom: float, top: float, height: float) -> Faces:
     """A square tapered post below the origin; `bottom` and `top` are its widths."""
     half = np.sqrt(0.5)
@@ -133,17 +151,6 @@ def rectangle(low: np.ndarray, high: np.ndarray) -> Faces:
     return np.array([[(x0, y0, 0.0), (x1, y0, 0.0), (x1, y1, 0.0), (x0, y1, 0.0)]])
 
 
-def facing(direction: np.ndarray) -> Float[np.ndarray, "3 3"]:
-    """A rotation matrix whose z axis has a direction; the unit matrix for the zero vector."""
-    length = float(np.linalg.norm(direction))
-    if not length > 0:
-        return np.eye(3)
-    z = direction / length
-    x = np.cross(np.eye(3)[int(np.argmin(np.abs(z)))], z)
-    x /= np.linalg.norm(x)
-    return np.stack([x, np.cross(z, x), z], axis=1)
-
-
 def normals(faces: Faces) -> Points:
     """Unit normals of faces, zero for faces of zero area."""
     arms = faces - faces[:, :1]
@@ -154,7 +161,7 @@ def normals(faces: Faces) -> Points:
 # --- hulls ----------------------------------------------------------------------------------------------
 
 
-def spread(points: Points, tolerance: float) -> int:
+def spread(points: Float[np.ndarray, "_ _"], tolerance: float) -> int:
     """The dimension of the span of points: a point (0), line (1), plane (2) or space (3), within a tolerance [m]."""
     middle = points - points.mean(axis=0)
     _, _, axes = np.linalg.svd(middle, full_matrices=True)

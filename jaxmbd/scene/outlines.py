@@ -22,8 +22,12 @@ def moved(points: Points, x: float = 0.0, y: float = 0.0) -> Points:
 
 def strokes(*lines: Points) -> Points:
     """Several lines as one, with interruptions between them."""
-    parts = [part for line in lines for part in (line, LIFT)]
-    return np.concatenate(parts[:-1]) if parts else LIFT
+    return np.concatenate([part for line in lines for part in (line, LIFT)][:-1])
+
+
+def straight(length: float) -> Points:
+    """A line along the x axis from the origin."""
+    return np.array([(0.0, 0.0), (length, 0.0)])
 
 
 def arc(radius: float, start: float = 0.0, stop: float = 2 * np.pi, points: int = 49) -> Points:

@@ -1,0 +1,247 @@
+"""The pieces of parts in the plane: lines and filled outlines."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import Place
+from jaxmbd.scene.outlines import (
+    arc,
+    box,
+    dashpot,
+    gear_ticks,
+    hatched,
+    hull,
+    moved,
+    round_arrow,
+    spiral,
+    stadium,
+    straight,
+    support,
+    turned,
+    zigzag,
+)
+from jaxmbd.scene.pieces import (
+    BODY_LAYER,
+    CENTRE_LAYER,
+    GREY,
+    GROUND_LAYER,
+    INK,
+    LINK_LAYER,
+    PIN_LAYER,
+    SLIDE_LAYER,
+    SPRING_LAYER,
+    WHITE,
+    Piece,
+    body_colour,
+    spring_and_damper,
+)
+
+STANDING = Revolute | Rod | PinInSlot  # joints that need a bearing on the ground and cover a centre of mass
+WELDED = Weld
+UPSIDE_DOWN = -np.eye(2)
+UP = np.array([0.0, 1.0])
+_PIN = 0.5  # radius of a pin; this and the next three are in symbol sizes
+_BLOCK = (3.6, 2.2)  # length and height of a slider
+_SLOT = 0.85  # half the width of a slot
+_TOOTH = 1.5  # the circular pitch of a gear's ticks
+_SAME_RADIUS = 1e-3  # |1 - ratio| below which the wheels of an internal pair have no finite radii
+
+
+def body(geometry: Geometry, i: int, is_covered: bool) -> list[Piece]:
+    """A bar for two corners, a translucent polygon for more, and the symbol of the centre of mass."""
+    name, colour, centre = geometry.mechanism.bodies[i].name, body_colour(i), geometry.centre(i)
+    corners, radius, pieces = hull(geometry.corners[i]), 0.45 * geometry.size, list[Piece]()
+    if len(corners) == 2:
+        pieces.append(Piece(name, centre, corners, colour, layer=BODY_LAYER, width=4.0))
+    if len(corners) > 2:
+        look = {"fill": colour, "alpha": 0.22, "width": 2.0}
+        pieces.append(Piece(name, centre, corners, colour, layer=BODY_LAYER, **look))
+    if not is_covered:
+        pieces.append(Piece(name, centre, arc(radius), INK, layer=CENTRE_LAYER, fill=WHITE, width=0.8))
+        for start in (0.0, np.pi):
+            quarter = np.concatenate([np.zeros((1, 2)), arc(radius, start, start + np.pi / 2, 13)])
+            pieces.append(Piece(name, centre, quarter, INK, layer=CENTRE_LAYER, fill=INK))
+    return pieces
+
+
+def dot(geometry: Geometry, name: str, place: Place) -> Piece:
+    """The point of a sensor."""
+    return Piece(name, place, arc(0.32 * geometry.size), INK, layer=PIN_LAYER, fill=INK)
+
+
+def link(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
+    """A dotted line, for joints without a symbol."""
+    return Piece(name, a, straight, GREY, end=b, layer=LINK_LAYER, width=1.0, is_dotted=True)
+
+
+def stand(size: float, place: Place) -> Piece:
+    """A bearing on the ground."""
+    return Piece("ground", place, size * support(), INK, layer=GROUND_LAYER, width=1.0)
+
+
+def wall(size: float, place: Place) -> Piece:
+    """A hatched wall, perpendicular to the x axis of its place."""
+    return Piece("ground", place, turned(size * hatched(-2.0, 2.0), -np.pi / 2), INK, layer=GROUND_LAYER, width=1.0)
+
+
+# --- joints ---------------------------------------------------------------------------------------------
+
+
+def _pin(geometry: Geometry, name: str, place: Place) -> Piece:
+    return Piece(name, place, arc(_PIN * geometry.size), INK, layer=PIN_LAYER, fill=WHITE, width=1.3)
+
+
+def _revolute(geometry: Geometry, joint: Revolute) -> list[Piece]:
+    return [_pin(geometry, joint.name, geometry.place(joint.b))]
+
+
+def _rod(geometry: Geometry, joint: Rod) -> list[Piece]:
+    a, b = geometry.place(joint.a), geometry.place(joint.b)
+    rod = Piece(joint.name, a, straight, INK, end=b, layer=LINK_LAYER, width=1.3)
+    return [rod, _pin(geometry, joint.name, a), _pin(geometry, joint.name, b)]
+
+
+def _square(geometry: Geometry, joint: Weld) -> list[Piece]:
+    shape, look = box(1.1 * geometry.size, 1.1 * geometry.size), {"fill": INK, "width": 1.0}
+    return [Piece(joint.name, geometry.place(joint.b), shape, INK, layer=PIN_LAYER, **look)]
+
+
+def _edge(geometry: Geometry, name: str, place: Place, low: float, high: float, depth: float) -> Piece:
+    """The hatched edge of the ground below the x axis of a place; above it if the axis points to the left."""
+    shape = moved(geometry.size * hatched(low / geometry.size, high / geometry.size), y=-depth)
+    shape = shape * np.array([1.0, 1.0 if place.rotation[0, 0] >= -1e-9 else -1.0])
+    return Piece(name, place, shape, INK, layer=GROUND_LAYER, width=1.0)
+
+
+def _slider(geometry: Geometry, joint: Prismatic) -> list[Piece]:
+    a, b, size, name = geometry.place(joint.a), geometry.place(joint.b), geometry.size, joint.name
+    length, height = _BLOCK[0] * size, _BLOCK[1] * size
+    low, high = (float(x[0]) for x in geometry.travel(a, b))
+    colour = body_colour(b.body)
+    block = Piece(name, b, box(length, height), colour, layer=SLIDE_LAYER, fill=WHITE, width=1.8)
+    # The block has a constant distance of zero from the axis, so the guide can be drawn along the edge of the block.
+    if a.body < 0:
+        reach = 0.5 * length + 1.5 * size
+        return [_edge(geometry, name, a, low - reach, high + reach, 0.5 * height), block]
+    reach = 0.5 * length + 1.2 * size
+    line = np.array([(min(low - reach, 0.0), 0.0), (max(high + reach, 0.0), 0.0)])
+    guide = Piece(name, a, line, body_colour(a.body), layer=BODY_LAYER, width=2.5)
+    if b.body >= 0:
+        return [guide, block]
+    foot = moved(size * hatched(-2.4, 2.4), y=-0.5 * height)
+    return [guide, block, Piece(name, b, foot, INK, layer=GROUND_LAYER, width=1.0)]
+
+
+def _slot(geometry: Geometry, joint: PinInSlot) -> list[Piece]:
+    a, b, size, name = geometry.place(joint.a), geometry.place(joint.b), geometry.size, joint.name
+    low, high = (float(x[0]) for x in geometry.travel(a, b))
+    if high - low < size:  # almost no travel: a slot of standard length about its origin
+        low, high = min(low, -abs(high)) - 1.5 * size, max(high, abs(low)) + 1.5 * size
+    shape = stadium(low - 0.4 * size, high + 0.4 * size, _SLOT * size)
+    slot = Piece(name, a, shape, body_colour(a.body), layer=SLIDE_LAYER, fill=WHITE, width=1.6)
+    edge = [_edge(geometry, name, a, low - 1.2 * size, high + 1.2 * size, _SLOT * size)] if a.body < 0 else []
+    return [*edge, slot, _pin(geometry, name, b)]
+
+
+# --- gears ----------------------------------------------------------------------------------------------
+
+
+def _coupling(geometry: Geometry, part: CouplingConstraint) -> list[Piece]:
+    """The two pitch circles of a gear if its axles and ratio determine their radii, else broken lines."""
+    a, *others = (geometry.place(coordinate.markers[-1]) for coordinate in part.coordinates)
+    law = part.law
+    radii = pitch_radii(float(law.ratio), float(geometry.lengths(a, others[0])[0])) if isinstance(law, Gear) else None
+    if radii is None:
+        return [link(geometry, part.name, a, other) for other in others]
+    wheels = zip((a, *others), radii, strict=True)
+    return [piece for axle, r in wheels if axle.body >= 0 for piece in _wheel(part.name, axle, r, geometry.size)]
+
+
+def pitch_radii(ratio: float, distance: float) -> tuple[float, float] | None:
+    """Radii [m] of the pitch circles, `r_a / r_b = |ratio|`; None if there are none.
+
+    The pair is external for a negative ratio, internal for a positive one.
+    """
+    share = 1 + abs(ratio) if ratio < 0 else abs(1 - ratio)
+    if ratio == 0 or distance <= 0 or share < _SAME_RADIUS:
+        return None
+    radius = distance / share
+    return abs(ratio) * radius, radius
+
+
+def _wheel(name: str, axle: Place, radius: float, size: float) -> list[Piece]:
+    colour, count = body_colour(axle.body), max(round(2 * np.pi * radius / (_TOOTH * size)), 8)
+    circle, look = arc(radius, points=121), {"fill": colour, "alpha": 0.15, "width": 1.8}
+    return [
+        Piece(name, axle, circle, colour, layer=LINK_LAYER, **look),
+        Piece(name, axle, gear_ticks(radius, count, 0.6 * size), colour, layer=LINK_LAYER, width=0.9),
+        Piece(name, axle, straight(radius), colour, layer=LINK_LAYER, width=1.2),
+    ]
+
+
+def _driver(geometry: Geometry, drive: PositionDriverConstraint | SpeedDriverConstraint) -> list[Piece]:
+    """A round arrow for a driven angle, broken lines for any other quantity."""
+    joint, (first, *others) = drive.coordinate.joint, map(geometry.place, drive.markers)
+    if joint is None or joint.coordinate_units[drive.coordinate.index] != "rad":
+        return [link(geometry, drive.name, first, other) for other in others]
+    shape, look = geometry.size * round_arrow(2.4, 1.0), {"is_upright": True, "width": 1.3}
+    return [Piece(drive.name, others[-1], shape, INK, layer=PIN_LAYER, **look)]
+
+
+# --- forces ---------------------------------------------------------------------------------------------
+
+
+def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
+    """A zigzag line if there is stiffness, beside a piston in a cup if there is damping or an actuator."""
+    a, b, size = geometry.place(force.a), geometry.place(force.b), geometry.size
+    has_spring, has_damper = spring_and_damper(force)
+    coils = int(np.clip(np.mean(geometry.lengths(a, b)) / (1.6 * size), 4, 9))
+    offset = 1.1 * size if has_spring and has_damper else 0.0
+
+    def spring(length: float) -> np.ndarray:
+        return zigzag(length, coils, 0.8 * size, 1.6 * size) if has_spring else straight(length)
+
+    def damper(length: float) -> np.ndarray:
+        return dashpot(length, 0.8 * size, 2.6 * size)
+
+    def beside(length: float, shape: Any, offset: float) -> np.ndarray:
+        """A shape with a sideways offset between short stubs at both ends."""
+        stub = min(0.9 * size, 0.15 * length) if offset else 0.0
+        inner = moved(shape(length - 2 * stub), stub, offset)
+        return np.concatenate([straight(stub), inner, moved(straight(stub), length - stub)]) if offset else inner
+
+    shapes = [(spring, offset)] if has_spring or not has_damper else []
+    shapes += [(damper, -offset)] if has_damper else []
+    lines = [lambda length, s=shape, y=side: beside(length, s, y) for shape, side in shapes]
+    return [Piece(force.name, a, line, INK, end=b, layer=SPRING_LAYER, width=1.1) for line in lines]
+
+
+def _spiral(geometry: Geometry, force: TorsionalSpringDamper) -> list[Piece]:
+    shape = spiral(2.2 * geometry.size, 2.5)
+    return [Piece(force.name, geometry.place(force.b), shape, INK, layer=SPRING_LAYER, width=1.1)]
+
+
+def _torque(geometry: Geometry, force: Torque) -> list[Piece]:
+    """A round arrow; a torque that may change its sign is drawn as positive."""
+    sign = 1.0 if callable(force.torque) else float(np.sign(force.torque))
+    shape, look = geometry.size * round_arrow(2.4, sign), {"is_upright": True, "width": 1.3}
+    return [Piece(force.name, geometry.place(force.on), shape, INK, layer=PIN_LAYER, **look)]
+
+
+SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
+    (Revolute, _revolute),
+    (Rod, _rod),
+    (Prismatic, _slider),
+    (PinInSlot, _slot),
+    (Weld, _square),
+    (CouplingConstraint, _coupling),
+    (PositionDriverConstraint | SpeedDriverConstraint, _driver),
+    (SpringDamper, _spring),
+    (TorsionalSpringDamper, _spiral),
+    (Torque, _torque),
+)
