@@ -7,6 +7,7 @@ import diffrax as dfx
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool
 
 from jaxmbd.analyses.events.event import Event
@@ -14,7 +15,7 @@ from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.analyses.results import invalidated, is_successful, number_of, raise_where
-from jaxmbd.analyses.simulation.step_control import first_step
+from jaxmbd.analyses.simulation.step_control import first_step, position_norm, state_norm
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
     StartVerdict,
@@ -29,7 +30,10 @@ from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
-from jaxmbd.integrate.adjoint.discrete_adjoint import UncheckedTimesAdjoint
+from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
+from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps, explicit_steps
+from jaxmbd.integrate.adjoint.native_run import run_explicit
+from jaxmbd.integrate.diffrax_binding import has_diffraxs_step
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
@@ -137,12 +141,54 @@ def integrate(
     return fields, *jax.lax.stop_gradient((start, end))
 
 
+def _steps_of(
+    settings: IntegrationSettings, switches: SwitchingTimes | None, equations: Equations,
+    formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None,
+) -> tuple[ExplicitSteps, list[Any]] | None:  # fmt: skip
+    """The steps of a motion that the virtual machine can run as a whole, and its parameters; `None` for any other.
+
+    It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
+    if the right-hand side is a program and nothing happens between steps.
+    """
+    solver, control = settings.solver, settings.controller
+    if (
+        event is not None or switches is not None or equations.independent_rows is not None
+        or isinstance(formulation, AbstractProjectedFormulation) or not isinstance(settings.meter, dfx.NoProgressMeter)
+        or not isinstance(settings.adjoint, DiscreteAdjoint | dfx.ForwardMode) or jax.default_backend() != "cpu"
+        or not has_diffraxs_step(solver) or not isinstance(solver.tableau, dfx.ButcherTableau)  # pyright: ignore
+    ):  # fmt: skip
+        return None
+    if type(control) is dfx.PIDController and control.norm in (position_norm, state_norm):
+        controlled = control.norm is state_norm
+    elif type(control) is dfx.ConstantStepSize:
+        controlled = True
+    else:
+        return None
+    q, v, z = y
+    norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
+    return explicit_steps(
+        _flat_rates, (equations, formulation), (settings.quadratures, q.size, v.size), jnp.concatenate(y),
+        solver, norm, len(ts), settings.max_steps,
+    )  # fmt: skip
+
+
+def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
+    """The right-hand side for the state as one array, `(q, v, quadratures)`."""
+    (equations, formulation), (quadratures, nq, nv) = given, static
+    return jnp.concatenate(_rates(equations, formulation, quadratures, t, y[:nq], y[nq : nq + nv]))
+
+
 def _solve(
     settings: IntegrationSettings, switches: SwitchingTimes | None, first: Scalar | None, equations: Equations,
     formulation: AbstractFormulation, t0: Any, t1: Any, y: Any, ts: Any, event: dfx.Event | None = None,
 ) -> dfx.Solution:  # fmt: skip
     """Integrate a motion, or a segment of one, by diffrax."""
     t = jnp.asarray(t0)
+    native = _steps_of(settings, switches, equations, formulation, y, ts, event)
+    if native is not None:
+        run = run_explicit(*native, settings.controller, first, t0, t1, y, ts)
+        is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
+        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if is_forward else run
     if settings.events:  # the row selection is that of the motion's start, not of the segment's
         equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
     is_projected = isinstance(formulation, AbstractProjectedFormulation)

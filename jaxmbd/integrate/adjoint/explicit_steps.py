@@ -4,7 +4,7 @@
 are one call of C each (`erk_loop.h`); derivatives of higher order are sweeps of JAX over the same chain.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
@@ -15,11 +15,48 @@ import numpy as np
 
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.tracing import TracedFunction
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, NativeCall, Outputs, InputParts
-from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, DenseWeights
+from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
+from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, UnrolledERK
 
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
+
+
+def explicit_steps(
+    function: Callable[..., Any], given: Any, static: Any, y: Any, method: dfx.AbstractERK, norm: np.ndarray, times: int,
+    max_steps: int, rows: int = 1024,
+) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
+    """The steps for `ẏ = function(given, static, t, y)`, and the arrays of `given` on which the rate depends; `None` if
+    it is no program."""
+    leaves, tree = jax.tree.flatten(given)
+    dynamic = tuple(is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves)
+    others = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
+    if vm() is None or any(is_array(leaf) for leaf in others):
+        return None
+    arrays = [leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves]
+    types = tuple((x.shape, x.dtype) for x in (*arrays, y))
+    steps = _steps_of(function, tree, dynamic, others, static, types, method, norm.tobytes(), times, max_steps, rows)
+    return None if steps is None else (steps, [arrays[k] for k in steps.theta])
+
+
+@lru_cache(maxsize=64)
+def _steps_of(
+    function: Callable[..., Any], tree: Any, dynamic: tuple[bool, ...], others: tuple[Any, ...], static: Any, types: Any,
+    method: dfx.AbstractERK, norm: bytes, times: int, max_steps: int, rows: int,
+) -> "ExplicitSteps | None":  # fmt: skip
+    def rate(*arrays: Any) -> list[Any]:
+        *known, t, y = arrays
+        values = iter(known)
+        given = jax.tree.unflatten(tree, [next(values) if d else x for d, x in zip(dynamic, others, strict=True)])
+        return [function(given, static, t, y)]
+
+    *known, (shape, dtype) = types
+    inputs = [jax.ShapeDtypeStruct(*x) for x in known]
+    inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct(shape, dtype)]
+    traced_rate = pruned(traced(rate, inputs))
+    steps = ExplicitSteps(traced_rate, len(known), method, np.frombuffer(norm), times, max_steps, rows)
+    return None if steps.run is None else steps
 
 
 class _Tableau(NamedTuple):
@@ -41,7 +78,7 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
         a[i, : len(row)] = row
     nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
     with jax.ensure_compile_time_eval():
-        weigh = DenseWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
+        weigh = DenseOutputWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
         values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)

@@ -1,0 +1,49 @@
+"""A whole motion in the virtual machine, with the settings and the result of diffrax's solve."""
+
+from typing import Any
+
+import diffrax as dfx
+import jax
+import jax.numpy as jnp
+
+from jaxmbd.arrays import frozen
+from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps
+from jaxmbd.integrate.adjoint.linear_sweeps import solve
+
+
+def run_explicit(
+    steps: ExplicitSteps, theta: list[Any], controller: Any, first: Any, t0: Any, t1: Any, y: Any, ts: Any
+) -> dfx.Solution:
+    """The solution as diffrax returns it, for the times `ts` and the end."""
+    dtype, order = ts.dtype, steps.method.order(None)
+    adaptive = isinstance(controller, dfx.PIDController)
+    control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
+    x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
+    force = bool(adaptive and controller.force_dtmin)
+    step, control = frozen((jnp.asarray(first, dtype), control))
+    ys, end, t_end, count, accepted, rejected, _, outcome = solve(steps, x, step, control, adaptive, force)
+    sizes = [len(part) for part in y]
+    result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
+    result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
+    counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
+    stats = {name: x.astype(int) for name, x in counts.items()} | {"max_steps": steps.max_steps}
+    return dfx.Solution(
+        t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
+        stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,
+    )  # fmt: skip
+
+
+def _split(ys: Any, sizes: list[int]) -> tuple[Any, ...]:
+    ends = [sum(sizes[:k]) for k in range(1, len(sizes))]
+    return tuple(jnp.split(ys, ends, axis=1))
+
+
+def _control(control: Any, order: Any, dtype: Any) -> jax.Array:
+    """The numbers of the controller, in the order of `vm.c`; its coefficients are exponents of the scaled errors."""
+    p, i, d = control.pcoeff, control.icoeff, control.dcoeff
+    numbers = (
+        control.rtol, control.atol, 0.0 if control.dtmin is None else control.dtmin,
+        jnp.inf if control.dtmax is None else control.dtmax, control.factormin, control.factormax, control.safety,
+        (i + p + d) / order, -(p + 2 * d) / order, d / order,
+    )  # fmt: skip
+    return jnp.stack([jnp.asarray(x, dtype) for x in numbers])
