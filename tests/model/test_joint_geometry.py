@@ -59,10 +59,9 @@ PLANAR: dict[str, Places] = {
     "PointConstraint, without y": lambda s, _: [Place((0, 0.5), 0.7), Place((0.1, 0.5), 0.7, (0.1,))],
     "FixedConstraint": lambda s, _: [Place((0, 0), 0), Place((0.1, -0.2), LEFT, (0.1, -0.2, LEFT))],
     "RelativeAngle": lambda s, _: [Place((0.6, 0.2), 0.4 * s), Place((0.6, 0.2), 0.4 * s + LEFT, (LEFT,))],
-    # Both wheels turn relative to the ground: θ_B = 0.2 − 1.5 s θ_A.
-    "Gear": lambda s, a: [
-        Place((0.6, 0.2), 0.2 - 1.5 * s * a - a),
-        Place((0.6, 0.2), 0.2 - 1.5 * s * a - a + LEFT, (LEFT,)),
+    "Gear": lambda s, _: [
+        Place((0.2 - 1.5 * s * 0.8, 0), 0.8),
+        Place((0.3 - 1.5 * s * 0.8, 0.2), 0.8, (0.2, 0.1)),
     ],
     "RackAndPinion": lambda s, _: [
         Place((0.6 * s * 0.8 + 0.3, 0), 0.8),
