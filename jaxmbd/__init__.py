@@ -37,7 +37,7 @@ from jaxmbd.analyses.output_channels import Snapshot as Snapshot
 from jaxmbd.analyses.output_channels import read as read
 from jaxmbd.analyses.redundancy import Redundancy as Redundancy
 from jaxmbd.analyses.redundancy import redundancy as redundancy
-from jaxmbd.analyses.results import RESULTS as RESULTS
+from jaxmbd.analyses.result_codes import RESULTS as RESULTS
 from jaxmbd.analyses.simulation.simulate import simulate as simulate
 from jaxmbd.analyses.simulation.solution import Reaction as Reaction
 from jaxmbd.analyses.simulation.solution import Solution as Solution

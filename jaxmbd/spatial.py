@@ -47,8 +47,8 @@ from jaxmbd.model.joint.spatial_constraints import RollingDisc as RollingDisc
 from jaxmbd.model.joint.user import Constraint as Constraint
 from jaxmbd.model.joint.user import GlobalConstraint as GlobalConstraint
 from jaxmbd.model.joint.user import NonholonomicConstraint as NonholonomicConstraint
-from jaxmbd.model.mechanism.joint_coordinates import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd.model.mechanism.mechanism import Mechanism as Mechanism
+from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds as GeneralizedSpeeds
 from jaxmbd.model.sensor import AbstractSensor as AbstractSensor
 from jaxmbd.model.sensor import Accelerometer as Accelerometer
 from jaxmbd.model.sensor import AngleBetween as AngleBetween

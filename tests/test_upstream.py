@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import pytest
 
 from jaxmbd.compile import jax_internals
-from jaxmbd.integrate import diffrax_binding
+from jaxmbd.integrate import diffrax_internals
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 
-USED = jax_internals.USED | diffrax_binding.USED
+USED = jax_internals.USED | diffrax_internals.USED
 
 
 def look_up(name: str) -> Any:
@@ -50,8 +50,8 @@ def test_diffraxs_loop_has_the_arguments_and_the_state_that_the_adjoint_reads() 
         dfx.ODETerm(lambda t, y, args: -y), dfx.Tsit5(), 0.0, 1.0, 0.1, jnp.ones(1), adjoint=Spy(), max_steps=64
     )
     (given,) = seen
-    assert set(diffrax_binding.LOOP_ARGUMENTS) <= set(given), "diffrax calls an adjoint's loop with other arguments"
-    missing = [name for name in diffrax_binding.LOOP_STATE if name not in type(given["init_state"]).__annotations__]
+    assert set(diffrax_internals.LOOP_ARGUMENTS) <= set(given), "diffrax calls an adjoint's loop with other arguments"
+    missing = [name for name in diffrax_internals.LOOP_STATE if name not in type(given["init_state"]).__annotations__]
     assert not missing, f"the state of diffrax's loop has no {missing}, from which the discrete adjoint records steps"
 
 
@@ -62,5 +62,5 @@ def test_diffraxs_explicit_methods_are_unrolled(solver: Any) -> None:
 
 
 def test_states_saved_at_times_are_recognised() -> None:
-    assert dfx.SubSaveAt(ts=jnp.zeros(2)).fn is diffrax_binding.SAVE_STATE
-    assert dfx.SubSaveAt(t1=True, fn=lambda t, y, args: t).fn is not diffrax_binding.SAVE_STATE
+    assert dfx.SubSaveAt(ts=jnp.zeros(2)).fn is diffrax_internals.SAVE_STATE
+    assert dfx.SubSaveAt(t1=True, fn=lambda t, y, args: t).fn is not diffrax_internals.SAVE_STATE

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from statistics import geometric_mean
 from typing import Any
 
 import equinox as eqx
@@ -103,8 +104,3 @@ def tables(records: Sequence[Record]) -> list[Table]:
         if values:
             notes.append(f"Geometric mean of time absolute / joint {text}: {figures(geometric_mean(values), 2)}.")
     return [Table("Absolute and joint coordinates at the default settings", heads, rows, notes)]
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The exponential of the mean logarithm."""
-    return float(np.exp(np.mean(np.log(values))))

@@ -11,8 +11,8 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
-from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 
 _PIVOT = 0.1  # share of the largest pivot: a later variable is taken as dependent unless its pivot is smaller than that
 

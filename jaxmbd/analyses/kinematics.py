@@ -11,7 +11,15 @@ from jaxtyping import Array
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, redundancy
-from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, number_of, raise_where, text_of
+from jaxmbd.analyses.result_codes import (
+    RESULTS,
+    first_failure,
+    invalidated,
+    is_successful,
+    number_of,
+    raise_where,
+    text_of,
+)
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.analyses.state import State, check_state

@@ -4,7 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.arrays import Scalar
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism

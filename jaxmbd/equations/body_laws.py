@@ -28,8 +28,8 @@ from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Gravity
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.groups import PartGroup, group_parts, law_of, stacked
-from jaxmbd.model.mechanism.joint_coordinates import CoordinateForce
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import CoordinateForce
 from jaxmbd.space.space import AbstractSpace
 
 

@@ -21,7 +21,7 @@ from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInerti
 from jaxmbd.equations.linear_solve import symmetric
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, summed
 from jaxmbd.model.mechanism.groups import PartGroup
-from jaxmbd.model.mechanism.joint_coordinates import GeneralizedSpeeds
+from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
 from jaxmbd.space.space import AbstractSpace
 
 Twists = Float[Array, "bodies twist"]

@@ -10,8 +10,8 @@ from jaxmbd.analyses.state import State
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
 from jaxmbd.plot._style import PALE, TEXT, new_figure
 from jaxmbd.scene.pieces import GREY, INK
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place, facing
 from jaxmbd.scene.pieces import DRIVEN, GREY, INK, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper

@@ -14,7 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
-from jaxmbd.analyses.assembly.multistart import start_of
+from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.space import rotation as rot
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
 from tests.marks import in_both_coordinates
@@ -214,7 +214,7 @@ def test_weights_give_the_nearest_position_and_its_derivatives() -> None:
 def test_weights_on_a_loop(coordinates: str) -> None:
     """Of all positions of the four-bar, the one with the least weighted change of its coordinates."""
     mechanism = four_bar().with_coordinates(coordinates)
-    start = np.asarray(start_of(mechanism))
+    start = np.asarray(guessed(mechanism, {}))
     weights = {"rocker": 3.0, "rocker.theta": 50.0} if coordinates == "absolute" else {"B.angle": 50.0, "A": 3.0}
     given = {"rocker.x": 3.0, "rocker.y": 3.0, "rocker.theta": 50.0, "B.angle": 50.0, "A.angle": 3.0}
     W = np.asarray([given.get(name, 1.0) for name in mechanism.coordinate_names])

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.compile.cache import disk_cache
+from jaxmbd.compile.cache import disk_cache, fingerprint
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from tests import planar_examples as examples
@@ -52,7 +52,7 @@ X = np.array([0.3, 0.7, 1.1])
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder for JAX's cache; what this module says counts as a library's."""
     before = jax.config.jax_compilation_cache_dir  # pyright: ignore
-    monkeypatch.setattr(disk_cache, "_KNOWN", {*disk_cache._KNOWN, __name__.partition(".")[0]})
+    monkeypatch.setattr(fingerprint, "_KNOWN", {*fingerprint._KNOWN, __name__.partition(".")[0]})
     jax.config.update("jax_compilation_cache_dir", str(tmp_path))
     forget()
     yield tmp_path
@@ -103,23 +103,37 @@ def test_numbers_do_not_count_whatever_they_are_kept_in(folder: Path) -> None:
     assert len(files(folder)) == len(traced) == 1
 
 
-def test_code_that_is_known_by_its_name_alone_is_not_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_users_function_is_kept_until_it_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    solved = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})["solved"]
-    np.testing.assert_allclose(solved, expected(X, 0.1), rtol=1e-13)
     made = examples.pendulum()
     (rod,) = made.mechanism.bodies
     assert isinstance(rod, mbd.planar.Body)
-    force = mbd.planar.UserForce("push", push, (rod.at(0, 0),))
-    pushed = made.mechanism.with_parts(forces=[force])
-    mbd.simulate(pushed, made.state(), [0.0, 0.1])
-    assert not [path for path in files(folder) if "integrate" in path.name]
-    made.simulate([0.0, 0.1])
-    assert [path for path in files(folder) if "integrate" in path.name]
 
+    def end(force: Any) -> Any:
+        part = mbd.planar.UserForce("push", force, (rod.at(0, 0),))
+        return mbd.simulate(made.mechanism.with_parts(forces=[part]), made.state(), [0.0, 0.1]).q[-1]
 
-def push(*_: Any) -> Any:
-    return jnp.array([[1.0, 0.0, 0.0]])
+    def kept() -> int:
+        return len([path for path in files(folder) if "integrate" in path.name])
+
+    def push(size: float) -> Any:
+        return lambda *_: jnp.array([[0.0, size, 0.0]])
+
+    first = end(push(1.0))
+    assert kept() == 1
+    compiled, compile_and_store = list[str](), disk_cache._compile_and_store
+
+    def spy(function: Any, *rest: Any) -> Any:
+        compiled.append(function.__name__)
+        return compile_and_store(function, *rest)
+
+    monkeypatch.setattr(disk_cache, "_compile_and_store", spy)
+    forget()
+    np.testing.assert_array_equal(end(push(1.0)), first)
+    assert "integrate" not in compiled
+    assert not np.allclose(end(push(2.0)), first)
+    assert "integrate" in compiled
+    assert kept() == 2
 
 
 def test_a_damaged_file_is_made_anew(folder: Path) -> None:

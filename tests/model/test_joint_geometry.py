@@ -36,7 +36,7 @@ class Place(NamedTuple):
     in_world: bool = False  # the first rows are along the world's axes; given here along the first marker's
 
 
-Places = Callable[[float, float], list[Place]]  # over a case's scale, and the first marker's angle [rad] in the plane
+Places = Callable[[float], list[Place]]  # over a case's scale
 
 
 def swung(scale: float) -> float:
@@ -50,38 +50,37 @@ def breathing(scale: float) -> float:
 
 
 PLANAR: dict[str, Places] = {
-    "Revolute": lambda s, _: [Place((0, 0), 0.7), Place((0.1, -0.2), 0.7, (-0.1, 0.2), True)],
-    "Prismatic": lambda s, _: [Place((0.6, 0), 0), Place((0.6, 0.2), LEFT, (0.2, LEFT))],
-    "Weld": lambda s, _: [Place((0, 0), 0), Place((0.1, -0.2), LEFT, (-0.1, 0.2, LEFT), True)],
-    "PinInSlot": lambda s, _: [Place((0.6, 0), 0.9), Place((0.6, 0.2), 0.9, (0.2,))],
-    "Rod": lambda s, _: [Place((0.48 * s, 0.64 * s), 0.9), Place((0.3, 0.4), 0.9, (0.125 - 0.32 * s**2,))],
-    "PointConstraint": lambda s, _: [Place((0, 0), 0.7), Place((0.1, -0.2), 0.7, (0.1, -0.2))],
-    "PointConstraint, without y": lambda s, _: [Place((0, 0.5), 0.7), Place((0.1, 0.5), 0.7, (0.1,))],
-    "FixedConstraint": lambda s, _: [Place((0, 0), 0), Place((0.1, -0.2), LEFT, (0.1, -0.2, LEFT))],
-    "RelativeAngle": lambda s, _: [Place((0.6, 0.2), 0.4 * s), Place((0.6, 0.2), 0.4 * s + LEFT, (LEFT,))],
-    # Both wheels turn relative to the ground: θ_B = 0.2 − 1.5 s θ_A.
-    "Gear": lambda s, a: [
-        Place((0.6, 0.2), 0.2 - 1.5 * s * a - a),
-        Place((0.6, 0.2), 0.2 - 1.5 * s * a - a + LEFT, (LEFT,)),
+    "Revolute": lambda s: [Place((0, 0), 0.7), Place((0.1, -0.2), 0.7, (-0.1, 0.2), True)],
+    "Prismatic": lambda s: [Place((0.6, 0), 0), Place((0.6, 0.2), LEFT, (0.2, LEFT))],
+    "Weld": lambda s: [Place((0, 0), 0), Place((0.1, -0.2), LEFT, (-0.1, 0.2, LEFT), True)],
+    "PinInSlot": lambda s: [Place((0.6, 0), 0.9), Place((0.6, 0.2), 0.9, (0.2,))],
+    "Rod": lambda s: [Place((0.48 * s, 0.64 * s), 0.9), Place((0.3, 0.4), 0.9, (0.125 - 0.32 * s**2,))],
+    "PointConstraint": lambda s: [Place((0, 0), 0.7), Place((0.1, -0.2), 0.7, (0.1, -0.2))],
+    "PointConstraint, without y": lambda s: [Place((0, 0.5), 0.7), Place((0.1, 0.5), 0.7, (0.1,))],
+    "FixedConstraint": lambda s: [Place((0, 0), 0), Place((0.1, -0.2), LEFT, (0.1, -0.2, LEFT))],
+    "RelativeAngle": lambda s: [Place((0.6, 0.2), 0.4 * s), Place((0.6, 0.2), 0.4 * s + LEFT, (LEFT,))],
+    "Gear": lambda s: [
+        Place((0.2 - 1.5 * s * 0.8, 0), 0.8),
+        Place((0.3 - 1.5 * s * 0.8, 0.2), 0.8, (0.2, 0.1)),
     ],
-    "RackAndPinion": lambda s, _: [
+    "RackAndPinion": lambda s: [
         Place((0.6 * s * 0.8 + 0.3, 0), 0.8),
         Place((0.6 * s * 0.8 + 0.4, 0.2), 0.8, (0.2, 0.1)),
     ],
-    "Constraint, moving": lambda s, _: [
+    "Constraint, moving": lambda s: [
         Place((0, breathing(s)), 0.9),
         Place((0.3, 0.4), 0.9, (0.25 - breathing(s) ** 2,)),
     ],
-    "Constraint, two rows": lambda s, _: [
+    "Constraint, two rows": lambda s: [
         Place((0.7 * s * (1 + 0.3 * cos(0.5)), 0.1 * sin(0.5)), 0.5),
         Place((0.1, -0.2), 0.5, (0.1 - 0.7 * s * (1 + 0.3 * cos(0.5)), -0.2 - 0.1 * sin(0.5))),
     ],
-    "Driver of an angle": lambda s, _: [Place((0, 0), SWING), Place((0, 0), SWING + LEFT, (0, 0, LEFT))],
-    "Driver of a displacement": lambda s, _: [
+    "Driver of an angle": lambda s: [Place((0, 0), SWING), Place((0, 0), SWING + LEFT, (0, 0, LEFT))],
+    "Driver of a displacement": lambda s: [
         Place((swung(s), 0), 0),
         Place((swung(s) + 0.1, 0), 0, (0, 0, 0.1)),
     ],
-    "Driver, constant": lambda s, _: [Place((0.6 * s, 0), 0.9), Place((0.6 * s + 0.1, 0), 0.9, (0, 0.1))],
+    "Driver, constant": lambda s: [Place((0.6 * s, 0), 0.9), Place((0.6 * s + 0.1, 0), 0.9, (0, 0.1))],
 }
 
 # `x_A · z_B = y_A · z_B = 0` and the three rows of equal axes, after a rotation about x that misses.
@@ -89,91 +88,91 @@ ACROSS, MISALIGNED = (0.0, -sin(LEFT)), (-sin(LEFT), 0.0, 0.0)
 TILTED, NEAR = about("x", LEFT), (-0.1, 0.2, -0.3)
 
 SPATIAL: dict[str, Places] = {
-    "Revolute": lambda s, _: [
+    "Revolute": lambda s: [
         Place((0, 0, 0), about("z", 0.7)),
         Place(FAR, TILTED, (*NEAR, *ACROSS), True),
         Place((0, 0, 0), about("y", LEFT), (0, 0, 0, sin(LEFT), 0)),
     ],
-    "Spherical": lambda s, _: [Place((0, 0, 0), SKEW), Place(FAR, SKEW, NEAR, True)],
-    "Prismatic": lambda s, _: [
+    "Spherical": lambda s: [Place((0, 0, 0), SKEW), Place(FAR, SKEW, NEAR, True)],
+    "Prismatic": lambda s: [
         Place((0, 0, 0.5), REST),
         Place((0.1, -0.2, 0.5), TILTED, (0.1, -0.2, *MISALIGNED)),
         Place((0, 0, 0.5), about("y", LEFT), (0, 0, 0, -sin(LEFT), 0)),
         Place((0, 0, 0.5), about("z", LEFT), (0, 0, 0, 0, -sin(LEFT))),
     ],
-    "Cylindrical": lambda s, _: [
+    "Cylindrical": lambda s: [
         Place((0, 0, 0.5), about("z", 0.7)),
         Place((0.1, -0.2, 0.5), TILTED, (0.1, -0.2, *ACROSS)),
     ],
-    "Screw": lambda s, _: [
+    "Screw": lambda s: [
         Place((0, 0, -0.9 * s * 0.7 / (2 * pi)), about("z", 0.7)),
         Place((0, 0, -0.9 * s * (0.7 / (2 * pi) + 3)), about("z", 0.7)),
         Place((0.1, -0.2, 0.1 * s), REST, (0.1, -0.2, 0, 0, 0.1 * s)),
     ],
-    "Planar": lambda s, _: [
+    "Planar": lambda s: [
         Place((0.4, -0.5, 0), about("z", 0.7)),
         Place((0.4, -0.5, 0.1), TILTED, (*ACROSS, 0.1)),
     ],
-    "Universal": lambda s, _: [
+    "Universal": lambda s: [
         Place((0, 0, 0), about("x", 0.4) * about("y", 0.6)),
         Place(FAR, about("z", LEFT), (*NEAR, -sin(LEFT)), True),
     ],
     # Any bend about an axis across the shafts; a rotation about them misses.
-    "ConstantVelocity": lambda s, _: [
+    "ConstantVelocity": lambda s: [
         Place((0, 0, 0), Rotation.from_rotvec((0.4, -0.5, 0))),
         Place(FAR, about("z", LEFT), (*NEAR, 2 * sin(LEFT)), True),
     ],
-    "RevoluteSpherical": lambda s, _: [
+    "RevoluteSpherical": lambda s: [
         Place((0.48 * s, 0.64 * s, 0), SKEW),
         Place((0.3, 0.4, 0.1), SKEW, (0.13 - 0.32 * s**2, 0.1)),
     ],
-    "ParallelAxes": lambda s, _: [Place(FAR, about("z", 0.7)), Place(FAR, TILTED, ACROSS)],
-    "PerpendicularAxes": lambda s, _: [
+    "ParallelAxes": lambda s: [Place(FAR, about("z", 0.7)), Place(FAR, TILTED, ACROSS)],
+    "PerpendicularAxes": lambda s: [
         Place(FAR, about("x", pi / 2) * about("z", 0.7)),
         Place(FAR, TILTED, (cos(LEFT),)),
     ],
-    "PointOnLine": lambda s, _: [Place((0, 0, 0.5), SKEW), Place((0.1, -0.2, 0.5), SKEW, (0.1, -0.2))],
-    "PointOnPlane": lambda s, _: [Place((0.4, -0.5, 0), SKEW), Place((0.4, -0.5, 0.1), SKEW, (0.1,))],
+    "PointOnLine": lambda s: [Place((0, 0, 0.5), SKEW), Place((0.1, -0.2, 0.5), SKEW, (0.1, -0.2))],
+    "PointOnPlane": lambda s: [Place((0.4, -0.5, 0), SKEW), Place((0.4, -0.5, 0.1), SKEW, (0.1,))],
     # Upright, and leaning by 0.3 rad: the centre is at r cos 0.3.
-    "RollingDisc": lambda s, _: [
+    "RollingDisc": lambda s: [
         Place((0.4, -0.5, 0.4 * s), about("x", pi / 2)),
         Place((0.4, -0.5, 0.4 * s * cos(0.3)), about("x", pi / 2 - 0.3)),
         Place((0.4, -0.5, 0.4 * s + 0.1), about("x", pi / 2), (0.1, 0, 0)),
     ],
-    "Rod": lambda s, _: [
+    "Rod": lambda s: [
         Place((0.48 * s, 0, 0.64 * s), SKEW),
         Place((0.3, 0.4, 0.1), SKEW, (0.13 - 0.32 * s**2,)),
     ],
-    "Weld": lambda s, _: [Place((0, 0, 0), REST), Place(FAR, TILTED, (*NEAR, *MISALIGNED), True)],
-    "PointConstraint": lambda s, _: [Place((0, 0, 0), SKEW), Place(FAR, SKEW, FAR)],
-    "PointConstraint, without y": lambda s, _: [Place((0, 0.5, 0), SKEW), Place(FAR, SKEW, (0.1, 0.3))],
-    "FixedConstraint": lambda s, _: [Place((0, 0, 0), REST), Place(FAR, TILTED, (*FAR, *MISALIGNED))],
-    "Gear": lambda s, _: [
+    "Weld": lambda s: [Place((0, 0, 0), REST), Place(FAR, TILTED, (*NEAR, *MISALIGNED), True)],
+    "PointConstraint": lambda s: [Place((0, 0, 0), SKEW), Place(FAR, SKEW, FAR)],
+    "PointConstraint, without y": lambda s: [Place((0, 0.5, 0), SKEW), Place(FAR, SKEW, (0.1, 0.3))],
+    "FixedConstraint": lambda s: [Place((0, 0, 0), REST), Place(FAR, TILTED, (*FAR, *MISALIGNED))],
+    "Gear": lambda s: [
         Place((0, 0, 0), about("x", 0.4) * about("y", 0.2 - 1.5 * s * 0.4)),
         Place((0, 0, 0), about("x", 0.4) * about("y", 0.3 - 1.5 * s * 0.4), (0, 0, 0, 0, 0.1)),
     ],
-    "RackAndPinion": lambda s, _: [
+    "RackAndPinion": lambda s: [
         Place((0, 0, 0.6 * s * 0.8 + 0.3), about("z", 0.8)),
         Place((0, 0, 0.6 * s * 0.8 + 0.4), about("z", 0.8), (0, 0, 0, 0, 0.1)),
     ],
-    "Constraint, moving": lambda s, _: [
+    "Constraint, moving": lambda s: [
         Place((0, breathing(s), 0), SKEW),
         Place((0.3, 0.4, 0), SKEW, (0.25 - breathing(s) ** 2,)),
     ],
     # After a rotation about z by 0.5: `y_A · x_B = sin 0.5`, `x_A · z_B = 0`.
-    "Constraint, two rows": lambda s, _: [
+    "Constraint, two rows": lambda s: [
         Place((0.7 * s * (1 + 0.3 * sin(0.5)), 0.4, 0), about("z", 0.5)),
         Place((0.1, 0.4, -0.2), about("z", 0.5), (0.1 - 0.7 * s * (1 + 0.3 * sin(0.5)), -0.2)),
     ],
-    "Driver of an angle": lambda s, _: [
+    "Driver of an angle": lambda s: [
         Place((0, 0, 0), about("z", SWING)),
         Place((0, 0, 0), about("z", SWING + LEFT), (0, 0, 0, 0, 0, LEFT)),
     ],
-    "Driver of a displacement": lambda s, _: [
+    "Driver of a displacement": lambda s: [
         Place((0, 0, swung(s)), REST),
         Place((0, 0, swung(s) + 0.1), REST, (0, 0, 0, 0, 0, 0.1)),
     ],
-    "Driver, constant": lambda s, _: [
+    "Driver, constant": lambda s: [
         Place((0.4, 0.6 * s, 0), SKEW),
         Place((0.4, 0.6 * s + 0.1, 0), SKEW, (0, 0.1)),
     ],
@@ -188,15 +187,8 @@ def scale_of(name: str) -> float:
     return 1.3 if name.endswith(" on ground") else 1.0
 
 
-def angle_of(b: Bench, name: str) -> float:
-    """The first marker's angle in the plane."""
-    part: Any = b.mechanism[name]
-    first = getattr(part, "markers", (None,))[0]
-    return 0.0 if first is None or b.space == "spatial" else float(b.at_markers([first], b.q, b.v)[0][0].angle)
-
-
 def places_of(b: Bench, name: str) -> list[Place]:
-    return TABLES[b.space][base(name)](scale_of(name), angle_of(b, name))
+    return TABLES[b.space][base(name)](scale_of(name))
 
 
 def markers_of(b: Bench, name: str) -> tuple[Any, Any]:

@@ -26,7 +26,7 @@ from jaxmbd.plot import _animate
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import interpolate, rates_of
 from jaxmbd.scene.outlines import hull
-from jaxmbd.scene.parts import symbol
+from jaxmbd.scene.parts import pieces_of, symbol
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.planar import pitch_radii
 from jaxmbd.scene.scene import SHARE, round_below
@@ -314,6 +314,32 @@ def test_every_part_has_its_place() -> None:
     )
     expected = {"gravity": 0, "friction": 0, "motor": 1, "coil": 1, "O": 1, "own": 1}
     assert {name: strokes_of(mechanism, name) for name in expected} == expected
+
+
+def names_of(mechanism: pl.Mechanism, state: mbd.State) -> list[tuple[str, int]]:
+    """Names of the pieces of a picture, with the layer that each is drawn in."""
+    return sorted((piece.part, piece.layer) for piece in pieces_of(Geometry(mechanism, np.asarray(state.q)[None])))
+
+
+@pytest.mark.parametrize("name", ["planar-four-bar", "slider-crank"])
+def test_joint_coordinates_have_the_same_picture(name: str) -> None:
+    """Joints of the spanning tree, which are no constraints, are drawn too."""
+    example = mbd.examples.get(name)
+    absolute, joint = (example.mechanism.with_coordinates(kind) for kind in ("absolute", "joint"))
+    first, second = (names_of(m, mbd.assemble(m, example.fixed)) for m in (absolute, joint))
+    assert first == second
+    assert {part.name for part in absolute.joints} <= {name for name, _ in first}
+
+
+@pytest.mark.parametrize(("driven", "arrows"), [("O.angle", 1), ("rail.displacement", 0)])
+def test_a_driven_angle_is_a_round_arrow(driven: str, arrows: int) -> None:
+    """In the colour of symbols at the driven body; any other driven quantity is a dotted line."""
+    crank, slide = pl.Body("crank", 1.0, 0.1, (0.5, 0.0, 0.0)), pl.Body("slide", 1.0, 0.1)
+    joints = [pl.Revolute("O", pl.ground.at(), crank.at(-0.5)), pl.Prismatic("rail", pl.ground.at(), slide.at())]
+    mechanism = pl.Mechanism([crank, slide], joints, drivers=[pl.Driver("drive", driven, lambda t: t)])
+    geometry = Geometry(mechanism, np.concatenate([body.pose for body in mechanism.bodies])[None])
+    (piece,) = symbol(geometry, mechanism.with_reactions()["drive"])
+    assert (piece.is_upright, piece.is_dotted) == (bool(arrows), not arrows)
 
 
 # --- animations ---------------------------------------------------------------------------------------------

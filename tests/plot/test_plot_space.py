@@ -411,7 +411,7 @@ def test_rates_of_poses_are_their_derivatives(rng: np.random.Generator) -> None:
     q, v = rng.normal(size=(1, 8)), rng.normal(size=(1, 6))
     q[:, 3:7] /= np.linalg.norm(q[:, 3:7])
     expected = mechanism.space.rate(jnp.asarray(q[0, :7]), jnp.asarray(v[0]))
-    np.testing.assert_allclose(rates_of(mechanism, q, v)[0], np.append(expected, 0.0), atol=1e-12)
+    np.testing.assert_allclose(rates_of(mechanism, np.zeros(1), q, v)[0], np.append(expected, 0.0), atol=1e-12)
     frame = mechanism["O"].b.frame(mechanism.space.place(jnp.asarray(q[0, :7])))
     place = place_of(mechanism, mechanism["O"].b)
     poses = poses_of(mechanism, q).at(0)

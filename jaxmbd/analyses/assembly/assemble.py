@@ -26,7 +26,7 @@ from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading,
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.analyses.redundancy import singular
-from jaxmbd.analyses.results import RESULTS, first_failure, invalidated, is_successful, raise_where
+from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk

@@ -14,8 +14,8 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
 
 _TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible
 _GAP_WEIGHT = 1e-3  # weight of the rows of one part relative to all others, which leaves the whole gap to this part

@@ -28,13 +28,9 @@ from jaxmbd.model.mechanism.spanning_tree import spanning
 from jaxmbd.space.vectors import nearest_turn
 
 
-def start_of(mechanism: Mechanism) -> Float[Array, " nq"]:
-    """Return the coordinates `q` of the bodies' own poses; joint angles that count turns start without whole turns."""
-    return _coordinates_of_poses(mechanism, jnp.stack([body.pose for body in mechanism.bodies]))
-
-
 @cached_on_disk
 def _coordinates_of_poses(mechanism: Mechanism, poses: Float[Array, "bodies pose"]) -> Float[Array, " nq"]:
+    """Return the coordinates `q` of poses; joint angles that count turns start without whole turns."""
     return _measured(Equations(mechanism), poses)
 
 

@@ -21,7 +21,7 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
-from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete

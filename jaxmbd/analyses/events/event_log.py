@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Int
 from jaxmbd.analyses.events.event import ChannelName, Quantity
 from jaxmbd.analyses.events.impact import Compliance
 from jaxmbd.analyses.output_channels import Reader, Snapshot, channel_units
-from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Equations

@@ -166,10 +166,8 @@ class SegmentedIntegration:
 
     def segment(self, carry: _Carry, k: Array) -> tuple[_Carry, _Segment]:
         """Integrate segment `k`, from one event to the next, and apply the event at its end."""
-        equations, formulation = (
-            equations_at(self.equations, carry.changes, carry.t),
-            self.formulation_with(carry.latches),
-        )
+        equations = equations_at(self.equations, carry.changes, carry.t)
+        formulation = self.formulation_with(carry.latches)
         side, enabled, touching, crossing = self._status_at_start(carry, equations, formulation)
         # Events that must not be beyond their value at the start of the motion, but are.
         early = (k == 0) & self._flags("clear") & (self.sides != 0) & (side != self.sides)
@@ -292,14 +290,9 @@ class SegmentedIntegration:
 
 
 def run_with_events(
-    solve: Solve,
-    equations: Equations,
-    formulation: AbstractFormulation,
-    y: Any,
-    ts: Array,
-    events: tuple[Event, ...],
-    room: int,
-) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:
+    solve: Solve, equations: Equations, formulation: AbstractFormulation, y: Any, ts: Array,
+    events: tuple[Event, ...], room: int,
+) -> tuple[SegmentedRun, AbstractFormulation, ForceChanges | None, Events]:  # fmt: skip
     """The motion from `y = (q, v, quadratures)` over the times `ts`, in segments between events.
 
     **Returns:** the motion; the formulation with the latches, and the changes of forces, at each time; the event log.

@@ -14,7 +14,7 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.events.segmented_integration import run_with_events
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
-from jaxmbd.analyses.results import invalidated, is_successful, number_of, raise_where
+from jaxmbd.analyses.result_codes import invalidated, is_successful, number_of, raise_where
 from jaxmbd.analyses.simulation.step_control import first_step, position_norm, state_norm
 from jaxmbd.analyses.simulation.verdict import (
     MotionEnd,
@@ -42,11 +42,7 @@ from jaxmbd.integrate.formulations.independent_constraints import (
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
-from jaxmbd.integrate.solvers.switching import (
-    SwitchingTimes,
-    stepping_onto,
-    switches_of,
-)
+from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -119,15 +115,8 @@ def integrate(
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
     log = None if log is None else _log_of_begun(log, start.may_begin, inputs)
     if settings.throw:  # the compiled program raises when it runs
-        numbers = (
-            number_of(result),
-            start.position,
-            start.velocity,
-            end.violation,
-            settings.tolerance,
-            end.t,
-            end.open_at,
-        )
+        violations = start.position, start.velocity, end.violation
+        numbers = number_of(result), *violations, settings.tolerance, end.t, end.open_at
         times = None if log is None else log.times
         text = failure_describer(equations.mechanism)
         qs, vs, zs, times = raise_where((qs, vs, zs, times), ~is_successful(result), text, *numbers)

@@ -16,7 +16,7 @@ from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.output_channels import channel_units, vector_channels
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.analyses.results import RESULTS, is_successful
+from jaxmbd.analyses.result_codes import RESULTS, is_successful
 from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.events.event_log import Events
 from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_units, channel_values
-from jaxmbd.analyses.results import RESULTS
+from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
@@ -23,8 +23,8 @@ from jaxmbd.errors import check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.body.checks import check_index, checked_names
-from jaxmbd.model.mechanism.joint_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.printing import count_of, format_number, over_time, readable
 
 

@@ -21,7 +21,7 @@ from jaxmbd.analyses.checks import START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
-from jaxmbd.analyses.results import RESULTS, first_failure, is_successful, number_of, text_of
+from jaxmbd.analyses.result_codes import RESULTS, first_failure, is_successful, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
@@ -29,7 +29,7 @@ from jaxmbd.arrays import Scalar, frozen
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
-from jaxmbd.integrate.diffrax_binding import any_instance
+from jaxmbd.integrate.diffrax_internals import any_instance
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 

@@ -5,8 +5,8 @@ whole compiled function with the programs that it calls, in the folder of JAX's 
 
 The key of an entry is a hash of everything that determines it: the function's name; the structure of its arguments, the
 static leaves among them, the types of the arrays; the sources of this package and the versions of the libraries; the
-settings of JAX and XLA; the processor. A function that depends on code identified by its name alone, such as a user's
-own law or solver, is not cached.
+settings of JAX and XLA; the processor. Code of a user's own joints, forces and functions is part of the key by its
+content (`fingerprint.py`); what reads more than that, such as another module of the user, is not cached.
 
 A file is read only if it belongs to the user, contains this key and is complete (`executable.py`); anything else is
 compiled again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are
@@ -14,16 +14,14 @@ removed. With 0 nothing is read or written, which is how tests disable the cache
 """
 
 import hashlib
-import io
 import os
-import pickle
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache, lru_cache, wraps
 from importlib.metadata import version
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType
 from typing import Any
 
 import equinox as eqx
@@ -32,14 +30,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.executable import ARRAY, deserialized, serialized
+from jaxmbd.compile.cache.executable import ARRAY, deserialized, encoded, serialized
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
+from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
 from jaxmbd.compile.jax_binding import register, registering
 from jaxmbd.compile.jax_internals import compilation_cache_folder, is_compilation_cache_on, use_compilation_cache
 from jaxmbd.compile.targets.build_vm import processor, vm
 
-_LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
-_KNOWN = {*_LIBRARIES, "jaxmbd", "builtins", "collections", "copyreg", "functools", "enum", "math", "operator", "types"}
 # Settings of JAX that are part of the key, and those that disable the cache.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 _WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
@@ -85,7 +82,7 @@ def _ready(
 ) -> _CompiledCall | None:
     """The compiled function, loaded from disk or else compiled and stored; None if it cannot be cached."""
     type_names = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
-    description = _described((function, jax.tree.unflatten(tree, others), type_names, settings, _surroundings()))
+    description = fingerprint((function, jax.tree.unflatten(tree, others), type_names, settings, _surroundings()))
     if description is None:
         return None
     key = hashlib.sha256(description).digest()
@@ -96,8 +93,8 @@ def _ready(
 
 def _compile_and_store(
     function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], key: bytes, path: Path
-) -> _CompiledCall | None:
-    """Trace and compile the function, and store it if that is possible."""
+) -> _CompiledCall:
+    """Trace and compile the function, and store it if its result can be encoded; if not, JAX's cache serves."""
     like: Any = None
 
     def flat(arrays: list[Any]) -> list[Any]:
@@ -110,9 +107,13 @@ def _compile_and_store(
     with registering() as programs:
         array_types = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
         lowered = jax.jit(flat).lower(array_types)
+    try:
+        encoded(like)
+    except TypeError:
+        return _CompiledCall(lowered.compile(), like)
     with _without_jax_cache():
         compiled = lowered.compile()
-    with suppress(Exception):  # a callback to Python, a result that cannot be encoded, a folder that is not writable
+    with suppress(Exception):  # a callback to Python, a folder that is not writable
         content = serialized(key, compiled, like, programs)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, content)
@@ -187,29 +188,6 @@ def _surroundings() -> tuple[Any, ...]:
     variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
     device = jax.devices()[0]
     return (
-        digest.hexdigest(), [version(name) for name in _LIBRARIES], variables, device.platform, device.device_kind,
-        processor(), vm() is not None,
+        digest.hexdigest(), [version(name) for name in LIBRARIES], variables, device.platform, device.device_kind,
+        processor(), vm() is not None, sys.version,
     )  # fmt: skip
-
-
-class _Describer(pickle.Pickler):
-    """Pickles an object only to hash it, never to be read. Code of known libraries is identified by its name."""
-
-    def persistent_id(self, obj: Any) -> str | None:
-        if not isinstance(obj, FunctionType | BuiltinFunctionType | type):
-            return None
-        if (obj.__module__ or "").partition(".")[0] not in _KNOWN or "<" in obj.__qualname__:
-            raise pickle.PicklingError(f"{obj} may change without its name.")
-        return f"{obj.__module__}.{obj.__qualname__}"
-
-
-def _described(value: Any) -> bytes | None:
-    """Bytes that identify a value; None if it depends on code that may change without its name."""
-    stream = io.BytesIO()
-    describer = _Describer(stream)
-    describer.fast = True  # no memo: equal values give equal bytes, whether they are one object or two
-    try:
-        describer.dump(value)
-    except (pickle.PicklingError, AttributeError, TypeError, RecursionError):
-        return None
-    return stream.getvalue()

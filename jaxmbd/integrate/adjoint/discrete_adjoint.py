@@ -21,7 +21,7 @@ from jaxmbd.integrate.adjoint.derivative_modes import reverse_only
 from jaxmbd.integrate.adjoint.linear_sweeps import packed, tangents
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore, StepSchedule
-from jaxmbd.integrate.diffrax_binding import SAVE_STATE, while_loop
+from jaxmbd.integrate.diffrax_internals import SAVE_STATE, while_loop
 from jaxmbd.integrate.solvers.switching import StepsOnto
 
 _REVERSE_ONLY = (

@@ -20,7 +20,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
-from jaxmbd.integrate.diffrax_binding import any_instance
+from jaxmbd.integrate.diffrax_internals import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _MAX_SVD_ROWS = 40  # up to here singular values take a fraction of a millisecond

@@ -13,7 +13,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.joint_coordinates import bind_turn_counts, turn_coordinates
+from jaxmbd.model.mechanism.named_coordinates import bind_turn_counts, turn_coordinates
 
 _PARTS = (AbstractMarker, AbstractJoint, AbstractForce, AbstractJointForce)  # of the library or of a user
 _NAMES = ("name", "body", "coordinate", "a", "b")

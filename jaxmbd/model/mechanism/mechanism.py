@@ -17,7 +17,7 @@ from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, Generali
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractJointWithCoordinates, AbstractTreeJoint
 from jaxmbd.model.joint.shared import AbstractCoupling, FreeMotion
 from jaxmbd.model.joint.user import GlobalConstraint
-from jaxmbd.model.mechanism.joint_coordinates import (
+from jaxmbd.model.mechanism.named_coordinates import (
     Coordinate,
     CouplingConstraint,
     GeneralizedSpeeds,

@@ -14,7 +14,7 @@ from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residu
 from jaxmbd.model.joint.shared import AbstractCoupling
 from jaxmbd.model.joint.user import GlobalConstraint, NonholonomicConstraint
 from jaxmbd.model.mechanism.groups import kind_of, unnamed
-from jaxmbd.model.mechanism.joint_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
+from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.model.sensor import AbstractSensor, Measure, Scaled
 from jaxmbd.user_functions import check_affine
 
