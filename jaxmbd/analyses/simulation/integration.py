@@ -33,12 +33,13 @@ from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
 from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps, explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
-from jaxmbd.integrate.diffrax_binding import has_diffraxs_step
+from jaxmbd.integrate.diffrax_internals import has_diffraxs_step
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     equations_of,
     row_selection_for_motion,
+    exchanged_rows,
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
@@ -61,7 +62,8 @@ class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
-    program raises; `checked`: true if times and the first step have been checked before.
+    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure; `checked`:
+    true if times and the first step have been checked before.
     """
 
     solver: dfx.AbstractSolver
@@ -76,6 +78,7 @@ class IntegrationSettings(eqx.Module):
     tolerance: Any
     meter: dfx.AbstractProgressMeter
     throw: bool
+    known: bool
     checked: bool
 
 
@@ -92,8 +95,7 @@ def integrate(
     valid = jnp.ones((), bool) if settings.checked else times_are_valid(all_ts, state.t, settings.dt0)
     start = verdict_at_start(equations, state, all_ts, valid, settings.tolerance, settings.throw)
     ts, q, v = _initial_values(start, all_ts, state)
-    known = rows is not None  # concrete values, not tracers
-    rows = rows if known else row_selection_for_motion(equations, ts[0], q)
+    rows = row_selection_for_motion(equations, ts[0], q) if rows is None else rows
     equations = equations.solved_in(rows.redundant, rows.rows)
     switches = switches_of(equations.mechanism, settings.switching)
     solve = partial(_solve, settings, switches, first_step(settings.controller, ts, settings.dt0))
@@ -109,7 +111,7 @@ def integrate(
     qs, vs = _projected(equations, formulation, ts, qs, vs)
     ends = (ts[0], q), (t1[0], q1[0], v1[0])
     result, ok, end = verdict(
-        equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not known
+        equations, start, run.result, ts, qs, vs, *ends, log, settings.tolerance, singular=not settings.known
     )
     inputs = model, formulation, state, all_ts
     qs, vs, zs = (invalidated(ok, x, inputs) for x in (qs, vs, zs))
@@ -133,7 +135,7 @@ def integrate(
 def _steps_of(
     settings: IntegrationSettings, switches: SwitchingTimes | None, equations: Equations,
     formulation: AbstractFormulation, y: Any, ts: Any, event: dfx.Event | None,
-) -> tuple[ExplicitSteps, list[Any]] | None:  # fmt: skip
+) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
     """The steps of a motion that the virtual machine can run as a whole, and its parameters; `None` for any other.
 
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
@@ -141,10 +143,10 @@ def _steps_of(
     """
     solver, control = settings.solver, settings.controller
     if (
-        event is not None or switches is not None or equations.independent_rows is not None
-        or isinstance(formulation, AbstractProjectedFormulation) or not isinstance(settings.meter, dfx.NoProgressMeter)
-        or not isinstance(settings.adjoint, DiscreteAdjoint | dfx.ForwardMode) or jax.default_backend() != "cpu"
-        or not has_diffraxs_step(solver) or not isinstance(solver.tableau, dfx.ButcherTableau)  # pyright: ignore
+        event is not None or switches is not None or isinstance(formulation, AbstractProjectedFormulation)
+        or not isinstance(settings.meter, dfx.NoProgressMeter) or jax.default_backend() != "cpu"
+        or not isinstance(settings.adjoint, DiscreteAdjoint | dfx.ForwardMode) or not has_diffraxs_step(solver)
+        or not isinstance(solver.tableau, dfx.ButcherTableau)  # pyright: ignore
     ):  # fmt: skip
         return None
     if type(control) is dfx.PIDController and control.norm in (position_norm, state_norm):
@@ -155,16 +157,36 @@ def _steps_of(
         return None
     q, v, z = y
     norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
-    return explicit_steps(
-        _flat_rates, (equations, formulation), (settings.quadratures, q.size, v.size), jnp.concatenate(y),
-        solver, norm, len(ts), settings.max_steps,
+    rows = equations.independent_rows
+    if rows is not None:
+        y, norm = (*y, rows.astype(q.dtype)), np.concatenate([norm, np.zeros(rows.size)])
+    ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
+    found = explicit_steps(
+        _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
+        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps,
     )  # fmt: skip
+    return None if found is None else (*found, y)
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array, `(q, v, quadratures)`."""
-    (equations, formulation), (quadratures, nq, nv) = given, static
-    return jnp.concatenate(_rates(equations, formulation, quadratures, t, y[:nq], y[nq : nq + nv]))
+    """The right-hand side for the state as one array, `(q, v, quadratures)` and the selected rows, which are constant."""
+    equations, formulation, (q, v, _), rows = _unpacked(given, static, y)
+    rates = _rates(equations, formulation, static[0], t, q, v)
+    return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in rows)])
+
+
+def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:
+    """The selected rows for the next step."""
+    equations, _, (q, *_), (rows,) = _unpacked(given, static, y)
+    return exchanged_rows(equations, t, q).astype(y.dtype)
+
+
+def _unpacked(given: Any, static: Any, y: Array) -> tuple[Equations, AbstractFormulation, list[Array], list[Array]]:
+    (equations, formulation), (_, ends) = given, static
+    q, v, z, *rows = jnp.split(y, ends)
+    if rows:
+        equations = equations.solved_in(equations.redundant, jax.lax.stop_gradient(rows[0]) != 0)
+    return equations, formulation, [q, v, z], rows
 
 
 def _solve(
@@ -175,9 +197,10 @@ def _solve(
     t = jnp.asarray(t0)
     native = _steps_of(settings, switches, equations, formulation, y, ts, event)
     if native is not None:
-        run = run_explicit(*native, settings.controller, first, t0, t1, y, ts)
+        run = run_explicit(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
-        return eqx.tree_at(lambda r: r.ys, run, forward_only(run.ys, _FORWARD_ONLY)) if is_forward else run
+        ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows
+        return eqx.tree_at(lambda r: r.ys, run, forward_only(ys, _FORWARD_ONLY) if is_forward else ys)
     if settings.events:  # the row selection is that of the motion's start, not of the segment's
         equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
     is_projected = isinstance(formulation, AbstractProjectedFormulation)

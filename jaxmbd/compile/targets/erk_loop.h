@@ -67,6 +67,17 @@ static inline void JOIN(dense_weights, NAME)(const Tableau *q, const T theta, T 
   }
 }
 
+/* The state `y` at the end `t` of a step, with the last components as the program of what happens after it sets them. */
+static void JOIN(settle, NAME)(const Motion *m, V *z, const V *t, V *y, const int64_t start) {
+  if (!m->after) return;
+  const Program *p = m->after->call.program;
+  JOIN(put, NAME)(p, z, m->after->t_at, t), JOIN(put, NAME)(p, z, m->after->y_at, y);
+  JOIN(evaluate, NAME)(m->after, z, start);
+  JOIN(take, NAME)(p, z, 0, y + m->n - p->output_sizes[0]);
+}
+
+static inline int64_t JOIN(slots_after, NAME)(const Motion *m) { return m->after ? m->after->call.program->slots : 0; }
+
 /* --- step-size control ------------------------------------------------------------------------------------ */
 
 typedef struct {
@@ -183,12 +194,13 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
   const Call *c = &m->call;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = c->batch;
-  void *memory = malloc((size_t)(c->program->slots + n * (s + 3)) * sizeof(V) + 64);
+  void *memory = malloc((size_t)(c->program->slots + JOIN(slots_after, NAME)(m) + n * (s + 3)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *f = x + c->program->slots, *y = f + n * s, *stage = y + n, *next = stage + n;
+  V *z = x + c->program->slots, *f = z + JOIN(slots_after, NAME)(m), *y = f + n * s, *stage = y + n, *next = stage + n;
   JOIN(Lane, NAME) lanes[LANES];
   JOIN(begin, NAME)(m, x, start);
+  if (m->after) JOIN(begin, NAME)(m->after, z, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
   EACH_LANE JOIN(begin_lane, NAME)(&lanes[l], m, start + l);
   for (int64_t l = 0; l < valid; l++) {
@@ -212,10 +224,16 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
       JOIN(take, NAME)(c->program, x, 0, f + i * n);
     }
     for (int64_t k = 0; k < n; k++) next[k] = q->ssal ? stage[k] : y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+    T errors[LANES];
+    EACH_LANE {
+      const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
+      errors[l] = m->adaptive && lanes[l].active ? JOIN(scaled_error, NAME)(m, k, l, y, next, f, h) : 0;
+      LANE_OF(t, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
+    }
+    JOIN(settle, NAME)(m, z, &t, next, start);
     EACH_LANE {
       if (!lanes[l].active) continue;
-      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), length = LANE_OF(h, l);
-      const T error = m->adaptive ? JOIN(scaled_error, NAME)(m, k, l, y, next, f, h) : 0;
+      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), length = LANE_OF(h, l), error = errors[l];
       JOIN(Lane, NAME) before = lanes[l];
       if (!JOIN(control, NAME)(&lanes[l], m, k, error)) continue;
       if (l < valid) JOIN(save, NAME)(m, &before, l, start + l, y, f, length);
@@ -244,14 +262,15 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   const Program *p = c->program;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = c->batch;
-  void *memory = malloc((size_t)(p->slots + n * (2 * s + 4)) * sizeof(V) + 64);
+  void *memory = malloc((size_t)(p->slots + JOIN(slots_after, NAME)(m) + n * (2 * s + 4)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *f = x + p->slots, *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
+  V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
   const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES];
   T t1[LANES], dt_first[LANES], dt_last[LANES];
   int64_t accepted[LANES], saved[LANES], next[LANES];
   JOIN(begin, NAME)(m, x, start);
+  if (m->after) JOIN(begin, NAME)(m->after, z, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
   else memset(dy, 0, (size_t)n * sizeof(V));
@@ -312,6 +331,8 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
       y[k] += h * slope, dy[k] += dh * slope + h * change;
     }
+    EACH_LANE if (i < accepted[l]) LANE_OF(t, l) = ends[l][i];
+    JOIN(settle, NAME)(m, z, &t, y, start);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *end = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
@@ -326,7 +347,8 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
 
 #if LANES == 1
 /* The stages and slopes of a step from `t` to `t + h` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, const T t, const T end, const V *y, V *stage, V *f, V *next) {
+static void JOIN(step, NAME)(const Motion *m, V *x, V *u, const T t, const T end, const V *y, V *stage, V *f, V *next,
+                             const int64_t instance) {
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages;
   const T h = end - t;
@@ -334,10 +356,12 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const T t, const T end, cons
     V at = q->c[j] == 1 ? end : t + (T)q->c[j] * h;
     for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
     JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
-    JOIN(evaluate, NAME)(m, x, 0);
+    JOIN(evaluate, NAME)(m, x, instance);
     JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
   }
   for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+  V at = end;
+  if (u) JOIN(settle, NAME)(m, u, &at, next, instance);
 }
 
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
@@ -349,10 +373,10 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
   const int64_t n = m->n, s = q->stages, batch = m->call.batch;
   const int64_t accepted = *counter(&m->counts[ACCEPTED], batch, instance), level = accepted ? level_of(accepted - 1, m->rows) : 0;
   const int64_t stride = (int64_t)1 << level;
-  void *memory = malloc((size_t)(p->slots + r->slots + n * (3 * s + 3 + stride)) * sizeof(V) + 64);
+  void *memory = malloc((size_t)(p->slots + r->slots + JOIN(slots_after, NAME)(m) + n * (3 * s + 3 + stride)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *f = z + r->slots, *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
+  V *z = x + p->slots, *u = z + r->slots, *f = u + JOIN(slots_after, NAME)(m), *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
   V *next = ybar + n, *stagebar = next + n, *between = stagebar + n;
   const T *starts = JOIN(row, NAME)(&m->starts, batch, instance), *ends = JOIN(row, NAME)(&m->ends, batch, instance);
   const T *ts = JOIN(row, NAME)(&m->ts, batch, instance), *states = JOIN(row, NAME)(&m->checkpoints, batch, instance);
@@ -363,6 +387,7 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
   T *t1bar = tsbar ? JOIN(row, NAME)(&pull->dt1, batch, instance) : NULL;
   int64_t left = *counter(&m->counts[SAVED], batch, instance) - 1;
   JOIN(begin, NAME)(m, x, instance), JOIN(begin, NAME)(pull, z, instance);
+  if (m->after) JOIN(begin, NAME)(m->after, u, instance);
   memcpy(ybar, JOIN(row, NAME)(&m->dy0, batch, instance), (size_t)n * sizeof(T));
   for (int64_t k = 0; k < r->outputs; k++)
     if (pull->bars[k].data) memset(JOIN(row, NAME)(&pull->bars[k], batch, instance), 0, (size_t)pull->bars[k].size * sizeof(T));
@@ -372,12 +397,12 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
     if (i == accepted - 1 || (i + 1) % stride == 0) {
       memcpy(between, states + n * place_of(first, m->rows), (size_t)n * sizeof(T));
       for (int64_t j = first; j < i; j++)
-        JOIN(step, NAME)(m, x, starts[j], ends[j], between + n * (j - first), stage, f, between + n * (j - first + 1));
+        JOIN(step, NAME)(m, x, u, starts[j], ends[j], between + n * (j - first), stage, f, between + n * (j - first + 1), instance);
     }
     const V *y = between + n * (i - first);
     const T h = ends[i] - starts[i];
     T hbar = 0, startbar = 0;
-    JOIN(step, NAME)(m, x, starts[i], ends[i], y, stage, f, next);
+    JOIN(step, NAME)(m, x, NULL, starts[i], ends[i], y, stage, f, next, instance);
     for (int64_t j = 0; j < s; j++)
       for (int64_t k = 0; k < n; k++) fbar[j * n + k] = (T)q->b[j] * h * ybar[k];
     for (int64_t k = 0; k < n; k++) hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);

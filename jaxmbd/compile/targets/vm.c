@@ -155,9 +155,10 @@ enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, CO
 /* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
    that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
    of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
-typedef struct {
+typedef struct Motion {
   Call call;
   Tableau method;
+  const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
   int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* 1 for the components of the state in the norm of the error */
@@ -339,8 +340,9 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 }
 
 /* The settings of a call for motions: the first operand. */
-enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES, MOTION };
-/* Then for the program, and for a sweep for cotangents for the second one: */
+enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES,
+       WITH_AFTER, MOTION };
+/* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
 enum { KEY, OPERANDS, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, PROGRAM };
 
 /* The next operand or result, with `size` numbers for each instance. */
@@ -375,23 +377,25 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
   const int64_t n = settings[STATES], times = settings[TIMES], rows = settings[ROWS], most = settings[MAX_STEPS];
   const Program *p = look_up((uint64_t)program[KEY]);
-  const Program *r = kind == COTANGENTS ? look_up((uint64_t)program[PROGRAM + KEY]) : p;
-  if (!p || !r) return NO_PROGRAM;
+  const int64_t *second = program + PROGRAM, *third = second + (kind == COTANGENTS ? PROGRAM : 0);
+  const Program *r = kind == COTANGENTS ? look_up((uint64_t)second[KEY]) : p;
+  const Program *after = settings[WITH_AFTER] ? look_up((uint64_t)third[KEY]) : p;
+  if (!p || !r || !after) return NO_PROGRAM;
   double *zeros = calloc((size_t)n + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
-  Motion m[2];
+  Motion m[3];
   memset(m, 0, sizeof m);
   int64_t at = 3, out = b->inputs;
-  void *inputs[p->inputs], *more[r->inputs];
-  int64_t sizes[p->inputs + p->outputs], more_sizes[r->inputs + r->outputs];
+  void *inputs[p->inputs], *more[r->inputs], *last[after->inputs];
+  int64_t sizes[p->inputs + 1], more_sizes[r->inputs + 1], last_sizes[after->inputs + 1];
   set_up(m, p, b, settings, program, &at, inputs, sizes, zeros);
   Array bars[r->outputs + 1];
   if (kind == COTANGENTS) {
-    set_up(m + 1, r, b, settings, program + PROGRAM, &at, more, more_sizes, zeros);
+    set_up(m + 1, r, b, settings, second, &at, more, more_sizes, zeros);
     m[1].bars = memset(bars, 0, sizeof bars);
-  } else {
-    m->y0 = next_array(b, &at, n);
   }
+  if (settings[WITH_AFTER]) set_up(m + 2, after, b, settings, third, &at, last, last_sizes, zeros), m->after = m + 2;
+  if (kind != COTANGENTS) m->y0 = next_array(b, &at, n);
   m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
   if (kind == SOLVE) {
     m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);

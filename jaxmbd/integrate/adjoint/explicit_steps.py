@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.arrays import frozen
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
@@ -24,39 +25,54 @@ _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explic
 
 
 def explicit_steps(
-    function: Callable[..., Any], given: Any, static: Any, y: Any, method: dfx.AbstractERK, norm: np.ndarray, times: int,
-    max_steps: int, rows: int = 1024,
+    rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any, method: dfx.AbstractERK,
+    norm: np.ndarray, times: int, max_steps: int, rows: int = 1024,
 ) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
-    """The steps for `ẏ = function(given, static, t, y)`, and the arrays of `given` on which the rate depends; `None` if
-    it is no program."""
+    """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
+    program.
+
+    `after(given, static, t, y)`: new last components of the state, set after each accepted step and constant in between.
+    """
     leaves, tree = jax.tree.flatten(given)
-    dynamic = tuple(is_array(leaf) and jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in leaves)
-    others = tuple(None if moves else leaf for leaf, moves in zip(leaves, dynamic, strict=True))
-    if vm() is None or any(is_array(leaf) for leaf in others):
+    is_dynamic = tuple(map(is_array, leaves))
+    others = tuple(None if moves else leaf for leaf, moves in zip(leaves, is_dynamic, strict=True))
+    arrays = [leaf for leaf in leaves if is_array(leaf)]
+    if vm() is None or any(x.dtype not in (y.dtype, np.bool_) for x in arrays):
         return None
-    arrays = [leaf for leaf, moves in zip(leaves, dynamic, strict=True) if moves]
     types = tuple((x.shape, x.dtype) for x in (*arrays, y))
-    steps = _steps_of(function, tree, dynamic, others, static, types, method, norm.tobytes(), times, max_steps, rows)
-    return None if steps is None else (steps, [arrays[k] for k in steps.theta])
+    steps = _steps_of(
+        rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, rows
+    )
+    return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
 
 @lru_cache(maxsize=64)
 def _steps_of(
-    function: Callable[..., Any], tree: Any, dynamic: tuple[bool, ...], others: tuple[Any, ...], static: Any, types: Any,
-    method: dfx.AbstractERK, norm: bytes, times: int, max_steps: int, rows: int,
+    rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
+    others: tuple[Any, ...], static: Any, types: Any, method: dfx.AbstractERK, norm: bytes, times: int, max_steps: int,
+    rows: int,
 ) -> "ExplicitSteps | None":  # fmt: skip
-    def rate(*arrays: Any) -> list[Any]:
-        *known, t, y = arrays
-        values = iter(known)
-        given = jax.tree.unflatten(tree, [next(values) if d else x for d, x in zip(dynamic, others, strict=True)])
-        return [function(given, static, t, y)]
-
     *known, (shape, dtype) = types
-    inputs = [jax.ShapeDtypeStruct(*x) for x in known]
+    count = len(known)
+
+    def flat(function: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*operands: Any) -> list[Any]:
+            *numbers, t, y = operands
+            values = iter(x != 0 if kind == np.bool_ else x for x, (_, kind) in zip(numbers, known, strict=True))
+            given = jax.tree.unflatten(
+                tree, [next(values) if d else x for d, x in zip(is_dynamic, others, strict=True)]
+            )
+            return [function(given, static, t, y)]
+
+        return call
+
+    inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, _ in known]
     inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct(shape, dtype)]
-    traced_rate = pruned(traced(rate, inputs))
-    steps = ExplicitSteps(traced_rate, len(known), method, np.frombuffer(norm), times, max_steps, rows)
-    return None if steps.run is None else steps
+    functions = [pruned(traced(flat(function), inputs)) for function in (rate, after) if function is not None]
+    used = sorted({k for function in functions for k in function.used if k < count})
+    functions = [TracedFunction(function.jaxpr, (*used, count, count + 1)) for function in functions]
+    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, rows)
+    return None if None in steps.programs else steps
 
 
 class _Tableau(NamedTuple):
@@ -81,6 +97,7 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
         weigh = DenseOutputWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
         values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
+    dense[:, -1] = 0.0  # at the start of a step
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
     numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
     return _Tableau(numbers, stages, tableau.fsal, tableau.ssal)
@@ -100,44 +117,43 @@ class _Sweep(NamedTuple):
     def numbers(self) -> list[int]:
         return [register(self.program), 0, *self[1:]]
 
+    def tables(self, dtype: Any) -> list[np.ndarray]:
+        return [table.astype(dtype) for table in self.program.constant_tables]
+
 
 class ExplicitSteps(AbstractSteps):
     """The steps of an explicit Runge-Kutta method for `ẏ = f(θ, t, y)`, where `f` is a program.
 
-    The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `rate`: the traced function of
-    `θ, t, y`, without those that it does not depend on; `count`: how many arrays `θ` there are; `norm (n,)`: 1 for the
-    components of the state whose error is controlled.
+    The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
+    and another one, if any, of the same arguments for the last components of the state after each accepted step;
+    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components of the state whose error is controlled.
     """
 
     def __init__(
-        self, rate: TracedFunction, count: int, method: dfx.AbstractERK, norm: np.ndarray, times: int, max_steps: int,
-        rows: int,
+        self, functions: Sequence[TracedFunction], used: Sequence[int], method: dfx.AbstractERK, norm: np.ndarray,
+        times: int, max_steps: int, rows: int,
     ) -> None:  # fmt: skip
         self._tangents = {}
-        self.rate, self.method, self.norm, self.max_steps = rate, method, np.asarray(norm, float), max_steps
-        self.theta = tuple(k for k in rate.used if k < count)  # of all arrays, those that the rate depends on
-        y, n = rate.results[0], len(norm)
-        scalar, ts = (jax.ShapeDtypeStruct(shape, y.dtype) for shape in ((), (times,)))
-        state = jax.ShapeDtypeStruct((n,), y.dtype)
-        known = rate.types[: len(self.theta)]
+        self.rate, self.after = functions[0], functions[1] if len(functions) > 1 else None
+        self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
+        *known, _, state = self.rate.types
+        scalar, ts = (jax.ShapeDtypeStruct(shape, state.dtype) for shape in ((), (times,)))
         self.parts = InputParts([state], list(known), [scalar, scalar, ts])
         self.types = (state, *known, scalar, scalar, ts)
         self.kinds = ((VALUE, 0), *((KNOWN, k) for k in range(len(known))), *((TIME, k) for k in range(3)))
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
-        self.outputs = (jax.ShapeDtypeStruct((times, n), y.dtype), state)
-        self._time_at = rate.used.index(count) if count in rate.used else -1
-        self._state_at = rate.used.index(count + 1) if count + 1 in rate.used else -1
+        self.outputs = (jax.ShapeDtypeStruct((times, *state.shape), state.dtype), state)
+        self._time_at, self._state_at = len(known), len(known) + 1
 
     # --- one step, in JAX -----------------------------------------------------------------------------------
 
-    def _rate(self, t: Any, y: Any, known: Any) -> Any:
-        more = [x for x, at in ((t, self._time_at), (y, self._state_at)) if at >= 0]
-        return run_p.bind(*known, *more, function=self.rate, batch=0)[0]
-
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
         t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
-        term = dfx.ODETerm(lambda t, y, known: self._rate(t, y, known))
+        term = dfx.ODETerm(lambda t, y, known: run_p.bind(*known, t, y, function=self.rate, batch=0)[0])
         y, _, dense, _, _ = UnrolledERK(self.method).step(term, t0, t1, value[0], known, None, True)
+        if self.after is not None:
+            (last,) = run_p.bind(*frozen([*known, t1, y]), function=self.after, batch=0)
+            y = y.at[len(y) - len(last) :].set(last)
         return [y], dense
 
     def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
@@ -155,31 +171,33 @@ class ExplicitSteps(AbstractSteps):
     # --- the whole motion, in C -----------------------------------------------------------------------------
 
     @cached_property
-    def run(self) -> _Sweep | None:
-        """The program of the rate; None if it is none, or if it reads the state at an index computed at run time."""
-        program = self.rate.hoisted_program(len(self.theta))
-        if program is None or any(table[0] >= len(self.theta) for table in program.gathers if self._is_input(table[0])):
-            return None
-        return _Sweep(program, self._time_at, self._state_at)
+    def programs(self) -> list[_Sweep | None]:
+        """The programs of the rate and of what happens after a step; None if one is none, or if it reads the state at an
+        index computed at run time."""
+        functions = [self.rate] if self.after is None else [self.rate, self.after]
+        programs = [function.hoisted_program(self._time_at) for function in functions]
+        return [
+            None if program is None or self._reads_inside(program) else _Sweep(program, self._time_at, self._state_at)
+            for program in programs
+        ]
 
-    def _is_input(self, k: int) -> bool:
-        return k < len(self.rate.types)
+    def _reads_inside(self, program: Program) -> bool:
+        return any(self._time_at <= table[0] <= self._state_at for table in program.gathers)
 
     def _moving(self, known: Sequence[int], timed: bool) -> tuple[int, ...]:
         """The inputs of the rate that have tangents: some parameters, the time, the state."""
-        places = (*known, *([self._time_at] if timed else []), self._state_at)
-        return tuple(k for k in places if k >= 0)
+        return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
     def tangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep:
         """The program of the rate and its tangent."""
         moving, count = self._moving(known, timed), len(self.rate.types)
-        program = self.rate._derivative(moving, True).hoisted_program(len(self.theta))
+        program = self.rate._derivative(moving, True).hoisted_program(self._time_at)
         assert program is not None
         at = {k: count + i for i, k in enumerate(moving)}
         return _Sweep(
             program, self._time_at, self._state_at,
-            at.get(self._time_at, -1) if timed and self._time_at >= 0 else -1, at.get(self._state_at, -1),
+            at.get(self._time_at, -1) if timed else -1, at.get(self._state_at, -1),
         )  # fmt: skip
 
     @lru_cache(maxsize=16)  # noqa: B019
@@ -187,33 +205,36 @@ class ExplicitSteps(AbstractSteps):
         """The program that pulls a cotangent of the rate back to parameters, time and state."""
         moving, count = self._moving(known, timed), len(self.rate.types)
         linear = self.rate._derivative(moving, False)
-        program = linear.transpose(tuple(range(count, count + len(moving)))).hoisted_program(len(self.theta))
+        program = linear.transpose(tuple(range(count, count + len(moving)))).hoisted_program(self._time_at)
         assert program is not None
         outputs = {k: i for i, k in enumerate(moving)}
         return _Sweep(
             program, self._time_at, self._state_at, -1, count, outputs.get(self._state_at, -1),
-            outputs.get(self._time_at, -1) if timed and self._time_at >= 0 else -1,
+            outputs.get(self._time_at, -1) if timed else -1,
         )  # fmt: skip
 
     def _settings(self, sweeps: Sequence[_Sweep], batch: int, flags: Sequence[int]) -> list[np.ndarray]:
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
         tableau = _tableau_of(self.method)
         numbers = [
-            batch, len(self.norm), self.outputs[0].shape[0], tableau.stages, _DEGREE, tableau.fsal, tableau.ssal, *flags[:2],
-            self.max_steps, self.rows, *flags[2:], *(x for sweep in sweeps for x in sweep.numbers()),
+            batch, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
+            *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
+            *(x for sweep in (*sweeps, *self._last()) for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
     def native(self, name: str, **settings: Any) -> NativeCall | None:
-        count, n = len(self.theta), len(self.types)
-        theta, y, times = list(range(1, 1 + count)), 0, [n - 3, n - 2, n - 1]
+        n, dtype = len(self.types), self.types[0].dtype
+        theta, y, times = list(range(1, n - 3)), 0, [n - 3, n - 2, n - 1]
         starts, ends, accepted, saved, checkpoints = range(n, n + 5)
+        run, *_ = self.programs
+        assert run is not None
+        last = [x for sweep in self._last() for x in (*theta, *sweep.tables(dtype))]
         if name == "solve":
-            assert self.run is not None
             step, control = n, n + 1
-            operands = [*theta, *self._tables(self.run), y, *times, step, control]
+            operands = [*theta, *run.tables(dtype), *last, y, *times, step, control]
             flags = settings["adaptive"], settings["force_dtmin"], 1, 0
-            return self._call([self.run], flags, operands, self.solve_results(settings["recorded"]))
+            return self._call([run], flags, operands, self.solve_results(settings["recorded"]))
         if name == "tangents":
             moving = settings["moving"]
             known, timed = tuple(k - 1 for k in moving if 0 < k < n - 3), any(k >= n - 3 for k in moving)
@@ -221,7 +242,7 @@ class ExplicitSteps(AbstractSteps):
             at = {k: n + 4 + recorded + i for i, k in enumerate(moving)}
             sweep = self.tangent_sweep(known, timed)
             zero = [np.zeros(x.shape, x.dtype) for x in self.types]
-            operands = [*theta, *(at[k + 1] for k in known), *self._tables(sweep), y, *times]
+            operands = [*theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *last, y, *times]
             operands += [starts, ends, accepted, saved, *([at[0]] if 0 in at else [])]
             operands += [at.get(k, zero[k]) for k in times] if timed else []
             return self._call([sweep], (0, 0, 0 in at, timed), operands, list(self.outputs))
@@ -229,11 +250,10 @@ class ExplicitSteps(AbstractSteps):
             wanted = settings["wanted"]
             known, timed = tuple(k - 1 for k in wanted if 0 < k < n - 3), any(k >= n - 3 for k in wanted)
             sweep = self.cotangent_sweep(known, timed)
-            assert self.run is not None
-            operands = [*theta, *self._tables(self.run), *theta, *self._tables(sweep), *times, starts, ends, accepted]
+            operands = [*theta, *run.tables(dtype), *theta, *sweep.tables(dtype), *last, *times, starts, ends, accepted]
             operands += [saved, checkpoints, n + 5, n + 6]
             order = [*(k + 1 for k in known), 0, *(times if timed else [])]
-            call = self._call([self.run, sweep], (0, 0, 1, timed), operands, [self.types[k] for k in order])
+            call = self._call([run, sweep], (0, 0, 1, timed), operands, [self.types[k] for k in order])
             return call._replace(order=[order.index(k) for k in wanted])
         return None
 
@@ -249,5 +269,5 @@ class ExplicitSteps(AbstractSteps):
         checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
         return [*self.outputs, scalar, *[number] * 5, *([steps, steps, checkpoints] if recorded else [])]
 
-    def _tables(self, sweep: _Sweep) -> list[np.ndarray]:
-        return [table.astype(self.types[0].dtype) for table in sweep.program.constant_tables]
+    def _last(self) -> list[_Sweep]:
+        return [sweep for sweep in self.programs[1:] if sweep is not None]

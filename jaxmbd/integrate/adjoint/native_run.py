@@ -12,7 +12,7 @@ from jaxmbd.integrate.adjoint.linear_sweeps import solve
 
 
 def run_explicit(
-    steps: ExplicitSteps, theta: list[Any], controller: Any, first: Any, t0: Any, t1: Any, y: Any, ts: Any
+    steps: ExplicitSteps, theta: list[Any], y: Any, controller: Any, first: Any, t0: Any, t1: Any, ts: Any
 ) -> dfx.Solution:
     """The solution as diffrax returns it, for the times `ts` and the end."""
     dtype, order = ts.dtype, steps.method.order(None)

@@ -46,9 +46,9 @@ class InputParts(NamedTuple):
 class NativeCall(NamedTuple):
     """A sweep as one call of the virtual machine.
 
-    `settings`: a function of the size of the batch that gives the first operands; `operands`: the others, each the index
-    of an operand of the primitive or a constant; `results`: the types of the results; `order`: the indices
-    of those that the primitive returns, default all.
+    `settings`: a function of the size of the batch that gives the first operands; `operands`: the others, each the
+    index of an operand of the primitive or a constant; `results`: the types of the results; `order`: the indices of
+    those that the primitive returns, default all.
     """
 
     settings: Callable[[int], list[np.ndarray]]

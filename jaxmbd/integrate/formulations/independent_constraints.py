@@ -88,7 +88,7 @@ def update_row_selection(equations: Equations, t: Scalar, q: Float[Array, " nq"]
     selected, redundant = equations.independent_rows, equations.redundant
     if selected is None:
         return None
-    exchanged = lambda: jnp.where(redundant, as_program(_exchanged)(*frozen((equations, t, q))), selected)  # noqa: E731
+    exchanged = lambda: as_program(exchanged_rows)(*frozen((equations, t, q)))  # noqa: E731
     return jax.lax.cond(any_instance(redundant), exchanged, lambda: selected)
 
 
@@ -102,8 +102,8 @@ def _independent(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]
     return pivot_columns(_jacobian(equations, t, q).T)
 
 
-def _exchanged(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
-    """The selected rows, after an exchange if an entry of `W = S_ok S_kk⁻¹` is large.
+def exchanged_rows(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
+    """The selected rows, after an exchange if rows are redundant and an entry of `W = S_ok S_kk⁻¹` is large.
 
     The selected row to be removed is the largest entry of a weighted sum of the rows of `W`; the omitted row in which
     that one has the largest coefficient takes its place.
@@ -116,7 +116,8 @@ def _exchanged(equations: Equations, t: Scalar, q: Array) -> Bool[Array, " m"]:
     column_sums = jnp.abs(solve(jnp.where(selected, S.times(jnp.where(selected, 0.0, weights)), 0.0)))
     removed = _first_maximum(column_sums)
     added = _first_maximum(jnp.where(selected, 0.0, jnp.abs(S.times(solve(removed.astype(q.dtype))))))
-    return jnp.where(jnp.max(column_sums) > _EXCHANGE_THRESHOLD, (selected & ~removed) | added, selected)
+    exchange = equations.redundant & (jnp.max(column_sums) > _EXCHANGE_THRESHOLD)
+    return jnp.where(exchange, (selected & ~removed) | added, selected)
 
 
 def _first_maximum(x: Float[Array, " m"]) -> Bool[Array, " m"]:

@@ -1,0 +1,219 @@
+"""Motions whose time loop runs in the virtual machine: the steps, states and derivatives of diffrax.
+
+A subclass of a step-size controller is not known to the virtual machine, so that diffrax integrates with it.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.analyses.simulation.step_control import default_controller
+from tests.marks import slow_but
+
+
+class PID(dfx.PIDController):
+    """Integrated by diffrax."""
+
+
+class Constant(dfx.ConstantStepSize):
+    """Integrated by diffrax."""
+
+
+def twins(ts: Any, **changes: Any) -> tuple[dfx.PIDController, PID]:
+    """The default controller, with changes, and the same for diffrax."""
+    ours = dataclasses.replace(default_controller(ts, "standard", None, None, False, False), **changes)  # pyright: ignore
+    return ours, PID(**{field.name: getattr(ours, field.name) for field in dataclasses.fields(ours)})
+
+
+def is_native(run: Callable[..., Any], *arguments: Any) -> bool:
+    return "jaxmbd_solve" in str(jax.make_jaxpr(run)(*arguments))
+
+
+def pendulum(length: Any = 0.5) -> pl.Mechanism:
+    rod = pl.Body("rod", 1.3, 0.1, (0.5, 0.0, 0.0))
+    return pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-length))], [pl.Gravity()])
+
+
+def compare(mechanism: Any, state: mbd.State, ts: Any, first: Any, second: Any, atol: float, **settings: Any) -> None:
+    runs = [mbd.simulate(mechanism, state, ts, stepsize_controller=c, **settings) for c in (first, second)]
+    for name in ("num_steps", "num_accepted_steps", "num_rejected_steps"):
+        assert int(runs[0].stats[name]) == int(runs[1].stats[name])
+    np.testing.assert_allclose(runs[0].q, runs[1].q, atol=atol)
+    np.testing.assert_allclose(runs[0].v, runs[1].v, atol=1e2 * atol)
+    assert runs[0].result == runs[1].result
+
+
+QUICK = {("pendulum", "joint"), ("bricard", "absolute")}
+CASES = [
+    (name, kind)
+    for name in ("pendulum", "four-bar-with-springs", "bricard", "heavy-top", "suspension", "andrews")
+    for kind in ("absolute", "joint")
+]
+
+
+@pytest.mark.parametrize(("name", "coordinates"), [
+    case if case in QUICK else pytest.param(*case, marks=pytest.mark.long) for case in CASES
+])  # fmt: skip
+def test_the_steps_are_those_of_diffrax(name: str, coordinates: str) -> None:
+    """Also where constraints are redundant, so that the solved rows are exchanged between steps."""
+    example = mbd.examples.get(name).with_coordinates(coordinates)
+    ts = np.linspace(0.0, min(1.0, example.duration), 11)
+    ours, theirs = twins(ts)
+    state = example.state()
+    assert is_native(lambda q: mbd.simulate(example.mechanism, eqx.tree_at(lambda s: s.q, state, q), ts).q, state.q)
+    compare(example.mechanism, state, ts, ours, theirs, 1e-9)
+
+
+METHODS = {
+    "Heun": dfx.Heun(), "Midpoint": dfx.Midpoint(), "Ralston": dfx.Ralston(), "Bosh3": dfx.Bosh3(),
+    "Tsit5": dfx.Tsit5(), "Dopri5": dfx.Dopri5(), "Dopri8": dfx.Dopri8(),
+}  # fmt: skip
+CONTROLS = {
+    "default": {},
+    "PI": {"pcoeff": 0.3, "icoeff": 0.4},
+    "PID": {"pcoeff": 0.2, "icoeff": 0.3, "dcoeff": 0.1},
+    "long steps": {"factormax": 3.0, "factormin": 0.3, "safety": 0.8, "dtmax": 0.04},
+    "forced": {"dtmin": 0.02, "force_dtmin": True},
+}
+
+
+@pytest.mark.parametrize("method", slow_but(["Tsit5", "Bosh3"], METHODS))
+def test_all_explicit_methods_of_diffrax(method: str) -> None:
+    mechanism, ts = pendulum(), np.linspace(0.0, 0.7, 8)
+    state = mbd.assemble(mechanism, {"rod.theta": 0.3})
+    compare(mechanism, state, ts, *twins(ts, rtol=1e-6, atol=1e-8), 1e-10, solver=METHODS[method])
+    fixed = {"dt0": 3e-3, "solver": METHODS[method]}
+    compare(mechanism, state, ts, dfx.ConstantStepSize(), Constant(), 1e-11, **fixed)
+
+
+@pytest.mark.parametrize("control", slow_but(["PID"], CONTROLS))
+def test_step_size_control(control: str) -> None:
+    mechanism, ts = pendulum(), np.linspace(0.0, 0.7, 8)
+    state = mbd.assemble(mechanism, {"rod.theta": 0.3})
+    changes = {"rtol": 1e-6, "atol": 1e-8, **CONTROLS[control]}
+    compare(mechanism, state, ts, *twins(ts, **changes), 1e-9, control_speeds=False, solver=dfx.Tsit5())
+
+
+def run_of(ts: Any, controller: Any, **settings: Any) -> Callable[..., Any]:
+    """Saved coordinates as a function of the length of a pendulum, its initial speed, and the last time."""
+
+    def run(length: Any, speed: Any, end: Any) -> Any:
+        mechanism = pendulum(length)
+        state = mbd.assemble(mechanism, {"rod.theta": 0.3}, speeds={"rod.omega": speed})
+        times = jnp.asarray(ts) * end
+        return mbd.simulate(mechanism, state, times, stepsize_controller=controller, **settings).q[1:]
+
+    return run
+
+
+AT = (0.5, 0.7, 0.9)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_derivatives_are_those_of_diffrax(jitted: bool) -> None:
+    ts = np.linspace(0.0, 1.0, 4)
+    mode = jax.jit if jitted else lambda f: f
+    for derivative in (jax.jacrev, jax.jacfwd):
+        found = [mode(derivative(run_of(ts, c), (0, 1, 2)))(*AT) for c in twins(ts, rtol=1e-10, atol=1e-12)]
+        for ours, theirs in zip(*found, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
+            assert np.abs(theirs).max() > 1e-2
+
+
+@pytest.mark.slow
+def test_derivatives_of_second_order() -> None:
+    ts = np.linspace(0.0, 1.0, 3)
+    ours, theirs = (run_of(ts, c, solver=dfx.Tsit5()) for c in twins(ts))
+    wanted = jax.jacfwd(jax.jacfwd(lambda x: theirs(x, *AT[1:])[-1]))(AT[0])
+    for inner in (jax.jacfwd, jax.jacrev):
+        for outer in (jax.jacfwd, jax.jacrev):
+            found = outer(inner(lambda x: ours(x, *AT[1:])[-1]))(AT[0])
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [3, 11])
+def test_lanes_have_steps_of_their_own(count: int) -> None:
+    """Runs of different lengths side by side, with their derivatives, against one after another."""
+    ts = np.linspace(0.0, 1.0, 4)
+    run = run_of(ts, twins(ts)[0], throw=False)
+    lengths, speeds = np.linspace(0.3, 0.8, count), np.linspace(0.0, 9.0, count)
+    steps = lambda speed: mbd.simulate(  # noqa: E731
+        pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}, speeds={"rod.omega": speed}), ts, throw=False
+    ).stats["num_steps"]
+    assert len(np.unique(jax.vmap(steps)(speeds))) > 1
+    for function in (run, jax.jacrev(run), jax.jacfwd(run)):
+        together = jax.vmap(lambda a, b, f=function: f(a, b, 0.9))(lengths, speeds)
+        alone = [function(a, b, 0.9) for a, b in zip(lengths, speeds, strict=True)]
+        np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
+    grid = jax.vmap(lambda a: jax.vmap(lambda b: run(a, b, 0.9))(speeds[:2]))(lengths[:2])
+    np.testing.assert_allclose(grid[1, 0], run(lengths[1], speeds[0], 0.9), atol=1e-9)
+
+
+def test_more_steps_than_checkpoints() -> None:
+    """Gradients of 5,000 constant steps, of which not all first states are stored."""
+    ts, settings = np.linspace(0.0, 1.0, 3), {"dt0": 2e-4, "solver": dfx.Bosh3(), "max_steps": 5000}
+    found = [jax.grad(lambda x, c=c: run_of(ts, c, **settings)(x, *AT[1:])[-1, 2])(AT[0])
+             for c in (dfx.ConstantStepSize(), Constant())]  # fmt: skip
+    np.testing.assert_allclose(*found, rtol=1e-10)
+
+
+def test_redundant_constraints_that_are_known_at_run_time_only() -> None:
+    """A parallelogram with three cranks; under `jit` nothing is known of its rank."""
+
+    def run(mass: Any, controller: Any) -> Any:
+        cranks = [pl.Body(f"c{k}", mass, 0.02, (k + 0.0, 0.25, np.pi / 2)) for k in range(3)]
+        bar = pl.Body("bar", 2.0, 0.1, (1.0, 0.5, 0.0))
+        joints = [pl.Revolute(f"g{k}", pl.ground.at(k + 0.0, 0.0), c.at(-0.25)) for k, c in enumerate(cranks)]
+        joints += [pl.Revolute(f"b{k}", c.at(0.25), bar.at(k - 1.0)) for k, c in enumerate(cranks)]
+        mechanism = pl.Mechanism([*cranks, bar], joints, [pl.Gravity()])
+        state = mbd.assemble(mechanism, speeds={"c0.omega": 2.0})
+        return mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.8, 3), stepsize_controller=controller).q[-1]
+
+    ours, theirs = twins(np.linspace(0.0, 0.8, 3))
+    assert is_native(lambda x: run(x, ours), 1.0)
+    for mode in (lambda f: f, jax.jit):
+        found = [mode(jax.jacrev(lambda x, c=c: run(x, c)))(1.0) for c in (ours, theirs)]
+        np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-8)
+        assert np.abs(found[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize(("settings", "result"), [
+    ({"max_steps": 5}, mbd.RESULTS.max_steps_reached),
+    ({"changes": {"dtmin": 0.2}}, mbd.RESULTS.step_too_small),
+])  # fmt: skip
+def test_failures_are_those_of_diffrax(settings: dict[str, Any], result: Any) -> None:
+    ts, settings = np.linspace(0.0, 1.0, 4), dict(settings)
+    mechanism = pendulum()
+    state = mbd.assemble(mechanism, {"rod.theta": 0.3})
+    pair = twins(ts, **settings.pop("changes", {}))
+    runs = [mbd.simulate(mechanism, state, ts, stepsize_controller=c, throw=False, **settings) for c in pair]
+    assert runs[0].result == runs[1].result == result
+    np.testing.assert_allclose(runs[0].q, runs[1].q, atol=1e-12)
+    assert int(runs[0].stats["num_steps"]) == int(runs[1].stats["num_steps"])
+
+
+def test_single_precision() -> None:
+    ts = np.linspace(0.0, 0.7, 8)
+    exact = mbd.simulate(pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}), ts)
+    with jax.enable_x64(False):
+        found = mbd.simulate(pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}), ts)
+        assert found.q.dtype == np.float32
+        np.testing.assert_allclose(found.q, exact.q, atol=2e-4)
+
+
+def test_quadratures() -> None:
+    mechanism, ts = pendulum(), np.linspace(0.0, 0.7, 4)
+    state = mbd.assemble(mechanism, {"rod.theta": 0.3})
+    runs = [mbd.simulate(mechanism, state, ts, stepsize_controller=c, quadratures=["kinetic_energy"]) for c in twins(ts)]
+    np.testing.assert_allclose(*(run.quadratures["kinetic_energy"] for run in runs), rtol=1e-10, atol=1e-14)
+    assert float(runs[0].quadratures["kinetic_energy"][-1]) > 0.1
