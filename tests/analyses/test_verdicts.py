@@ -180,6 +180,16 @@ def test_steps_of_a_given_size_may_end_where_nothing_is_finite() -> None:
     assert np.isnan(found.q[-1]).all()
 
 
+def test_a_first_step_that_is_too_long_for_its_limit() -> None:
+    """The motion stops where it started, before any state is saved."""
+    controller = dfx.PIDController(rtol=1e-8, atol=1e-10, dtmin=0.2, force_dtmin=False)
+    found = mbd.simulate(*swing(), TS, stepsize_controller=controller, throw=False)
+    assert found.result == R.step_too_small
+    assert np.isnan(found.q).all()
+    with pytest.raises(mbd.SolveError, match=r"stopped at t = 0 s after 1 steps: The step size became too small"):
+        mbd.simulate(*swing(), TS, stepsize_controller=controller)
+
+
 @pytest.mark.long
 def test_a_solver_that_gives_up() -> None:
     """Equal steps of an implicit solver, whose iteration does not converge where a torque changes a thousand times

@@ -1,7 +1,7 @@
 """One motion by every route: in coordinates of bodies and of joints, by each formulation, against one reference motion.
 
-The reference is the stabilised motion in absolute coordinates. Compared are poses, twists, accelerations, reactions and
-the energy, each relative to the largest number of its unit.
+The reference is the stabilised motion in absolute coordinates. Compared are poses, twists, accelerations, reactions,
+the kinetic and the whole energy, each relative to the largest number of its unit.
 """
 
 from functools import cache
@@ -54,7 +54,7 @@ def channels(name: str) -> dict[str, str]:
     names = [f"{body.name}.{component}" for body in mechanism.bodies for component in components]
     if name not in INDETERMINATE:
         names += [channel for channel, unit in units.items() if unit in ("N", "N m")]
-    return {channel: units[channel] for channel in (*names, "energy")}
+    return {channel: units[channel] for channel in (*names, "kinetic_energy", "energy")}
 
 
 @cache

@@ -192,12 +192,14 @@ def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
     stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
     if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
         return solution.result
-    mechanism = solution.mechanism
-    near, begin = (
-        singularity_margin(mechanism, end.t, end.q)[0],
-        singularity_margin(mechanism, solution.ts[0], solution.q[0])[0],
-    )
-    return RESULTS.singular if near < NEARLY_SINGULAR * begin else solution.result
+    near = singularity_margin(solution.mechanism, end.t, end.q)[0]
+    return RESULTS.singular if near < NEARLY_SINGULAR * _margin_at_start(solution, end.q) else solution.result
+
+
+def _margin_at_start(solution: Solution, q: Array) -> float:
+    """The singularity margin at the start, which is not saved if no step succeeded: then the motion is still at `q`."""
+    first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q
+    return singularity_margin(solution.mechanism, solution.ts[0], first)[0]
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
@@ -215,8 +217,7 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
     near, names = singularity_margin(mechanism, t, q)
-    first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q  # not saved where no step succeeded
-    if near < NEARLY_SINGULAR * singularity_margin(mechanism, solution.ts[0], first)[0] or not np.isfinite(vdot).all():
+    if near < NEARLY_SINGULAR * _margin_at_start(solution, q) or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
             f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
