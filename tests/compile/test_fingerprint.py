@@ -103,6 +103,7 @@ def test_what_the_code_depends_on_changes_it(before: str, after: str, changed: s
         "def f(t):\n    import lab\n    return lab.scale * t",
         "import os\ndef f(t): return float(os.environ['scale']) * t",
         "import numpy as np\ndef f(t): return np.random.rand() * t",
+        "class C:\n    def __reduce__(self): raise RuntimeError\nc = C()\ndef f(t): return c.scale * t",
         "import threading\nlock = threading.Lock()\ndef f(t):\n    with lock: return t",
     ],
 )
