@@ -5,7 +5,7 @@ for, and `tests/test_upstream.py` fails with that sentence when one of them is g
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import diffrax as dfx
 import equinox.internal as eqxi
@@ -39,7 +39,7 @@ USED = {
 }
 
 
-def has_diffraxs_step(solver: Any) -> bool:
+def has_diffraxs_step(solver: Any) -> TypeGuard[dfx.AbstractERK]:
     """True if a solver is an explicit Runge–Kutta method that steps as diffrax's class does."""
     return isinstance(solver, dfx.AbstractERK) and type(solver).step is dfx.AbstractERK.step
 

@@ -214,6 +214,8 @@ def test_single_precision() -> None:
 def test_quadratures() -> None:
     mechanism, ts = pendulum(), np.linspace(0.0, 0.7, 4)
     state = mbd.assemble(mechanism, {"rod.theta": 0.3})
-    runs = [mbd.simulate(mechanism, state, ts, stepsize_controller=c, quadratures=["kinetic_energy"]) for c in twins(ts)]
+    runs = [
+        mbd.simulate(mechanism, state, ts, stepsize_controller=c, quadratures=["kinetic_energy"]) for c in twins(ts)
+    ]
     np.testing.assert_allclose(*(run.quadratures["kinetic_energy"] for run in runs), rtol=1e-10, atol=1e-14)
     assert float(runs[0].quadratures["kinetic_energy"][-1]) > 0.1

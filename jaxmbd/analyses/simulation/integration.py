@@ -38,8 +38,8 @@ from jaxmbd.integrate.formulations.formulation import AbstractFormulation, Abstr
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
     equations_of,
-    row_selection_for_motion,
     exchanged_rows,
+    row_selection_for_motion,
     update_row_selection,
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
@@ -62,8 +62,8 @@ class IntegrationSettings(eqx.Module):
     """The settings of an integration.
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
-    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure; `checked`:
-    true if times and the first step have been checked before.
+    program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
+    `checked`: true if times and the first step have been checked before.
     """
 
     solver: dfx.AbstractSolver
@@ -146,7 +146,7 @@ def _steps_of(
         event is not None or switches is not None or isinstance(formulation, AbstractProjectedFormulation)
         or not isinstance(settings.meter, dfx.NoProgressMeter) or jax.default_backend() != "cpu"
         or not isinstance(settings.adjoint, DiscreteAdjoint | dfx.ForwardMode) or not has_diffraxs_step(solver)
-        or not isinstance(solver.tableau, dfx.ButcherTableau)  # pyright: ignore
+        or not isinstance(solver.tableau, dfx.ButcherTableau)
     ):  # fmt: skip
         return None
     if type(control) is dfx.PIDController and control.norm in (position_norm, state_norm):
@@ -169,7 +169,7 @@ def _steps_of(
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
-    """The right-hand side for the state as one array, `(q, v, quadratures)` and the selected rows, which are constant."""
+    """The right-hand side for the state as one array: `q`, `v`, quadratures, and the selected rows (constant)."""
     equations, formulation, (q, v, _), rows = _unpacked(given, static, y)
     rates = _rates(equations, formulation, static[0], t, q, v)
     return jnp.concatenate([*rates, *(jnp.zeros_like(x) for x in rows)])
@@ -177,7 +177,7 @@ def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:
 
 def _rows_after(given: Any, static: Any, t: Array, y: Array) -> Array:
     """The selected rows for the next step."""
-    equations, _, (q, *_), (rows,) = _unpacked(given, static, y)
+    equations, _, (q, *_), _ = _unpacked(given, static, y)
     return exchanged_rows(equations, t, q).astype(y.dtype)
 
 

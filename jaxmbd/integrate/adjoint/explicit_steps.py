@@ -25,13 +25,13 @@ _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explic
 
 
 def explicit_steps(
-    rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any, method: dfx.AbstractERK,
-    norm: np.ndarray, times: int, max_steps: int, rows: int = 1024,
+    rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any,
+    method: dfx.AbstractERK, norm: np.ndarray, times: int, max_steps: int, rows: int = 1024,
 ) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program.
 
-    `after(given, static, t, y)`: new last components of the state, set after each accepted step and constant in between.
+    `after(given, static, t, y)`: new last components of the state, set after each accepted step, constant in between.
     """
     leaves, tree = jax.tree.flatten(given)
     is_dynamic = tuple(map(is_array, leaves))
@@ -126,7 +126,7 @@ class ExplicitSteps(AbstractSteps):
 
     The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
     and another one, if any, of the same arguments for the last components of the state after each accepted step;
-    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components of the state whose error is controlled.
+    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components whose error is controlled.
     """
 
     def __init__(
@@ -172,8 +172,8 @@ class ExplicitSteps(AbstractSteps):
 
     @cached_property
     def programs(self) -> list[_Sweep | None]:
-        """The programs of the rate and of what happens after a step; None if one is none, or if it reads the state at an
-        index computed at run time."""
+        """The programs of the rate and of what happens after a step; None for one that cannot be expressed, or that
+        reads the state at an index computed at run time."""
         functions = [self.rate] if self.after is None else [self.rate, self.after]
         programs = [function.hoisted_program(self._time_at) for function in functions]
         return [

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
@@ -37,11 +37,15 @@ class RowSelection(eqx.Module):
     rows: Bool[Array, " m"] | None
 
 
-def initial_row_selection(model: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection:
-    """The row selection at a configuration, for concrete values; `redundant` is a Python bool if rows are independent.
+def initial_row_selection(model: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection | None:
+    """The row selection at a configuration, without derivatives; `None` if values are not known.
 
-    With `False` as a constant, the branches for dependent rows are not compiled.
+    They are known under `jax.grad` and `jax.jvp`, too. `redundant` is the constant `False` if rows are independent, so
+    that the branches for dependent rows are not compiled.
     """
+    model, t, q = frozen((model, t, q))
+    if not is_concrete(model, t, q):
+        return None
     redundant = _redundant(model, t, q)
     return RowSelection(redundant, _initial_rows(model, t, q)) if redundant else RowSelection(False, None)
 
