@@ -49,7 +49,8 @@ def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> Non
     kept = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q))[chosen], compute_uv=False)
     assert kept[-1] > 0.1 * values[28]
     found = initial_row_selection(ring, t, q)
-    assert found is not None and found.rows is not None
+    assert found is not None
+    assert found.rows is not None
     again = anew(mbd.Equations(ring).solved_in(found.redundant, found.rows), t, q)
     np.testing.assert_array_equal(again, found.rows)
 

@@ -199,7 +199,7 @@ def _solve(
     if native is not None:
         run = run_explicit(*native, settings.controller, first, t0, t1, ts)
         is_forward = isinstance(settings.adjoint, dfx.ForwardMode)
-        ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows
+        ys = tuple(parts[:3] for parts in run.ys)  # without the selected rows  # pyright: ignore
         return eqx.tree_at(lambda r: r.ys, run, forward_only(ys, _FORWARD_ONLY) if is_forward else ys)
     if settings.events:  # the row selection is that of the motion's start, not of the segment's
         equations = equations.solved_in(equations.redundant, update_row_selection(equations, t, y[0]))
