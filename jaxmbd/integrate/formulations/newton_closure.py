@@ -269,9 +269,7 @@ def _newton_closure(args: Any, q: Array) -> Array:
 def _newton_closure_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
     (args, q), (args_tangent, q_tangent) = primals, tangents
     closed = _newton_closure(args, q)
-    _, tangent = eqx.filter_jvp(
-        lambda a, q: a[0].retract(a[1], q, _newton_step(a, q)), (args, closed), (args_tangent, q_tangent)
-    )
+    _, tangent = eqx.filter_jvp(as_program(_newton_iterate), (args, closed), (args_tangent, q_tangent))
     return closed, jnp.zeros_like(closed) if tangent is None else tangent
 
 
@@ -279,3 +277,8 @@ def _newton_step(args: Any, q: Array) -> Array:
     equations, t, correction = args
     at = equations.at(t, q)
     return -apply_correction(correction, at, correction.residual(at))
+
+
+def _newton_iterate(args: Any, q: Array) -> Array:
+    equations, t, _ = args
+    return equations.retract(t, q, _newton_step(args, q))
