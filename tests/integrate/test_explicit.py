@@ -259,7 +259,7 @@ def test_nothing_calls_back_to_python(options: dict[str, Any], monkeypatch: pyte
     with pytest.raises(LoweredError) as caught:
         examples.pendulum().simulate([0.0, 0.1], **options)
     text = str(caught.value)
-    assert "while" in text
+    assert "jaxmbd_solve" in text or "while" in text  # a time loop in the virtual machine, or one of XLA
     assert "callback" not in text
 
 
