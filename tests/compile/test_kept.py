@@ -71,6 +71,16 @@ def files(folder: Path) -> list[Path]:
     return sorted(folder.glob("jaxmbd_*"))
 
 
+def test_assembly_is_kept(folder: Path) -> None:
+    example = mbd.examples.get("pendulum")
+    first = example.state()
+    assert [path for path in files(folder) if "assemble" in path.name]
+    count = len(files(folder))
+    forget()
+    np.testing.assert_array_equal(example.state().q, first.q)
+    assert len(files(folder)) == count
+
+
 def test_what_is_kept_is_not_traced_again(folder: Path) -> None:
     first = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
     assert traced == ["a"]

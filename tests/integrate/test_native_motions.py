@@ -17,6 +17,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
+from jaxmbd.integrate.adjoint import explicit_steps
 from tests.marks import slow_but
 
 
@@ -209,6 +210,16 @@ def test_single_precision() -> None:
         found = mbd.simulate(pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}), ts)
         assert found.q.dtype == np.float32
         np.testing.assert_allclose(found.q, exact.q, atol=2e-4)
+
+
+def test_a_method_used_in_single_precision_first_is_exact_in_double() -> None:
+    """Its dense output is computed once."""
+    explicit_steps._tableau_of.cache_clear()
+    with jax.enable_x64(False):
+        mbd.simulate(pendulum(), mbd.assemble(pendulum(), {"rod.theta": 0.3}), [0.0, 0.5], solver=dfx.Tsit5())
+    ts = np.linspace(0.0, 0.7, 8)
+    state = mbd.assemble(pendulum(), {"rod.theta": 0.3})
+    compare(pendulum(), state, ts, *twins(ts), 1e-11, solver=dfx.Tsit5())
 
 
 def test_quadratures() -> None:

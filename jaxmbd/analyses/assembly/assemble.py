@@ -5,8 +5,9 @@ least kinetic energy.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
@@ -101,7 +102,7 @@ def assemble(
     return state_of(mechanism, time, q, v, rank, result)
 
 
-class _Residuals(NamedTuple):
+class _Residuals(eqx.Module):
     """The coordinates and speeds where the search ended, and the residuals there: of the position constraints, of the
     condition that the position is nearest to the guess (`slope`), and of the velocity constraints."""
 

@@ -93,9 +93,9 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
     for i, row in enumerate(tableau.a_lower, 1):
         a[i, : len(row)] = row
     nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
-    with jax.ensure_compile_time_eval():
+    with jax.ensure_compile_time_eval(), jax.enable_x64(True):  # the tableau serves single precision, too
         weigh = DenseOutputWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
-        values = np.stack([np.asarray(weigh(jnp.asarray(theta))) for theta in nodes])
+        values = np.asarray(jax.jit(jax.vmap(weigh))(nodes))
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
     dense[:, -1] = 0.0  # at the start of a step
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
