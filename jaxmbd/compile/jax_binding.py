@@ -18,9 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
+from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_eval
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.targets.build_vm import TARGETS, vm
+from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
+from jaxmbd.compile.targets.numpy_code import CALL_RULES, Translator
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 
 run_p = Primitive("jaxmbd_program")
@@ -155,8 +157,38 @@ def _in_mesh_of(operands: Any, result: Any) -> Any:
 
 @run_p.def_impl
 def _evaluate(*operands: Any, function: TracedFunction, batch: int) -> Any:
+    if _is_direct(function, operands):
+        program, dtype = function.program, np.dtype(function.results[0].dtype)
+        assert program is not None
+        tables = [table.astype(dtype) for table in program.constant_tables]
+        types = _abstract_eval(*map(jax.typeof, operands), function=function, batch=batch)
+        results = call_program(register(program), batch, dtype, [*map(np.asarray, operands), *tables], types)
+        return [jax.device_put(x) for x in results]
     with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive eagerly, an infinite recursion
         return _jitted_call(function, batch)(*operands)
+
+
+def _is_direct(function: TracedFunction, operands: Any) -> bool:
+    """True if the virtual machine can run a program at once: on a CPU, with whole arrays of one device."""
+    if jax.default_backend() != "cpu" or vm() is None or function.program is None or not function.results:
+        return False
+    device = jax.devices()[0]
+    return all(not isinstance(x, jax.Array) or (is_concrete(x) and x.devices() == {device}) for x in operands)
+
+
+def _numpy_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    """The NumPy code of a program: a call of the virtual machine."""
+    function, batch = equation.params["function"], equation.params["batch"]
+    if vm() is None or function.program is None or not function.results:
+        return at.expand(equation, _run_by_xla, operands)
+    program, dtype = function.program, np.dtype(function.results[0].dtype)
+    tables = [at.constant(table.astype(dtype)) for table in program.constant_tables]
+    results = [[list(x.aval.shape), x.aval.dtype.name] for x in equation.outvars]
+    settings = {"key": register(program), "batch": batch, "dtype": dtype.name, "results": results}
+    return at.emit("program", [*operands, *tables], len(results), **settings)
+
+
+CALL_RULES["jaxmbd_program"] = _numpy_rule
 
 
 @lru_cache(maxsize=256)

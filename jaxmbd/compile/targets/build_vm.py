@@ -250,16 +250,29 @@ def postorder(args: np.ndarray, wanted: np.ndarray, roots: np.ndarray) -> np.nda
 
 def call_vm(name: str, dtype: Any, operands: Sequence[Any], results: Sequence[Any]) -> list[np.ndarray]:
     """Run a sweep of the virtual machine on arrays."""
+    kind = ctypes.c_int64(SWEEPS[name][0])
+    return _call("jaxmbd_call_motion", dtype, (kind,), [np.ascontiguousarray(x) for x in operands], results)
+
+
+def call_program(
+    key: int, batch: int, dtype: Any, operands: Sequence[Any], results: Sequence[Any]
+) -> list[np.ndarray]:  # fmt: skip
+    """Run a registered program on arrays, of which some have a leading axis for a batch, if `batch` is not zero."""
+    numbers = ctypes.c_uint64(key), ctypes.c_int64(batch)
+    return _call("jaxmbd_call_program", dtype, numbers, [np.ascontiguousarray(x, dtype) for x in operands], results)
+
+
+def _call(name: str, dtype: Any, numbers: Sequence[Any], inputs: list[Any], results: Sequence[Any]) -> list[np.ndarray]:
+    """Call a function of the virtual machine, whose results have the given types."""
     library = vm()
     assert library is not None
-    inputs = [np.ascontiguousarray(x) for x in operands]
     outputs = [np.empty(x.shape, x.dtype) for x in results]
     arrays = [*inputs, *outputs]
     data = (ctypes.c_void_p * len(arrays))(*(x.ctypes.data for x in arrays))
     sizes = np.array([x.size for x in arrays], np.int64)
-    numbers = (ctypes.c_int64(n) for n in (np.dtype(dtype) == np.float64, SWEEPS[name][0]))
     counts = (ctypes.c_int64(n) for n in (len(inputs), len(outputs)))
-    outcome = library.jaxmbd_call_motion(*numbers, data, ctypes.c_void_p(sizes.ctypes.data), *counts)
+    wide = ctypes.c_int64(np.dtype(dtype) == np.float64)
+    outcome = getattr(library, name)(wide, *numbers, data, ctypes.c_void_p(sizes.ctypes.data), *counts)
     if outcome:
-        raise MemoryError("There is no memory left to run a motion.")
+        raise MemoryError("There is no memory left to run a program.")
     return outputs

@@ -435,9 +435,10 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
 
 /* Calls by Python, with arrays in the place of XLA's buffers. */
 
-int jaxmbd_call_program(int64_t wide, uint64_t key, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs) {
+int jaxmbd_call_program(int64_t wide, uint64_t key, int64_t batch, void **data, const int64_t *sizes, int64_t inputs,
+                        int64_t outputs) {
   const Buffers b = {data, sizes, inputs, outputs, NULL};
-  return run_program(wide ? &f64 : &f32, &b, key, 0);
+  return run_program(wide ? &f64 : &f32, &b, key, batch);
 }
 
 int jaxmbd_call_motion(int64_t wide, int64_t kind, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs) {

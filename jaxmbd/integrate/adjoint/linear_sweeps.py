@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
+from jaxmbd.compile.targets.numpy_code import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
 
@@ -140,6 +141,20 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = [jnp.asarray(x) for x in call_vm(short, dtype, [*call.settings(0), *operands], call.results)]
         return results if call.order is None else [results[k] for k in call.order]
 
+    def translated(at: Translator, equation: Any, places: list[int]) -> list[int]:
+        """The NumPy code: a call of the virtual machine."""
+        settings = dict(equation.params)
+        batches = settings.pop("batches")
+        call = None if batches else settings["steps"].native(short, operands=len(places), **settings)
+        if call is None:
+            raise UnsupportedError("A sweep that XLA runs.")
+        given = [places[k] if isinstance(k, int) else at.constant(k) for k in call.operands]
+        types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
+        settings = {"name": short, "dtype": np.dtype(settings["steps"].types[0].dtype).name, "results": types}
+        shapes, order = [shape for shape, _ in types], call.order
+        given = [*map(at.constant, call.settings(0)), *given]
+        return at.emit("motion", given, len(equation.outvars), shapes=shapes, order=order, **settings)
+
     def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         sizes = tuple(batch.size for batch in reversed(batches))
         return [ShapedArray((*sizes, *x.shape), x.dtype) for x in types(**settings)]
@@ -151,6 +166,7 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = primitive.bind(*leading, batches=(*batches, batch), **settings)
         return results, [0] * len(results)
 
+    CALL_RULES[name] = translated
     primitive.def_impl(at_once)
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched

@@ -1,0 +1,349 @@
+"""The primitives of JAX as functions of NumPy arrays, with the conventions of XLA.
+
+`FUNCTIONS` are called with the arrays and, as keywords, with the attributes that `numpy_code.py` reads from an equation.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from scipy import special
+from scipy.linalg import blas, lapack
+
+from jaxmbd.compile.targets.numpy_windows import SCATTERS, gather, scatter
+
+
+def _sign(x: Any) -> Any:
+    return np.where(x == 0, x, np.sign(x))
+
+
+def _round(x: Any, *, rounding_method: str) -> Any:
+    if rounding_method == "TO_NEAREST_EVEN":
+        return np.rint(x)
+    whole = np.trunc(x)
+    return np.where(np.abs(x - whole) >= 0.5, whole + np.sign(x), np.copysign(whole, x)).astype(x.dtype)
+
+
+def _divide(x: Any, y: Any) -> Any:
+    """`x / y`; integers are truncated, and divided by zero they give -1."""
+    if x.dtype.kind in "fc":
+        return np.divide(x, y)
+    divisor = np.where(y == 0, np.ones_like(y), y)
+    quotient = np.floor_divide(x, divisor)
+    inexact = (quotient * divisor != x) & ((x < 0) != (divisor < 0))
+    return np.where(y == 0, np.array(-1).astype(x.dtype), quotient + inexact.astype(x.dtype))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "f":
+        return np.fmod(x, y)
+    return np.where(y == 0, x, np.fmod(x, np.where(y == 0, np.ones_like(y), y)))
+
+
+def _integer_power(x: Any, *, y: int) -> Any:
+    count, result, factor = abs(y), None, x
+    while count:
+        if count & 1:
+            result = factor if result is None else result * factor
+        count >>= 1
+        factor = factor * factor if count else factor
+    result = np.ones_like(x) if result is None else result
+    return np.divide(np.ones((), x.dtype), result) if y < 0 else result
+
+
+def _power(x: Any, y: Any) -> Any:
+    return np.power(x, y.astype(x.dtype))
+
+
+def _select(which: Any, *cases: Any) -> Any:
+    if which.dtype == np.bool_:
+        return np.where(which, cases[-1], cases[0])
+    result = cases[0]
+    for k, case in enumerate(cases[1:], 1):
+        result = np.where(which >= k, case, result)
+    return result
+
+
+def _convert(x: Any, *, new_dtype: str) -> Any:
+    """Convert to another type; floats beyond the range of integers give the nearest one, NaN gives 0."""
+    dtype = np.dtype(new_dtype)
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x.real
+    if x.dtype.kind == "f" and dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        low, high = x <= limits.min, x >= limits.max
+        whole = np.where(low | high | np.isnan(x), np.zeros_like(x), x).astype(dtype)
+        return np.where(low, np.array(limits.min, dtype), np.where(high, np.array(limits.max, dtype), whole))
+    return x.astype(dtype)
+
+
+def _sum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.sum(x, axis=tuple(axes), dtype=x.dtype)
+
+
+def _product(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.prod(x, axis=tuple(axes), dtype=x.dtype)
+
+
+def _maximum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.max(x, axis=tuple(axes), initial=_limits(x.dtype)[0])
+
+
+def _minimum(x: Any, *, axes: Sequence[int]) -> Any:
+    return np.min(x, axis=tuple(axes), initial=_limits(x.dtype)[1])
+
+
+def _limits(dtype: np.dtype) -> tuple[Any, Any]:
+    if dtype.kind == "f":
+        return dtype.type(-np.inf), dtype.type(np.inf)
+    return (False, True) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
+def _bitwise(ufunc: np.ufunc) -> Callable[..., Any]:
+    return lambda x, *, axes: ufunc.reduce(x, axis=tuple(axes)) if axes else x
+
+
+def _argument(function: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda x, *, axes, index_dtype: function(x, axis=axes[0]).astype(index_dtype)
+
+
+def _cumulative(ufunc: np.ufunc) -> Callable[..., Any]:
+    def run(x: Any, *, axis: int, reverse: bool) -> Any:
+        x = np.flip(x, axis) if reverse else x
+        result = ufunc.accumulate(x, axis=axis, dtype=x.dtype)
+        return np.flip(result, axis) if reverse else result
+
+    return run
+
+
+def _broadcast(x: Any, *, shape: Sequence[int], broadcast_dimensions: Sequence[int]) -> Any:
+    ones = [1] * len(shape)
+    for size, place in zip(x.shape, broadcast_dimensions, strict=True):
+        ones[place] = size
+    return np.broadcast_to(x.reshape(ones), shape)
+
+
+def _split(x: Any, *, sizes: Sequence[int], axis: int) -> list[Any]:
+    return np.split(x, np.cumsum(sizes)[:-1], axis)
+
+
+def _slice(x: Any, *, start_indices: Any, limit_indices: Any, strides: Any) -> Any:
+    steps = strides or [1] * x.ndim
+    return x[tuple(slice(*each) for each in zip(start_indices, limit_indices, steps, strict=True))]
+
+
+def _window_at(shape: Any, starts: Any, sizes: Any) -> tuple[slice, ...]:
+    firsts = [max(0, min(int(i), n - k)) for i, n, k in zip(starts, shape, sizes, strict=True)]
+    return tuple(slice(first, first + k) for first, k in zip(firsts, sizes, strict=True))
+
+
+def _dynamic_slice(x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
+    return x[_window_at(x.shape, starts, slice_sizes)]
+
+
+def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
+    result = x.copy()
+    result[_window_at(x.shape, starts, update.shape)] = update
+    return result
+
+
+def _pad(x: Any, value: Any, *, padding_config: Any) -> Any:
+    lengths = [max(0, n + max(0, n - 1) * inner) for n, (_, _, inner) in zip(x.shape, padding_config, strict=True)]
+    spread = np.full(lengths, value, x.dtype)
+    spread[tuple(slice(None, None, inner + 1) for _, _, inner in padding_config)] = x
+    spread = np.pad(spread, [(max(0, a), max(0, b)) for a, b, _ in padding_config], constant_values=value)
+    return spread[tuple(slice(max(0, -a), n - max(0, -b)) for n, (a, b, _) in zip(
+        spread.shape, padding_config, strict=True))]  # fmt: skip
+
+
+def _iota(*, dtype: str, shape: Sequence[int], dimension: int) -> Any:
+    line = np.arange(shape[dimension]).astype(dtype)
+    return np.broadcast_to(line.reshape([-1 if d == dimension else 1 for d in range(len(shape))]), shape)
+
+
+def _sort(*arrays: Any, dimension: int, num_keys: int) -> list[Any]:
+    order = np.lexsort(arrays[:num_keys][::-1], axis=dimension)
+    return [np.take_along_axis(x, order, dimension) for x in arrays]
+
+
+def _top_k(x: Any, *, k: int, index_dtype: str = "int32") -> list[Any]:
+    order = x.shape[-1] - 1 - np.argsort(x[..., ::-1], axis=-1, kind="stable")
+    order = order[..., ::-1][..., :k]
+    return [np.take_along_axis(x, order, -1), order.astype(index_dtype)]
+
+
+def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
+    """XLA's product of arrays, as one product of (batches of) matrices."""
+    rests = [
+        [d for d in range(a.ndim) if d not in c and d not in b]
+        for a, c, b in zip((x, y), contracted, batched, strict=True)
+    ]
+    batch = [x.shape[d] for d in batched[0]]
+    count = int(np.prod([x.shape[d] for d in contracted[0]], dtype=int))
+    left, right = ([a.shape[d] for d in rest] for a, rest in zip((x, y), rests, strict=True))
+    x = x.transpose([*batched[0], *rests[0], *contracted[0]]).reshape(*batch, int(np.prod(left, dtype=int)), count)
+    y = y.transpose([*batched[1], *contracted[1], *rests[1]]).reshape(*batch, count, int(np.prod(right, dtype=int)))
+    return np.matmul(x, y).reshape(*batch, *left, *right).astype(dtype, copy=False)
+
+
+# --- matrices ---------------------------------------------------------------------------------------------
+
+
+def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any) -> list[Any]:
+    """Apply a function of matrices to each of a batch; `types(*arrays)`: shapes and types of the results of one."""
+    batch = arrays[0].shape[:-2]
+    results = [np.empty((*batch, *shape), dtype) for shape, dtype in types(*arrays)]
+    for at in np.ndindex(*batch):
+        try:
+            for result, value in zip(results, function(*(x[at] for x in arrays)), strict=True):
+                result[at] = value
+        except np.linalg.LinAlgError:
+            for result in results:
+                result[at] = np.nan
+    return results
+
+
+def _cholesky(x: Any, **_: Any) -> Any:
+    return _each(lambda a: [np.linalg.cholesky(a)], lambda a: [(a.shape[-2:], a.dtype)], x)[0]
+
+
+def _triangular_solve(
+    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
+) -> Any:
+    trsm = blas.get_blas_funcs("trsm", (a, b))
+    trans = (2 if conjugate_a else 1) if transpose_a else 0
+
+    def one(a: Any, b: Any) -> list[Any]:
+        if not b.size:
+            return [b]
+        return [trsm(1.0, a, b, side=not left_side, lower=lower, trans_a=trans, diag=unit_diagonal)]
+
+    return _each(one, lambda a, b: [(b.shape[-2:], b.dtype)], a, b)[0]
+
+
+def _lu(x: Any, **_: Any) -> list[Any]:
+    getrf = lapack.get_lapack_funcs("getrf", (x,))
+
+    def one(a: Any) -> list[Any]:
+        if not a.size:
+            return [a, np.zeros(0), np.arange(a.shape[0])]
+        factor, pivots, _ = getrf(a)
+        return [factor, pivots, _permutation(pivots, a.shape[0])]
+
+    least = min(x.shape[-2:])
+    return _each(one, lambda a: [(a.shape[-2:], a.dtype), ((least,), np.int32), ((a.shape[-2],), np.int32)], x)
+
+
+def _permutation(pivots: Any, size: int) -> np.ndarray:
+    order = np.arange(size, dtype=np.int32)
+    for i, k in enumerate(pivots):
+        order[[i, k]] = order[[k, i]]
+    return order
+
+
+def _pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
+    result = np.empty((*pivots.shape[:-1], permutation_size), np.int32)
+    for at in np.ndindex(*pivots.shape[:-1]):
+        result[at] = _permutation(pivots[at], permutation_size)
+    return result
+
+
+def _geqrf(x: Any, **_: Any) -> list[Any]:
+    routine = lapack.get_lapack_funcs("geqrf", (x,))
+    least = min(x.shape[-2:])
+    return _each(
+        lambda a: routine(a)[:2] if a.size else (a, np.zeros(least)),
+        lambda a: [(a.shape[-2:], a.dtype), ((least,), a.dtype)], x,
+    )  # fmt: skip
+
+
+def _householder_product(x: Any, taus: Any) -> Any:
+    routine = lapack.get_lapack_funcs("orgqr", (x,))
+    result = np.empty(x.shape, x.dtype)
+    for at in np.ndindex(*x.shape[:-2]):
+        result[at] = routine(x[at], taus[at])[0] if x.size else x[at]
+    return result
+
+
+def _qr(x: Any, *, full_matrices: bool, pivoting: bool) -> list[Any]:
+    if pivoting:
+        raise NotImplementedError("QR with pivoting")
+    return [*np.linalg.qr(x, "complete" if full_matrices else "reduced")]
+
+
+def _svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
+    m, n = x.shape[-2:]
+    k = min(m, n)
+
+    def one(a: Any) -> list[Any]:
+        if not np.isfinite(a).all():
+            raise np.linalg.LinAlgError
+        if not compute_uv:
+            return [np.linalg.svd(a, compute_uv=False)]
+        u, s, vt = np.linalg.svd(a, full_matrices)
+        return [s, u, vt]
+
+    kinds = [(k,), *([(m, m), (n, n)] if full_matrices else [(m, k), (k, n)])] if compute_uv else [(k,)]
+    return _each(one, lambda a: [(shape, a.dtype) for shape in kinds], x)
+
+
+def _eigh(x: Any, *, lower: bool) -> list[Any]:
+    def one(a: Any) -> list[Any]:
+        if not np.isfinite(a).all():
+            raise np.linalg.LinAlgError
+        return [*np.linalg.eigh(a, "L" if lower else "U")][::-1]
+
+    return _each(one, lambda a: [(a.shape[-2:], a.dtype), (a.shape[-1:], a.dtype)], x)
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+_ELEMENTWISE: dict[str, Callable[..., Any]] = {
+    "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "exp": np.exp, "exp2": np.exp2, "log": np.log,
+    "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
+    "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
+    "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt": np.sqrt, "cbrt": np.cbrt, "abs": np.abs,
+    "square": np.square, "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum,
+    "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "is_finite": np.isfinite, "nextafter": np.nextafter, "real": np.real, "imag": np.imag, "conj": np.conj,
+    "erf": special.erf, "erfc": special.erfc, "logistic": special.expit,
+    "rsqrt": lambda x: np.divide(np.ones((), x.dtype), np.sqrt(x)),
+    "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
+    "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
+    "copy": lambda x: x, "copy_p": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
+}  # fmt: skip
+
+# The names of the parameters of each primitive that its function takes.
+PARAMETERS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_ELEMENTWISE, ()),
+    "round": ("rounding_method",), "integer_pow": ("y",), "convert_element_type": ("new_dtype",),
+    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), ("axes",)),
+    **dict.fromkeys(("argmax", "argmin"), ("axes", "index_dtype")),
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), ("axis", "reverse")),
+    "broadcast_in_dim": ("shape", "broadcast_dimensions"), "transpose": ("permutation",), "concatenate": ("dimension",),
+    "stack": ("axis",), "unstack": ("axis",), "split": ("sizes", "axis"), "slice": ("start_indices", "limit_indices", "strides"),
+    "dynamic_slice": ("slice_sizes",), "dynamic_update_slice": (), "pad": ("padding_config",), "rev": ("dimensions",),
+    "iota": ("dtype", "shape", "dimension"), "sort": ("dimension", "num_keys"), "cholesky": (), "lu": (),
+    "triangular_solve": ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"), "geqrf": (),
+    "lu_pivots_to_permutation": ("permutation_size",), "householder_product": (), "qr": ("full_matrices", "pivoting"),
+    "svd": ("full_matrices", "compute_uv"), "eigh": ("lower",),
+}  # fmt: skip
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **_ELEMENTWISE,
+    "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert, "reduce_sum": _sum,
+    "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum, "reduce_and": _bitwise(np.bitwise_and),
+    "reduce_or": _bitwise(np.bitwise_or), "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
+    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply), "cummax": _cumulative(np.maximum),
+    "cummin": _cumulative(np.minimum), "broadcast_in_dim": _broadcast,
+    "reshape": lambda x, *, shape: x.reshape(shape),
+    "transpose": lambda x, *, permutation: x.transpose(permutation),
+    "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
+    "stack": lambda *x, axis: np.stack(x, axis), "unstack": lambda x, *, axis: [*np.moveaxis(x, axis, 0)], "split": _split, "slice": _slice, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
+    "pad": _pad, "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)), "iota": _iota, "sort": _sort,
+    "top_k": _top_k, "dot_general": _dot, "gather": gather, "cholesky": _cholesky, "lu": _lu,
+    "triangular_solve": _triangular_solve, "lu_pivots_to_permutation": _pivots_to_permutation, "geqrf": _geqrf,
+    "householder_product": _householder_product, "qr": _qr, "svd": _svd, "eigh": _eigh,
+    **dict.fromkeys(SCATTERS, scatter),
+}  # fmt: skip
