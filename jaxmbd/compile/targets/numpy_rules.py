@@ -183,7 +183,7 @@ def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
     left, right = ([a.shape[d] for d in rest] for a, rest in zip((x, y), rests, strict=True))
     x = x.transpose([*batched[0], *rests[0], *contracted[0]]).reshape(*batch, int(np.prod(left, dtype=int)), count)
     y = y.transpose([*batched[1], *contracted[1], *rests[1]]).reshape(*batch, count, int(np.prod(right, dtype=int)))
-    return np.matmul(x, y).reshape(*batch, *left, *right).astype(dtype, copy=False)
+    return np.matmul(x, y).reshape((*batch, *left, *right)).astype(dtype, copy=False)
 
 
 # --- matrices ---------------------------------------------------------------------------------------------
