@@ -23,24 +23,42 @@ def as_float(value: Any) -> Any:
     """
     # An explicit dtype makes the type strong: a weak one would cause a second compilation.
     if isinstance(value, float | int) and not isinstance(value, np.generic):
-        return jnp.asarray(value, dtype=jnp.result_type(float))
+        return constant(np.asarray(value, jnp.result_type(float)))
     if isinstance(value, jax.Array | np.ndarray | np.generic | list | tuple):
         if isinstance(value, list | tuple) and any(isinstance(leaf, str) for leaf in jax.tree.leaves(value)):
             return value  # the check of the field raises with its name
         try:
-            array = jnp.asarray(value)
+            array = value if isinstance(value, jax.Array) else _array(value)
         except (TypeError, ValueError):  # ragged rows: the check of the field raises
             return value
         inexact = jnp.issubdtype(array.dtype, jnp.inexact)
         if inexact and not array.weak_type:
             return array
-        return jnp.asarray(array, dtype=array.dtype if inexact else jnp.result_type(float))
+        dtype = array.dtype if inexact else jnp.result_type(float)
+        return constant(np.asarray(array, dtype)) if is_concrete(array) else jnp.asarray(array, dtype)
     return value
+
+
+def _array(values: Any) -> Array:
+    return constant(np.asarray(values)) if is_concrete(values) else jnp.asarray(values)
 
 
 def is_concrete(*values: Any) -> bool:
     """True if no leaf is a tracer, so that the values are available in Python."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def constant(value: np.ndarray) -> Array:
+    """An array of NumPy as one of JAX, with nothing traced or compiled."""
+    with jax.ensure_compile_time_eval():
+        return jax.device_put(value)
+
+
+def combined(operation: str, values: Any) -> Array:
+    """`jax.numpy`'s operation of this name; by NumPy, which compiles nothing, if no value is traced."""
+    if is_concrete(values):
+        return constant(getattr(np, operation)(values))
+    return getattr(jnp, operation)(values)
 
 
 def frozen(tree: Any) -> Any:

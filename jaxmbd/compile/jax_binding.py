@@ -22,7 +22,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_eval
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
-from jaxmbd.compile.targets.numpy_code import CALL_RULES, Translator
+from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 
 run_p = Primitive("jaxmbd_program")

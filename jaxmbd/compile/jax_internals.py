@@ -55,6 +55,12 @@ def is_compilation_cache_on() -> bool:
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
 
 
+def watches_values() -> bool:
+    """True if the user has asked JAX to watch what it computes, or to compute it elsewhere than usual."""
+    names = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
+    return any(getattr(jax.config, f"jax_{name}") for name in names)
+
+
 def unloaded_executable(compiled: jax.stages.Compiled) -> Any:
     """What JAX stores around XLA's machine code: names, types and shardings of arguments and results."""
     executable: Any = compiled._executable

@@ -12,11 +12,14 @@ import numpy as np
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile import ldlt_primitive, ssa_rules
-from jaxmbd.compile.jax_internals import Literal, jaxpr_as_fun
+from jaxmbd.compile.jax_internals import Literal, jaxpr_as_fun, watches_values
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
 from jaxmbd.compile.rules.interpreter import Interpreter
 from jaxmbd.compile.ssa_builder import ZERO, SSABuilder
+from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode
+from jaxmbd.compile.targets.numpy_code.code import run as run_code
+from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
 from jaxmbd.errors import MechanismError
 
 _NO_MESH = jax.sharding.AbstractMesh((), ())
@@ -213,7 +216,21 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         leaves, tree = jax.tree.flatten(arguments)
         others = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
-        return run(tree, others, [leaf for leaf in leaves if is_array(leaf)])
+        arrays = [leaf for leaf in leaves if is_array(leaf)]
+        if is_concrete(arrays) and not watches_values():
+            code, results = known(tree, others, tuple(map(jax.typeof, arrays)), jax.config.jax_enable_x64)
+            if code is not None:
+                return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
+        return run(tree, others, arrays)
+
+    @lru_cache(maxsize=256)
+    def known(tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool) -> tuple[NumpyCode | None, Any]:
+        """The NumPy code for values that are known, which compiles nothing, and the structure of the results."""
+        jaxpr, results = jax.make_jaxpr(partial(run, tree, others), return_shape=True)([*types])
+        try:
+            return numpy_code(jaxpr), jax.tree.structure(results)
+        except UnsupportedError:
+            return None, None
 
     return call
 

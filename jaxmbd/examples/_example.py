@@ -15,7 +15,7 @@ from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Number
+from jaxmbd.arrays import Number, as_float
 from jaxmbd.errors import unknown
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -23,7 +23,7 @@ P = ParamSpec("P")
 
 
 def _numbers(values: Mapping[str, Number] | None) -> dict[str, Array]:
-    return {name: jnp.asarray(value, dtype=float) for name, value in (values or {}).items()}
+    return {name: as_float(value) for name, value in (values or {}).items()}
 
 
 class Example(eqx.Module):

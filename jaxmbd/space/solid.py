@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.space import rotation as rotations
 
@@ -28,7 +28,7 @@ def inertia_matrix(value: Any) -> Any:
         raise MechanismError(
             f"An inertia must be three principal moments or a matrix of shape (3, 3) [kg m²], got shape {value.shape}."
         )
-    return jnp.diag(value) if value.ndim == 1 else value
+    return combined("diag", value) if value.ndim == 1 else value
 
 
 def check_inertia(part: str, inertia: Any, *, zero: bool = False) -> None:

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, combined
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -49,7 +49,7 @@ def guessed(mechanism: Mechanism, guess: dict[str, Array] | State) -> Float[Arra
                 f"… ({mechanism.nq} in all)."
             )
         return guess.q
-    poses, names = jnp.stack([body.pose for body in mechanism.bodies]), mechanism.coordinate_names
+    poses, names = combined("stack", [body.pose for body in mechanism.bodies]), mechanism.coordinate_names
     body_coordinates = {
         f"{body.name}.{component}" for body in mechanism.bodies for component in mechanism.space.coordinates
     }

@@ -131,7 +131,7 @@ def simulate(
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
-    rows = initial_row_selection(model, jnp.asarray(ts)[0], state.q)
+    rows = initial_row_selection(model, ts[0], state.q)
     fields, start, end = integrate(model, rows, formulation, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)

@@ -17,10 +17,9 @@ import hashlib
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache, wraps
+from functools import cache, lru_cache, partial, wraps
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -31,20 +30,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.executable import ARRAY, deserialized, encoded, serialized
+from jaxmbd.compile.cache.entry import Entry, packed, unpacked
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
 from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
-from jaxmbd.compile.jax_binding import register, registering
-from jaxmbd.compile.jax_internals import compilation_cache_folder, is_compilation_cache_on, use_compilation_cache
-from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.cache.first_calls import FirstCalls, FlatCall
+from jaxmbd.compile.cache.structure import ARRAY
+from jaxmbd.compile.jax_internals import (
+    compilation_cache_folder,
+    is_compilation_cache_on,
+    use_compilation_cache,
+    watches_values,
+)
 from jaxmbd.compile.targets.build_vm import processor, vm
-from jaxmbd.compile.targets.numpy_code import NumpyCode, numpy_code, run
 
-_BUDGET, _TOTAL = 0.3, 0.5  # [s] of one run of NumPy code, and of all of a function's before it is compiled
-
-# Settings of JAX that are part of the key, and those that disable the cache.
+# Settings of JAX that are part of the key.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
-_WATCHED = ("disable_jit", "debug_nans", "debug_infs", "check_tracer_leaks", "default_device")
 _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
 
 
@@ -56,149 +56,55 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*arguments: Any) -> Any:
         if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
             return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
-        if not (_is_enabled() or _is_interpretable()):
-            return usual(*arguments)
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-        if not all(map(_is_local, arrays)):
+        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(_is_local, arrays)):
             return usual(*arguments)
         others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
-        try:
-            ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings(), _is_enabled())
-        except TypeError:
-            if _is_enabled():
-                raise
-            return usual(*arguments)  # it may be a leaf that has no hash
-        return usual(*arguments) if ready is None else ready(arrays)
+        is_stored = is_compilation_cache_on() and size_limit() > 0
+        return _ready(function, tree, others, tuple(map(_type, arrays)), _settings(), is_stored)(arrays)
 
     return call
 
 
-class _CompiledCall:
-    """A compiled function of a list of arrays, and the structure of its result with `ARRAY` as placeholder."""
-
-    def __init__(self, compiled: jax.stages.Compiled, like: Any) -> None:
-        self._compiled = compiled
-        self._leaves, self._tree = jax.tree.flatten(like)
-
-    def __call__(self, arrays: list[Any]) -> Any:
-        values = iter(self._compiled(arrays))
-        return jax.tree.unflatten(self._tree, [next(values) if x is ARRAY else x for x in self._leaves])
-
-
-class _FirstCalls:
-    """A traced function that runs as NumPy code while that takes little time altogether, and then is compiled.
-
-    `code` is None where it cannot be NumPy code; `compile` is called at most once.
-    """
-
-    def __init__(self, code: NumpyCode | None, like: Any, compile: Callable[[], _CompiledCall]) -> None:
-        self._code, self._compile, self._compiled, self._spent = code, compile, None, 0.0
-        self._leaves, self._tree = jax.tree.flatten(like)
-        self._lock = threading.Lock()
-
-    def __call__(self, arrays: list[Any]) -> Any:
-        if self._code is not None and self._spent < _TOTAL:
-            start = time.perf_counter()
-            try:
-                values = iter(run(self._code, arrays, _BUDGET))
-                return jax.tree.unflatten(self._tree, [next(values) if x is ARRAY else x for x in self._leaves])
-            except Exception:  # out of time, or what NumPy cannot do
-                self._code = None
-            finally:
-                self._spent += time.perf_counter() - start
-        with self._lock:
-            self._code = None
-            self._compiled = self._compiled or self._compile()
-        return self._compiled(arrays)
-
-
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=1024)
 def _ready(
-    function: Callable[..., Any],
-    tree: Any,
-    others: tuple[Any, ...],
-    types: tuple[Any, ...],
-    settings: Any,
+    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], settings: Any,
     is_stored: bool,
-) -> "_CompiledCall | _FirstCalls | None":
-    """The compiled function, loaded from disk or else compiled and stored; None if it cannot be cached."""
-    type_names = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
+) -> FirstCalls:  # fmt: skip
+    """The function of a list of arrays, from disk if it is there, else traced, and stored."""
+    call = FlatCall(function, tree, others, types)
     if not is_stored:
-        return _traced(function, tree, others, types, b"", None)
+        return FirstCalls(call)
+    type_names = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
     description = fingerprint((function, jax.tree.unflatten(tree, others), type_names, settings, _surroundings()))
     if description is None:
-        return _traced(function, tree, others, types, b"", None) if _is_interpretable() else None
+        return FirstCalls(call)
     key = hashlib.sha256(description).digest()
     name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
     path = Path(compilation_cache_folder() or "") / name
-    return _read(key, path) or _traced(function, tree, others, types, key, path)
+    return FirstCalls(call, _read(key, path), partial(_write, key, path), _without_jax_cache)
 
 
-def _traced(
-    function: Callable[..., Any],
-    tree: Any,
-    others: tuple[Any, ...],
-    types: tuple[Any, ...],
-    key: bytes,
-    path: Path | None,
-) -> _FirstCalls:
-    """Trace the function; it is compiled and stored as soon as its NumPy code takes too long."""
-    like: Any = None
-
-    def flat(arrays: list[Any]) -> list[Any]:
-        nonlocal like
-        remaining = iter(arrays)
-        result = function(*jax.tree.unflatten(tree, [next(remaining) if x is ARRAY else x for x in others]))
-        like = jax.tree.map(lambda x: ARRAY if eqx.is_array(x) else x, result)
-        return [x for x in jax.tree.leaves(result) if eqx.is_array(x)]
-
-    array_types = [jax.ShapeDtypeStruct(shape, dtype, weak_type=is_weak) for shape, dtype, is_weak in types]
-    with registering() as programs:
-        trace = jax.jit(flat).trace(array_types)
-        try:
-            code = numpy_code(trace.jaxpr) if vm() is not None and jax.default_backend() == "cpu" else None
-        except Exception:  # whatever a primitive without a rule raises
-            code = None
-
-    return _FirstCalls(code, like, lambda: _compiled(trace, like, programs, key, path))
-
-
-def _compiled(trace: Any, like: Any, programs: dict[int, Program], key: bytes, path: Path | None) -> _CompiledCall:
-    """Compile a traced function, and store it if its result can be encoded; if not, JAX's cache serves."""
-    with registering() as more:
-        lowered = trace.lower()
-    programs = programs | more
-    if path is None:
-        return _CompiledCall(lowered.compile(), like)
-    try:
-        encoded(like)
-    except TypeError:
-        return _CompiledCall(lowered.compile(), like)
-    with _without_jax_cache():
-        compiled = lowered.compile()
-    with suppress(Exception):  # a callback to Python, a folder that is not writable
-        content = serialized(key, compiled, like, programs)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, content)
-        limit_size(path.parent, "jaxmbd_*", size_limit())
-    return _CompiledCall(compiled, like)
-
-
-def _read(key: bytes, path: Path) -> _CompiledCall | None:
-    """Load the compiled function from a file; None if there is no file or it cannot be trusted."""
+def _read(key: bytes, path: Path) -> Entry | None:
+    """The entry in a file; None if there is no file or it cannot be trusted."""
     content = read_own(path)
     if content is None:
         return None
     try:
-        _load_lapack()
-        compiled, like, programs = deserialized(key, content)
-        for program in programs:
-            register(program)
-    except Exception:
+        entry = unpacked(key, content)
+    except Exception:  # whatever a file can contain
         return None
     touch(path)
-    return _CompiledCall(compiled, like)
+    return entry
+
+
+def _write(key: bytes, path: Path, entry: Entry) -> None:
+    with suppress(TypeError, OSError):  # a result that cannot be encoded; a folder that is not writable
+        content = packed(key, entry)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, content)
+        limit_size(path.parent, "jaxmbd_*", size_limit())
 
 
 _lock = threading.Lock()  # of a global setting of JAX, which all threads share
@@ -213,27 +119,6 @@ def _without_jax_cache() -> Iterator[None]:
             yield
         finally:
             use_compilation_cache(True)
-
-
-@cache
-def _load_lapack() -> None:
-    """Load LAPACK, which JAX does when it lowers a function that needs it, but not when it loads a compiled one."""
-    if jax.default_backend() == "cpu":
-        jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), float))
-
-
-def _is_enabled() -> bool:
-    """True if the settings of JAX and the size limit allow the cache, outside of any mesh."""
-    if not is_compilation_cache_on() or any(getattr(jax.config, f"jax_{name}") for name in _WATCHED):
-        return False
-    return jax.sharding.get_abstract_mesh().empty and size_limit() > 0
-
-
-def _is_interpretable() -> bool:
-    """True if NumPy code serves for first calls: on a CPU with the virtual machine, outside of any mesh."""
-    if any(getattr(jax.config, f"jax_{name}") for name in _WATCHED) or jax.default_backend() != "cpu":
-        return False
-    return jax.sharding.get_abstract_mesh().empty and vm() is not None
 
 
 def _is_local(array: Any) -> bool:

@@ -17,6 +17,7 @@ from jaxmbd.arrays import frozen
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, UnrolledERK
@@ -93,9 +94,9 @@ def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
     for i, row in enumerate(tableau.a_lower, 1):
         a[i, : len(row)] = row
     nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
-    with jax.ensure_compile_time_eval(), jax.enable_x64(True):  # the tableau serves single precision, too
+    with jax.enable_x64(True):  # the tableau serves single precision, too
         weigh = DenseOutputWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
-        values = np.asarray(jax.jit(jax.vmap(weigh))(nodes))
+        (values,) = evaluated(jax.vmap(weigh), nodes)
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
     dense[:, -1] = 0.0  # at the start of a step
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)

@@ -27,7 +27,7 @@ import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
-from jaxmbd.compile.targets.numpy_code import CALL_RULES, Translator, UnsupportedError
+from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
 
@@ -149,11 +149,12 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         if call is None:
             raise UnsupportedError("A sweep that XLA runs.")
         given = [places[k] if isinstance(k, int) else at.constant(k) for k in call.operands]
-        types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
-        settings = {"name": short, "dtype": np.dtype(settings["steps"].types[0].dtype).name, "results": types}
-        shapes, order = [shape for shape, _ in types], call.order
         given = [*map(at.constant, call.settings(0)), *given]
-        return at.emit("motion", given, len(equation.outvars), shapes=shapes, order=order, **settings)
+        types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
+        dtype = np.dtype(settings["steps"].types[0].dtype).name
+        return at.emit(
+            "motion", given, len(equation.outvars), name=short, dtype=dtype, results=types, order=call.order
+        )  # fmt: skip
 
     def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         sizes = tuple(batch.size for batch in reversed(batches))

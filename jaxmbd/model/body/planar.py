@@ -3,11 +3,10 @@
 from typing import Any, ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_finite, check_instance, check_motion, check_name, check_number, check_shape
 from jaxmbd.space.planar import PLANAR, Frame
@@ -66,7 +65,7 @@ def _marker(body: str, x: Any, y: Any, angle: Any) -> Marker:
     x, y = as_float(x), as_float(y)
     check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "x", x, ())
     check_shape(f"Marker on {body!r}, made by at(x, y, angle)", "y", y, ())
-    return Marker(body, jnp.stack([x, y]), angle)
+    return Marker(body, combined("stack", [x, y]), angle)
 
 
 class AbstractMarkerOwner(eqx.Module):

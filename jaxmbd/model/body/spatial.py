@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker, AbstractMovingMarker
@@ -74,15 +74,15 @@ class MovingMarker(AbstractMovingMarker):
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
-    euler_parameters = jnp.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
-    return jnp.concatenate([_point("A pose", x, y, z, by="pose"), euler_parameters])
+    euler_parameters = np.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
+    return combined("concatenate", [_point("A pose", x, y, z, by="pose"), euler_parameters])
 
 
 def _as_pose(value: Any) -> Any:
     """A pose of seven numbers; a position alone is completed by the identity rotation."""
     value = as_float(value)
     if isinstance(value, Array) and value.shape == (3,):
-        value = jnp.concatenate([value, jnp.asarray(_IDENTITY, value.dtype)])
+        value = combined("concatenate", [value, np.asarray(_IDENTITY, value.dtype)])
     return value
 
 
@@ -187,7 +187,7 @@ def _point(part: str, *numbers: Any, by: str = "at") -> Array:
     coordinates = [as_float(number) for number in numbers]
     for name, number in zip("xyz", coordinates, strict=True):
         check_shape(f"{part}, made by {by}(x, y, z)", name, number, ())
-    return jnp.stack(coordinates)
+    return combined("stack", coordinates)
 
 
 def _marker(body: str, point: Array, axis: Any, rotation: Any) -> Marker:

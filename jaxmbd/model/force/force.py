@@ -10,6 +10,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
@@ -107,7 +108,7 @@ class Gravity(eqx.Module):
     def vector(self, space: AbstractSpace) -> Point:
         """The field as a vector in `space`."""
         if self.acceleration.ndim == 0:
-            return self.acceleration * jnp.asarray(space.down)
+            return self.acceleration * np.asarray(space.down, self.acceleration.dtype)
         check_shape(f"Gravity {self.name!r}", "acceleration", self.acceleration, (space.dim,))
         return self.acceleration
 

@@ -12,9 +12,10 @@ from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, as_float
+from jaxmbd.arrays import Scalar, as_float, constant
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND, AbstractBody, AbstractMarker
 from jaxmbd.model.body.checks import (
@@ -166,7 +167,7 @@ class FreeMotion(AbstractTreeJoint):
 
     def __init__(self, body: AbstractBody) -> None:
         self.name, self.b = body.name, body.at()
-        self.a = type(self.b)(GROUND, jnp.zeros_like(self.b.position))
+        self.a = type(self.b)(GROUND, constant(np.zeros(self.b.position.shape, self.b.position.dtype)))
 
     @property
     def chart(self) -> AbstractChart:

@@ -1,13 +1,7 @@
-"""NumPy code of traced functions: a jaxpr as a list of instructions on NumPy arrays, which needs no compiler.
+"""The translation of traced functions into NumPy code; what it does not express is left to XLA."""
 
-It serves for the first calls of an analysis, whose heavy parts are programs and motions of the virtual machine anyway.
-An instruction is plain data: the name of a function, its attributes (numbers, texts, lists, other codes), and the
-places of its operands and results among the values. What no instruction expresses is left to XLA.
-"""
-
-import time
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,118 +9,13 @@ import jax
 import numpy as np
 
 from jaxmbd.compile.jax_internals import Literal, expansion, linear_solve_operands, scan_counts
-from jaxmbd.compile.targets.build_vm import call_program, call_vm
-from jaxmbd.compile.targets.numpy_rules import FUNCTIONS, PARAMETERS
-from jaxmbd.compile.targets.numpy_windows import SCATTERS
-
-Instruction = tuple[str, dict[str, Any], list[int], list[int]]  # name, attributes, operands, results
+from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode
+from jaxmbd.compile.targets.numpy_code.functions import OF_MATRICES, PARAMETERS
+from jaxmbd.compile.targets.numpy_code.windows import SCATTERS
 
 
 class UnsupportedError(Exception):
     """The function does something that NumPy code does not express."""
-
-
-class OutOfTimeError(Exception):
-    """NumPy code has used its time budget."""
-
-
-@dataclass
-class NumpyCode:
-    """Instructions on `count` values: first the constants, then the arguments; `types`: the dtypes of the results."""
-
-    constants: list[np.ndarray]
-    arguments: int
-    count: int
-    instructions: list[Instruction]
-    results: list[int]
-    types: list[str]
-
-    def __post_init__(self) -> None:
-        self._steps: list[Any] | None = None
-
-    def __call__(self, arguments: Sequence[Any], deadline: float) -> list[Any]:
-        """Run the instructions until `deadline`, of `time.perf_counter`.
-
-        Raises:
-            OutOfTimeError: If they take longer.
-        """
-        if self._steps is None:
-            self._steps = [(_function(name, attributes), *at) for name, attributes, *at in self.instructions]
-        values: list[Any] = [*self.constants, *arguments, *[None] * (self.count - len(self.constants) - self.arguments)]
-        clock = time.perf_counter
-        for (function, is_timed, is_single), operands, results in self._steps:
-            if clock() > deadline:
-                raise OutOfTimeError
-            given = [values[k] for k in operands]
-            found = function(*given, deadline=deadline) if is_timed else function(*given)
-            if is_single:
-                values[results[0]] = found
-            else:
-                for k, value in zip(results, found, strict=True):
-                    values[k] = value
-        return [values[k] for k in self.results]
-
-
-def run(code: NumpyCode, arrays: Sequence[Any], seconds: float) -> list[jax.Array]:
-    """Run a code on arrays of JAX or NumPy, for at most some seconds; the results are arrays of JAX."""
-    with np.errstate(all="ignore"):
-        results = code([np.asarray(x) for x in arrays], time.perf_counter() + seconds)
-    return [jax.device_put(np.array(x, kind)) for x, kind in zip(results, code.types, strict=True)]
-
-
-# --- control flow and calls -------------------------------------------------------------------------------
-
-
-def _while(*operands: Any, condition: NumpyCode, body: NumpyCode, counts: list[int], deadline: float) -> list[Any]:
-    first, second = counts[0], sum(counts)
-    known, constants, state = operands[:first], operands[first:second], list(operands[second:])
-    while condition([*known, *state], deadline)[0]:
-        state = body([*constants, *state], deadline)
-    return state
-
-
-def _scan(*operands: Any, body: NumpyCode, counts: list[int], length: int, reverse: bool, rows: Any, deadline: float):
-    constants, state = operands[: counts[0]], list(operands[counts[0] : sum(counts)])
-    arrays = operands[sum(counts) :]
-    stacked = [np.empty((length, *shape), kind) for shape, kind in rows]
-    for k in reversed(range(length)) if reverse else range(length):
-        results = body([*constants, *state, *(x[k] for x in arrays)], deadline)
-        state = results[: counts[1]]
-        for rows_of, value in zip(stacked, results[counts[1] :], strict=True):
-            rows_of[k] = value
-    return [*state, *stacked]
-
-
-def _cond(index: Any, *operands: Any, branches: list[NumpyCode], deadline: float) -> list[Any]:
-    return branches[max(0, min(int(index), len(branches) - 1))](operands, deadline)
-
-
-def _program(*operands: Any, key: int, batch: int, results: Any, dtype: str) -> list[Any]:
-    return call_program(key, batch, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
-
-
-def _motion(*operands: Any, name: str, results: Any, dtype: str, shapes: Any, order: Any) -> list[Any]:
-    found = call_vm(name, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
-    found = [x.reshape(shape) for x, shape in zip(found, shapes, strict=True)]
-    return found if order is None else [found[k] for k in order]
-
-
-_TIMED: dict[str, Callable[..., Any]] = {"while": _while, "scan": _scan, "cond": _cond}
-_SEVERAL = {"unstack", "split", "sort", "top_k", "lu", "geqrf", "qr", "svd", "eigh", "optimization_barrier", *_TIMED}
-_CALLS: dict[str, Callable[..., Any]] = {"program": _program, "motion": _motion}
-
-
-def _function(name: str, attributes: dict[str, Any]) -> tuple[Callable[..., Any], bool, bool]:
-    """The function of an instruction; whether it takes a deadline, and whether it has a single result."""
-    if name in _TIMED:
-        return partial(_TIMED[name], **attributes), True, False
-    if name in _CALLS:
-        return partial(_CALLS[name], **attributes), False, False
-    function = FUNCTIONS[name]
-    return partial(function, **attributes) if attributes else function, False, name not in _SEVERAL
-
-
-# --- translation ------------------------------------------------------------------------------------------
 
 
 def numpy_code(jaxpr: Any) -> NumpyCode:
@@ -138,6 +27,16 @@ def numpy_code(jaxpr: Any) -> NumpyCode:
     return Translator(()).code(jaxpr)
 
 
+def evaluated(function: Callable[..., Any], *arrays: np.ndarray) -> list[np.ndarray]:
+    """The results of a function for arrays of NumPy, with nothing compiled, also while another function is traced.
+
+    Raises:
+        UnsupportedError: If it contains what NumPy code does not express.
+    """
+    code = numpy_code(jax.make_jaxpr(function)(*(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays)))
+    return code(arrays, Budget(UNLIMITED))
+
+
 CALL_RULES: dict[str, Callable[..., Any]] = {}  # rules for primitives of layers above: (translator, equation, operands)
 
 
@@ -145,7 +44,7 @@ class Translator:
     """The translation of a jaxpr and those inlined in it; `within`: primitives that are being expanded."""
 
     def __init__(self, within: tuple[str, ...]) -> None:
-        self._within, self._constants, self._instructions, self._count = within, [], [], 0
+        self._within, self._constants, self._instructions, self._count, self._cost = within, [], [], 0, 0
 
     def code(self, jaxpr: Any) -> NumpyCode:
         """The code of a closed jaxpr."""
@@ -154,10 +53,9 @@ class Translator:
         count = len(self._constants)
         place = lambda k: count + k if k >= 0 else -1 - k  # noqa: E731  # constants have negative numbers until here
         instructions = [(name, a, [*map(place, x)], [*map(place, y)]) for name, a, x, y in self._instructions]
-        types = [_dtype(x) for x in jaxpr.out_avals]
-        return NumpyCode(
-            self._constants, len(arguments), count + self._count, instructions, [*map(place, results)], types
-        )
+        types, results = [_dtype(x) for x in jaxpr.out_avals], [*map(place, results)]
+        total = count + self._count
+        return NumpyCode(self._constants, len(arguments), total, self._cost, instructions, results, types)
 
     def constant(self, value: Any) -> int:
         """The number of a constant."""
@@ -168,6 +66,7 @@ class Translator:
         """Append an instruction; return the numbers of its results."""
         places = [self._new() for _ in range(results)]
         self._instructions.append((name, attributes, list(operands), places))
+        self._cost += 1
         return places
 
     def _new(self) -> int:
@@ -198,8 +97,10 @@ class Translator:
         rule = CALL_RULES.get(name) or _RULES.get(name)
         if rule is not None:
             return rule(self, equation, operands)
-        if name in PARAMETERS:
+        if name in PARAMETERS and params.get("subset_by_index") is None:
             attributes = {key: _plain(params[key]) for key in PARAMETERS[name]}
+            if name in OF_MATRICES:
+                self._cost += math.prod(equation.invars[0].aval.shape[:-2])
             return self.emit(name, operands, len(equation.outvars), **attributes)
         if "_prim" in params:
             types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
@@ -295,8 +196,6 @@ def _linear_solve_rule(at: Translator, equation: Any, operands: list[int]) -> li
 def _dot_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     contracted, batched = _plain(equation.params["dimension_numbers"])
     dtype = _dtype(equation.outvars[0].aval)
-    if any(x.aval.dtype == np.bool_ or x.aval.dtype != equation.outvars[0].aval.dtype for x in equation.invars):
-        raise UnsupportedError("A product of mixed types.")
     return at.emit("dot_general", operands, contracted=contracted, batched=batched, dtype=dtype)
 
 
@@ -326,6 +225,14 @@ def _scatter_rule(at: Translator, equation: Any, operands: list[int]) -> list[in
     return at.emit(name, operands, kind=name, **{key: _plain(x) for key, x in numbers.items()})
 
 
+def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    """The number of the branch that is for this platform."""
+    groups = list(enumerate(equation.params["platforms"]))
+    default = [k for k, platforms in groups if platforms is None]
+    ours = [k for k, platforms in groups if platforms is not None and "cpu" in platforms]
+    return [at.constant(np.int32((ours or default)[0]))]
+
+
 def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     if equation.params.get("axis", -1) not in (-1, equation.invars[0].aval.ndim - 1):
         raise UnsupportedError("top_k along another axis.")
@@ -336,5 +243,6 @@ def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]
 _RULES: dict[str, Callable[..., Any]] = {
     "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
     "dot_general": _dot_rule, "gather": _gather_rule, "top_k": _top_k_rule,
+    "platform_index": _platform_rule,
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _shape_rule), **dict.fromkeys(SCATTERS, _scatter_rule),
 }  # fmt: skip

@@ -1,16 +1,15 @@
 """The primitives of JAX as functions of NumPy arrays, with the conventions of XLA.
 
-`FUNCTIONS` are called with the arrays and, as keywords, with the attributes that `numpy_code.py` reads from an equation.
+`FUNCTIONS` are called with the arrays and, as keywords, with the parameters of the equation that `PARAMETERS` names.
 """
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from scipy import special
-from scipy.linalg import blas, lapack
 
-from jaxmbd.compile.targets.numpy_windows import SCATTERS, gather, scatter
+from jaxmbd.compile.targets.numpy_code.matrices import MATRIX_FUNCTIONS, MATRIX_PARAMETERS
+from jaxmbd.compile.targets.numpy_code.windows import SCATTERS, gather, scatter
 
 
 def _sign(x: Any) -> Any:
@@ -142,7 +141,7 @@ def _dynamic_slice(x: Any, *starts: Any, slice_sizes: Sequence[int]) -> Any:
 
 
 def _dynamic_update_slice(x: Any, update: Any, *starts: Any) -> Any:
-    result = x.copy()
+    result = np.array(x)
     result[_window_at(x.shape, starts, update.shape)] = update
     return result
 
@@ -174,6 +173,7 @@ def _top_k(x: Any, *, k: int, index_dtype: str = "int32") -> list[Any]:
 
 def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
     """XLA's product of arrays, as one product of (batches of) matrices."""
+    x, y = x.astype(dtype, copy=False), y.astype(dtype, copy=False)
     rests = [
         [d for d in range(a.ndim) if d not in c and d not in b]
         for a, c, b in zip((x, y), contracted, batched, strict=True)
@@ -181,119 +181,33 @@ def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
     batch = [x.shape[d] for d in batched[0]]
     count = int(np.prod([x.shape[d] for d in contracted[0]], dtype=int))
     left, right = ([a.shape[d] for d in rest] for a, rest in zip((x, y), rests, strict=True))
-    x = x.transpose([*batched[0], *rests[0], *contracted[0]]).reshape(*batch, int(np.prod(left, dtype=int)), count)
-    y = y.transpose([*batched[1], *contracted[1], *rests[1]]).reshape(*batch, count, int(np.prod(right, dtype=int)))
-    return np.matmul(x, y).reshape((*batch, *left, *right)).astype(dtype, copy=False)
+    x = x.transpose([*batched[0], *rests[0], *contracted[0]]).reshape((*batch, int(np.prod(left, dtype=int)), count))
+    y = y.transpose([*batched[1], *contracted[1], *rests[1]]).reshape((*batch, count, int(np.prod(right, dtype=int))))
+    return np.matmul(x, y).reshape((*batch, *left, *right))
 
 
-# --- matrices ---------------------------------------------------------------------------------------------
+def _special(name: str) -> Callable[..., Any]:
+    """A function of `scipy.special`, which is imported when it is called first."""
+
+    def call(x: Any) -> Any:
+        from scipy import special
+
+        return getattr(special, name)(x)
+
+    return call
 
 
-def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any) -> list[Any]:
-    """Apply a function of matrices to each of a batch; `types(*arrays)`: shapes and types of the results of one."""
-    batch = arrays[0].shape[:-2]
-    results = [np.empty((*batch, *shape), dtype) for shape, dtype in types(*arrays)]
-    for at in np.ndindex(*batch):
-        try:
-            for result, value in zip(results, function(*(x[at] for x in arrays)), strict=True):
-                result[at] = value
-        except np.linalg.LinAlgError:
-            for result in results:
-                result[at] = np.nan
-    return results
+def _shift(function: Callable[..., Any], signed: bool, beyond: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A shift of bits; `beyond(x)`: the result where the number of bits is negative or too large."""
 
+    def call(x: Any, y: Any) -> Any:
+        bits = 8 * x.dtype.itemsize
+        kind = np.dtype(f"{'i' if signed else 'u'}{x.dtype.itemsize}")
+        inside = (y >= 0) & (y < bits)
+        shifted = function(np.asarray(x).view(kind), np.where(inside, y, 0).astype(kind)).view(x.dtype)
+        return np.where(inside, shifted, beyond(x))
 
-def _cholesky(x: Any, **_: Any) -> Any:
-    return _each(lambda a: [np.linalg.cholesky(a)], lambda a: [(a.shape[-2:], a.dtype)], x)[0]
-
-
-def _triangular_solve(
-    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
-) -> Any:
-    trsm = blas.get_blas_funcs("trsm", (a, b))
-    trans = (2 if conjugate_a else 1) if transpose_a else 0
-
-    def one(a: Any, b: Any) -> list[Any]:
-        if not b.size:
-            return [b]
-        return [trsm(1.0, a, b, side=not left_side, lower=lower, trans_a=trans, diag=unit_diagonal)]
-
-    return _each(one, lambda a, b: [(b.shape[-2:], b.dtype)], a, b)[0]
-
-
-def _lu(x: Any, **_: Any) -> list[Any]:
-    getrf = lapack.get_lapack_funcs("getrf", (x,))
-
-    def one(a: Any) -> list[Any]:
-        if not a.size:
-            return [a, np.zeros(0), np.arange(a.shape[0])]
-        factor, pivots, _ = getrf(a)
-        return [factor, pivots, _permutation(pivots, a.shape[0])]
-
-    least = min(x.shape[-2:])
-    return _each(one, lambda a: [(a.shape[-2:], a.dtype), ((least,), np.int32), ((a.shape[-2],), np.int32)], x)
-
-
-def _permutation(pivots: Any, size: int) -> np.ndarray:
-    order = np.arange(size, dtype=np.int32)
-    for i, k in enumerate(pivots):
-        order[[i, k]] = order[[k, i]]
-    return order
-
-
-def _pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
-    result = np.empty((*pivots.shape[:-1], permutation_size), np.int32)
-    for at in np.ndindex(*pivots.shape[:-1]):
-        result[at] = _permutation(pivots[at], permutation_size)
-    return result
-
-
-def _geqrf(x: Any, **_: Any) -> list[Any]:
-    routine = lapack.get_lapack_funcs("geqrf", (x,))
-    least = min(x.shape[-2:])
-    return _each(
-        lambda a: routine(a)[:2] if a.size else (a, np.zeros(least)),
-        lambda a: [(a.shape[-2:], a.dtype), ((least,), a.dtype)], x,
-    )  # fmt: skip
-
-
-def _householder_product(x: Any, taus: Any) -> Any:
-    routine = lapack.get_lapack_funcs("orgqr", (x,))
-    result = np.empty(x.shape, x.dtype)
-    for at in np.ndindex(*x.shape[:-2]):
-        result[at] = routine(x[at], taus[at])[0] if x.size else x[at]
-    return result
-
-
-def _qr(x: Any, *, full_matrices: bool, pivoting: bool) -> list[Any]:
-    if pivoting:
-        raise NotImplementedError("QR with pivoting")
-    return [*np.linalg.qr(x, "complete" if full_matrices else "reduced")]
-
-
-def _svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
-    m, n = x.shape[-2:]
-    k = min(m, n)
-
-    def one(a: Any) -> list[Any]:
-        if not np.isfinite(a).all():
-            raise np.linalg.LinAlgError
-        if not compute_uv:
-            return [np.linalg.svd(a, compute_uv=False)]
-        u, s, vt = np.linalg.svd(a, full_matrices)
-        return [s, u, vt]
-
-    kinds = [(k,), *([(m, m), (n, n)] if full_matrices else [(m, k), (k, n)])] if compute_uv else [(k,)]
-    return _each(one, lambda a: [(shape, a.dtype) for shape in kinds], x)
-
-
-def _eigh(x: Any, *, lower: bool) -> list[Any]:
-    def one(a: Any) -> list[Any]:
-        if not np.isfinite(a).all():
-            raise np.linalg.LinAlgError
-        return [*np.linalg.eigh(a, "L" if lower else "U")][::-1]
-
-    return _each(one, lambda a: [(a.shape[-2:], a.dtype), (a.shape[-1:], a.dtype)], x)
+    return call
 
 
 # --- tables -----------------------------------------------------------------------------------------------
@@ -307,43 +221,50 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "is_finite": np.isfinite, "nextafter": np.nextafter, "real": np.real, "imag": np.imag, "conj": np.conj,
-    "erf": special.erf, "erfc": special.erfc, "logistic": special.expit,
+    "erf": _special("erf"), "erfc": _special("erfc"), "erf_inv": _special("erfinv"), "logistic": _special("expit"),
+    "lgamma": _special("gammaln"), "digamma": _special("psi"),
+    "shift_left": _shift(np.left_shift, False, np.zeros_like),
+    "shift_right_logical": _shift(np.right_shift, False, np.zeros_like),
+    "shift_right_arithmetic": _shift(np.right_shift, True, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
     "rsqrt": lambda x: np.divide(np.ones((), x.dtype), np.sqrt(x)),
     "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "copy": lambda x: x, "copy_p": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
 }  # fmt: skip
 
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **_ELEMENTWISE, **MATRIX_FUNCTIONS, **dict.fromkeys(SCATTERS, scatter),
+    "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
+    "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
+    "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),
+    "reduce_xor": _bitwise(np.bitwise_xor),
+    "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
+    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
+    "cummax": _cumulative(np.maximum), "cummin": _cumulative(np.minimum),
+    "broadcast_in_dim": _broadcast, "reshape": lambda x, *, shape: x.reshape(shape),
+    "transpose": lambda x, *, permutation: x.transpose(permutation),
+    "concatenate": lambda *x, dimension: np.concatenate(x, dimension), "split": _split,
+    "stack": lambda *x, axis: np.stack(x, axis), "unstack": lambda x, *, axis: [*np.moveaxis(x, axis, 0)],
+    "slice": _slice, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
+    "pad": _pad, "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)), "iota": _iota,
+    "sort": _sort, "top_k": _top_k, "dot_general": _dot, "gather": gather,
+}  # fmt: skip
+
 # The names of the parameters of each primitive that its function takes.
 PARAMETERS: dict[str, tuple[str, ...]] = {
-    **dict.fromkeys(_ELEMENTWISE, ()),
+    **dict.fromkeys(_ELEMENTWISE, ()), **MATRIX_PARAMETERS,
     "round": ("rounding_method",), "integer_pow": ("y",), "convert_element_type": ("new_dtype",),
-    **dict.fromkeys(("reduce_sum", "reduce_prod", "reduce_max", "reduce_min", "reduce_and", "reduce_or"), ("axes",)),
+    **dict.fromkeys((f"reduce_{name}" for name in ("sum", "prod", "max", "min", "and", "or", "xor")), ("axes",)),
     **dict.fromkeys(("argmax", "argmin"), ("axes", "index_dtype")),
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), ("axis", "reverse")),
     "broadcast_in_dim": ("shape", "broadcast_dimensions"), "transpose": ("permutation",), "concatenate": ("dimension",),
-    "stack": ("axis",), "unstack": ("axis",), "split": ("sizes", "axis"), "slice": ("start_indices", "limit_indices", "strides"),
-    "dynamic_slice": ("slice_sizes",), "dynamic_update_slice": (), "pad": ("padding_config",), "rev": ("dimensions",),
-    "iota": ("dtype", "shape", "dimension"), "sort": ("dimension", "num_keys"), "cholesky": (), "lu": (),
-    "triangular_solve": ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"), "geqrf": (),
-    "lu_pivots_to_permutation": ("permutation_size",), "householder_product": (), "qr": ("full_matrices", "pivoting"),
-    "svd": ("full_matrices", "compute_uv"), "eigh": ("lower",),
+    "stack": ("axis",), "unstack": ("axis",), "split": ("sizes", "axis"), "rev": ("dimensions",),
+    "slice": ("start_indices", "limit_indices", "strides"), "dynamic_slice": ("slice_sizes",),
+    "dynamic_update_slice": (), "pad": ("padding_config",), "iota": ("dtype", "shape", "dimension"),
+    "sort": ("dimension", "num_keys"),
 }  # fmt: skip
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **_ELEMENTWISE,
-    "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert, "reduce_sum": _sum,
-    "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum, "reduce_and": _bitwise(np.bitwise_and),
-    "reduce_or": _bitwise(np.bitwise_or), "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
-    "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply), "cummax": _cumulative(np.maximum),
-    "cummin": _cumulative(np.minimum), "broadcast_in_dim": _broadcast,
-    "reshape": lambda x, *, shape: x.reshape(shape),
-    "transpose": lambda x, *, permutation: x.transpose(permutation),
-    "concatenate": lambda *x, dimension: np.concatenate(x, dimension),
-    "stack": lambda *x, axis: np.stack(x, axis), "unstack": lambda x, *, axis: [*np.moveaxis(x, axis, 0)], "split": _split, "slice": _slice, "dynamic_slice": _dynamic_slice, "dynamic_update_slice": _dynamic_update_slice,
-    "pad": _pad, "rev": lambda x, *, dimensions: np.flip(x, tuple(dimensions)), "iota": _iota, "sort": _sort,
-    "top_k": _top_k, "dot_general": _dot, "gather": gather, "cholesky": _cholesky, "lu": _lu,
-    "triangular_solve": _triangular_solve, "lu_pivots_to_permutation": _pivots_to_permutation, "geqrf": _geqrf,
-    "householder_product": _householder_product, "qr": _qr, "svd": _svd, "eigh": _eigh,
-    **dict.fromkeys(SCATTERS, scatter),
-}  # fmt: skip
+OF_MATRICES = frozenset(MATRIX_FUNCTIONS)
+SEVERAL = frozenset(  # functions that return a list of results
+    ("unstack", "split", "sort", "top_k", "optimization_barrier", "lu", "geqrf", "qr", "svd", "eigh", "eig")
+)

@@ -29,7 +29,7 @@ def _windows(
             start = np.arange(length).reshape([length if a == axis else 1 for a in range(len(batch))])
         else:
             start = np.zeros((1,) * len(batch), np.int64)
-        start = start.reshape(*start.shape, *[1] * len(kept))
+        start = start.reshape((*start.shape, *[1] * len(kept)))
         if d in kept:
             start = start + np.arange(sizes[d]).reshape([sizes[d] if k == d else 1 for k in kept])
         places.append(start)
@@ -59,7 +59,7 @@ def gather(
     places, inside, batch = _windows(x.shape, indices, sizes, index_map, batching, indices_batching, collapsed)
     result = x[tuple(places)] if places else np.broadcast_to(x, indices.shape[:-1])
     if mode == "FILL_OR_DROP" and not inside.all():
-        keep = inside.reshape(*inside.shape, *[1] * (result.ndim - batch))
+        keep = inside.reshape((*inside.shape, *[1] * (result.ndim - batch)))
         fill = _nothing(x.dtype) if fill_value is None else fill_value
         result = np.where(keep, result, np.asarray(fill, x.dtype))
     return result.transpose(_order(offset_dims, result.ndim, batch))
@@ -93,7 +93,7 @@ def scatter(
         (p * int(np.prod(x.shape[d + 1 :], dtype=np.int64)) for d, p in enumerate(places)),
         start=np.zeros(values.shape, np.int64),
     )
-    keep = slice(None) if mode == "CLIP" or inside.all() else inside
+    keep = ... if mode == "CLIP" or inside.all() else inside
     result = x.copy().reshape(-1)
     SCATTERS[kind](result, np.asarray(flat)[keep].reshape(-1), values[keep].reshape(-1))
     return result.reshape(x.shape)

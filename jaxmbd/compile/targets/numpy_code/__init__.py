@@ -1,0 +1,1 @@
+"""NumPy code of traced functions: what runs before anything is compiled."""

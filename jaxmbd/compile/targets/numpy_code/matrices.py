@@ -1,0 +1,159 @@
+"""JAX's factorisations and solves for NumPy matrices and batches of them; NaN for a matrix that has none."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+
+def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any) -> list[Any]:
+    """Apply a function of matrices to each of a batch; `types(*arrays)`: shapes and types of the results of one."""
+    batch = arrays[0].shape[:-2]
+    results = [np.empty((*batch, *shape), dtype) for shape, dtype in types(*arrays)]
+    for at in np.ndindex(*batch):
+        try:
+            for result, value in zip(results, function(*(x[at] for x in arrays)), strict=True):
+                result[at] = value
+        except np.linalg.LinAlgError:
+            for result in results:
+                result[at] = np.nan
+    return results
+
+
+def _routine(name: str, *arrays: Any) -> Any:
+    """The routine of BLAS or LAPACK for the type of some arrays."""
+    from scipy.linalg import get_blas_funcs, get_lapack_funcs
+
+    return get_blas_funcs(name, arrays) if name == "trsm" else get_lapack_funcs(name, arrays)
+
+
+def _check_finite(a: Any) -> None:
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError
+
+
+def _cholesky(x: Any) -> Any:
+    return _each(lambda a: [np.linalg.cholesky(a)], lambda a: [(a.shape[-2:], a.dtype)], x)[0]
+
+
+def _triangular_solve(
+    a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
+) -> Any:
+    trsm = _routine("trsm", a, b)
+    trans = (2 if conjugate_a else 1) if transpose_a else 0
+
+    def one(a: Any, b: Any) -> list[Any]:
+        return [trsm(1.0, a, b, side=not left_side, lower=lower, trans_a=trans, diag=unit_diagonal) if b.size else b]
+
+    return _each(one, lambda a, b: [(b.shape[-2:], b.dtype)], a, b)[0]
+
+
+def _lu(x: Any) -> list[Any]:
+    getrf = _routine("getrf", x)
+
+    def one(a: Any) -> list[Any]:
+        if not a.size:
+            return [a, np.zeros(0), np.arange(a.shape[0])]
+        factor, pivots, _ = getrf(a)
+        return [factor, pivots, _permutation(pivots, a.shape[0])]
+
+    least = min(x.shape[-2:])
+    return _each(one, lambda a: [(a.shape[-2:], a.dtype), ((least,), np.int32), ((a.shape[-2],), np.int32)], x)
+
+
+def _permutation(pivots: Any, size: int) -> np.ndarray:
+    order = np.arange(size, dtype=np.int32)
+    for i, k in enumerate(pivots):
+        order[[i, k]] = order[[k, i]]
+    return order
+
+
+def _pivots_to_permutation(pivots: Any, *, permutation_size: int) -> Any:
+    result = np.empty((*pivots.shape[:-1], permutation_size), np.int32)
+    for at in np.ndindex(*pivots.shape[:-1]):
+        result[at] = _permutation(pivots[at], permutation_size)
+    return result
+
+
+def _geqrf(x: Any) -> list[Any]:
+    geqrf, least = _routine("geqrf", x), min(x.shape[-2:])
+    return _each(
+        lambda a: geqrf(a)[:2] if a.size else (a, np.zeros(least)),
+        lambda a: [(a.shape[-2:], a.dtype), ((least,), a.dtype)],
+        x,
+    )
+
+
+def _householder_product(x: Any, taus: Any) -> Any:
+    orgqr = _routine("orgqr" if x.dtype.kind == "f" else "ungqr", x)
+    result = np.array(x)
+    for at in np.ndindex(*x.shape[:-2]):
+        if taus[at].size:
+            result[at] = orgqr(x[at], taus[at])[0]
+    return result
+
+
+def _qr(x: Any, *, full_matrices: bool, pivoting: bool) -> list[Any]:
+    if not pivoting:
+        return [*np.linalg.qr(x, "complete" if full_matrices else "reduced")]
+    from scipy.linalg import qr
+
+    m, n = x.shape[-2:]
+    k = m if full_matrices else min(m, n)
+    mode = "full" if full_matrices else "economic"
+    types = lambda a: [((m, k), a.dtype), ((k, n), a.dtype), ((n,), np.int32)]  # noqa: E731
+    return _each(lambda a: qr(a, mode=mode, pivoting=True, check_finite=False), types, x)
+
+
+def _svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
+    m, n = x.shape[-2:]
+    k = min(m, n)
+
+    def one(a: Any) -> list[Any]:
+        _check_finite(a)
+        if not compute_uv:
+            return [np.linalg.svd(a, compute_uv=False)]
+        u, s, vt = np.linalg.svd(a, full_matrices)
+        return [s, u, vt]
+
+    shapes = [(k,), *([(m, m), (n, n)] if full_matrices else [(m, k), (k, n)])] if compute_uv else [(k,)]
+    return _each(
+        one, lambda a: [(shape, np.finfo(a.dtype).dtype if len(shape) == 1 else a.dtype) for shape in shapes], x
+    )
+
+
+def _eigh(x: Any, *, lower: bool) -> list[Any]:
+    def one(a: Any) -> list[Any]:
+        _check_finite(a)
+        return [*np.linalg.eigh(a, "L" if lower else "U")][::-1]
+
+    return _each(one, lambda a: [(a.shape[-2:], a.dtype), (a.shape[-1:], np.finfo(a.dtype).dtype)], x)
+
+
+def _eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> list[Any]:
+    from scipy.linalg import eig
+
+    n, dtype = x.shape[-1], np.result_type(x.dtype, np.complex64)
+    sides = compute_left_eigenvectors, compute_right_eigenvectors
+
+    def one(a: Any) -> Any:
+        _check_finite(a)
+        found = eig(a, left=sides[0], right=sides[1])
+        return found if any(sides) else [found]
+
+    return _each(one, lambda a: [((n,), dtype), *[((n, n), dtype)] * sum(sides)], x)
+
+
+MATRIX_FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "cholesky": _cholesky, "triangular_solve": _triangular_solve, "lu": _lu,
+    "lu_pivots_to_permutation": _pivots_to_permutation, "geqrf": _geqrf, "householder_product": _householder_product,
+    "qr": _qr, "svd": _svd, "eigh": _eigh, "eig": _eig,
+}  # fmt: skip
+
+# The names of the parameters of each primitive that its function takes.
+MATRIX_PARAMETERS: dict[str, tuple[str, ...]] = {
+    "cholesky": (), "lu": (), "geqrf": (), "householder_product": (), "qr": ("full_matrices", "pivoting"),
+    "triangular_solve": ("left_side", "lower", "transpose_a", "conjugate_a", "unit_diagonal"),
+    "lu_pivots_to_permutation": ("permutation_size",), "svd": ("full_matrices", "compute_uv"), "eigh": ("lower",),
+    "eig": ("compute_left_eigenvectors", "compute_right_eigenvectors"),
+}  # fmt: skip
