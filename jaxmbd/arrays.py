@@ -48,10 +48,10 @@ def is_concrete(*values: Any) -> bool:
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def constant(value: np.ndarray) -> Array:
-    """An array of NumPy as one of JAX, with nothing traced or compiled."""
+def constant(value: Any) -> Array:
+    """Numbers, or an array of NumPy, as an array of JAX, with nothing traced or compiled."""
     with jax.ensure_compile_time_eval():
-        return jax.device_put(value)
+        return jax.device_put(np.asarray(value))
 
 
 def combined(operation: str, values: Any) -> Array:

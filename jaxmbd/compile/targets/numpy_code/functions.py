@@ -210,6 +210,18 @@ def _shift(function: Callable[..., Any], signed: bool, beyond: Callable[[Any], A
     return call
 
 
+def _in_total_order(compare: np.ufunc) -> Callable[..., Any]:
+    """A comparison in the total order of floating-point numbers: −NaN, −∞ … −0, 0 … ∞, NaN."""
+
+    def place(x: Any) -> Any:
+        if x.dtype.kind != "f":
+            return x
+        bits = np.asarray(x).view(f"i{x.dtype.itemsize}")
+        return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
+
+    return lambda x, y: compare(place(x), place(y))
+
+
 # --- tables -----------------------------------------------------------------------------------------------
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
@@ -220,6 +232,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "square": np.square, "add": np.add, "add_any": np.add, "sub": np.subtract, "mul": np.multiply, "max": np.maximum,
     "min": np.minimum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor, "not": np.invert,
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lt_to": _in_total_order(np.less), "le_to": _in_total_order(np.less_equal), "eq_to": _in_total_order(np.equal),
     "is_finite": np.isfinite, "nextafter": np.nextafter, "real": np.real, "imag": np.imag, "conj": np.conj,
     "erf": _special("erf"), "erfc": _special("erfc"), "erf_inv": _special("erfinv"), "logistic": _special("expit"),
     "lgamma": _special("gammaln"), "digamma": _special("psi"),

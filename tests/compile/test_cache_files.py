@@ -16,7 +16,7 @@ from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache import files as files_of
 from jaxmbd.compile.cache.executable import ARRAY, decoded, deserialized, encoded
 from tests import planar_examples as examples
-from tests.compile.test_kept import X, expected, files, folder, forget, traced, turned
+from tests.compile.test_disk_cache import X, expected, files, folder, forget, traced, turned
 
 __all__ = ["folder"]  # a fixture
 
