@@ -57,7 +57,7 @@ INTERNALS = {
 DRAWING = {"plot", "cli"}
 
 # May be missing at run time, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
+OPTIONAL = {"scipy", "IPython", "PIL", "imageio_ffmpeg", "sympy"}
 
 
 @dataclass(frozen=True)

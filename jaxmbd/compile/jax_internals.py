@@ -9,6 +9,7 @@ from typing import Any
 import jax
 from jax.core import ShapedArray as ShapedArray
 from jax.experimental.compilation_cache import compilation_cache
+from jax.extend.core import ClosedJaxpr as ClosedJaxpr
 from jax.extend.core import Literal as Literal
 from jax.extend.core import Primitive as Primitive
 from jax.extend.core import jaxpr_as_fun as jaxpr_as_fun
@@ -19,6 +20,7 @@ from jax.interpreters import partial_eval as partial_eval
 
 USED = {
     "jax.extend.core.Primitive": "programs, solves and sweeps over steps are primitives of their own",
+    "jax.extend.core.ClosedJaxpr": "bodies of loops are translated like whole functions",
     "jax.extend.core.Literal": "constants in a jaxpr are told from its variables",
     "jax.extend.core.jaxpr_as_fun": "a traced function is differentiated without running its Python again",
     "jax.interpreters.ad.primitive_jvps": "programs and sweeps have forward derivatives",
@@ -53,6 +55,11 @@ def is_compilation_cache_on() -> bool:
     """True unless JAX's cache is switched off, by the user or by `use_compilation_cache`."""
     config: Any = jax.config
     return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
+
+
+def is_x64() -> bool:
+    """True if JAX computes in double precision."""
+    return bool(getattr(jax.config, "jax_enable_x64"))
 
 
 def watches_values() -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile import ldlt_primitive, ssa_rules
-from jaxmbd.compile.jax_internals import Literal, jaxpr_as_fun, watches_values
+from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
 from jaxmbd.compile.passes.schedule import Program, schedule
 from jaxmbd.compile.rules.equation import Equation
 from jaxmbd.compile.rules.interpreter import Interpreter
@@ -218,7 +218,7 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
         others = tuple(_ARRAY if is_array(leaf) else leaf for leaf in leaves)
         arrays = [leaf for leaf in leaves if is_array(leaf)]
         if is_concrete(arrays) and not watches_values():
-            code, results = known(tree, others, tuple(map(jax.typeof, arrays)), jax.config.jax_enable_x64)
+            code, results = known(tree, others, tuple(map(jax.typeof, arrays)), is_x64())
             if code is not None:
                 return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
         return run(tree, others, arrays)

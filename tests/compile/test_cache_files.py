@@ -14,7 +14,8 @@ import pytest
 from jaxmbd.cli._app import keep_compiled
 from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache import files as files_of
-from jaxmbd.compile.cache.executable import ARRAY, decoded, deserialized, encoded
+from jaxmbd.compile.cache.entry import unpacked
+from jaxmbd.compile.cache.structure import ARRAY, decoded, encoded
 from tests import planar_examples as examples
 from tests.compile.test_disk_cache import X, expected, files, folder, forget, traced, turned
 
@@ -30,7 +31,7 @@ def run(name: str = "a") -> None:
     np.testing.assert_allclose(found["rotated"], np.sin(X) * X + 2, rtol=1e-14)
 
 
-def kept_file(folder: Path) -> tuple[Path, bytes]:
+def stored_file(folder: Path) -> tuple[Path, bytes]:
     """The file of a function that has been kept, and that is read again."""
     run()
     (path,) = files(folder)
@@ -40,23 +41,23 @@ def kept_file(folder: Path) -> tuple[Path, bytes]:
 
 
 def test_flipped_bits_never_give_numbers(folder: Path) -> None:
-    path, whole = kept_file(folder)
+    path, whole = stored_file(folder)
     key = bytes.fromhex(path.name.partition("-")[2])
-    deserialized(key, whole)
+    unpacked(key, whole)
     for place in [*range(120), *np.linspace(120, len(whole) - 1, 200).astype(int).tolist()]:
         damaged = bytearray(whole)
         damaged[place] ^= 1 << place % 8
         with pytest.raises(ValueError, match=r"another key, or is damaged|ends in its header"):
-            deserialized(key, bytes(damaged))
+            unpacked(key, bytes(damaged))
     for length in (0, 1, 79, 80, 200, len(whole) // 2, len(whole) - 1):
         with pytest.raises(ValueError, match=r"another key, or is damaged|ends in its header"):
-            deserialized(key, whole[:length])
+            unpacked(key, whole[:length])
     with pytest.raises(ValueError, match="another key"):
-        deserialized(key, whole + b"\0")
+        unpacked(key, whole + b"\0")
 
 
 def test_a_file_with_flipped_bits_is_replaced(folder: Path) -> None:
-    path, whole = kept_file(folder)
+    path, whole = stored_file(folder)
     for place in (3, 50, 500, *np.linspace(0.3, 0.99, 4) * len(whole)):
         damaged = bytearray(whole)
         damaged[int(place)] ^= 16
@@ -90,7 +91,7 @@ class Bomb:
 def test_pickled_objects_are_not_read(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exploded = tmp_path / "exploded"
     monkeypatch.setenv("BOMB", str(exploded))
-    path, _ = kept_file(folder)
+    path, _ = stored_file(folder)
     path.write_bytes(pickle.dumps(({}, Bomb(), None, 2)))
     run()
     assert traced == ["a"]
@@ -99,7 +100,7 @@ def test_pickled_objects_are_not_read(folder: Path, tmp_path: Path, monkeypatch:
 
 @pytest.mark.skipif(files_of.user() is None, reason="a system without owners and modes")
 def test_files_that_others_could_write_are_replaced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, whole = kept_file(folder)
+    path, whole = stored_file(folder)
     assert path.stat().st_mode & 0o777 == 0o600
     for mode in (0o602, 0o620, 0o666):
         path.chmod(mode)
@@ -172,7 +173,7 @@ def test_the_commands_cache_is_limited_and_its_users_own(
 
 
 def test_nothing_is_read_or_written_where_nothing_may_be_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, whole = kept_file(folder)
+    path, whole = stored_file(folder)
     monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
     run()
     assert traced == ["a"]
@@ -244,7 +245,7 @@ def test_text_names_nothing_but_classes_of_values(text: Any) -> None:
         decoded(text)
 
 
-def test_kept_functions_say_what_they_are(folder: Path) -> None:
-    path, whole = kept_file(folder)
+def test_files_contain_their_key(folder: Path) -> None:
+    path, whole = stored_file(folder)
     assert disk_cache._read(bytes(32), path) is None
     assert whole[40:72].hex() == path.name.partition("-")[2]

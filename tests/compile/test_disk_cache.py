@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.compile.cache import disk_cache, fingerprint
+from jaxmbd.compile.cache import disk_cache, fingerprint, first_calls
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.entry import unpacked
+from jaxmbd.compile.cache.first_calls import FlatCall
 from jaxmbd.compile.jax_binding import as_program
 from tests import planar_examples as examples
 
@@ -131,19 +133,34 @@ def test_a_users_function_is_kept_until_it_changes(folder: Path, monkeypatch: py
 
     first = end(push(1.0))
     assert kept() == 1
-    compiled, compile_and_store = list[str](), disk_cache._compile_and_store
-
-    def spy(function: Any, *rest: Any) -> Any:
-        compiled.append(function.__name__)
-        return compile_and_store(function, *rest)
-
-    monkeypatch.setattr(disk_cache, "_compile_and_store", spy)
+    begun, trace = list[str](), FlatCall.trace
+    monkeypatch.setattr(FlatCall, "trace", lambda self: (begun.append(self.function.__name__), trace(self))[1])
     forget()
     np.testing.assert_array_equal(end(push(1.0)), first)
-    assert "integrate" not in compiled
+    assert "integrate" not in begun
     assert not np.allclose(end(push(2.0)), first)
-    assert "integrate" in compiled
+    assert "integrate" in begun
     assert kept() == 2
+
+
+def test_the_executable_replaces_the_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is compiled a later process takes that, without a trace; its results are those of the code."""
+    first = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+    (path,) = files(folder)
+    key = bytes.fromhex(path.name.partition("-")[2])
+    assert unpacked(key, path.read_bytes()).kind == "code"
+    monkeypatch.setattr(first_calls, "_INSTRUCTIONS", 0)
+    forget()
+    again = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})  # the code is read, and nothing may run it
+    assert traced == ["a"]
+    assert unpacked(key, path.read_bytes()).kind == "executable"
+    forget()
+    third = turned(2 * X, {"name": "a", "spread": jnp.asarray(0.1)})
+    assert not traced
+    assert files(folder) == [path]
+    for name in ("solved", "rotated"):
+        np.testing.assert_allclose(again[name], first[name], rtol=1e-14)
+    np.testing.assert_allclose(third["solved"], expected(2 * X, 0.1), rtol=1e-13)
 
 
 def test_a_damaged_file_is_made_anew(folder: Path) -> None:

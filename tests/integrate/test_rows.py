@@ -48,7 +48,7 @@ def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> Non
     values = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q)), compute_uv=False)
     kept = np.linalg.svd(np.asarray(mbd.Equations(ring).jacobian(t, q))[chosen], compute_uv=False)
     assert kept[-1] > 0.1 * values[28]
-    found = initial_row_selection(ring, t, q)
+    found = initial_row_selection(ring, [t], q)
     assert found is not None
     assert found.rows is not None
     again = anew(mbd.Equations(ring).solved_in(found.redundant, found.rows), t, q)
@@ -58,7 +58,7 @@ def test_rows_are_chosen_anew_where_others_are_better(ring: sp.Mechanism) -> Non
 def test_nothing_is_chosen_where_no_rows_repeat() -> None:
     mechanism = examples.get("planar-four-bar").mechanism
     state = mbd.assemble(mechanism)
-    assert initial_row_selection(mechanism, state.t, state.q) == RowSelection(False, None)
+    assert initial_row_selection(mechanism, [state.t], state.q) == RowSelection(False, None)
     assert update_row_selection(mbd.Equations(mechanism), state.t, state.q) is None
 
 

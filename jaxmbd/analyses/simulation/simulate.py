@@ -29,7 +29,7 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict_where_stopped,
 )
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.arrays import as_float, constant, is_concrete
+from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
@@ -131,8 +131,7 @@ def simulate(
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
-    start_time = constant(np.asarray(ts)[0]) if is_concrete(ts) else jnp.asarray(ts)[0]
-    rows = initial_row_selection(model, start_time, state.q)
+    rows = initial_row_selection(model, ts, state.q)
     fields, start, end = integrate(model, rows, formulation, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)

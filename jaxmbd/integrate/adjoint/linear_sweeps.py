@@ -141,21 +141,6 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = [jnp.asarray(x) for x in call_vm(short, dtype, [*call.settings(0), *operands], call.results)]
         return results if call.order is None else [results[k] for k in call.order]
 
-    def translated(at: Translator, equation: Any, places: list[int]) -> list[int]:
-        """The NumPy code: a call of the virtual machine."""
-        settings = dict(equation.params)
-        batches = settings.pop("batches")
-        call = None if batches else settings["steps"].native(short, operands=len(places), **settings)
-        if call is None:
-            raise UnsupportedError("A sweep that XLA runs.")
-        given = [places[k] if isinstance(k, int) else at.constant(k) for k in call.operands]
-        given = [*map(at.constant, call.settings(0)), *given]
-        types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
-        dtype = np.dtype(settings["steps"].types[0].dtype).name
-        return at.emit(
-            "motion", given, len(equation.outvars), name=short, dtype=dtype, results=types, order=call.order
-        )  # fmt: skip
-
     def typed(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         sizes = tuple(batch.size for batch in reversed(batches))
         return [ShapedArray((*sizes, *x.shape), x.dtype) for x in types(**settings)]
@@ -167,13 +152,27 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         results = primitive.bind(*leading, batches=(*batches, batch), **settings)
         return results, [0] * len(results)
 
-    CALL_RULES[name] = translated
+    CALL_RULES[name] = partial(_translated, short)
     primitive.def_impl(at_once)
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
     mlir.register_lowering(primitive, mlir.lower_fun(native, multiple_results=True), platform="cpu")
     return primitive
+
+
+def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> list[int]:
+    """The NumPy code: a call of the virtual machine."""
+    settings = dict(equation.params)
+    batches, steps = settings.pop("batches"), settings["steps"]
+    call = None if batches else steps.native(name, operands=len(places), **settings)
+    if call is None:
+        raise UnsupportedError("XLA runs these steps.")
+    given = [*call.settings(0), *(places[k] if isinstance(k, int) else k for k in call.operands)]
+    operands = [k if isinstance(k, int) else at.constant(k) for k in given]
+    types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
+    dtype = np.dtype(steps.types[0].dtype).name
+    return at.emit("motion", operands, len(equation.outvars), name=name, dtype=dtype, results=types, order=call.order)
 
 
 def _by_vm(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:

@@ -8,13 +8,15 @@ omitted row and its selected row are exchanged, which multiplies the volume of `
 Source: Goreinov et al., *How to find a good submatrix* (2010).
 """
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.arrays import Scalar, frozen, is_concrete
+from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
@@ -37,15 +39,16 @@ class RowSelection(eqx.Module):
     rows: Bool[Array, " m"] | None
 
 
-def initial_row_selection(model: Mechanism | Equations, t: Scalar, q: Float[Array, " nq"]) -> RowSelection | None:
-    """The row selection at a configuration, without derivatives; `None` if values are not known.
+def initial_row_selection(model: Mechanism | Equations, ts: Any, q: Float[Array, " nq"]) -> RowSelection | None:
+    """The row selection at the first of some times, without derivatives; `None` if values are not known.
 
     They are known under `jax.grad` and `jax.jvp`, too. `redundant` is the constant `False` if rows are independent, so
     that the branches for dependent rows are not compiled.
     """
-    model, t, q = frozen((model, t, q))
-    if not is_concrete(model, t, q):
+    model, ts, q = frozen((model, ts, q))
+    if not is_concrete(model, ts, q):
         return None
+    t = constant(np.asarray(ts)[0])
     redundant = _redundant(model, t, q)
     return RowSelection(redundant, _initial_rows(model, t, q)) if redundant else RowSelection(False, None)
 

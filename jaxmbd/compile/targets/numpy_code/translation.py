@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.compile.jax_internals import Literal, expansion, linear_solve_operands, scan_counts
+from jaxmbd.compile.jax_internals import ClosedJaxpr, Literal, expansion, linear_solve_operands, scan_counts
 from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode
 from jaxmbd.compile.targets.numpy_code.functions import OF_MATRICES, PARAMETERS
 from jaxmbd.compile.targets.numpy_code.windows import SCATTERS
@@ -82,7 +82,10 @@ class Translator:
         inner, constants = jaxpr.jaxpr, jaxpr.consts
         places: dict[Any, int] = dict(zip(inner.invars, operands, strict=True))
         places |= {var: self.constant(x) for var, x in zip(inner.constvars, constants, strict=True)}
-        read = lambda x: self.constant(np.asarray(x.val, x.aval.dtype)) if isinstance(x, Literal) else places[x]  # noqa: E731
+
+        def read(x: Any) -> int:
+            return self.constant(np.asarray(x.val, x.aval.dtype)) if isinstance(x, Literal) else places[x]
+
         for equation in inner.eqns:
             found = self._equation(equation, [read(x) for x in equation.invars])
             places |= dict(zip(equation.outvars, found, strict=True))
@@ -132,7 +135,7 @@ def _is_ours(primitive: Any) -> bool:
 
 
 def _closed(jaxpr: Any) -> Any:
-    return jaxpr if isinstance(jaxpr, jax.extend.core.ClosedJaxpr) else jax.extend.core.ClosedJaxpr(jaxpr, ())
+    return jaxpr if isinstance(jaxpr, ClosedJaxpr) else ClosedJaxpr(jaxpr, ())
 
 
 def _dtype(aval: Any) -> str:
