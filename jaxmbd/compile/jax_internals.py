@@ -59,7 +59,8 @@ def is_compilation_cache_on() -> bool:
 
 def is_x64() -> bool:
     """True if JAX computes in double precision."""
-    return bool(getattr(jax.config, "jax_enable_x64"))
+    config: Any = jax.config
+    return config.jax_enable_x64
 
 
 def watches_values() -> bool:

@@ -84,7 +84,7 @@ class Translator:
         places |= {var: self.constant(x) for var, x in zip(inner.constvars, constants, strict=True)}
 
         def read(x: Any) -> int:
-            return self.constant(np.asarray(x.val, x.aval.dtype)) if isinstance(x, Literal) else places[x]
+            return self.constant(np.asarray(x.val, _dtype(x.aval))) if isinstance(x, Literal) else places[x]
 
         for equation in inner.eqns:
             found = self._equation(equation, [read(x) for x in equation.invars])
