@@ -134,11 +134,11 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
 
 def channels_of_users(mechanism: Mechanism) -> set[str]:
     """Return the names of sensors that may run a user's code or refuse what they read, unlike all other channels."""
+    own = __name__.partition(".")[0]
     return {
         sensor.name
         for sensor in mechanism.sensors
-        if isinstance(sensor, Measure | Scaled)
-        or not type(sensor).__module__.startswith(f"{__package__.split('.')[0]}.")
+        if isinstance(sensor, Measure | Scaled) or type(sensor).__module__.partition(".")[0] != own
     }
 
 

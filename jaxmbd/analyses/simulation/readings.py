@@ -119,5 +119,5 @@ def _reaction(reader: Reader, name: str) -> dict[str, tuple[Array, Array]]:
 def part_of(array: Array, at: Any) -> Array:
     """`array[at]`; taken by NumPy where values are known, since JAX would compile a function for it."""
     if isinstance(array, jax.Array) and is_concrete(array) and {x.platform for x in array.devices()} == {"cpu"}:
-        return jnp.asarray(np.asarray(array)[at])
+        return jnp.asarray(np.array(np.asarray(array)[at], order="C"))
     return array[at]

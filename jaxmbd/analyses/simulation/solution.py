@@ -207,7 +207,7 @@ class Solution(eqx.Module):
     def _motion(self) -> Motion:
         """The motion, as the argument of `readings`. If rows are known not to be redundant, less is computed.
         `simulate` has closed the positions already, with some formulations."""
-        none = is_concrete(self.redundant) and not np.any(self.redundant)
+        none = is_concrete(self.redundant) and not np.any(np.asarray(self.redundant))
         closed = "num_steps" in self.stats and isinstance(self.formulation, Stabilized | AbstractProjectedFormulation)
         redundant = False if none else self.redundant
         arrays = self.ts, self.q, self.integrated_speeds
@@ -258,7 +258,8 @@ class Solution(eqx.Module):
         check_known("frame", [frame], ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
         loads = self._readings(Asked(reactions=(name,))).reactions[name][frame]
-        return Reaction(*(part_of(x, (slice(None), place)) for x in loads), bodies[place], frame)
+        force, moment = (part_of(x, (slice(None), place)) for x in loads)
+        return Reaction(force, moment, bodies[place], frame)
 
     def effort(self, name: str) -> Array:
         """The force [N] or torque [N m] of a driver in the positive direction of its coordinate: `−λ`."""

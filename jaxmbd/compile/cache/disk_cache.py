@@ -36,6 +36,7 @@ from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
 from jaxmbd.compile.jax_binding import register, registering
 from jaxmbd.compile.jax_internals import compilation_cache_folder, is_compilation_cache_on, use_compilation_cache
 from jaxmbd.compile.targets.build_vm import processor, vm
+from jaxmbd.progress import announced, announcing
 
 # Settings of JAX that are part of the key, and those that disable the cache.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
@@ -45,7 +46,7 @@ _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part
 
 def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     """`equinox.filter_jit` that, while JAX's disk cache is on, also stores what it compiles for concrete arguments."""
-    usual = eqx.filter_jit(function)
+    usual = announcing(function, eqx.filter_jit)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:
@@ -88,7 +89,11 @@ def _ready(
     key = hashlib.sha256(description).digest()
     name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
     path = Path(compilation_cache_folder() or "") / name
-    return _read(key, path) or _compile_and_store(function, tree, others, types, key, path)
+    ready = _read(key, path)
+    if ready is None:
+        with announced(function, jax.tree.unflatten(tree, others)):
+            ready = _compile_and_store(function, tree, others, types, key, path)
+    return ready
 
 
 def _compile_and_store(
