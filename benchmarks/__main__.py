@@ -3,6 +3,7 @@
 python -m benchmarks                                     everything; results and picture go to out/benchmarks
 python -m benchmarks precision --problems four-bar-1     one workload, one problem
 python -m benchmarks --device gpu                        the same on a GPU; peers run on the CPU and are left out
+python -m benchmarks first --before HEAD~3 --save out/first.json    first calls of two versions, side by side
 python -m benchmarks --report docs/performance.md benchmarks/results/cpu.json
 """
 
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     use_device(options.device)
     problems = tuple(options.problems.split(",")) if options.problems else ()
     peers = tuple(usable_peers(options.peers, console))
-    asked = Options(peers, problems, options.device, options.quick)
+    asked = Options(peers, problems, options.device, options.quick, options.repeats, options.before)
     for path in (options.save, options.plot):
         path.parent.mkdir(parents=True, exist_ok=True)
     for name in options.workloads or WORKLOADS:
@@ -72,6 +73,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", help=f"any of {everything}, or none; default all, none with --device gpu")
     parser.add_argument("--problems", default="", help="of the workload precision; default all")
     parser.add_argument("--quick", action="store_true", help="few problems and sizes, to see that all of it runs")
+    parser.add_argument("--repeats", type=int, default=5, help="fresh processes for each first call; default 5")
+    parser.add_argument("--before", default="", metavar="REVISION", help="measure first calls of this revision too")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="results; what is there already is kept")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="the picture")
     parser.add_argument("--report", nargs=2, type=Path, metavar=("FILE.md", "FILE.json"), help="fill in its tables")

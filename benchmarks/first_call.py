@@ -1,39 +1,148 @@
-"""One `simulate` of a mechanism that this process has not seen: `python -m benchmarks.first_call NAME DEVICE`.
+"""One activity in a process that has done nothing yet: `python -P first_call.py ACTIVITY [NAME] [DEVICE]`.
 
-Prints one line of JSON: the seconds that importing, making the mechanism and assembling it, the first `simulate` and
-a second one take. The workload `first` runs it in fresh processes.
+Prints one line of JSON: for each stage its CPU and wall seconds, `{"simulate": [cpu, wall], ...}`, those of compilers
+that it starts included. It imports nothing of this folder, so that it measures any version of jaxmbd: the one on
+`PYTHONPATH`.
 """
 
 import json
+import resource
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+stages: dict[str, list[float]] = {}
+END = 0.1  # [s] of the motions
+SENSITIVITIES = 10
 
 
-def main(name: str, device: str) -> None:
-    """Time the stages and print them."""
-    started = time.perf_counter()
+@contextmanager
+def stage(name: str) -> Iterator[None]:
+    """Time a stage; the seconds of the same stage are added."""
+    cpu, wall = cpu_seconds(), time.perf_counter()
+    yield
+    before = stages.get(name, [0.0, 0.0])
+    stages[name] = [before[0] + cpu_seconds() - cpu, before[1] + time.perf_counter() - wall]
+
+
+def cpu_seconds() -> float:
+    """CPU time of this process and of those that it has started."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def imported(device: str) -> Any:
+    """Import jaxmbd, and choose the device and double precision."""
+    with stage("import"):
+        import jaxmbd
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    jax.config.update("jax_platforms", "cuda,cpu" if device == "gpu" else "cpu")
+    with stage("virtual machine"):
+        from jaxmbd.compile.targets.build_vm import vm
+
+        vm()
+    return jaxmbd
+
+
+def libraries(name: str, device: str) -> None:
+    """Import diffrax, and with it JAX and equinox, but not jaxmbd."""
+    with stage("import diffrax"):
+        import diffrax  # noqa: F401  # pyright: ignore[reportUnusedImport]
+
+
+def usage(name: str, device: str) -> None:
+    """The command's usage."""
+    with stage("--help"):
+        subprocess.run([sys.executable, "-m", "jaxmbd", "--help"], stdout=subprocess.DEVNULL, check=True)
+
+
+def motion(name: str, device: str) -> None:
+    """Assemble and simulate, again, and differentiate the motion in reverse mode."""
+    mbd = imported(device)
+    simulated(mbd, name)
+    derivative(mbd, name, "gradient", reverse=True)
+
+
+def sensitivities(name: str, device: str) -> None:
+    """Assemble and simulate, and differentiate the motion by ten parameters in forward mode."""
+    mbd = imported(device)
+    simulated(mbd, name)
+    derivative(mbd, name, "sensitivities", reverse=False)
+
+
+def examples(name: str, device: str) -> None:
+    """Assemble and simulate all examples."""
+    mbd = imported(device)
+    for each in mbd.examples.names():
+        simulated(mbd, each, "all examples", "all examples", "")
+
+
+def fit(name: str, device: str) -> None:
+    """The first fit of the demonstration, stopped after its first step: nearly all of it is compilation."""
+    imported(device)
+    from jaxmbd import demo
+    from jaxmbd.identification import fit as search
+
+    with stage("first fit"):
+        search(
+            demo.pendulum, demo.experiments(demo.TRAINING), demo.free_parameters(), progress=False, steps=1,
+            **demo.SETTINGS,
+        )  # fmt: skip
+
+
+def simulated(
+    mbd: Any, name: str, assembling: str = "assemble", simulating: str = "simulate", again: str = "again"
+) -> None:
+    """Make and assemble an example, and simulate the first tenth of a second of it twice, the second time `again`."""
     import jax
     import numpy as np
 
-    import jaxmbd as mbd
-    from benchmarks.devices import use_device
+    with stage(assembling):
+        example = mbd.examples.get(name)
+        state = example.state()
+        jax.block_until_ready(state.q)
+    for label in (simulating, again):
+        if label:
+            with stage(label):
+                jax.block_until_ready(mbd.simulate(example.mechanism, state, np.array([0.0, END])).q)
 
-    imported = time.perf_counter()
-    use_device(device)
+
+def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
+    """The derivative of the final coordinates by factors of the mechanism's numbers: all, or ten of them."""
+    import equinox as eqx
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+
     example = mbd.examples.get(name)
     state = example.state()
-    jax.block_until_ready(state.q)
-    assembled = time.perf_counter()
-    times = [assembled]
-    for _ in range(2):
-        jax.block_until_ready(mbd.simulate(example.mechanism, state, np.array([0.0, 0.1])).q)
-        times.append(time.perf_counter())
-    stages = {
-        "import": imported - started, "assemble": assembled - imported,
-        "simulate": times[1] - times[0], "again": times[2] - times[1],
-    }  # fmt: skip
-    print(json.dumps(stages))
+    leaves, tree = jax.tree.flatten(example.mechanism)
+    numbers = [k for k, x in enumerate(leaves) if eqx.is_inexact_array(x)]
 
+    def end(factors: Any) -> Any:
+        scaled = list(leaves)
+        for k, place in enumerate(numbers):
+            scaled[place] = leaves[place] * factors[k % len(factors)]
+        mechanism = jax.tree.unflatten(tree, scaled)
+        q = mbd.simulate(mechanism, state, np.array([0.0, END]), throw=False).q[-1]
+        return jnp.sum(q) if reverse else q
+
+    count = len(numbers) if reverse else SENSITIVITIES
+    with stage(label):
+        jax.block_until_ready((jax.grad if reverse else jax.jacfwd)(end)(jnp.ones(count)))
+
+
+ACTIVITIES: dict[str, Callable[[str, str], None]] = {
+    "libraries": libraries, "usage": usage, "motion": motion, "sensitivities": sensitivities, "examples": examples,
+    "fit": fit,
+}  # fmt: skip
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    activity, mechanism, where, *_ = [*sys.argv[1:], "", "", ""]
+    ACTIVITIES[activity](mechanism, where or "cpu")
+    print(json.dumps(stages))

@@ -15,14 +15,16 @@ REPOSITORY = Path(__file__).parents[1]
 def fresh_process(
     module: str, *arguments: str, limit: float = 300.0, variables: Mapping[str, str] | None = None
 ) -> Record:
-    """What the module prints; `failure` says what went wrong, also where it takes longer than `limit` [s].
+    """What the module, or the script of that path, prints; `failure` says what went wrong, also where it takes longer
+    than `limit` [s].
 
     Of JAX's variables those about its cache on disk are not handed on, but for those given here.
     """
+    program = ["-P", module] if module.endswith(".py") else ["-m", module]
     kept = {key: value for key, value in os.environ.items() if not (key.startswith("JAX") and "CACHE" in key)}
     try:
         done = subprocess.run(
-            [sys.executable, "-m", module, *arguments], env=kept | dict(variables or {}), cwd=REPOSITORY,
+            [sys.executable, *program, *arguments], env=kept | dict(variables or {}), cwd=REPOSITORY,
             capture_output=True, text=True, check=False, timeout=limit,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

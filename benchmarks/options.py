@@ -10,9 +10,12 @@ Record = dict[str, Any]  # one measurement as plain values, ready for JSON
 
 @dataclass(frozen=True)
 class Options:
-    """The peers that can be run, the problems of work and precision, JAX's device, and whether to be quick about it."""
+    """The peers that can be run, the problems of work and precision, JAX's device, whether to be quick about it; for
+    first calls, how often to repeat them and the git revision to compare with."""
 
     peers: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     device: str = "cpu"
     quick: bool = False
+    repeats: int = 5
+    before: str = ""

@@ -34,6 +34,7 @@ os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
 os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 # Pictures go to files, never to a screen.
 os.environ["MPLBACKEND"] = "agg"
+os.environ["JAXMBD_PROGRESS"] = "0"  # also in kernels of notebooks
 
 import jax
 import jaxtyping

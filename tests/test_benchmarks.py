@@ -12,12 +12,13 @@ import pytest
 import jaxmbd as mbd
 from benchmarks import bricard, ours, report, results_file
 from benchmarks.budget import Budget, Growth
+from benchmarks.options import Options
 from benchmarks.peers.tree import absolute_coordinates, joint_values, moved, planar_tree
 from benchmarks.problems import GROUND, Problem, four_bars, pendulum, slider_crank
 from benchmarks.references import reference
 from benchmarks.stepping import march
 from benchmarks.table import Table, figures, for_markdown
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import WORKLOADS, first
 from benchmarks.workloads.scaling import exponents
 
 PLANAR = [pendulum(), slider_crank(), four_bars(2)]
@@ -143,3 +144,52 @@ def test_tables_and_figures() -> None:
     assert for_markdown(table) == "| a | b |\n| --- | ---: |\n| x\\|y | **1** |\n\nNote."
     numbers = (None, 0.0, 0.000123, 0.0123, 1.236, 15236.0, 3e8)
     assert [figures(x) for x in numbers] == ["–", "0.00e+00", "1.23e-04", "0.0123", "1.24", "15,200", "3.00e+08"]
+
+
+def test_first_calls_of_two_versions_stand_side_by_side() -> None:
+    def record(version: str, stage: str, cpu: float, **more: str) -> dict[str, object]:
+        what = {"version": version, "stage": stage, "mechanism": "pendulum", "state": "new"}
+        return what | {"cpu": cpu, "wall": 2 * cpu, "failure": ""} | more
+
+    after = [record("after", "simulate", 0.5), record("after", "gradient", 1.0)]
+    (alone,) = first.tables(after)
+    assert alone.heads == ("stage", "mechanism", "computer", "CPU [s]", "wall [s]")
+    assert alone.rows[0] == ["simulate", "pendulum", "new", "0.5", "1"]
+    before = [record("before", "simulate", 2.0), {**record("before", "gradient", 0.0), "failure": "given up"}]
+    (both,) = first.tables([*before, *after])
+    assert both.heads[3:6] == ("CPU [s], before", "CPU [s], after", "ratio")
+    assert both.rows[0][3:] == ["2", "0.5", "0.25", "4", "1", "0.25"]
+    assert both.rows[1][3:] == ["–", "1", "–", "–", "2", "–"]
+    assert both.notes == [
+        "before, gradient pendulum, new: given up.", "Geometric mean of the ratios of CPU time: 0.25."
+    ]  # fmt: skip
+
+
+def test_first_calls_are_measured_in_states_of_the_computer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The versions take turns; what is to be known is run twice in the same folders, and medians are taken."""
+    calls: list[tuple[str, ...]] = []
+
+    def process(script: str, activity: str, mechanism: str, device: str, limit: float, variables: object) -> object:
+        assert isinstance(variables, dict)
+        calls.append((activity, mechanism, Path(variables["PYTHONPATH"]).name, variables["JAX_COMPILATION_CACHE_DIR"]))
+        return {activity: [float(len(calls)), 1.0], "failure": ""}
+
+    monkeypatch.setattr(first, "fresh_process", process)
+    monkeypatch.setattr(first, "MECHANISMS", ("pendulum",))
+    monkeypatch.setattr(first, "ALL", ())
+    monkeypatch.setattr(first, "ONCE", ())
+    records = first.measure(Options(repeats=3), lambda text: None)
+    assert [call[0] for call in calls] == 3 * ["motion", "motion", "sensitivities", "sensitivities"]
+    assert calls[0][3] == calls[1][3] != calls[2][3]
+    found = {(record["stage"], record["state"]): record["cpu"] for record in records}
+    assert found == {("motion", "new"): 5.0, ("motion", "known"): 6.0, ("sensitivities", "known"): 8.0}
+
+
+@pytest.mark.slow
+def test_first_calls_run_in_a_process_of_their_own() -> None:
+    root = Path(__file__).parents[1]
+    (result,) = [result for _, result in first.run(("usage", "", ("new",)), root, "cpu")]
+    assert result["failure"] == ""
+    cpu, wall = result["--help"]
+    assert cpu > 0.1
+    assert wall > 0.1

@@ -1,38 +1,121 @@
-"""The first `simulate` of a mechanism in a fresh process, without and with JAX's compilation cache on disk."""
+"""What a user waits for before the first result, in fresh processes: on a computer that has never run jaxmbd ("new"),
+and on one that knows the mechanism ("known"). With a git revision to compare with, the two versions take turns.
+"""
 
+import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import geometric_mean, median
 
-from benchmarks.fresh import fresh_process
+from benchmarks.fresh import REPOSITORY, fresh_process
 from benchmarks.options import Options, Record, Say
 from benchmarks.table import Table, figures
 
-MECHANISMS = ("pendulum", "four-bars", "bricard")
-STAGES = ("import", "assemble", "simulate", "again")
-CACHE = "JAX_COMPILATION_CACHE_DIR"
-# Without these JAX keeps only what takes a second or more to compile.
-KEEP_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+MECHANISMS = ("pendulum", "slider-crank", "four-bar-with-springs", "bricard")
+SCRIPT = str(Path(__file__).parents[1] / "first_call.py")
+NEW, KNOWN = "new", "known"
+LIMIT = 900.0  # [s] for one process
+# Activities, with the states of the computer in which they are measured.
+ONCE = (("libraries", (KNOWN,)), ("usage", (KNOWN,)))
+EACH = (("motion", (NEW, KNOWN)), ("sensitivities", (KNOWN,)))
+ALL = (("examples", (NEW, KNOWN)), ("fit", (NEW,)))
+Step = tuple[str, str, tuple[str, ...]]  # activity, mechanism, states
 
 
 def measure(options: Options, say: Say) -> list[Record]:
-    """Seconds of the stages: with an empty cache, with what that process left there, and when it kept everything."""
-    records = []
-    for name in MECHANISMS[:1] if options.quick else MECHANISMS:
-        with tempfile.TemporaryDirectory() as folder:
-            for case, more in (("empty", {}), ("warm", {}), ("", KEEP_ALL), ("warm, all kept", KEEP_ALL)):
-                say(f"{name}, {case or 'filling the'} cache")
-                stages = fresh_process("benchmarks.first_call", name, options.device, variables={CACHE: folder, **more})
-                if case:
-                    records.append({"mechanism": name, "cache": case, **stages})
-    return records
+    """Medians of CPU and wall seconds of each stage, by version, mechanism and state of the computer."""
+    found: dict[tuple[str, ...], list[list[float]]] = {}
+    failures: dict[tuple[str, ...], str] = {}
+    with versions(options.before) as trees:
+        for turn in range(1 if options.quick else options.repeats):
+            for step in steps(options.quick):
+                if step[0] == "fit" and turn:
+                    continue
+                for version in list(trees)[:: 1 if turn % 2 else -1]:
+                    say(f"{', '.join(filter(None, (*step[:2], version)))}, turn {turn + 1}")
+                    for state, result in run(step, trees[version], options.device):
+                        failure = result.pop("failure")
+                        if failure:
+                            failures[version, step[0], step[1], state] = failure
+                        for stage, seconds in result.items():
+                            found.setdefault((version, stage, step[1], state), []).append(seconds)
+    heads = "version", "stage", "mechanism", "state"
+    records = [
+        dict(zip(heads, key, strict=True)) | {"cpu": median(c), "wall": median(w), "failure": ""}
+        for key, (c, w) in ((key, zip(*pairs, strict=True)) for key, pairs in found.items())
+    ]
+    return records + [dict(zip(heads, key, strict=True)) | {"failure": text} for key, text in failures.items()]
+
+
+def steps(quick: bool) -> list[Step]:
+    """What is measured in one turn."""
+    each = [(activity, name, states) for name in MECHANISMS[: 1 if quick else None] for activity, states in EACH]
+    return (
+        [(activity, "", states) for activity, states in ONCE]
+        + each
+        + ([] if quick else [(activity, "", states) for activity, states in ALL])
+    )
+
+
+@contextmanager
+def versions(before: str) -> Iterator[dict[str, Path]]:
+    """The folders of the versions: the earlier one, if asked for, is checked out for the time of the measurement."""
+    if not before:
+        yield {"after": REPOSITORY}
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "before"
+        git = ["git", "-C", str(REPOSITORY), "worktree"]
+        subprocess.run([*git, "add", "--detach", str(tree), before], check=True, capture_output=True)
+        try:
+            yield {"before": tree, "after": REPOSITORY}
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True, capture_output=True)
+
+
+def run(step: Step, tree: Path, device: str) -> Iterator[tuple[str, Record]]:
+    """The results of an activity in each of its states, the known one after a first process in the same folders."""
+    activity, mechanism, states = step
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {"JAX_COMPILATION_CACHE_DIR": f"{folder}/jax", "XDG_CACHE_HOME": f"{folder}/user"}
+        variables = caches | {"PYTHONPATH": str(tree), "JAXMBD_PROGRESS": "0"}
+        for state in (NEW, KNOWN) if KNOWN in states else (NEW,):
+            result = fresh_process(SCRIPT, activity, mechanism, device, limit=LIMIT, variables=variables)
+            if state in states:
+                yield state, result
 
 
 def tables(records: Sequence[Record]) -> list[Table]:
-    """Seconds by mechanism, cache and stage."""
-    rows = [
-        [record["mechanism"], record["cache"], *(figures(record.get(stage), 2) for stage in STAGES)]
-        for record in records
+    """CPU and wall seconds of each stage; of two versions side by side, with the ratios."""
+    compared = any(record["version"] == "before" for record in records)
+    found = {(r["version"], r["stage"], r["mechanism"], r["state"]): r for r in records if not r["failure"]}
+    rows, ratios = [], []
+    for version, *key in found:
+        if version != "after":
+            continue
+        pairs = [[found.get((v, *key), {}).get(of) for v in ("before", "after")] for of in ("cpu", "wall")]
+        cells = []
+        for old, new in pairs:
+            cells += [figures(old, 2), figures(new, 2), figures(new / old if old else None, 2)] if compared else []
+            cells += [] if compared else [figures(new, 2)]
+        stage, mechanism, state = key
+        rows.append([stage, mechanism, state, *cells])
+        if compared and all(pairs[0]):
+            ratios.append(pairs[0][1] / pairs[0][0])
+    kinds = [f"{kind} [s]" for kind in ("CPU", "wall")]
+    heads = [f"{kind}, {v}" if v != "ratio" else v for kind in kinds for v in ("before", "after", "ratio")]
+    notes = [
+        f"{r['version']}, {r['stage']} {r['mechanism']}, {r['state']}: {r['failure']}." for r in records if r["failure"]
     ]
-    heads = ("mechanism", "cache", "import [s]", "make and assemble [s]", "first `simulate` [s]", "second [s]")
-    notes = [f"{r['mechanism']}, {r['cache']}: {r['failure']}." for r in records if r["failure"]]
-    return [Table("The first `simulate` in a fresh process", heads, rows, notes)]
+    if ratios:
+        notes.append(f"Geometric mean of the ratios of CPU time: {figures(geometric_mean(ratios), 2)}.")
+    return [
+        Table(
+            "First calls in fresh processes",
+            ("stage", "mechanism", "computer", *(heads if compared else kinds)),
+            rows,
+            notes,
+        )
+    ]

@@ -18,15 +18,17 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.body_laws import local_constraints
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known, unknown
-from jaxmbd.integrate.formulations.formulation import Stabilized, motion_of
+from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.force.force import AbstractJointForce, ScaledForce
 from jaxmbd.model.force.marker_forces import SpringDamper
@@ -88,10 +90,14 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
 
 @cached_on_disk
 def _read(mechanism: Mechanism, state: State, names: tuple[str, ...]) -> dict[str, Array]:
-    """Return the named quantities; XLA removes all others from the compiled program as dead code."""
+    """Return the named quantities; all others are dead code, which is removed from the program."""
+    return as_program(_values)(mechanism, names, state.t, state.q, state.v)
+
+
+def _values(mechanism: Mechanism, names: tuple[str, ...], t: Array, q: Array, v: Array) -> dict[str, Array]:
     equations = Equations(mechanism)
-    motion = motion_of(Stabilized(), equations, state.t, state.q, state.v)
-    return channel_values(equations, names, Snapshot(state.t, state.q, state.v, motion.vdot, motion.lam))
+    motion = Stabilized().motion(equations, t, q, v)
+    return channel_values(equations, names, Snapshot(t, q, v, motion.vdot, motion.lam))
 
 
 def channel_units(mechanism: Mechanism) -> dict[str, str]:
@@ -124,6 +130,16 @@ def channel_units(mechanism: Mechanism) -> dict[str, str]:
     for sensor in mechanism.sensors:
         units[sensor.name] = _scaled_unit(sensor, units) if isinstance(sensor, Scaled) else sensor.unit
     return {name: unit for name, unit in units.items() if name not in ENERGIES} | dict.fromkeys(ENERGIES, "J")
+
+
+def channels_of_users(mechanism: Mechanism) -> set[str]:
+    """Return the names of sensors that may run a user's code or refuse what they read, unlike all other channels."""
+    own = __name__.partition(".")[0]
+    return {
+        sensor.name
+        for sensor in mechanism.sensors
+        if isinstance(sensor, Measure | Scaled) or type(sensor).__module__.partition(".")[0] != own
+    }
 
 
 def _scaled_unit(sensor: Scaled, known: dict[str, str]) -> str:
@@ -160,6 +176,8 @@ class Reader:
     def __init__(self, equations: Equations, at: Snapshot) -> None:
         self.equations, self.mechanism, self.at = equations, equations.mechanism, at
         self.position = equations.at(at.t, at.q)
+        self._wrenches: dict[str, Array] = {}
+        self._rates: dict[str, tuple[Array, Array]] = {}
 
     @cached_property
     def twists(self) -> Float[Array, "bodies twist"]:
@@ -179,30 +197,77 @@ class Reader:
     def _transmitted(self) -> Float[Array, "bodies efforts"]:
         return self.position.transmitted(self.at.v, self.at.vdot, self.at.lam)
 
+    # Where parts are found by name: with many parts, looking them up one by one would take longer than all else.
+
+    @cached_property
+    def _sensors(self) -> dict[str, Sensor]:
+        return {sensor.name: sensor for sensor in self.mechanism.sensors}
+
+    @cached_property
+    def _bodies(self) -> dict[str, int]:
+        return {body.name: k for k, body in enumerate(self.mechanism.bodies)}
+
+    @cached_property
+    def _joints(self) -> dict[str, AbstractJoint]:
+        return {joint.name: joint for joint in self.mechanism.joints if isinstance(joint, AbstractJoint)}
+
+    @cached_property
+    def _drivers(self) -> set[str]:
+        return {driver.name for driver in self.mechanism.drivers}
+
+    @cached_property
+    def _entries(self) -> tuple[dict[str, int], dict[str, int]]:
+        """Where coordinates are in `q` and speeds in `v`."""
+        names = self.mechanism.coordinate_names, self.mechanism.speed_names
+        coordinates, speeds = ({name: k for k, name in enumerate(each)} for each in names)
+        return coordinates, speeds
+
+    @cached_property
+    def _rows(self) -> dict[str, slice]:
+        """The rows of each joint or driver."""
+        ends = np.cumsum(self.equations.sizes).tolist()
+        parts = zip(self.mechanism.constraints(), self.equations.sizes, ends, strict=True)
+        return {part.name: slice(end - size, end) for part, size, end in parts}
+
+    @cached_property
+    def _groups(self) -> dict[str, tuple[int, int]]:
+        """The group of parts of one type to which a constraint belongs, and its place in the group."""
+        names = [part.name for part in local_constraints(self.mechanism)]
+        groups = enumerate(self.equations.parts.joints)
+        return {names[member]: (k, place) for k, group in groups for place, member in enumerate(group.members)}
+
     def reaction(self, name: str) -> Float[Array, "markers efforts"]:
         """Return the wrench of a joint or driver on the body at each of its markers: world axes, moment about the
         marker."""
-        if name in self.mechanism.tree.joints:
-            return self.position.at_joint(name, self._transmitted)
-        place = [part.name for part in local_constraints(self.mechanism)].index(name)
-        pairs = zip(self.equations.parts.joints, self._reactions, strict=True)
-        return next(w[group.members.index(place)] for group, w in pairs if place in group.members)
+        if name not in self._wrenches:
+            if name in self.mechanism.tree.joints:
+                self._wrenches[name] = self.position.at_joint(name, self._transmitted)
+            else:
+                group, place = self._groups[name]
+                self._wrenches[name] = self._reactions[group][place]
+        return self._wrenches[name]
+
+    def _coordinate(self, name: str) -> tuple[Array, Array]:
+        """Return the value and the rate of a coordinate."""
+        if name not in self._rates:
+            self._rates[name] = self.position.coordinate(name, self.at.v)
+        return self._rates[name]
 
     def read(self, name: str) -> Array:
         """Return the quantity of a name."""
         mechanism, at = self.mechanism, self.at
-        for sensor in mechanism.sensors:
-            if sensor.name == name:
-                return self._sensor_reading(sensor)
+        if name in self._sensors:
+            return self._sensor_reading(self._sensors[name])
         if name in ENERGIES:
             kinetic, potential = self.position.kinetic_energy(at.v), self.position.potential_energy()
             return {"kinetic_energy": kinetic, "potential_energy": potential, "energy": kinetic + potential}[name]
         if name == TIME:
             return at.t
-        if name in mechanism.coordinate_names:
-            return at.q[mechanism.coordinate_names.index(name)]
-        if name in mechanism.speed_names:
-            return at.v[mechanism.speed_names.index(name)]
+        coordinates, speeds = self._entries
+        if name in coordinates:
+            return at.q[coordinates[name]]
+        if name in speeds:
+            return at.v[speeds[name]]
         owner, _, component = name.partition(".")
         for channel in (self._body_channel, self._joint_channel, self._force_channel):
             value = channel(owner, component)
@@ -211,10 +276,9 @@ class Reader:
         raise unknown("quantity", name, channel_units(mechanism))
 
     def _body_channel(self, owner: str, component: str) -> Array | None:
-        space, names = self.mechanism.space, [body.name for body in self.mechanism.bodies]
-        if owner not in names:
+        space, k = self.mechanism.space, self._bodies.get(owner)
+        if k is None:
             return None
-        k = names.index(owner)
         if component in space.coordinates:
             return self.position.poses()[k, space.coordinates.index(component)]
         if component in space.speeds:
@@ -236,28 +300,27 @@ class Reader:
         return vector if base == component else frame.to_world(vector)
 
     def _joint_channel(self, owner: str, component: str) -> Array | None:
-        mechanism, at = self.mechanism, self.at
-        if component == "lambda" and any(part.name == owner for part in mechanism.constraints()):
-            return at.lam[self.equations.rows_of(owner)]
-        if component == "effort" and any(driver.name == owner for driver in mechanism.drivers):
-            return -at.lam[self.equations.rows_of(owner)][0]
-        for joint in mechanism.joints:
-            if joint.name != owner or not isinstance(joint, AbstractJoint):
-                continue
-            if component in mechanism.space.efforts:
-                return self.reaction(owner)[1][mechanism.space.efforts.index(component)]
-            base = component.removesuffix("_rate")
-            if base in joint.coordinate_names:
-                value, rate = self.position.coordinate(f"{owner}.{base}", at.v)
-                return value if base == component else rate
-        return None
+        at, joint = self.at, self._joints.get(owner)
+        if component == "lambda" and owner in self._rows:
+            return at.lam[self._rows[owner]]
+        if component == "effort" and owner in self._drivers:
+            return -at.lam[self._rows[owner]][0]
+        if joint is None:
+            return None
+        if component in self.mechanism.space.efforts:
+            return self.reaction(owner)[1][self.mechanism.space.efforts.index(component)]
+        base = component.removesuffix("_rate")
+        if base not in joint.coordinate_names:
+            return None
+        value, rate = self._coordinate(f"{owner}.{base}")
+        return value if base == component else rate
 
     def _force_channel(self, owner: str, component: str) -> Array | None:
         at, space = self.at, self.mechanism.space
         for part in self.mechanism.forces:
             force, factor = (part.force, part.factor) if isinstance(part, ScaledForce) else (part, 1.0)
             if force.name == owner and component == "effort" and isinstance(force, AbstractJointForce):
-                return force.effort(at.t, *self.position.coordinate(force.coordinate, at.v))
+                return force.effort(at.t, *self._coordinate(force.coordinate))
             if force.name == owner and component in ("length", "tension") and isinstance(force, SpringDamper):
                 near = self.position.near(force.markers)
                 rates = near.rates(self.position.on_markers(force.markers, self.twists))

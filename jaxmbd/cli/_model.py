@@ -19,6 +19,7 @@ from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.examples import Example
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.progress import reporting
 
 _FEW = 6  # the largest number of quantities that are shown by default
 
@@ -50,7 +51,7 @@ class Model:
 
     def working(self, what: str) -> AbstractContextManager[Any]:
         """A context that shows a message on the terminal while a computation runs."""
-        return Console(stderr=True).status(f"{what} ...")
+        return reporting(True, f"{what} ...")
 
     def write(self, name: str, save: Callable[[Path], Any]) -> None:
         """Write a file by `save(path)` and report it, unless no files are to be written."""

@@ -20,11 +20,12 @@ from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment, Problem, initial_state, stack
 from jaxmbd.identification._identifiability import FitWarning, Undetermined, uncertainty
-from jaxmbd.identification._minimise import USED_UP, MinimiserResult, gradient_descent, levenberg_marquardt, reporting
+from jaxmbd.identification._minimise import USED_UP, MinimiserResult, gradient_descent, levenberg_marquardt
 from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.progress import reporting
 
 
 class Fit(eqx.Module):

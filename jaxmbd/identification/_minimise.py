@@ -1,8 +1,7 @@
 """The optimisers, run step by step, so that they show progress and can be interrupted without losing their result."""
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -13,8 +12,6 @@ import optax
 import optimistix as optx
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
-from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from jaxmbd.identification._experiment import Problem, UnknownValues, linearise, plain_values, residuals
 
@@ -35,18 +32,6 @@ class MinimiserResult(eqx.Module):
     jacobian: Array | None
     history: tuple[float, ...] = eqx.field(static=True)
     outcome: str = eqx.field(static=True)
-
-
-@contextmanager
-def reporting(progress: bool) -> Iterator[Report]:
-    """Show a line with the current activity and the elapsed time."""
-    if not progress:
-        yield lambda text: None
-        return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("fit", total=None)
-        yield lambda text: bar.update(task, description=text)
 
 
 def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: Report) -> MinimiserResult:

@@ -13,7 +13,9 @@ import jaxmbd as mbd
 from jaxmbd import MechanismError
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.simulation import readings as reading
 from jaxmbd.analyses.simulation import solution as solutions
+from jaxmbd.analyses.simulation.readings import Asked, readings
 from jaxmbd.space import rotation as rot
 
 EXACT = 1e-13
@@ -245,17 +247,153 @@ def test_columns_of_the_saved_motion_are_read_without_a_program(
     state = mbd.assemble(mechanism, {"O.angle": 0.3}, speeds={"O.angle": 2.0})
     run = mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.3, 4))
     names = (*mechanism.coordinate_names, *mechanism.speed_names)
-    computed = solutions._series(run, names, False)
+    computed = readings(run._motion(), None, Asked(names)).channels
     for name in names:
         np.testing.assert_allclose(run[name], computed[name], atol=EXACT)
-
-    def unexpected(*_: Any) -> Any:
-        raise AssertionError("a program was called")
-
-    monkeypatch.setattr(solutions, "_series", unexpected)
+    monkeypatch.setattr(solutions, "readings", unexpected)
     assert set(run.read(names)) == set(names)
-    monkeypatch.setattr(solutions, "_snapshots", unexpected)
     batch = eqx.filter_vmap(lambda q: eqx.tree_at(lambda s: s.q, run, q))(jnp.stack([run.q, 2 * run.q]))
     for k, name in enumerate(mechanism.coordinate_names):
         np.testing.assert_array_equal(run[name], run.q[:, k])
         np.testing.assert_array_equal(batch[name], np.stack([run.q[:, k], 2 * run.q[:, k]]))
+
+
+def unexpected(*_: Any) -> Any:
+    raise AssertionError("a program was called")
+
+
+# --- all readings of a solution at once --------------------------------------------------------------------------
+
+
+def swung(mechanism: pl.Mechanism, angle: Any = 0.3) -> mbd.Solution:
+    state = mbd.assemble(mechanism, {"O.angle": angle}, speeds={"O.angle": 2.0})
+    return mbd.simulate(mechanism, state, jnp.linspace(0.0, 0.3, 4))
+
+
+@pytest.mark.parametrize("make", [lambda: swung(swing()), lambda: swung(swing("joint")), moving])
+def test_all_readings_are_those_that_are_computed_one_by_one(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By one program, kept, and without it by XLA: channels, reactions in both axes, and the violation."""
+    run = eqx.tree_at(lambda s: s.q, make(), make().q + 1e-3)  # an object of its own, with a violation
+    data = run.to_xarray()
+    reactions = {frame: run.reaction("O", "ground", frame) for frame in ("world", "body")}
+    monkeypatch.setattr(solutions, "readings", unexpected)
+    for name in (*run.names, "energy"):
+        np.testing.assert_array_equal(run[name], data[name])
+    np.testing.assert_array_equal(run.reaction("O").force[:, 0], data["O.fx"])
+    violation = run.violation()
+    monkeypatch.undo()
+    monkeypatch.setattr(reading, "as_program", lambda function: function)
+    plain = eqx.filter_jit(reading.readings.__wrapped__)  # pyright: ignore
+    asked = Asked(tuple(run.names), ("O",), violation=True)
+    expected = plain(run._motion(), None, asked)
+    for name in run.names:
+        np.testing.assert_allclose(data[name], expected.channels[name], atol=1e-10, err_msg=name)
+    for frame, one in reactions.items():
+        for found, right in zip((one.force, one.moment), expected.reactions["O"][frame], strict=True):
+            np.testing.assert_allclose(found, right[:, 0], atol=1e-10)
+    for found, right in zip(
+        (violation.position, violation.velocity, violation.acceleration), expected.violation, strict=True
+    ):
+        np.testing.assert_allclose(found, right, atol=1e-10)
+    if make is moving or run.lam.size:
+        assert np.abs(np.asarray(violation.position)).max() > 1e-4
+
+
+def test_coordinates_are_read_without_compiling() -> None:
+    compiled: list[str] = []
+    run = swung(swing())
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration_secs, **_: compiled.append(event))
+    for name in run.mechanism.coordinate_names:
+        run[name].block_until_ready()
+    assert not [name for name in compiled if "compile" in name]
+
+
+def test_what_is_kept_belongs_to_one_object() -> None:
+    run = swung(swing())
+    energy = np.asarray(run["energy"])
+    faster = eqx.tree_at(lambda s: s.integrated_speeds, run, 2 * run.integrated_speeds)
+    np.testing.assert_allclose(faster["kinetic_energy"], 4 * run["kinetic_energy"], rtol=1e-9)
+    np.testing.assert_array_equal(run["energy"], energy)
+    doubled = jax.tree.map(lambda x: x, run)
+    np.testing.assert_array_equal(doubled["energy"], energy)
+
+
+def test_a_solution_may_be_read_first_while_a_function_is_traced() -> None:
+    """Nothing of the trace remains in the solution."""
+    run, again = swung(swing()), swung(swing())
+    found = jax.jit(lambda x: x * run["energy"] + run["rod.omega"] + run.violation().position[:, 0])(2.0)
+    expected = 2 * again["energy"] + again["rod.omega"] + again.violation().position[:, 0]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    np.testing.assert_allclose(run["energy"], again["energy"], rtol=1e-12)
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_readings_have_derivatives_and_batches(coordinates: str) -> None:
+    def readings_of(angle: Any) -> Any:
+        run = swung(swing(coordinates, [pl.Point("P", pl.ground.at(0.1))]), angle)
+        return jnp.stack([run["energy"][-1], run["O.fy"][-1], run["rod.alpha"][-1], run.reaction("O").force[-1, 0]])
+
+    h, angles = 1e-5, jnp.array([0.3, 0.8])
+    both = jax.vmap(readings_of)(angles)
+    np.testing.assert_allclose(both[1], readings_of(0.8), rtol=1e-7)
+    slope = (np.asarray(readings_of(0.8 + h)) - np.asarray(readings_of(0.8 - h))) / (2 * h)
+    assert np.abs(slope).min() > 1e-2
+    np.testing.assert_allclose(jax.jacrev(readings_of)(0.8), slope, rtol=2e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.jacfwd(readings_of)(0.8), slope, rtol=2e-5, atol=1e-5)
+
+
+def searched(t: Any, q: Any, v: Any, vdot: Any, lam: Any, parameters: Any) -> Any:
+    """A loop whose number of steps depends on the numbers: no program."""
+    return jax.lax.while_loop(lambda x: x > 1.0, lambda x: x / 2, 10 + jnp.abs(q[2]))
+
+
+def test_functions_of_users_do_not_stand_in_the_way_of_other_readings() -> None:
+    sensors = [
+        pl.Measure("searched", searched),
+        pl.Scaled("refused", "rod.position", (1.0, 2.0, 3.0)),
+        pl.Scaled("double", "O.fx", 2.0),
+    ]
+    run, plain = swung(swing(sensors=sensors)), swung(swing())
+    np.testing.assert_allclose(run["energy"], plain["energy"], rtol=1e-12)
+    assert run._kept["all"].channels.keys() == {*plain.names}
+    np.testing.assert_allclose(run["double"], 2 * plain["O.fx"], rtol=1e-10)
+    steps = np.ceil(np.log2(10 + np.abs(run["rod.theta"])))
+    np.testing.assert_allclose(run["searched"], (10 + np.abs(run["rod.theta"])) / 2**steps, rtol=1e-12)
+    with pytest.raises(MechanismError, match="scale must be a number"):
+        run["refused"]
+
+
+def test_of_many_channels_only_those_asked_for_are_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(solutions, "_MANY", 5)
+    run, plain = swung(swing()), moving()
+    np.testing.assert_allclose(run["energy"], run["kinetic_energy"] + run["potential_energy"], rtol=1e-12)
+    assert "all" not in run._kept
+    assert run.reaction("O").force.shape == (4, 2)
+    assert "all" not in run._kept
+    run.to_xarray()
+    assert "all" in run._kept
+    assert plain.names
+
+
+def test_readings_of_forces_that_are_no_programs() -> None:
+    """A spring whose tension is searched for: XLA computes each reading, and all agree with those of a state."""
+    mechanism = swing()
+    force = pl.JointForce(
+        "search", "O.angle", lambda t, angle, rate, _: searched(t, jnp.stack([t, t, angle]), 0, 0, 0, 0)
+    )
+    mechanism = mechanism.replaced(forces=(*mechanism.forces, force))
+    run = swung(mechanism)
+    state = run.state(2)
+    for name in ("search.effort", "energy", "O.fx"):
+        np.testing.assert_allclose(run[name][2], mbd.read(mechanism, state, name), rtol=1e-9)
+    assert "all" not in run._kept
+
+
+def test_readings_in_single_precision() -> None:
+    exact = swung(swing()).to_xarray()
+    with jax.enable_x64(False):
+        single = swung(swing())
+        assert single["O.fx"].dtype == jnp.float32
+        data = single.to_xarray()
+    for name in exact:
+        np.testing.assert_allclose(data[name], exact[name], rtol=2e-3, atol=2e-3, err_msg=str(name))

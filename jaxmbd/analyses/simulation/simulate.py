@@ -38,6 +38,7 @@ from jaxmbd.integrate.formulations.independent_constraints import initial_row_se
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
 from jaxmbd.model.body.checks import check_count, check_flags, check_shape, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.progress import silenced
 
 _LARGE_MECHANISM = 64  # bodies
 
@@ -121,8 +122,6 @@ def simulate(
     known = is_concrete(mechanism, state, ts, formulation, events, switching_times)
     if known and isinstance(formulation, AbstractProjectedFormulation):
         formulation.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
-    if progress and known:
-        print("compiling ...", flush=True)
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
@@ -132,7 +131,8 @@ def simulate(
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
     rows = initial_row_selection(model, ts, state.q)
-    fields, start, end = integrate(model, rows, formulation, state, ts, settings)
+    with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
+        fields, start, end = integrate(model, rows, formulation, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:

@@ -1,6 +1,8 @@
 """The result of a simulation: the motion, and all quantities that can be computed from it, by name."""
 
 from collections.abc import Iterable
+from contextlib import suppress
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
@@ -10,22 +12,25 @@ import numpy as np
 import xarray as xr
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.events.changes import ForceChanges, equations_at
+from jaxmbd.analyses.events.changes import ForceChanges
 from jaxmbd.analyses.events.event_log import Events
-from jaxmbd.analyses.output_channels import ENERGIES, Reader, Snapshot, channel_units, channel_values
+from jaxmbd.analyses.output_channels import ENERGIES, Snapshot, channel_units, channels_of_users
 from jaxmbd.analyses.result_codes import RESULTS
+from jaxmbd.analyses.simulation.readings import Asked, Motion, NoProgramError, Readings, part_of, readings
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
 from jaxmbd.errors import check_known, unknown
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
-from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.model.body.checks import check_index, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.printing import count_of, format_number, over_time, readable
+
+_MANY = 600  # channels of a mechanism; more are computed together only if many of them are asked for at once
 
 
 class Violation(eqx.Module):
@@ -156,35 +161,88 @@ class Solution(eqx.Module):
     def read(self, names: Iterable[str]) -> dict[str, Array]:
         """Several quantities by name, each with time on its first axis."""
         wanted, coordinates = checked_names("names", names, "energy"), self.mechanism.coordinate_names
-        series = {name: self.q[..., coordinates.index(name)] for name in wanted if name in coordinates}
+        places = {name: k for k, name in enumerate(coordinates)}
+        series = {name: part_of(self.q, (..., places[name])) for name in wanted if name in places}
         others = tuple(name for name in wanted if name not in series)
         if others:
             series |= self._computed(others)
         return {name: series[name] for name in wanted}
 
     def _computed(self, names: tuple[str, ...]) -> dict[str, Array]:
-        """Quantities that are not saved. Speeds alone come from one program, whichever they are."""
-        speeds = self.mechanism.speed_names
+        """Quantities that are not saved. Speeds alone are parts of `v`."""
+        speeds = {name: k for k, name in enumerate(self.mechanism.speed_names)}
         if all(name in speeds for name in names):
-            v = self.v
-            return {name: v[..., speeds.index(name)] for name in names}
+            return {name: part_of(self.v, (..., speeds[name])) for name in names}
         known = channel_units(self.mechanism)
         check_known("quantity", names, known)
-        return _series(self, names, self._known_redundant())
+        users = channels_of_users(self.mechanism)
+        own, theirs = (tuple(n for n in names if (n in users) is is_users) for is_users in (False, True))
+        series = self._readings(Asked(own)).channels if own else {}
+        return series | (readings(self._motion(), self.snapshots(), Asked(theirs)).channels if theirs else {})
 
     def snapshots(self) -> Snapshot:
         """The motion as one `Snapshot` with time on the first axis of each array."""
-        return _snapshots(self, self._known_redundant()) if self.computed is None else self.computed
+        known = self._known_snapshots()
+        if known is None:
+            known = readings(self._motion(), None, Asked(snapshots=True)).snapshots
+            assert known is not None
+            if is_concrete(known):
+                self._kept["snapshots"] = known
+        return known
 
-    def _known_redundant(self) -> bool | Array:
-        """`redundant`, as the constant `False` if it is known to be false: less is then compiled."""
-        none = is_concrete(self.redundant) and not np.any(self.redundant)
-        return False if none else self.redundant
+    # --- what is computed once and kept -----------------------------------------------------------------
+
+    @cached_property
+    def _kept(self) -> dict[str, Any]:
+        """Results for the numbers of this object; a copy with other numbers has its own."""
+        return {}
+
+    @cached_property
+    def _is_known(self) -> bool:
+        return is_concrete(self)
+
+    def _known_snapshots(self) -> Snapshot | None:
+        return self._kept.get("snapshots") if self.computed is None else self.computed
+
+    def _motion(self) -> Motion:
+        """The motion, as the argument of `readings`. If rows are known not to be redundant, less is computed.
+        `simulate` has closed the positions already, with some formulations."""
+        none = is_concrete(self.redundant) and not np.any(np.asarray(self.redundant))
+        closed = "num_steps" in self.stats and isinstance(self.formulation, Stabilized | AbstractProjectedFormulation)
+        redundant = False if none else self.redundant
+        arrays = self.ts, self.q, self.integrated_speeds
+        return Motion(self.mechanism, self.formulation, self.force_changes, redundant, *arrays, closed)
+
+    def _readings(self, asked: Asked) -> Readings:
+        """What is asked for, as one of all readings, which are computed together and kept.
+
+        It is computed alone where all are too many, where numbers are not known, or where no program computes all, so
+        that XLA would have to compile them.
+        """
+        found = self._kept.get("all")
+        if found is None and self._is_known and not self._kept.get("apart"):
+            users = channels_of_users(self.mechanism)
+            names = tuple(name for name in channel_units(self.mechanism) if name not in users)
+            if len(names) <= max(_MANY, 2 * len(asked.names)):
+                found = self._together(names)
+        return readings(self._motion(), self._known_snapshots(), asked) if found is None else found
+
+    def _together(self, names: tuple[str, ...]) -> Readings | None:
+        """These channels, all reactions and the constraint violation; None if no program computes them."""
+        asked = Asked(names, tuple(self.mechanism.with_reactions()), True, True, together=True)
+        for snapshots in (self._known_snapshots, self.snapshots):  # the motion may be no program, and the rest one
+            with suppress(NoProgramError):
+                found = readings(self._motion(), snapshots(), asked)
+                if is_concrete(found):  # not while a function that reads them is being traced
+                    self._kept.update({"all": found, "snapshots": found.snapshots})
+                return found
+        self._kept["apart"] = True
+        return None
 
     def state(self, index: int = -1) -> State:
         """The state at one of the times, by default the last one."""
         check_index("solution.state", index, len(self.ts), "times")
-        return state_of(self.mechanism, self.ts[index], self.q[index], self.v[index], result=self.result)
+        return state_of(self.mechanism, *(part_of(x, index) for x in (self.ts, self.q, self.v)), result=self.result)
 
     def reaction(self, name: str, body: str | None = None, frame: str = "world") -> Reaction:
         """The reaction of a joint (or driver) on one of its bodies.
@@ -199,9 +257,9 @@ class Solution(eqx.Module):
             raise unknown(f"body of joint {name!r}", body, bodies)
         check_known("frame", [frame], ("world", "body"))
         place = bodies.index(body) if body is not None else min(1, len(bodies) - 1)
-        wrench = _reactions(self.mechanism, self.force_changes, name, place, frame, self.snapshots())
-        space = self.mechanism.space
-        return Reaction(wrench[:, : space.dim], space.moment(wrench), bodies[place], frame)
+        loads = self._readings(Asked(reactions=(name,))).reactions[name][frame]
+        force, moment = (part_of(x, (slice(None), place)) for x in loads)
+        return Reaction(force, moment, bodies[place], frame)
 
     def effort(self, name: str) -> Array:
         """The force [N] or torque [N m] of a driver in the positive direction of its coordinate: `−λ`."""
@@ -219,7 +277,9 @@ class Solution(eqx.Module):
 
     def violation(self) -> Violation:
         """The constraint violation at position, velocity and acceleration level."""
-        return Violation(*_violation(self.mechanism, self.snapshots()))
+        found = self._readings(Asked(violation=True)).violation
+        assert found is not None
+        return Violation(*found)
 
     def rank(self) -> Array:
         """The rank of the constraint rows at each time: the number of singular values above 1e-10 of the largest.
@@ -249,65 +309,14 @@ class Solution(eqx.Module):
 
 
 @cached_on_disk
-def _snapshots(solution: Solution, redundant: bool | Array) -> Snapshot:
-    return _evaluated(solution, Equations(solution.mechanism, redundant))
-
-
-def _evaluated(solution: Solution, equations: Equations) -> Snapshot:
-    """The snapshots of a motion: consistent speeds, accelerations and multipliers."""
-    if solution.computed is not None:
-        return solution.computed
-
-    def one(t: Array, q: Array, w: Array) -> Snapshot:
-        q_closed, acting = closed_where_redundant(equations, t, q), equations_at(equations, solution.force_changes, t)
-        motion = motion_of(solution.formulation, acting, t, q_closed, w)
-        return Snapshot(t, q, motion.v, motion.vdot, motion.lam)
-
-    return jax.vmap(one)(solution.ts, solution.q, solution.integrated_speeds)
-
-
-@cached_on_disk
-def _series(solution: Solution, names: tuple[str, ...], redundant: bool | Array) -> dict[str, Array]:
-    """The named quantities; all that none of them depends on is dead code, which the compiler removes."""
-    equations = Equations(solution.mechanism, redundant)
-    at = lambda t: equations_at(equations, solution.force_changes, t)  # noqa: E731
-    return jax.vmap(lambda s: channel_values(at(s.t), names, s))(_evaluated(solution, equations))
-
-
-@cached_on_disk
-def _reactions(
-    mechanism: Mechanism, changes: ForceChanges | None, name: str, place: int, frame: str, at: Snapshot
-) -> Array:
-    equations = Equations(mechanism)
-
-    def one(s: Snapshot) -> Array:
-        reader = Reader(equations_at(equations, changes, s.t), s)
-        wrench = reader.reaction(name)[place]
-        if frame == "world":
-            return wrench
-        near = reader.position.near(mechanism.with_reactions()[name].markers)
-        body = jax.tree.map(lambda x: x[place], near.bodies)
-        return mechanism.space.in_body(body, wrench)
-
-    return jax.vmap(one)(at)
-
-
-@cached_on_disk
-def _violation(mechanism: Mechanism, at: Snapshot) -> tuple[Array, Array, Array]:
-    equations = Equations(mechanism)
-
-    def one(s: Snapshot) -> tuple[Array, Array, Array]:
-        at = equations.at(s.t, s.q)
-        return at.position(), at.velocity(s.v), at.jacobian @ s.vdot - at.gamma(s.v)
-
-    return jax.vmap(one)(at)
-
-
-@cached_on_disk
 def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
-    equations = Equations(mechanism)
-    values = jnp.linalg.svd(jax.vmap(equations.jacobian)(ts, q), compute_uv=False)
+    jacobians = jax.vmap(lambda t, q: as_program(_jacobian)(mechanism, t, q))(ts, q)
+    values = jnp.linalg.svd(jacobians, compute_uv=False)
     if values.shape[1] == 0:
         return jnp.zeros(len(ts), int), jnp.ones(len(ts), q.dtype)
     ranks = jnp.sum(nonzero(values), axis=1)
     return ranks, values[:, ranks[0] - 1] / values[:, 0]
+
+
+def _jacobian(mechanism: Mechanism, t: Array, q: Array) -> Array:
+    return Equations(mechanism).jacobian(t, q)

@@ -42,6 +42,7 @@ from jaxmbd.compile.jax_internals import (
     watches_values,
 )
 from jaxmbd.compile.targets.build_vm import processor, vm
+from jaxmbd.progress import announcing
 
 # Settings of JAX that are part of the key.
 _SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
@@ -50,7 +51,7 @@ _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part
 
 def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
     """`equinox.filter_jit` that, while JAX's disk cache is on, also stores what it compiles for concrete arguments."""
-    usual = eqx.filter_jit(function)
+    usual = announcing(function, eqx.filter_jit)
 
     @wraps(function)
     def call(*arguments: Any) -> Any:

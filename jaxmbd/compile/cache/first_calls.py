@@ -21,6 +21,7 @@ from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.numpy_code.code import Budget, NumpyCode, OverBudgetError, code_from, plain, run
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
+from jaxmbd.progress import announced
 
 _INSTRUCTIONS = 30_000  # that a function may execute as NumPy code before it is compiled: some tenths of a second
 
@@ -36,6 +37,10 @@ class FlatCall(NamedTuple):
     tree: Any
     others: tuple[Any, ...]
     types: tuple[Any, ...]
+
+    def announced(self) -> AbstractContextManager[Any]:
+        """The context of what takes long, which is announced."""
+        return announced(self.function, jax.tree.unflatten(self.tree, self.others))
 
     def trace(self) -> tuple[Any, Any, dict[int, Program]]:
         """The traced function, the structure of its result with `ARRAY` in place of arrays, and its programs."""
@@ -87,7 +92,8 @@ class FirstCalls:
                 return run(code, arrays, self._budget)
         with self._lock:
             self._code = None
-            self._compiled = self._compiled or self._compile()
+            with self._call.announced():
+                self._compiled = self._compiled or self._compile()
         return self._compiled(arrays)
 
     def _read(self, entry: Entry) -> bool:
@@ -106,7 +112,8 @@ class FirstCalls:
 
     def _begin(self) -> None:
         """Trace the function, and translate it into NumPy code if that is possible."""
-        self._trace = trace, like, programs = self._call.trace()
+        with self._call.announced():
+            self._trace = trace, like, programs = self._call.trace()
         self._like = jax.tree.flatten(like)
         if jax.default_backend() != "cpu" or vm() is None:
             return
