@@ -283,3 +283,11 @@ def test_known_values_are_computed_without_compiling() -> None:
     slope = jax.grad(lambda x: doubled(x, 2)["y"])(0.3)
     np.testing.assert_allclose(slope, 2 * np.cos(0.3), rtol=1e-15)
     np.testing.assert_array_equal(evaluated(lambda x: (x + 1, 2 * x), np.arange(3.0)), [[1, 2, 3], [0, 2, 4]])
+
+
+def test_a_function_that_closes_over_a_tracer_is_traced_with_it() -> None:
+    """All arguments are known, but one is a function that holds a number of an outer `vmap` and `grad`."""
+    applied = cached_on_disk(lambda function, x: function(x) * 2)
+    outer = jax.vmap(jax.grad(lambda a: applied(lambda x: jnp.sum(a * a * x), np.array([1.0, 2.0]))))
+    np.testing.assert_allclose(outer(np.array([0.5, 3.0])), [6.0, 36.0])
+    np.testing.assert_allclose(applied(lambda x: x + 1, np.array([1.0, 2.0])), [4.0, 6.0])

@@ -63,7 +63,8 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
             return usual(*arguments)
         others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
         is_stored = is_compilation_cache_on() and size_limit() > 0
-        return _ready(function, tree, others, tuple(map(_type, arrays)), _settings(), is_stored)(arrays)
+        ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings(), is_stored)
+        return ready(arrays) if ready.is_closed else usual(*arguments)
 
     return call
 

@@ -13,6 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
+from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.entry import Entry
 from jaxmbd.compile.cache.executable import described, loaded
 from jaxmbd.compile.cache.structure import ARRAY, is_encodable
@@ -64,7 +65,7 @@ class FirstCalls:
     """A function of a list of arrays: NumPy code within a budget, then compiled.
 
     `entry`: what is stored of it; `store`: stores an entry; `compiling`: the context for a compilation whose executable
-    is stored.
+    is stored. `is_closed`: False if a function among its arguments closes over a tracer; then it cannot be called.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class FirstCalls:
         self._code: NumpyCode | None = None
         self._compiled: jax.stages.Compiled | None = None
         self._like: Any = None
+        self.is_closed = True
         if entry is None or not self._read(entry):
             self._begin()
 
@@ -90,11 +92,12 @@ class FirstCalls:
         if code is not None:
             with suppress(OverBudgetError):
                 return run(code, arrays, self._budget)
-        with self._lock:
-            self._code = None
-            with self._call.announced():
-                self._compiled = self._compiled or self._compile()
-        return self._compiled(arrays)
+        compiled = self._compiled
+        if compiled is None:
+            with self._lock, self._call.announced():
+                self._code = None
+                compiled = self._compiled = self._compiled or self._compile()
+        return compiled(arrays)
 
     def _read(self, entry: Entry) -> bool:
         """Take over what is stored; return False if that is not possible."""
@@ -115,7 +118,8 @@ class FirstCalls:
         with self._call.announced():
             self._trace = trace, like, programs = self._call.trace()
         self._like = jax.tree.flatten(like)
-        if jax.default_backend() != "cpu" or vm() is None:
+        self.is_closed = is_concrete(trace.jaxpr.consts)
+        if not self.is_closed or jax.default_backend() != "cpu" or vm() is None:
             return
         with suppress(UnsupportedError), registering() as more:
             self._code = numpy_code(trace.jaxpr)
