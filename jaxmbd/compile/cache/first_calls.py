@@ -13,7 +13,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.entry import Entry
 from jaxmbd.compile.cache.executable import described, loaded
 from jaxmbd.compile.cache.structure import ARRAY, is_encodable
@@ -118,7 +117,7 @@ class FirstCalls:
         with self._call.announced():
             self._trace = trace, like, programs = self._call.trace()
         self._like = jax.tree.flatten(like)
-        self.is_closed = is_concrete(trace.jaxpr.consts)
+        self.is_closed = len(trace.jaxpr.in_avals) == len(self._call.types)  # JAX makes tracers further arguments
         if not self.is_closed or jax.default_backend() != "cpu" or vm() is None:
             return
         with suppress(UnsupportedError), registering() as more:
