@@ -1,6 +1,7 @@
 """Array type aliases, and the conversion of numbers to arrays that all parts use."""
 
 from collections.abc import Callable
+from types import CellType, FunctionType
 from typing import Any, TypeAlias
 
 import jax
@@ -44,8 +45,22 @@ def _array(values: Any) -> Array:
 
 
 def is_concrete(*values: Any) -> bool:
-    """True if no leaf is a tracer, so that the values are available in Python."""
-    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+    """True if no leaf is a tracer, nor a function that closes over one, so that the values are available in Python."""
+    return not any(map(_is_traced, jax.tree.leaves(values)))
+
+
+def _is_traced(leaf: Any) -> bool:
+    if isinstance(leaf, FunctionType):
+        return not all(is_concrete(cell.cell_contents) for cell in leaf.__closure__ or () if _is_filled(cell, leaf))
+    return isinstance(leaf, jax.core.Tracer)
+
+
+def _is_filled(cell: CellType, function: FunctionType) -> bool:
+    """True if a variable of a closure has a value, which is not the function itself (recursion)."""
+    try:
+        return cell.cell_contents is not function
+    except ValueError:  # it is assigned later
+        return False
 
 
 def constant(value: Any) -> Array:
