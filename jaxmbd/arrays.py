@@ -46,21 +46,26 @@ def _array(values: Any) -> Array:
 
 def is_concrete(*values: Any) -> bool:
     """True if no leaf is a tracer, nor a function that closes over one, so that the values are available in Python."""
-    return not any(map(_is_traced, jax.tree.leaves(values)))
+    return not _is_traced(values, set())
 
 
-def _is_traced(leaf: Any) -> bool:
-    if isinstance(leaf, FunctionType):
-        return not all(is_concrete(cell.cell_contents) for cell in leaf.__closure__ or () if _is_filled(cell, leaf))
-    return isinstance(leaf, jax.core.Tracer)
+def _is_traced(tree: Any, functions: set[int]) -> bool:
+    """True if there is a tracer in a tree or in a closure of its functions, except those that are known already."""
+    for leaf in jax.tree.leaves(tree):
+        if isinstance(leaf, jax.core.Tracer):
+            return True
+        if isinstance(leaf, FunctionType) and leaf.__closure__ and id(leaf) not in functions:
+            functions.add(id(leaf))
+            if any(_is_traced(_content(cell), functions) for cell in leaf.__closure__):
+                return True
+    return False
 
 
-def _is_filled(cell: CellType, function: FunctionType) -> bool:
-    """True if a variable of a closure has a value, which is not the function itself (recursion)."""
+def _content(cell: CellType) -> Any:
     try:
-        return cell.cell_contents is not function
+        return cell.cell_contents
     except ValueError:  # it is assigned later
-        return False
+        return None
 
 
 def constant(value: Any) -> Array:

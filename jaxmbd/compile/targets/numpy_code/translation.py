@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.jax_internals import ClosedJaxpr, Literal, expansion, linear_solve_operands, scan_counts
 from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, NumpyCode
 from jaxmbd.compile.targets.numpy_code.functions import OF_MATRICES, PARAMETERS
@@ -59,6 +60,8 @@ class Translator:
 
     def constant(self, value: Any) -> int:
         """The number of a constant."""
+        if not is_concrete(value):
+            raise UnsupportedError("It closes over a tracer.")
         self._constants.append(np.asarray(value))
         return -len(self._constants)
 
