@@ -13,9 +13,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.equations.linear_solve import SymmetricMatrix
@@ -114,7 +113,8 @@ class CoupledInertia(AbstractInertia):
 
     def components(self) -> np.ndarray:
         i, j, n = self.M.pattern.rows, self.M.pattern.columns, self.M.pattern.n
-        return connected_components(coo_array((np.ones(len(i)), (i, j)), (n, n)), directed=False)[1]
+        graph = scipy.sparse.coo_array((np.ones(len(i)), (i, j)), (n, n))
+        return scipy.sparse.csgraph.connected_components(graph, directed=False)[1]
 
     def whiten(self, rows: Float[Array, "k nv"]) -> Float[Array, "k nv"]:
         return jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(self.matrix()), rows.T, lower=True).T

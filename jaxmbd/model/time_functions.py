@@ -13,9 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-import scipy.interpolate as si
-import scipy.linalg as sl
-import scipy.optimize as so
+import scipy
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
@@ -227,14 +225,14 @@ def _checked(ts: Any, values: Any) -> np.ndarray:
 def _fit(ts: np.ndarray, values: Array, smoothing: float | int | str) -> tuple[np.ndarray, np.ndarray, float]:
     """The knots, the matrix from the samples to the B-spline coefficients, and the smoothing p."""
     if not isinstance(smoothing, str) and smoothing == 0:
-        through = si.make_interp_spline(ts, np.eye(len(ts)), k=_DEGREE)
+        through = scipy.interpolate.make_interp_spline(ts, np.eye(len(ts)), k=_DEGREE)
         return through.t, np.asarray(through.c), 0.0
     knots = np.concatenate([np.full(_DEGREE, ts[0]), ts, np.full(_DEGREE, ts[-1])])
-    basis = si.BSpline.design_matrix(ts, knots, _DEGREE).toarray()
+    basis = scipy.interpolate.BSpline.design_matrix(ts, knots, _DEGREE).toarray()
     roughness, gram = _roughness(knots), basis.T @ basis
     unit = np.trace(gram) / np.trace(roughness)  # scale of p at which both terms have about equal weight
     # The generalized eigenvectors diagonalise both matrices: share for the roughness, 1 − share for gram.
-    share, modes = sl.eigh(unit * roughness, gram + unit * roughness)
+    share, modes = scipy.linalg.eigh(unit * roughness, gram + unit * roughness)
     share, projected = np.clip(share, 0, 1), modes.T @ basis.T
     share[:3] = 0.0  # parabolas have no roughness
     projected = np.where((1 - share > _EMPTY)[:, None], projected, 0.0)
@@ -259,7 +257,7 @@ def _cross_validated(share: np.ndarray, y: np.ndarray, values: Array) -> float:
     grid = np.linspace(*_RANGE, 57)
     best = int(np.argmin([score(x) for x in grid]))
     bracket = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
-    return 10.0 ** float(so.fminbound(score, *bracket))  # pyright: ignore
+    return 10.0 ** float(scipy.optimize.fminbound(score, *bracket))  # pyright: ignore
 
 
 def _roughness(knots: np.ndarray) -> np.ndarray:
@@ -268,12 +266,12 @@ def _roughness(knots: np.ndarray) -> np.ndarray:
     breaks = np.unique(knots)
     half = np.diff(breaks)[:, None] / 2
     times, weight = (breaks[:-1, None] + half * (1 + points)).ravel(), (half * weights).ravel()
-    third = si.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(times)
+    third = scipy.interpolate.BSpline(knots, np.eye(len(knots) - _DEGREE - 1), _DEGREE).derivative(3)(times)
     return third.T @ (weight[:, None] * third)
 
 
 def _pieces(knots: np.ndarray, matrix: np.ndarray) -> tuple[Array, Float[Array, "pieces 6 samples"]]:
     """The start times of the polynomials, and the matrices from samples to their coefficients, highest power first."""
-    breaks, spline = np.unique(knots)[:-1], si.BSpline(knots, matrix, _DEGREE)
+    breaks, spline = np.unique(knots)[:-1], scipy.interpolate.BSpline(knots, matrix, _DEGREE)
     powers = [spline(breaks, nu=k) / math.factorial(k) for k in reversed(range(_DEGREE + 1))]
     return jnp.asarray(breaks), jnp.asarray(np.stack(powers, axis=1))

@@ -1,12 +1,12 @@
 """Linear systems: the matrices of a linearised mechanism, its modes, and its responses to inputs."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lazy_loader
 import numpy as np
-import xarray as xr
 from jaxtyping import Array, Complex, Float
 
 from jaxmbd.analyses.linearization.eigen import Eigenpairs, general
@@ -17,6 +17,11 @@ from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import readable
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")  # takes a third of a second
 
 _AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: smaller speeds and accelerations count as zero
 
@@ -148,7 +153,7 @@ class LinearSystem(eqx.Module):
             raise MechanismError(f"{what} must be a number or a sequence of real numbers, got {values!r}.")
         return jnp.atleast_1d(array).astype(self.A.dtype)
 
-    def to_xarray(self) -> xr.Dataset:
+    def to_xarray(self) -> "xr.Dataset":
         """Return `A`, `B`, `C`, `D` as an `xarray.Dataset` with the names of states, inputs and outputs."""
         axes = {"state": self.states, "state_": self.states, "input": self.inputs, "output": self.outputs}
         matrices = {

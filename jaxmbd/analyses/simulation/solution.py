@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lazy_loader
 import numpy as np
-import xarray as xr
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges
@@ -29,6 +29,11 @@ from jaxmbd.model.body.checks import check_index, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.printing import count_of, format_number, over_time, readable
+
+if TYPE_CHECKING:
+    import xarray as xr
+else:
+    xr = lazy_loader.load("xarray")  # takes a third of a second
 
 _MANY = 600  # channels of a mechanism; more are computed together only if many of them are asked for at once
 
@@ -296,7 +301,7 @@ class Solution(eqx.Module):
         """
         return _ranks(self.mechanism, self.ts, self.q)[1]
 
-    def to_xarray(self, names: Iterable[str] | None = None) -> xr.Dataset:
+    def to_xarray(self, names: Iterable[str] | None = None) -> "xr.Dataset":
         """An `xarray.Dataset` over `time` [s], each variable with its unit."""
         units = channel_units(self.mechanism)
         data = self.read(units if names is None else names)

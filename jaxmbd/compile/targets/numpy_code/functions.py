@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 
 from jaxmbd.compile.targets.numpy_code.matrices import MATRIX_FUNCTIONS, MATRIX_PARAMETERS
 from jaxmbd.compile.targets.numpy_code.windows import SCATTERS, gather, scatter
@@ -188,13 +189,7 @@ def _dot(x: Any, y: Any, *, contracted: Any, batched: Any, dtype: str) -> Any:
 
 def _special(name: str) -> Callable[..., Any]:
     """A function of `scipy.special`, which is imported when it is called first."""
-
-    def call(x: Any) -> Any:
-        from scipy import special
-
-        return getattr(special, name)(x)
-
-    return call
+    return lambda x: getattr(scipy.special, name)(x)
 
 
 def _shift(function: Callable[..., Any], signed: bool, beyond: Callable[[Any], Any]) -> Callable[..., Any]:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import scipy
 
 
 def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any) -> list[Any]:
@@ -22,9 +23,8 @@ def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any)
 
 def _routine(name: str, *arrays: Any) -> Any:
     """The routine of BLAS or LAPACK for the type of some arrays."""
-    from scipy.linalg import get_blas_funcs, get_lapack_funcs
-
-    return get_blas_funcs(name, arrays) if name == "trsm" else get_lapack_funcs(name, arrays)
+    library = scipy.linalg
+    return library.get_blas_funcs(name, arrays) if name == "trsm" else library.get_lapack_funcs(name, arrays)
 
 
 def _check_finite(a: Any) -> None:
@@ -96,13 +96,11 @@ def _householder_product(x: Any, taus: Any) -> Any:
 def _qr(x: Any, *, full_matrices: bool, pivoting: bool) -> list[Any]:
     if not pivoting:
         return [*np.linalg.qr(x, "complete" if full_matrices else "reduced")]
-    from scipy.linalg import qr
-
     m, n = x.shape[-2:]
     k = m if full_matrices else min(m, n)
     mode = "full" if full_matrices else "economic"
     types = lambda a: [((m, k), a.dtype), ((k, n), a.dtype), ((n,), np.int32)]  # noqa: E731
-    return _each(lambda a: qr(a, mode=mode, pivoting=True, check_finite=False), types, x)
+    return _each(lambda a: scipy.linalg.qr(a, mode=mode, pivoting=True, check_finite=False), types, x)
 
 
 def _svd(x: Any, *, full_matrices: bool, compute_uv: bool) -> list[Any]:
@@ -131,14 +129,12 @@ def _eigh(x: Any, *, lower: bool) -> list[Any]:
 
 
 def _eig(x: Any, *, compute_left_eigenvectors: bool, compute_right_eigenvectors: bool) -> list[Any]:
-    from scipy.linalg import eig
-
     n, dtype = x.shape[-1], np.result_type(x.dtype, np.complex64)
     sides = compute_left_eigenvectors, compute_right_eigenvectors
 
     def one(a: Any) -> Any:
         _check_finite(a)
-        found = eig(a, left=sides[0], right=sides[1])
+        found = scipy.linalg.eig(a, left=sides[0], right=sides[1])
         return found if any(sides) else [found]
 
     return _each(one, lambda a: [((n,), dtype), *[((n, n), dtype)] * sum(sides)], x)
