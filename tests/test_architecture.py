@@ -56,8 +56,9 @@ INTERNALS = {
 # Only these rooms draw; a scene is data for any renderer.
 DRAWING = {"plot", "cli"}
 
-# May be missing at run time, so they are imported where they are used: inside a function.
-OPTIONAL = {"scipy", "IPython", "PIL", "imageio_ffmpeg", "sympy"}
+# May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
+OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
+DEFERRED = {"xarray"}
 
 
 @dataclass(frozen=True)
@@ -141,9 +142,9 @@ def inside_functions(module: Module) -> list[Import]:
 
 
 def declared_dependencies() -> set[str]:
-    """Names that `pip install jaxmbd` brings; each is imported by the name it is installed by."""
+    """Names that `pip install jaxmbd` brings; each is imported by the name it is installed by, with `_` for `-`."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    return {re.split(r"[^\w.-]", dependency)[0] for dependency in project["dependencies"]}
+    return {re.split(r"[^\w.-]", dependency)[0].replace("-", "_") for dependency in project["dependencies"]}
 
 
 # The rules: each yields one message per fault, with file and line.
@@ -171,10 +172,10 @@ def check_floors(module: Module) -> Iterator[str]:
 
 def check_imports_in_functions(module: Module) -> Iterator[str]:
     for item in inside_functions(module):
-        if item.name not in OPTIONAL:
+        if item.name not in OPTIONAL | DEFERRED:
             yield module.at(
                 item.node,
-                f"imports {item.name} inside a function, which is for optional packages: {sorted(OPTIONAL)}",
+                f"imports {item.name} inside a function, which is for {sorted(OPTIONAL | DEFERRED)}",
             )
 
 

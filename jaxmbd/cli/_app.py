@@ -1,36 +1,40 @@
 """The command-line application: each analysis is a command that assembles the mechanism, computes and shows results."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import jax
+import lazy_loader
 import numpy as np
-import platformdirs
 import typer
 from rich.console import Console
 from typer import Option
 
 import jaxmbd as mbd
-from jaxmbd import __version__, plot
-from jaxmbd import demo as job
-from jaxmbd import examples as library
 from jaxmbd.cli._model import Model, load
-from jaxmbd.cli._report import save_drawing, save_figure, show_instant, show_motion, show_table
-from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError, check_known
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+
+if TYPE_CHECKING:
+    from jaxmbd import demo as job
+    from jaxmbd import plot
+    from jaxmbd.cli import _report as report
+    from jaxmbd.cli import _settings as settings
+else:  # `--help` loads no library that computes
+    job = lazy_loader.load("jaxmbd.demo", suppress_warning=True)
+    plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
+    report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
+    settings = lazy_loader.load("jaxmbd.cli._settings", suppress_warning=True)
 
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
-FORMULATIONS: dict[str, type[AbstractFormulation]] = {
-    "stabilized": mbd.Stabilized,
-    "augmented": mbd.Augmented,
-    "partitioning": mbd.CoordinatePartitioning,
-    "projection": mbd.Projection,
+# The names of formulations, and those of their classes.
+FORMULATIONS = {
+    "stabilized": "Stabilized",
+    "augmented": "Augmented",
+    "partitioning": "CoordinatePartitioning",
+    "projection": "Projection",
 }
 
 Until = Annotated[
@@ -51,10 +55,10 @@ def assemble(model: Model) -> None:
     names = (*mechanism.coordinate_names, *mechanism.speed_names)
     units = (*mechanism.coordinate_units, *mechanism.speed_units)
     rows = zip(names, units, (*np.asarray(state.q), *np.asarray(state.v)), strict=True)
-    show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
+    report.show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
     m, rank = sum(mechanism.constraint_sizes()), int(np.asarray(state.rank))
     model.console.print(f"constraints: {m}, independent: {rank}, degrees of freedom left: {mechanism.nv - rank}")
-    save_drawing(model, state, "assemble.png")
+    report.save_drawing(model, state, "assemble.png")
 
 
 def simulate(
@@ -71,9 +75,9 @@ def simulate(
     check_known("formulation", [formulation], FORMULATIONS)
     state = model.assembled()
     with model.working("compiling and integrating"):
-        ts = _times(model, until, rows)
-        solution = mbd.simulate(model.mechanism, state, ts, formulation=FORMULATIONS[formulation](), accuracy=accuracy)
-    show_motion(model, solution, "simulate", film)
+        ts, chosen = _times(model, until, rows), getattr(mbd, FORMULATIONS[formulation])()
+        solution = mbd.simulate(model.mechanism, state, ts, formulation=chosen, accuracy=accuracy)
+    report.show_motion(model, solution, "simulate", film)
 
 
 def kinematics(model: Model, until: Until = None, rows: Rows = 401, film: Film = True) -> None:
@@ -81,7 +85,7 @@ def kinematics(model: Model, until: Until = None, rows: Rows = 401, film: Film =
     state = model.assembled()
     with model.working("compiling and following the drivers"):
         solution = mbd.kinematics(model.mechanism, _times(model, until, rows), state)
-    show_motion(model, solution, "kinematics", film)
+    report.show_motion(model, solution, "kinematics", film)
 
 
 def inverse(model: Model, until: Until = None, rows: Rows = 401, film: Film = False) -> None:
@@ -91,7 +95,7 @@ def inverse(model: Model, until: Until = None, rows: Rows = 401, film: Film = Fa
         motion = mbd.kinematics(mechanism, _times(model, until, rows), state)
         solution = mbd.inverse_dynamics(mechanism, motion)
     efforts = tuple(f"{driver.name}.effort" for driver in mechanism.drivers)
-    show_motion(replace(model, reads=model.asked or efforts), solution, "inverse", film)
+    report.show_motion(replace(model, reads=model.asked or efforts), solution, "inverse", film)
 
 
 def equilibrium(
@@ -102,8 +106,8 @@ def equilibrium(
     with model.working("compiling and balancing forces"):
         result = mbd.equilibrium(model.mechanism, state, stable=stable)
         verdict = result.verdict
-    show_instant(model, result.solution, f"equilibrium, {verdict}")
-    save_drawing(model, result.state, "equilibrium.png")
+    report.show_instant(model, result.solution, f"equilibrium, {verdict}")
+    report.save_drawing(model, result.state, "equilibrium.png")
 
 
 def linearize(
@@ -120,9 +124,9 @@ def linearize(
     model.write("linearize.npz", lambda path: np.savez(path, **numbers))
     vibrating = np.flatnonzero(~np.asarray(system.modes().rigid))[:_DRAWN]
     for k in vibrating.tolist():
-        save_figure(model, f"mode{k}.png", lambda k=k: plot.modes(system, k))
+        report.save_figure(model, f"mode{k}.png", lambda k=k: plot.modes(system, k))
     if system.inputs and system.outputs:
-        save_figure(model, "bode.png", lambda: plot.bode(system)[0])
+        report.save_figure(model, "bode.png", lambda: plot.bode(system)[0])
 
 
 def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
@@ -133,16 +137,12 @@ def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
 ANALYSES = (describe, assemble, kinematics, inverse, equilibrium, simulate, linearize)
 
 
-# A command runs each computation once: time spent on compiler optimisations is rarely recovered.
-_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
-
-
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
     """Wrap a function of a `Model` and of options as a command, with the options of `load` and then its own."""
     shared, own = (list(signature(f).parameters.values()) for f in (load, function))
 
     def command(**options: Any) -> None:
-        os.environ.setdefault("XLA_FLAGS", _QUICK)
+        settings.configure()
         try:
             function(load(**{p.name: options.pop(p.name) for p in shared}), **options)
         except (MechanismError, AssemblyError, SolveError) as error:
@@ -158,33 +158,12 @@ def analysis(function: Callable[..., None]) -> Callable[..., None]:
     return wrapped
 
 
-_SECONDS = 0.3  # [s] compilations that are faster are not stored
-
-
-def keep_compiled() -> None:
-    """Enable JAX's compilation cache, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or disabled it
-    (`JAX_ENABLE_COMPILATION_CACHE=false`, `JAXMBD_CACHE_MIB=0`).
-
-    Files of the cache are executed, so only the user may be able to write to the folder. If all files, including those
-    of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
-    """
-    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
-        folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
-        if size_limit() <= 0 or not make_own_folder(folder):
-            return
-        limit_size(folder, "*", size_limit())
-        jax.config.update("jax_compilation_cache_dir", str(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
-
-
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Multibody dynamics of mechanisms.")
 
 
 @app.callback()
-def _configure() -> None:
+def _about() -> None:
     """Multibody dynamics of mechanisms, differentiable from end to end."""
-    jax.config.update("jax_enable_x64", True)
-    keep_compiled()
 
 
 @app.command()
@@ -193,15 +172,16 @@ def demo(
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
+    settings.configure()
     job.run(out, progress=not quiet, console=Console())
 
 
 @app.command()
 def examples() -> None:
     """List the example mechanisms."""
-    entries = library.entries().items()
+    entries = mbd.examples.entries().items()
     rows = ((name, e.description + (f" ({e.source})" if e.source else "")) for name, e in entries)
-    show_table(Console(), "jaxmbd simulate NAME, or another analysis, of:", ("name", "what it is"), (), rows)
+    report.show_table(Console(), "jaxmbd simulate NAME, or another analysis, of:", ("name", "what it is"), (), rows)
 
 
 for function in ANALYSES:
@@ -211,4 +191,4 @@ for function in ANALYSES:
 @app.command()
 def version() -> None:
     """Print the versions of jaxmbd, of JAX, and the device in use."""
-    print(f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}")
+    print(settings.versions())

@@ -7,19 +7,27 @@ from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import lazy_loader
 from rich.console import Console
 from typer import Argument, Option
 
-from jaxmbd import examples
-from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.examples import Example
-from jaxmbd.model.joint.joint import AbstractJoint
-from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
+
+if TYPE_CHECKING:
+    from jaxmbd import examples
+    from jaxmbd.analyses import output_channels
+    from jaxmbd.analyses.state import State
+    from jaxmbd.examples import Example
+    from jaxmbd.model.joint import joint as joint_types
+    from jaxmbd.model.mechanism import mechanism as mechanisms
+else:  # `--help` loads no library that computes
+    examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
+    output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
+    joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
+    mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
 _FEW = 6  # the largest number of quantities that are shown by default
 
@@ -33,18 +41,18 @@ class Model:
     """
 
     name: str
-    example: Example
+    example: "Example"
     reads: tuple[str, ...]
     asked: tuple[str, ...]
     out: Path | None
     console: Console
 
     @property
-    def mechanism(self) -> Mechanism:
+    def mechanism(self) -> "mechanisms.Mechanism":
         """The mechanism, in the coordinates that the options select."""
         return self.example.mechanism
 
-    def assembled(self) -> State:
+    def assembled(self) -> "State":
         """The assembled initial state."""
         with self.working("compiling and assembling"):
             return self.example.state()
@@ -98,11 +106,13 @@ def _is_path(model: str) -> bool:
     return model.endswith(".py") or "/" in model or "\\" in model
 
 
-def _example_in_file(path: Path, name: str) -> Example:
+def _example_in_file(path: Path, name: str) -> "Example":
     """The `Example` in a variable of a Python file, or one of its `Mechanism`, which starts from its bodies' poses."""
     if not path.is_file():
         raise MechanismError(f"There is no file {str(path)!r}.")
-    models = {key: value for key, value in _run(path).items() if isinstance(value, Mechanism | Example)}
+    models = {
+        key: value for key, value in _run(path).items() if isinstance(value, mechanisms.Mechanism | examples.Example)
+    }
     if not models:
         raise MechanismError(f"{str(path)!r} makes no Mechanism at its top level; assign one to a variable.")
     if name and name not in models:
@@ -110,7 +120,7 @@ def _example_in_file(path: Path, name: str) -> Example:
     if not name and len({id(value) for value in models.values()}) > 1:
         raise MechanismError(f"{str(path)!r} makes several mechanisms; choose with --name: {', '.join(models)}.")
     model = models[name] if name else next(iter(models.values()))
-    return model if isinstance(model, Example) else Example(model)
+    return model if isinstance(model, examples.Example) else examples.Example(model)
 
 
 def _run(path: Path) -> dict[str, Any]:
@@ -138,9 +148,9 @@ def _numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
     return numbers
 
 
-def _output_names(example: Example, wanted: Iterable[str] | None) -> tuple[str, ...]:
+def _output_names(example: "Example", wanted: Iterable[str] | None) -> tuple[str, ...]:
     """The quantities to show: the user's, or the example's outputs, or else sensors, efforts and joint coordinates."""
-    mechanism, known = example.mechanism, channel_units(example.mechanism)
+    mechanism, known = example.mechanism, output_channels.channel_units(example.mechanism)
     check_known("quantity", wanted or (), known)
     if wanted or example.outputs:
         return tuple(wanted or example.outputs)
@@ -149,7 +159,7 @@ def _output_names(example: Example, wanted: Iterable[str] | None) -> tuple[str, 
     joints = [
         f"{joint.name}.{c}"
         for joint in mechanism.joints
-        if isinstance(joint, AbstractJoint)
+        if isinstance(joint, joint_types.AbstractJoint)
         for c in joint.coordinate_names
     ]
     return (*sensors, *efforts, *(joints or mechanism.coordinate_names))[:_FEW]

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from jaxmbd.cli._app import keep_compiled
+from jaxmbd.cli._settings import keep_compiled
 from jaxmbd.compile.cache import disk_cache
 from jaxmbd.compile.cache import files as files_of
 from jaxmbd.compile.cache.entry import unpacked

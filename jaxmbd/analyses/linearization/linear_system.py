@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lazy_loader
 import numpy as np
 from jaxtyping import Array, Complex, Float
 
@@ -20,8 +19,6 @@ from jaxmbd.printing import readable
 
 if TYPE_CHECKING:
     import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")  # takes a third of a second
 
 _AT_REST = 1e-6  # [m/s, m/s², rad/s, rad/s²]: smaller speeds and accelerations count as zero
 
@@ -163,6 +160,8 @@ class LinearSystem(eqx.Module):
             "D": (("output", "input"), np.asarray(self.D)),
         }
         coordinates = {axis: (axis, np.asarray(names, dtype=object)) for axis, names in axes.items()}
+        import xarray as xr  # takes a third of a second
+
         data = xr.Dataset(matrices, coordinates, {"t": float(self.t)})
         data["input"].attrs["units"], data["output"].attrs["units"] = self.input_units, self.output_units
         return data

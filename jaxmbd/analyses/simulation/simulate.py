@@ -119,7 +119,8 @@ def simulate(
     )
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
-    known = is_concrete(mechanism, state, ts, formulation, events, switching_times)
+    steps = solver, stepsize_controller, dt0, closure_tolerance
+    known = is_concrete(mechanism, state, ts, formulation, events, switching_times, steps)
     if known and isinstance(formulation, AbstractProjectedFormulation):
         formulation.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])

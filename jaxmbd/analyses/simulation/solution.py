@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lazy_loader
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -32,8 +31,6 @@ from jaxmbd.printing import count_of, format_number, over_time, readable
 
 if TYPE_CHECKING:
     import xarray as xr
-else:
-    xr = lazy_loader.load("xarray")  # takes a third of a second
 
 _MANY = 600  # channels of a mechanism; more are computed together only if many of them are asked for at once
 
@@ -310,6 +307,8 @@ class Solution(eqx.Module):
             extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
             variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
         stats = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
+        import xarray as xr  # takes a third of a second
+
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
 
 

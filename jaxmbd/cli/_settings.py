@@ -1,0 +1,44 @@
+"""The settings of JAX for commands, and the versions in use."""
+
+import os
+from pathlib import Path
+
+import jax
+import platformdirs
+
+from jaxmbd import __version__
+from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
+
+# A command runs each computation once: time spent on compiler optimisations is rarely recovered.
+_QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def configure() -> None:
+    """The settings of JAX for commands: double precision, and a cache on disk."""
+    os.environ.setdefault("XLA_FLAGS", _QUICK)
+    jax.config.update("jax_enable_x64", True)
+    keep_compiled()
+
+
+_SECONDS = 0.3  # [s] compilations that are faster are not stored
+
+
+def keep_compiled() -> None:
+    """Enable JAX's compilation cache, unless the user has chosen a folder (`JAX_COMPILATION_CACHE_DIR`) or disabled it
+    (`JAX_ENABLE_COMPILATION_CACHE=false`, `JAXMBD_CACHE_MIB=0`).
+
+    Files of the cache are executed, so only the user may be able to write to the folder. If all files, including those
+    of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
+    """
+    if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
+        folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
+        if size_limit() <= 0 or not make_own_folder(folder):
+            return
+        limit_size(folder, "*", size_limit())
+        jax.config.update("jax_compilation_cache_dir", str(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", _SECONDS)
+
+
+def versions() -> str:
+    """The versions of jaxmbd and of JAX, and the device."""
+    return f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}"

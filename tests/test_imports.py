@@ -1,0 +1,75 @@
+"""What an import takes with it: libraries that are slow to import are imported when they are used."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import jaxmbd as mbd
+
+# Imported by none of the analyses of motions, so only by those who use them.
+SLOW = ("matplotlib", "xarray", "pandas", "IPython", "optax", "rich", "typer", "sympy")
+SLOW_PARTS = ("scipy.interpolate", "scipy.optimize", "scipy.spatial")
+
+CHILD = """
+import json, sys
+compiled = []
+{listen}
+{code}
+loaded = [name for name, x in sys.modules.items() if type(x).__name__ != "_LazyModule"]
+print("#" + json.dumps([loaded, len(compiled)]))
+"""
+LISTEN = """
+import jax
+jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
+"""
+
+
+def in_a_new_process(code: str, listen: str = "") -> tuple[set[str], int]:
+    """The modules that a new process has loaded after some code, and how often JAX has traced or compiled."""
+    text = CHILD.format(code=code, listen=listen)
+    done = subprocess.run([sys.executable, "-c", text], check=True, capture_output=True, text=True)
+    loaded, compiled = json.loads(done.stdout.rpartition("#")[2])
+    return set(loaded), compiled
+
+
+def test_the_package_itself_imports_no_library() -> None:
+    loaded, _ = in_a_new_process("import jaxmbd; dir(jaxmbd); jaxmbd.__version__")
+    assert not loaded & {"jax", "diffrax", "equinox", "numpy", "scipy", *SLOW}
+
+
+def test_all_names_of_motions_load_no_slow_library_and_compile_nothing() -> None:
+    code = "import jaxmbd as mbd; mbd.planar; mbd.spatial; mbd.examples; mbd.assemble; mbd.simulate; mbd.equilibrium"
+    loaded, compiled = in_a_new_process(code, LISTEN)
+    assert "diffrax" in loaded
+    assert not loaded & {*SLOW, *SLOW_PARTS}
+    assert compiled == 0
+
+
+@pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"]])
+def test_help_loads_no_library_that_computes(command: list[str]) -> None:
+    code = f"""
+from jaxmbd.cli import app
+sys.argv = ["jaxmbd", *{command!r}]
+try:
+    app()
+except SystemExit as end:
+    assert end.code == 0
+"""
+    loaded, _ = in_a_new_process(code)
+    assert "jaxmbd.cli._app" in loaded
+    assert not loaded & {"jax", "scipy", "matplotlib", "xarray"}
+
+
+def test_every_name_is_there() -> None:
+    stub = ast.parse(Path(mbd.__file__).with_suffix(".pyi").read_text())
+    listed = {alias.asname or alias.name for x in stub.body if isinstance(x, ast.ImportFrom) for alias in x.names}
+    assert listed == {*getattr(mbd, "__all__")}  # noqa: B009
+    assert {*dir(mbd)} >= listed
+    for name in listed:
+        assert getattr(mbd, name) is not None
+    with pytest.raises(AttributeError, match="symulate"):
+        mbd.symulate  # noqa: B018  # pyright: ignore
