@@ -12,7 +12,7 @@ import pytest
 import jaxmbd as mbd
 from benchmarks import bricard, ours, report, results_file
 from benchmarks.budget import Budget, Growth
-from benchmarks.options import Options
+from benchmarks.options import Options, Record
 from benchmarks.peers.tree import absolute_coordinates, joint_values, moved, planar_tree
 from benchmarks.problems import GROUND, Problem, four_bars, pendulum, slider_crank
 from benchmarks.references import reference
@@ -147,8 +147,8 @@ def test_tables_and_figures() -> None:
 
 
 def test_first_calls_of_two_versions_stand_side_by_side() -> None:
-    def record(version: str, stage: str, cpu: float, **more: str) -> dict[str, object]:
-        what = {"version": version, "stage": stage, "mechanism": "pendulum", "state": "new"}
+    def record(version: str, stage: str, cpu: float, **more: str) -> Record:
+        what: Record = {"version": version, "stage": stage, "mechanism": "pendulum", "state": "new"}
         return what | {"cpu": cpu, "wall": 2 * cpu, "failure": ""} | more
 
     after = [record("after", "simulate", 0.5), record("after", "gradient", 1.0)]

@@ -21,6 +21,7 @@ LIMIT = 900.0  # [s] for one process
 ONCE = (("libraries", (KNOWN,)), ("usage", (KNOWN,)))
 EACH = (("motion", (NEW, KNOWN)), ("sensitivities", (KNOWN,)))
 ALL = (("examples", (NEW, KNOWN)), ("fit", (NEW,)))
+COMMON = ("import", "virtual machine")  # stages of every activity, whose medians are taken over all of them
 Step = tuple[str, str, tuple[str, ...]]  # activity, mechanism, states
 
 
@@ -40,10 +41,11 @@ def measure(options: Options, say: Say) -> list[Record]:
                         if failure:
                             failures[version, step[0], step[1], state] = failure
                         for stage, seconds in result.items():
-                            found.setdefault((version, stage, step[1], state), []).append(seconds)
+                            mechanism = "" if stage in COMMON else step[1]
+                            found.setdefault((version, stage, mechanism, state), []).append(seconds)
     heads = "version", "stage", "mechanism", "state"
     records = [
-        dict(zip(heads, key, strict=True)) | {"cpu": median(c), "wall": median(w), "failure": ""}
+        dict(zip(heads, key, strict=True)) | {"cpu": median(c), "wall": median(w), "runs": len(c), "failure": ""}
         for key, (c, w) in ((key, zip(*pairs, strict=True)) for key, pairs in found.items())
     ]
     return records + [dict(zip(heads, key, strict=True)) | {"failure": text} for key, text in failures.items()]
@@ -51,12 +53,9 @@ def measure(options: Options, say: Say) -> list[Record]:
 
 def steps(quick: bool) -> list[Step]:
     """What is measured in one turn."""
+    once, late = ([(activity, "", states) for activity, states in each] for each in (ONCE, () if quick else ALL))
     each = [(activity, name, states) for name in MECHANISMS[: 1 if quick else None] for activity, states in EACH]
-    return (
-        [(activity, "", states) for activity, states in ONCE]
-        + each
-        + ([] if quick else [(activity, "", states) for activity, states in ALL])
-    )
+    return [*once, *each, *late]
 
 
 @contextmanager
@@ -95,15 +94,15 @@ def tables(records: Sequence[Record]) -> list[Table]:
     for version, *key in found:
         if version != "after":
             continue
-        pairs = [[found.get((v, *key), {}).get(of) for v in ("before", "after")] for of in ("cpu", "wall")]
-        cells = []
-        for old, new in pairs:
-            cells += [figures(old, 2), figures(new, 2), figures(new / old if old else None, 2)] if compared else []
-            cells += [] if compared else [figures(new, 2)]
-        stage, mechanism, state = key
-        rows.append([stage, mechanism, state, *cells])
-        if compared and all(pairs[0]):
-            ratios.append(pairs[0][1] / pairs[0][0])
+        after, cells = found[(version, *key)], []
+        before = found.get(("before", *key))
+        for of in ("cpu", "wall"):
+            ratio = after[of] / before[of] if before else None
+            pair = [before[of] if before else None, after[of], ratio] if compared else [after[of]]
+            cells += [figures(x, 2) for x in pair]
+        rows.append([*key, *cells])
+        if before:
+            ratios.append(after["cpu"] / before["cpu"])
     kinds = [f"{kind} [s]" for kind in ("CPU", "wall")]
     heads = [f"{kind}, {v}" if v != "ratio" else v for kind in kinds for v in ("before", "after", "ratio")]
     notes = [
@@ -111,11 +110,5 @@ def tables(records: Sequence[Record]) -> list[Table]:
     ]
     if ratios:
         notes.append(f"Geometric mean of the ratios of CPU time: {figures(geometric_mean(ratios), 2)}.")
-    return [
-        Table(
-            "First calls in fresh processes",
-            ("stage", "mechanism", "computer", *(heads if compared else kinds)),
-            rows,
-            notes,
-        )
-    ]
+    columns = ("stage", "mechanism", "computer", *(heads if compared else kinds))
+    return [Table("First calls in fresh processes", columns, rows, notes)]

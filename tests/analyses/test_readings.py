@@ -318,8 +318,10 @@ def test_what_is_kept_belongs_to_one_object() -> None:
     np.testing.assert_array_equal(doubled["energy"], energy)
 
 
-def test_a_solution_may_be_read_first_while_a_function_is_traced() -> None:
-    """Nothing of the trace remains in the solution."""
+@pytest.mark.parametrize("size", ["0", "1024"])
+def test_a_solution_may_be_read_first_while_a_function_is_traced(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the trace remains in the solution, with and without the cache on disk."""
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", size)
     run, again = swung(swing()), swung(swing())
     found = jax.jit(lambda x: x * run["energy"] + run["rod.omega"] + run.violation().position[:, 0])(2.0)
     expected = 2 * again["energy"] + again["rod.omega"] + again.violation().position[:, 0]

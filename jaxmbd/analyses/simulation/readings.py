@@ -4,6 +4,8 @@ Where its arguments are known, all channels of a mechanism are computed at once 
 takes little longer than one for a few, since they share the positions, the factorisation and the accelerations.
 """
 
+from collections.abc import Callable
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -18,7 +20,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache.disk_cache import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -89,8 +91,7 @@ def _of_state(given: Any, asked: Asked, t: Array, q: Array, closed: Array, w: Ar
     """What is asked for at one time, with the speeds made consistent at the `closed` coordinates."""
     mechanism, formulation, changes, redundant = given
     equations = equations_at(Equations(mechanism, redundant), changes, t)
-    motion = formulation.motion(equations, t, closed, w)
-    return _read(equations, asked, Snapshot(t, q, motion.v, motion.vdot, motion.lam))
+    return _read(equations, asked, _Instant(t, q, lambda: formulation.motion(equations, t, closed, w)))
 
 
 def _of_snapshot(given: Any, asked: Asked, at: Snapshot) -> Readings:
@@ -98,7 +99,21 @@ def _of_snapshot(given: Any, asked: Asked, at: Snapshot) -> Readings:
     return _read(equations_at(Equations(mechanism), changes, at.t), asked, at)
 
 
-def _read(equations: Equations, asked: Asked, at: Snapshot) -> Readings:
+class _Instant:
+    """A snapshot whose speeds, accelerations and multipliers are traced only if a reading takes them."""
+
+    def __init__(self, t: Array, q: Array, motion: Callable[[], StateDerivative]) -> None:
+        self.t, self.q, self._compute = t, q, motion
+
+    @cached_property
+    def _motion(self) -> StateDerivative:
+        return self._compute()
+
+    def __getattr__(self, name: str) -> Array:
+        return getattr(self._motion, name)
+
+
+def _read(equations: Equations, asked: Asked, at: Any) -> Readings:
     reader, violation = Reader(equations, at), None
     channels = {name: reader.read(name) for name in asked.names}
     reactions = {name: _reaction(reader, name) for name in asked.reactions}
@@ -106,7 +121,8 @@ def _read(equations: Equations, asked: Asked, at: Snapshot) -> Readings:
         position = reader.position
         acceleration = position.jacobian @ at.vdot - position.gamma(at.v)
         violation = position.position(), position.velocity(at.v), acceleration
-    return Readings(channels, reactions, at if asked.snapshots else None, violation)
+    snapshots = Snapshot(at.t, at.q, at.v, at.vdot, at.lam) if asked.snapshots else None
+    return Readings(channels, reactions, snapshots, violation)
 
 
 def _reaction(reader: Reader, name: str) -> dict[str, tuple[Array, Array]]:
