@@ -9,17 +9,16 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test test-all quick newest long sanitize lint format bench clean
+.PHONY: help demo test test-all quick newest sanitize lint format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo     identify a real double pendulum from its measurements; pictures go to out/demo"
-	@echo "make test     run ruff, pyright and all tests except those marked long"
-	@echo "make test-all run what make test runs, and the tests marked long too"
-	@echo "make quick    run the tests marked neither slow nor long, without ruff and pyright; TESTS=... selects files"
+	@echo "make test     run ruff, pyright and all tests except those marked slow (ten minutes)"
+	@echo "make test-all run what make test runs, and the tests marked slow too (forty minutes)"
+	@echo "make quick    run the tests of make test without ruff and pyright; TESTS=... selects files"
 	@echo "make newest   run the quick tests of the parts that touch JAX and the compilers with the newest Python found;"
 	@echo "              does nothing if PYTHON is the newest"
-	@echo "make long     run the tests marked long, which take minutes each and which make test leaves out"
 	@echo "make sanitize run the tests of programs with the C code compiled by gcc's address and undefined-behaviour sanitizers"
 	@echo "make lint     run ruff and pyright, without changing files"
 	@echo "make format   change files: ruff format, and ruff check --fix"
@@ -30,7 +29,7 @@ demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
 
 # Runs all checks even when one fails, so that one run shows everything; the tests come last.
-test: SELECTED := -m "not long"
+test: SELECTED := -m "not slow"
 test test-all: $(VENV)/.installed-dev
 	@failed=""; \
 	echo "ruff check";  $(BIN)/ruff check --quiet . || failed="$$failed ruff-check"; \
@@ -40,7 +39,7 @@ test test-all: $(VENV)/.installed-dev
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 quick: $(VENV)/.installed-dev
-	@$(PYTEST) -m "not slow and not long" $(TESTS)
+	@$(PYTEST) -m "not slow" $(TESTS)
 
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
@@ -52,9 +51,6 @@ newest:
 	then echo "$(PYTHON) is the newest Python found"; \
 	else $(MAKE) --no-print-directory quick PYTHON="$$newest" TESTS="$(NEWEST)"; fi
 
-long: $(VENV)/.installed-dev
-	@$(PYTEST) -m long
-
 # Python is not compiled with the sanitizer, so its library must be loaded first, and with it that of C++, in which it
 # looks for what throws exceptions. What Python leaks does not count.
 SANITIZED := env -u LD_PRELOAD cc -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1
@@ -62,7 +58,7 @@ sanitize: $(VENV)/.installed-dev
 	@cache=$$(mktemp -d); trap 'rm -rf "$$cache"' EXIT; \
 	env CC="$(SANITIZED)" XDG_CACHE_HOME="$$cache" ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 		LD_PRELOAD="$$(cc -print-file-name=libasan.so) $$(cc -print-file-name=libstdc++.so)" \
-		$(BIN)/python -m pytest -q -m "not long" tests/compile/test_program.py tests/compile/test_program_transformations.py
+		$(BIN)/python -m pytest -q tests/compile/test_program.py tests/compile/test_program_transformations.py
 
 lint: $(VENV)/.installed-dev
 	@$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Which cases of a test are left out of quick runs, or of CI."""
+"""Which cases of a test `make test` leaves out, and `make test-all` runs."""
 
 from collections.abc import Container, Iterable
 from typing import Any
@@ -12,10 +12,5 @@ def slow_but(quick: Container[str], names: Iterable[str]) -> list[Any]:
 
 
 def in_both_coordinates(kept: str) -> pytest.MarkDecorator:
-    """A test of both kinds of coordinates, of which CI runs one."""
-    return pytest.mark.parametrize("coordinates", long_but([kept], ["absolute", "joint"]))
-
-
-def long_but(kept: Container[str], names: Iterable[str]) -> list[Any]:
-    """Cases of which CI runs some only."""
-    return [name if name in kept else pytest.param(name, marks=pytest.mark.long) for name in names]
+    """A test of both kinds of coordinates, of which `make test` runs one."""
+    return pytest.mark.parametrize("coordinates", slow_but([kept], ["absolute", "joint"]))

@@ -73,7 +73,7 @@ def test_linearize_and_jvp_are_the_same_derivative() -> None:
     [
         ("forward", "forward"),
         *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("forward", "reverse"), ("reverse", "forward"))),
-        pytest.param("reverse", "reverse", marks=pytest.mark.long),
+        pytest.param("reverse", "reverse", marks=pytest.mark.slow),
     ],
 )
 def test_second_derivatives_in_every_order(outer: str, inner: str) -> None:
@@ -102,7 +102,7 @@ def oscillator(p: Float[Array, "3"]) -> Float[Array, ""]:
     return jnp.sum(qs**2) + jnp.sum(q * v)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("modes", ["fff", "rfr", "rrf"])
 def test_third_derivatives(modes: str) -> None:
     """By parameters, start and times; all of them are symmetric."""
@@ -114,7 +114,7 @@ def test_third_derivatives(modes: str) -> None:
     assert_agree(jax.jit(derivative)(at)[:2, :2, :2], expected[:2, :2, :2], 1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
     """The pendulum turns back, and later stops at an angle: the time of the turn, the speed at the end."""
 
@@ -131,7 +131,7 @@ def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
     assert_agree(jax.jit(jax.jacfwd(jax.grad(read)))(P), differences(gradient, P), 1e-5)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_stiff_solver_has_both_modes_and_second_derivatives() -> None:
     def read(p: Array) -> Array:
         return reading(p, solver=mbd.Radau(3), stepsize_controller=dfx.ConstantStepSize(), dt0=0.05)
@@ -173,7 +173,7 @@ def test_what_an_option_lacks_is_said() -> None:
         jax.jacfwd(lambda p: reading(p, **options))(P)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_controller_with_times_to_step_to_has_derivatives_of_both_modes_and_second_ones() -> None:
     steps = dfx.ClipStepSizeController(dfx.PIDController(rtol=1e-10, atol=1e-12), step_ts=jnp.array([0.1, 0.33]))
 

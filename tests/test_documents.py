@@ -37,7 +37,6 @@ def written(block: str, expression: str) -> list[float]:
     return [float(number) for number in re.findall(r"-?\d+\.?\d*", line.split("#")[1])]
 
 
-@pytest.mark.slow
 def test_examples_of_the_readme() -> None:
     (first,), (space,) = examples("README.md", "planar as pl"), examples("README.md", "spatial as sp")
     names = run(first, space)
@@ -47,7 +46,7 @@ def test_examples_of_the_readme() -> None:
     np.testing.assert_allclose(found, written(space, 'motion["rod.omega_world"]'), atol=6e-3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("page", sorted(path.name for path in (ROOT / "docs" / "how-to").glob("*.md")))
 def test_examples_of_a_how_to_page(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They run one after another, and check their own results."""

@@ -21,7 +21,6 @@ from jaxtyping import Array, Float
 
 import jaxmbd as mbd
 from tests import planar_examples as examples
-from tests.marks import long_but
 from tests.numeric import differences
 from tests.planar_examples import Example
 
@@ -88,7 +87,7 @@ def expected(case: str) -> Float[np.ndarray, "k p"]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", long_but(["A02"], CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_forward_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacfwd(adaptive(case, "forward"))(at)
@@ -96,7 +95,7 @@ def test_forward_mode_agrees_with_differences_in_every_parameter(case: str) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", long_but(["four-bar"], CASES))
+@pytest.mark.parametrize("case", CASES)
 def test_reverse_mode_agrees_with_differences_in_every_parameter(case: str) -> None:
     at = parameters_of(case)
     found = jax.jacrev(adaptive(case, "reverse"))(at)
@@ -125,7 +124,7 @@ def test_derivatives_of_a_point_pendulum_are_those_of_its_symmetries() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("derivative", long_but(["reverse"], ["forward", "reverse"]))
+@pytest.mark.parametrize("derivative", ["forward", "reverse"])
 def test_gradients_under_vmap_equal_a_loop(derivative: Literal["forward", "reverse"]) -> None:
     """Batched over the torque and the start angle of a slider-crank: four that step differently.
 

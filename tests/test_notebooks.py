@@ -8,6 +8,8 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
+from tests.marks import slow_but
+
 FOLDER = Path(__file__).parent.parent / "notebooks"
 NOTEBOOKS = sorted(FOLDER.rglob("*.ipynb"))
 TIMEOUT = 600  # [s] for one cell; the slowest compiles and runs a fit.
@@ -32,17 +34,10 @@ def test_a_notebooks_folder_holds_notebooks() -> None:
     assert NOTEBOOKS or not FOLDER.exists(), f"no notebook in {FOLDER}"
 
 
-LONG = {"spatial_gallery.ipynb"}  # ten mechanisms, each compiled anew
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [pytest.param(p, marks=pytest.mark.long if p.name in LONG else ()) for p in NOTEBOOKS],
-    ids=[p.stem for p in NOTEBOOKS],
-)
-def test_notebook_runs(path: Path) -> None:
+@pytest.mark.parametrize("name", slow_but(["one_bar_linkage"], [path.stem for path in NOTEBOOKS]))
+def test_notebook_runs(name: str) -> None:
     """A cell's error ends the test with that cell's source and traceback."""
+    path = FOLDER / f"{name}.ipynb"
     notebook = read(path)
     client = NotebookClient(
         notebook,

@@ -234,7 +234,7 @@ def test_weights_on_a_loop(coordinates: str) -> None:
     assert abs(float(W @ np.square(state.q - start)) - best.fun) < 1e-10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_weights_in_space() -> None:
     """A body on a ball: no position turned a little from the found one is nearer to the guess."""
     guess = jnp.asarray([0.2, 1.1, 0.1, 1.0, 0.3, 0.2, -0.4])
@@ -277,7 +277,7 @@ def test_locked_coordinates_and_bodies_stay(coordinates: str) -> None:
     assert abs(float(free["cart.x" if coordinates == "absolute" else "rail.displacement"]) - 0.7) > 0.01
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_locked_body_in_space_and_its_derivative() -> None:
     """The rod's end follows the body that is locked at its guess; by that guess, against differences."""
 

@@ -57,7 +57,7 @@ def test_assembly_modes_do_not_depend_on_chance(two: mbd.AssemblyModes) -> None:
     np.testing.assert_allclose(other[1].q, two[1].q, atol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_assembly_modes_in_joint_coordinates(two: mbd.AssemblyModes) -> None:
     """The same positions in the same order."""
     joint = mbd.assembly_modes(four_bar().with_coordinates("joint"), {"crank.theta": CRANK}, tries=32)
@@ -123,7 +123,7 @@ def test_six_assembly_modes_of_a_platform() -> None:
     assert min(found.counts) >= 2
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_two_assembly_modes_of_bricards_ring() -> None:
     """With one hinge held at a: `sin a sin b + sin a + sin b = 0` for its neighbours, a and b alternately (threefold
     symmetric Bricard linkage; Chen, You, Tarnai, Int. J. Solids Struct. 42 (2005)).

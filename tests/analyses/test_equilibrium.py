@@ -97,7 +97,7 @@ def hung_aside() -> dict[str, float]:
             "top.e0": math.cos(angle / 2), "top.e2": math.sin(angle / 2)}  # fmt: skip
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_pendulum_in_space(hung_aside: dict[str, float]) -> None:
     """On a ball joint it hangs with two slow modes and may be turned about its axis: neutral. Upright two grow."""
     mechanism = ball_pendulum("absolute")
@@ -110,7 +110,7 @@ def test_a_pendulum_in_space(hung_aside: dict[str, float]) -> None:
     np.testing.assert_allclose(modes, [-rate, -rate, 0, 0, rate, rate], atol=1e-6)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_a_sleeping_top(coordinates: str) -> None:
     """A top stands while it spins faster than `2 (m g l I)^½ / I₃` (Goldstein, Poole, Safko, *Classical Mechanics*,
@@ -247,7 +247,7 @@ def turntable(drivers: Any = (), gravity: float = 0.0) -> pl.Mechanism:
     )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_slider_on_a_turntable() -> None:
     """`k (r − r₀) = m Ω² r`; small motions at constant speed, `ω² = k/m − Ω²`, and at constant angular momentum, where
     Coriolis' force adds `4 m r² Ω² / J`."""
@@ -266,7 +266,7 @@ def test_a_slider_on_a_turntable() -> None:
         np.testing.assert_allclose(found["slot.fx"] ** 2 + found["slot.fy"] ** 2, 0.0, atol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_what_cannot_turn_steadily() -> None:
     driven = turntable([pl.Driver("motor", "O.angle", lambda t: 5.0 * t)])
     with pytest.raises(mbd.SolveError, match=r"cannot turn steadily .* driver 'motor' contradicts it, by 1 \("):
@@ -335,7 +335,7 @@ def test_the_governor_at_five_speeds(coordinates: str) -> None:
 # --- forces without potential ---------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_zieglers_column_flutters() -> None:
     """Two rods with masses 2 m and m at their ends and torsion springs, under a load that follows the second: straight
     for any load, and growing oscillations above `P l / k = 7/2 − 2^½` (Ziegler, 1952): not a loss of stiffness."""

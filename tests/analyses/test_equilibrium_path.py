@@ -78,7 +78,7 @@ def test_a_path_that_ends_says_so() -> None:
         mbd.equilibrium_path(mechanism, "spede", loads)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_pitchfork() -> None:
     """An upright rod on a torsion spring buckles where its weight exceeds the spring: the straight path has the branch
     point, the buckled one is `k φ = m g l sin φ`."""

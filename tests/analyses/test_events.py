@@ -79,7 +79,7 @@ def test_saved_values_are_those_of_the_right_flight(ball: mbd.Solution) -> None:
     np.testing.assert_allclose(ball["ball.x"], 0.3 * np.asarray(ball.ts), atol=TIME)
 
 
-@pytest.mark.parametrize("derivative", ["reverse", pytest.param("forward", marks=pytest.mark.long)])
+@pytest.mark.parametrize("derivative", ["reverse", pytest.param("forward", marks=pytest.mark.slow)])
 def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
     """Of the third bounce's time, and of the height at the end of the run, by saltation through all bounces before."""
 
@@ -100,7 +100,7 @@ def test_derivatives_of_bounces_by_closed_form(derivative: Any) -> None:
     np.testing.assert_allclose(jax.jit(jacobian(outcome))(p), jax.jacfwd(closed)(p), rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_lanes_of_a_batch_bounce_as_often_as_they_like() -> None:
     es = jnp.asarray([0.5, 0.8, 1.0])
     log = jax.jit(jax.vmap(lambda e: dropped(e, 9.81, 0.5, room=16, throw=False).events))(es)
@@ -137,7 +137,7 @@ def test_a_ball_that_comes_to_rest_is_reported(e: float) -> None:
         dropped(e, 9.81, 0.5, room=16)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_trouble_is_raised_by_a_compiled_program() -> None:
     with pytest.raises(Exception, match="More happened than max_events"):
         jax.block_until_ready(eqx.filter_jit(lambda e: dropped(e, 9.81, 0.5, room=2).q)(jnp.asarray(0.8)))
@@ -187,8 +187,8 @@ def falling(angle: Any, g: Any) -> Array:
     return jnp.sum(w * top * u / jnp.sqrt(2 * M * g * R / PIVOT * jnp.sin(u**2)))
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("derivative", [pytest.param("reverse", marks=pytest.mark.long), "forward"])
+@pytest.mark.slow
+@pytest.mark.parametrize("derivative", [pytest.param("reverse", marks=pytest.mark.slow), "forward"])
 def test_derivatives_of_a_stopped_pendulum(derivative: Any) -> None:
     """The time of the stop and the speed there, in the angle of the stop and in gravity."""
     mechanism = pendulum("joint")
@@ -232,7 +232,7 @@ def test_pendulum_latches_and_is_released() -> None:
     assert angle[-1] < -1.1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_latch_breaks() -> None:
     """It cannot carry the rod's weight: what it must hold after closing is beyond its strength at once."""
     events = [
@@ -247,7 +247,7 @@ def test_a_latch_breaks() -> None:
     assert run["O.angle"][-1] < -1.1
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_pendulum_in_space_hits_a_stop(coordinates: str) -> None:
     rod = sp.Body("rod", M, (INERTIA, INERTIA, INERTIA), pose=(R, 0.0, 0.0))
@@ -261,7 +261,7 @@ def test_pendulum_in_space_hits_a_stop(coordinates: str) -> None:
     np.testing.assert_allclose(log.impulse[0], PIVOT * 1.6 * omega, atol=MOTION)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_arm_latches_its_elbow_and_goes_on_as_one_body() -> None:
     """Without gravity, the angular momentum about the shoulder is kept through the latch."""
     a = pl.Body("a", 2.0, 0.1, pose=(0.5, 0.0, 0.0))
@@ -389,7 +389,7 @@ def test_impact_along_a_function_of_position() -> None:
     np.testing.assert_allclose(jump.v, [0.3, -1.0 + p / 2.0, 0.7 + lever * p / 0.3], atol=ROUNDING)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_impact_that_constraints_forbid_is_reported() -> None:
     mechanism = eqx.tree_at(lambda m: m.forces, pendulum("joint"), ())
     driven = pl.Mechanism(mechanism.bodies, mechanism.joints, drivers=[pl.Driver("motor", "O.angle", lambda t: -2 * t)])

@@ -87,7 +87,7 @@ def test_gradients_and_sweeps_by_value() -> None:
     np.testing.assert_allclose(jax.vmap(last)(rods), jax.vmap(exact)(rods), rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_redundant_rows_are_allowed() -> None:
     """Bricard's mechanism, 31 rows of rank 30 with its driver: the motion is that of the loop, half a turn of it."""
     loop = examples.get("bricard")

@@ -48,7 +48,7 @@ INPUTS = ("m.fx", "spring.tension", "rail.displacement", "motor.effort", ("rest"
 OUTPUTS = ("m.x", "m.ax", "spring.tension", "motor.effort", "P", "rail.fy")
 
 
-@pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.long), "joint"])
+@pytest.fixture(scope="module", params=[pytest.param("absolute", marks=pytest.mark.slow), "joint"])
 def oscillating(request: pytest.FixtureRequest) -> mbd.LinearSystem:
     mechanism = oscillator().with_coordinates(request.param)
     state = mbd.assemble(mechanism, {"m.x": 0.3})
@@ -195,7 +195,7 @@ def test_the_chain_written_by_hand_tends_to_the_continuous_one() -> None:
     np.testing.assert_allclose(omega[:4], continuous, rtol=2e-3)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 def test_a_hanging_chain_in_space(coordinates: str) -> None:
     """Two rods on a universal and a ball joint: each frequency of the plane twice, and a spin that nothing resists."""
@@ -281,7 +281,7 @@ def swing(lengths: Any, mass: Any = 2.0) -> tuple[pl.Mechanism, Array]:
     return mechanism, jnp.zeros(mechanism.nq)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_loop_with_redundant_rows() -> None:
     """It moves, so that its position is not singular; `ω = √(g / l)`, and `dω/dl = −ω / 2l`."""
 

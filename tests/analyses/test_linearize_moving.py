@@ -16,7 +16,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation as rot
-from tests.marks import in_both_coordinates, long_but
+from tests.marks import in_both_coordinates
 from tests.planar_examples import at_rest, four_bar_with_springs, pendulum
 
 G = 9.81  # [m/s²]
@@ -41,7 +41,7 @@ def test_an_inverted_pendulum_on_a_cart() -> None:
     ("coordinates", "independent"),
     [
         ("absolute", ("top.x", "top.y", "∫top.omega_z")),
-        pytest.param("absolute", ("∫top.omega_x", "∫top.omega_y", "∫top.omega_z"), marks=pytest.mark.long),
+        pytest.param("absolute", ("∫top.omega_x", "∫top.omega_y", "∫top.omega_z"), marks=pytest.mark.slow),
         ("joint", ("∫O.omega_x", "∫O.omega_y", "∫O.omega_z")),
     ],
 )
@@ -200,7 +200,7 @@ def test_a_top_on_a_ball_counted_about_world_axes() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", long_but(["A.angle"], ["O.angle", "A.angle"]))
+@pytest.mark.parametrize("name", ["O.angle", "A.angle"])
 def test_an_angle_of_a_joint_is_independent_in_absolute_coordinates(name: str) -> None:
     """Of a four-bar that moves: all matrices as in joint coordinates, and as functions of its numbers."""
     found = []

@@ -190,7 +190,7 @@ def test_a_first_step_that_is_too_long_for_its_limit() -> None:
         mbd.simulate(*swing(), TS, stepsize_controller=controller)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_solver_that_gives_up() -> None:
     """Equal steps of an implicit solver, whose iteration does not converge where a torque changes a thousand times
     within one."""

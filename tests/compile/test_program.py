@@ -345,7 +345,7 @@ def chain(n: int, rng: np.random.Generator) -> tuple[SymmetricMatrix, np.ndarray
     return SymmetricMatrix(jnp.asarray(S[i, j]), Pattern(n, i, j)), S
 
 
-@pytest.mark.parametrize("n", [1, 3, 5, 40, pytest.param(120, marks=pytest.mark.long)])
+@pytest.mark.parametrize("n", [1, 3, 5, 40, pytest.param(120, marks=pytest.mark.slow)])
 def test_sparse_solves(n: int, rng: np.random.Generator) -> None:
     sparse, S = chain(n, rng)
     b = jnp.asarray(rng.normal(size=(n, 3)))

@@ -21,7 +21,7 @@ from jaxmbd.equations.tree_coordinates import TreePaths
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.space import rotation as rot
 from tests import spatial_examples
-from tests.marks import long_but
+from tests.marks import slow_but
 from tests.planar_examples import ALL
 
 SAME = 1e-7  # relative, what both coordinates may differ by
@@ -98,7 +98,7 @@ def example_of(name: str) -> Any:
     return found if isinstance(found, sp.Mechanism) else found.mechanism
 
 
-@pytest.mark.parametrize("name", long_but(KEPT, [*ALL, *SPATIAL]))
+@pytest.mark.parametrize("name", slow_but(KEPT, [*ALL, *SPATIAL]))
 def test_both_coordinates_say_the_same_of_one_state(name: str, rng: np.random.Generator) -> None:
     """Positions, velocities, accelerations, reactions, sensors, energies: everything that can be read by name."""
     mechanism = example_of(name)

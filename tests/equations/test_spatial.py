@@ -235,7 +235,7 @@ def test_redundant_constraints_in_single_precision() -> None:
     assert np.abs(miss).max() < 2e-6
 
 
-@pytest.mark.parametrize("mode", ["reverse", pytest.param("forward", marks=pytest.mark.long)])
+@pytest.mark.parametrize("mode", ["reverse", pytest.param("forward", marks=pytest.mark.slow)])
 def test_gradients_with_redundant_constraints(mode: str) -> None:
     """Of the end and of a least-norm multiplier, with respect to mass, inertia and push; against one hinge's
     gradients, and differences."""

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from tests.marks import long_but
+from tests.marks import slow_but
 from tests.planar_examples import rod
 
 T = 0.3  # [s]
@@ -44,7 +44,7 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize("choice", long_but(["absolute"], CHOICES))
+@pytest.mark.parametrize("choice", slow_but(["absolute"], CHOICES))
 def test_chosen_speeds_give_the_same_motion(choice: str) -> None:
     """The motion, its accelerations and reactions; and `M`, `F` as `v = A p + b` asks."""
     plain, other = double_pendulum(), double_pendulum(CHOICES[choice])

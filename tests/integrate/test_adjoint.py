@@ -64,7 +64,7 @@ def apart(a: Any, b: Any) -> float:
         unrolled(dfx.Tsit5()),
         dfx.Heun(),
         *(pytest.param(s, marks=pytest.mark.slow) for s in (unrolled(dfx.Dopri8()), dfx.Kvaerno5())),
-        pytest.param(dfx.Tsit5(), marks=pytest.mark.long),
+        pytest.param(dfx.Tsit5(), marks=pytest.mark.slow),
     ],
     ids=["tsit5", "diffrax's heun", "dopri8", "kvaerno5", "diffrax's tsit5"],
 )
@@ -140,7 +140,7 @@ def test_a_run_of_no_steps_has_its_start() -> None:
 
 @pytest.mark.parametrize(
     "formulation",
-    [mbd.Stabilized(), pytest.param(mbd.Projection(), marks=pytest.mark.long)],
+    [mbd.Stabilized(), pytest.param(mbd.Projection(), marks=pytest.mark.slow)],
     ids=["stabilized", "projection"],
 )
 def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(formulation: Any) -> None:

@@ -16,7 +16,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from tests import planar_examples as examples
-from tests.marks import long_but, slow_but
+from tests.marks import slow_but
 from tests.numeric import worst
 from tests.planar_examples import Example
 
@@ -155,7 +155,7 @@ def test_fixed_steps_converge_at_the_order_of_the_solver(
 
 
 @pytest.mark.parametrize(
-    "name", long_but(["four_bar_with_springs"], ["pendulum", "slider_crank", "four_bar_with_springs"])
+    "name", slow_but(["four_bar_with_springs"], ["pendulum", "slider_crank", "four_bar_with_springs"])
 )
 def test_single_precision_runs_end_to_end(name: str) -> None:
     """Assembly, motion, reactions and a derivative in float32, at its own default tolerances."""

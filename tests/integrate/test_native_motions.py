@@ -62,7 +62,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "coordinates"), [
-    case if case in QUICK else pytest.param(*case, marks=pytest.mark.long) for case in CASES
+    case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in CASES
 ])  # fmt: skip
 def test_the_steps_are_those_of_diffrax(name: str, coordinates: str) -> None:
     """Also where constraints are redundant, so that the solved rows are exchanged between steps."""

@@ -22,7 +22,7 @@ from jaxmbd.integrate.formulations.newton_closure import (
     close_loops,
     consistent_speeds,
 )
-from tests.marks import in_both_coordinates, long_but
+from tests.marks import in_both_coordinates, slow_but
 from tests.numeric import worst
 
 FORMULATIONS = {
@@ -35,9 +35,9 @@ FORMULATIONS = {
 @pytest.mark.parametrize(
     ("name", "coordinates"),
     [
-        pytest.param("slider_crank", "absolute", marks=pytest.mark.long),
-        pytest.param("slider_crank", "joint", marks=pytest.mark.long),
-        pytest.param("bricard", "absolute", marks=pytest.mark.long),
+        pytest.param("slider_crank", "absolute", marks=pytest.mark.slow),
+        pytest.param("slider_crank", "joint", marks=pytest.mark.slow),
+        pytest.param("bricard", "absolute", marks=pytest.mark.slow),
         ("bricard", "joint"),
     ],
 )
@@ -163,7 +163,7 @@ def test_wrong_choices_are_named() -> None:
         mbd.CoordinatePartitioning("crank.theta")
 
 
-@pytest.mark.parametrize("formulation", long_but(["partitioning"], ["projection", "partitioning"]))
+@pytest.mark.parametrize("formulation", slow_but(["partitioning"], ["projection", "partitioning"]))
 def test_gradients_by_value(formulation: str) -> None:
     """Of the end position with respect to a mass and a length, forward and reverse, against differences."""
     example = examples.get("slider_crank")

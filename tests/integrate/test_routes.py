@@ -66,14 +66,9 @@ def motion(name: str, coordinates: str, formulation: str) -> dict[str, np.ndarra
 
 
 def cases() -> list[Any]:
-    """Those of the slider-crank are quick; of the others one runs in CI."""
-
-    def marks(name: str, *route: str) -> list[pytest.MarkDecorator]:
-        if name == "slider_crank":
-            return []
-        return [pytest.mark.slow if (name, *route) == ("andrews", "absolute", "augmented") else pytest.mark.long]
-
-    return [pytest.param(name, *route, marks=marks(name, *route)) for name in MECHANISMS for route in ROUTES]
+    """Those of the slider-crank are quick."""
+    marks = {name: () if name == "slider_crank" else pytest.mark.slow for name in MECHANISMS}
+    return [pytest.param(name, *route, marks=marks[name]) for name in MECHANISMS for route in ROUTES]
 
 
 @pytest.mark.parametrize(("name", "coordinates", "formulation"), cases())

@@ -67,7 +67,7 @@ def exact_angle(t: float) -> float:
     return 1.5 * math.pi - 2 * math.asin(math.sqrt(m) * sn)
 
 
-@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("stages", "steps"), [(3, 8), pytest.param(5, 2, marks=pytest.mark.slow)])
 def test_fixed_steps_converge_at_the_order(stages: int, steps: int) -> None:
     """Halving the step divides the error by `2 ** (2 stages − 1)`; constraints hold at the end of each step."""
     runs = [pendulum_end(stages)(jnp.asarray(0.5 / n)) for n in (steps, 2 * steps)]
@@ -125,7 +125,7 @@ def slide(derivative: Any) -> Any:
     return run
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_derivative_by_a_stiffness_is_exact_forward() -> None:
     """At a saved time inside a step and at the end: `simulate` interpolates the former."""
     value, slope = jax.jit(lambda k: jax.jvp(slide("forward"), (k,), (jnp.ones(()),)))(jnp.asarray(1e5))
@@ -139,7 +139,7 @@ def test_the_derivative_by_a_stiffness_is_exact_in_reverse() -> None:
     np.testing.assert_allclose(slope * 1e5, jax.grad(lambda k: slid(k, 1.0))(jnp.asarray(1e5)) * 1e5, atol=1e-7)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a_batch_equals_a_loop() -> None:
     stiffnesses = jnp.asarray([1e4, 1e5, 1e6])
     run = lambda k: slide("forward")(k)[-1]  # noqa: E731
@@ -183,7 +183,7 @@ def explicit() -> mbd.Solution:
     return mbd.simulate(mechanism, state, [0.0, 0.2], max_steps=2000, throw=False)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_far_fewer_steps_than_an_explicit_solver(explicit: mbd.Solution) -> None:
     mechanism, state = stiff_slider_crank()
     implicit = mbd.simulate(mechanism, state, [0.0, 0.2], solver=mbd.Radau())
@@ -198,7 +198,7 @@ def test_the_message_names_the_bushing() -> None:
     assert "by the force 'bushing'" in text
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
     mechanism, state = stiff_slider_crank()
     tree = mechanism.with_coordinates("joint")
@@ -212,7 +212,7 @@ def test_joint_coordinates_reach_the_same_end(explicit: mbd.Solution) -> None:
 # --- in space -------------------------------------------------------------------------------------
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_governor_in_far_fewer_steps() -> None:
     """Against the slider's height at 1 s by Dopri8 at 1e-10 (`test_spatial_references`), which takes 1,100 steps.
 
@@ -224,7 +224,7 @@ def test_the_governor_in_far_fewer_steps() -> None:
     assert worst(solution.violation().position[-1]) < 1e-12
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_constraints_that_repeat_one_another() -> None:
     """Bricard's ring: thirty rows of rank 29."""
     made = spatial_examples.bricard()
@@ -234,7 +234,7 @@ def test_constraints_that_repeat_one_another() -> None:
     assert worst(solution.violation().position[-1]) < 1e-10
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_the_iteration_follows_the_tolerance() -> None:
     """The governor in absolute coordinates against the explicit solver; with fixed thresholds the error was 4e-10 m."""
     made, ts = spatial_examples.governor(), jnp.linspace(0.0, 1.0, 11)

@@ -187,7 +187,7 @@ def test_other_solvers_and_methods_step_onto_jumps(options: Any) -> None:
         np.testing.assert_allclose(jax.jit(jax.jacfwd(angle))(1.2), slope, rtol=1e-9)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_implicit_solvers_inside_two_others_keep_their_tolerances() -> None:
     """Of a formulation that settles, and of steps onto a jump; with either choice of derivatives."""
     mechanism = rotor(motor(mbd.Piecewise([1.2], [0.0, 2.0])))
@@ -332,7 +332,7 @@ def test_events_switch_forces_and_change_their_numbers(coordinates: str) -> None
         np.testing.assert_allclose(slope, expected, atol=HIGH)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 @pytest.mark.parametrize("coordinates", ["absolute", "joint"])
 @pytest.mark.parametrize("options", [{"solver": "stiff"}, {"formulation": mbd.CoordinatePartitioning()}])
 def test_events_change_forces_with_other_solvers_and_formulations(options: Any, coordinates: str) -> None:

@@ -120,7 +120,7 @@ def test_the_published_eigenvalues_and_their_modes() -> None:
     np.testing.assert_allclose(modes.shares[x, -3:], np.zeros(3), atol=1e-12)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_derivatives_by_the_radius_of_the_front_wheel() -> None:
     """Of −14.08: another radius of the rolling alone, −34.4546 1/(m s); of the design that keeps its trail, −8.3384."""
 

@@ -7,7 +7,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import examples
-from tests.marks import in_both_coordinates, long_but
+from tests.marks import in_both_coordinates, slow_but
 
 # Mazzia and Magherini, Test Set for Initial Value Problem Solvers (2008), II-8: x and y of the body's left and right
 # end at 3 s, and their speeds, computed by PSIDE at 1e-13 or so.
@@ -42,7 +42,7 @@ def speeds(solution: mbd.Solution) -> np.ndarray:
 
 
 @BOTH
-@pytest.mark.parametrize("formulation", long_but(["stabilized", "partitioning"], FORMULATIONS))
+@pytest.mark.parametrize("formulation", slow_but(["stabilized", "partitioning"], FORMULATIONS))
 def test_every_formulation_ends_where_the_test_set_says(coordinates: str, formulation: str) -> None:
     driven(coordinates, formulation=FORMULATIONS[formulation])
 

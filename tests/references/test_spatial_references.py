@@ -174,7 +174,7 @@ def test_a04_bricard_is_redundant_and_follows_the_curve() -> None:
 GOVERNOR = (0.50142092, 0.50590929, 0.53556310, 0.61962292)
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_a05_stiff_governor_converges() -> None:
     """Two tolerances, two solvers."""
     example, ts = examples.governor(), np.linspace(0.0, 10.0, 11)

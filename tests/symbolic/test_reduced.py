@@ -176,7 +176,7 @@ def test_partitioning_by_joint_coordinates_in_absolute_coordinates() -> None:
         )
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_gradients_of_a_motion_in_named_joint_coordinates() -> None:
     """By a mass, forward and reverse, against differences."""
     start = mbd.assemble(sliding_pendulum("absolute"), START, speeds=SPEEDS)

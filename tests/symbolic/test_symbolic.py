@@ -18,7 +18,7 @@ from jaxmbd.compile.graph.trace import trace
 from jaxmbd.integrate.formulations.formulation import motion_of
 from tests import spatial_examples
 from tests.c_code import load_c
-from tests.marks import long_but
+from tests.marks import slow_but
 from tests.planar_examples import ALL, rod
 
 SPATIAL: dict[str, Any] = {
@@ -162,7 +162,7 @@ LIKE_OTHERS = {"modelica_spatial_four_bar", "governor", "four_bars_2", "modelica
 
 
 @pytest.mark.parametrize("coordinates", ["joint", "absolute"])
-@pytest.mark.parametrize("name", long_but({*ALL, *SPATIAL} - LIKE_OTHERS, [*ALL, *SPATIAL]))
+@pytest.mark.parametrize("name", slow_but({*ALL, *SPATIAL} - LIKE_OTHERS, [*ALL, *SPATIAL]))
 def test_symbols_and_source_agree_with_numbers(name: str, coordinates: str, rng: np.random.Generator) -> None:
     """At a random state, every piece: the source text of the graph, and the formulas where they are not too long."""
     mechanism = {**ALL, **SPATIAL}[name]().mechanism.with_coordinates(coordinates)
