@@ -64,6 +64,7 @@ ONE: dict[str, Callable[..., Any]] = {
     "power": lambda x: x**5 + x**-3,
     "clamp": lambda x: jnp.clip(x, -1.0, 1.0),
     "square": jnp.square,
+    "polynomial": lambda x: jnp.polyval(jnp.array([0.5, -2.0, 0.0, 3.0], x.dtype), x),
 }
 TWO: dict[str, Callable[..., Any]] = {
     "add": jnp.add,

@@ -56,6 +56,14 @@ def _one_minus_square(equation: Equation, x: np.ndarray) -> np.ndarray:
     return build.apply("sub", build.constant(1), build.apply("mul", x, x))
 
 
+def _polynomial(equation: Equation, x: np.ndarray, *coefficients: np.ndarray) -> np.ndarray:
+    """Horner's rule; the coefficient of the lowest power comes first."""
+    *lower, result = coefficients
+    for c in reversed(lower):
+        result = equation.builder.apply("add", equation.builder.apply("mul", result, x), c)
+    return result
+
+
 def _clamp(equation: Equation, low: np.ndarray, x: np.ndarray, high: np.ndarray) -> np.ndarray:
     return equation.builder.apply("min", equation.builder.apply("max", x, low), high)
 
@@ -136,6 +144,7 @@ RULES: dict[str, Rule] = {
     "log2": _log2,
     "logistic": _logistic,
     "one_minus_square": _one_minus_square,
+    "polynomial": _polynomial,
     "clamp": _clamp,
     "round": _round,
     "select_n": _select_n,

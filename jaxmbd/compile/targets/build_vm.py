@@ -26,6 +26,7 @@ import platformdirs
 
 from jaxmbd.compile.cache.files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
 from jaxmbd.compile.targets.opcodes import EVALUATE
+from jaxmbd.progress import reporting
 
 _WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
 # The functions that XLA calls: a program, and the sweeps of motions in the order of their numbers in `vm.c`.
@@ -80,7 +81,8 @@ def _loaded() -> ctypes.CDLL:
     if library is not None:
         return library
     try:
-        content = _compiled(compiler)
+        with reporting(True, "building the virtual machine, once ..."):
+            content = _compiled(compiler)
     except (OSError, subprocess.SubprocessError):
         library = _stored_library(None)  # a library built by another compiler serves as well
         if library is None:

@@ -51,6 +51,14 @@ def _integer_power(x: Any, *, y: int) -> Any:
     return np.divide(np.ones((), x.dtype), result) if y < 0 else result
 
 
+def _polynomial(x: Any, *coefficients: Any) -> Any:
+    """Horner's rule; the coefficient of the lowest power comes first."""
+    *lower, result = coefficients
+    for c in reversed(lower):
+        result = result * x + c
+    return result
+
+
 def _power(x: Any, y: Any) -> Any:
     return np.power(x, y.astype(x.dtype))
 
@@ -221,6 +229,7 @@ def _in_total_order(compare: np.ufunc) -> Callable[..., Any]:
 
 _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "neg": np.negative, "floor": np.floor, "ceil": np.ceil, "exp": np.exp, "exp2": np.exp2, "log": np.log,
+    "log2": np.log2,
     "expm1": np.expm1, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "sqrt": np.sqrt, "cbrt": np.cbrt, "abs": np.abs,
@@ -235,6 +244,7 @@ _ELEMENTWISE: dict[str, Callable[..., Any]] = {
     "shift_right_logical": _shift(np.right_shift, False, np.zeros_like),
     "shift_right_arithmetic": _shift(np.right_shift, True, lambda x: np.where(x < 0, -1, 0).astype(x.dtype)),
     "rsqrt": lambda x: np.divide(np.ones((), x.dtype), np.sqrt(x)),
+    "one_minus_square": lambda x: 1 - x * x, "polynomial": _polynomial,
     "sign": _sign, "div": _divide, "rem": _remainder, "pow": _power, "select_n": _select,
     "clamp": lambda low, x, high: np.minimum(np.maximum(x, low), high),
     "copy": lambda x: x, "copy_p": lambda x: x, "stop_gradient": lambda x: x, "optimization_barrier": lambda *x: [*x],
