@@ -105,3 +105,14 @@ def _frees_compiled_programs() -> Iterator[None]:
     jax.clear_caches()
     disk_cache._ready.cache_clear()
     gc.collect()
+
+
+SLOW = Path(__file__).parent / "slow.txt"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks the tests of `slow.txt`, which were measured to take longest."""
+    slow = set(SLOW.read_text().splitlines())
+    for item in items:
+        if item.nodeid in slow:
+            item.add_marker(pytest.mark.slow)
