@@ -294,13 +294,3 @@ def test_rule_finds(rule: Rule, path: str, source: str, expected: str) -> None:
 )
 def test_rules_allow(path: str, source: str) -> None:
     assert [fault for rule in RULES for fault in rule(Module(Path(path), source))] == []
-
-
-def test_slow_tests_are_those_that_exist(request: pytest.FixtureRequest) -> None:
-    """Each line of `tests/slow.txt` names a test, where its file was collected."""
-    ids = {item.nodeid for item in request.session.items}
-    files = {name.partition("::")[0] for name in ids}
-    listed = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
-    assert listed == sorted(set(listed))
-    missing = [name for name in listed if name.partition("::")[0] in files and name not in ids]
-    assert not missing or "not slow" in request.config.option.markexpr
