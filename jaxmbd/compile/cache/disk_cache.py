@@ -1,16 +1,16 @@
 """Disk cache of traced and compiled functions: a later process loads them without even tracing.
 
 JAX's own disk cache saves the compiler's time, but not the tracing and lowering of a first call. This cache stores the
-whole function, as NumPy code or as an executable, with the programs that it calls, in the folder of JAX's cache and only while that is enabled.
+whole function, as NumPy code or as an executable, with the programs that it calls, in the folder of JAX's cache and
+only while that is enabled.
 
 The key of an entry is a hash of everything that determines it: the function's name; the structure of its arguments, the
 static leaves among them, the types of the arrays; the sources of this package and the versions of the libraries; the
 settings of JAX and XLA; the processor. Code of a user's own joints, forces and functions is part of the key by its
 content (`fingerprint.py`); what reads more than that, such as another module of the user, is not cached.
 
-A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is
-made again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are
-removed. With 0 nothing is read or written, which is how tests disable the cache.
+A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is made
+again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed. With 0 nothing is read or written, which is how tests disable the cache.
 """
 
 import hashlib
