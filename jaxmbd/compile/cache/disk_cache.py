@@ -10,7 +10,8 @@ settings of JAX and XLA; the processor. Code of a user's own joints, forces and 
 content (`fingerprint.py`); what reads more than that, such as another module of the user, is not cached.
 
 A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is made
-again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed. With 0 nothing is read or written, which is how tests disable the cache.
+again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed.
+With 0 nothing is read or written, which is how tests disable the cache.
 """
 
 import hashlib
