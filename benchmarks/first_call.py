@@ -35,9 +35,12 @@ def cpu_seconds() -> float:
 
 
 def imported(device: str) -> Any:
-    """Import jaxmbd, and choose the device and double precision."""
+    """Import jaxmbd with the names that are used, and choose the device and double precision."""
     with stage("import"):
         import jaxmbd
+    with stage("import names"):
+        for used in ("planar", "spatial", "examples", "assemble", "simulate"):
+            getattr(jaxmbd, used)
     import jax
 
     jax.config.update("jax_enable_x64", True)

@@ -21,7 +21,11 @@ LIMIT = 900.0  # [s] for one process
 ONCE = (("libraries", (KNOWN,)), ("usage", (KNOWN,)))
 EACH = (("motion", (NEW, KNOWN)), ("sensitivities", (KNOWN,)))
 ALL = (("examples", (NEW, KNOWN)), ("fit", (NEW,)))
-COMMON = ("import", "virtual machine")  # stages of every activity, whose medians are taken over all of them
+COMMON = (
+    "import",
+    "import names",
+    "virtual machine",
+)  # stages of every activity, whose medians are taken over all of them
 Step = tuple[str, str, tuple[str, ...]]  # activity, mechanism, states
 
 
