@@ -116,7 +116,7 @@ def simulated(
 
 
 def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
-    """The derivative of the final coordinates by factors of the mechanism's numbers: all, or ten of them."""
+    """The gradient of the sum of the final coordinates by all numbers of the mechanism, or their ten sensitivities."""
     import equinox as eqx
     import jax
     import jax.numpy as jnp
@@ -127,17 +127,18 @@ def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
     leaves, tree = jax.tree.flatten(example.mechanism)
     numbers = [k for k, x in enumerate(leaves) if eqx.is_inexact_array(x)]
 
-    def end(factors: Any) -> Any:
-        scaled = list(leaves)
-        for k, place in enumerate(numbers):
-            scaled[place] = leaves[place] * factors[k % len(factors)]
-        mechanism = jax.tree.unflatten(tree, scaled)
-        q = mbd.simulate(mechanism, state, np.array([0.0, END]), throw=False).q[-1]
-        return jnp.sum(q) if reverse else q
+    def end(values: Any) -> Any:
+        given = dict(zip(numbers, values, strict=True))
+        mechanism = jax.tree.unflatten(tree, [given.get(k, x) for k, x in enumerate(leaves)])
+        return mbd.simulate(mechanism, state, np.array([0.0, END]), throw=False).q[-1]
 
-    count = len(numbers) if reverse else SENSITIVITIES
+    values = [leaves[k] for k in numbers]
+    scaled = lambda factors: end([x * factors[k % SENSITIVITIES] for k, x in enumerate(values)])  # noqa: E731
     with stage(label):
-        jax.block_until_ready((jax.grad if reverse else jax.jacfwd)(end)(jnp.ones(count)))
+        if reverse:
+            jax.block_until_ready(jax.grad(lambda x: jnp.sum(end(x)))(values))
+        else:
+            jax.block_until_ready(jax.jacfwd(scaled)(jnp.ones(SENSITIVITIES)))
 
 
 ACTIVITIES: dict[str, Callable[[str, str], None]] = {

@@ -83,4 +83,9 @@ def combined(operation: str, values: Any) -> Array:
 
 def frozen(tree: Any) -> Any:
     """The same tree with arrays that are constants under differentiation (`stop_gradient`)."""
-    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.Array) else x, tree)
+    return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.core.Tracer) else x, tree)
+
+
+def is_known(*values: Any) -> bool:
+    """True if the values are available in Python by `frozen`: concrete, or only being differentiated, without `jit`."""
+    return is_concrete(frozen(values))

@@ -51,7 +51,7 @@ assert "jaxmbd" not in sys.modules, "jaxmbd was imported too early: its shapes w
 PACKAGE, UNCHECKED = Path(__file__).parents[1] / "jaxmbd", {"compile"}
 check_shapes([f"jaxmbd.{path.stem}" for path in PACKAGE.iterdir() if path.stem not in UNCHECKED])
 
-from jaxmbd.compile.cache import disk_cache
+from jaxmbd.compile.cache import calls, disk_cache
 
 # Tracing makes many objects and drops few: looking for those less often takes a tenth off the suite.
 gc.set_threshold(100_000, 20, 20)
@@ -103,7 +103,8 @@ def _frees_compiled_programs() -> Iterator[None]:
     system's limit (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes."""
     yield
     jax.clear_caches()
-    disk_cache._ready.cache_clear()
+    disk_cache._first_calls.cache_clear()
+    calls.traced.cache_clear()
     gc.collect()
 
 

@@ -13,8 +13,8 @@ from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.output_channels import Snapshot
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Number, as_float, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.arrays import Number, as_float, frozen, is_concrete, is_known
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import tolerance_of_rank
 from jaxmbd.errors import MechanismError, SolveError, check_known
@@ -78,8 +78,9 @@ def inverse_dynamics(
         raise MechanismError(f"weights must be greater than zero, got {dict(weights or {})}.")
     snapshots, unbalanced = _efforts(actuated, motion.snapshots(), factors)
     limit = _UNBALANCED * (1 + jnp.max(jnp.abs(snapshots.lam), initial=0.0))
-    if throw and is_concrete(unbalanced, limit):
-        _check_balance(actuated, np.asarray(motion.ts), np.asarray(unbalanced), float(limit))
+    if throw and is_known(motion.ts, unbalanced, limit):
+        ts, unbalanced, limit = frozen((motion.ts, unbalanced, limit))
+        _check_balance(actuated, np.asarray(ts), np.asarray(unbalanced), float(limit))
     elif throw:
         text = "Inverse dynamics failed: the actuators cannot produce the motion."
         snapshots = eqx.tree_at(

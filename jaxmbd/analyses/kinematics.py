@@ -23,8 +23,8 @@ from jaxmbd.analyses.result_codes import (
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.arrays import frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.arrays import frozen, is_known
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -73,12 +73,12 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
     check_state(mechanism, state)
     ts = check_times(ts, state)
-    known = is_concrete(mechanism, state, ts)
+    known = is_known(mechanism, state, ts)
     if throw and known:
-        _check_drivers(mechanism, state)
-    solution = _motion(mechanism, jnp.asarray(ts), state, is_concrete(ts, state.t))
+        _check_drivers(*frozen((mechanism, state)))
+    solution = _motion(mechanism, jnp.asarray(ts), state, is_known(ts, state.t))
     if throw and known:
-        _check_motion(solution)
+        _check_motion(frozen(solution))
     elif throw:
         of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
         failed, number = ~is_successful(solution.result), number_of(solution.result)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Complex
 
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values
 from jaxmbd.integrate.formulations.formulation import Augmented, motion_of

@@ -14,6 +14,7 @@ from scipy.optimize import brentq, minimize_scalar
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.assembly.assembly_errors import open_text
 from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.space import rotation as rot
 from tests.crank_rocker import LENGTHS, four_bar, rocker_angle
@@ -331,3 +332,13 @@ def test_over_constrained() -> None:
         "Over-constrained: 1 driver ('motor') and 1 fixed value on a mechanism whose joints leave 1 degree of freedom."
     )
     assert text in str(error.value)
+
+
+def test_at_most_six_open_parts_are_named() -> None:
+    """Largest first; of more than six the number of the others."""
+    names, miss = [*"abcdefg"], np.array([1.0, -2.0, 3.0, 4.0, 5.0, 6.0, 0.5])
+    assert open_text(names[:6], miss[:6], 0.1) == (
+        "'f' misses by 6, 'e' misses by 5, 'd' misses by 4, 'c' misses by 3, 'b' misses by 2, 'a' misses by 1"
+    )
+    assert open_text(names, miss, 0.1).endswith("'a' misses by 1, and 1 more")
+    assert open_text(names, miss, 4.5) == "'f' misses by 6, 'e' misses by 5"

@@ -15,6 +15,7 @@ import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
+from jaxmbd.analyses.linearization.independent_coordinates import turning_rates
 from jaxmbd.space import rotation as rot
 from tests.marks import in_both_coordinates
 from tests.planar_examples import at_rest, four_bar_with_springs, pendulum
@@ -242,3 +243,13 @@ def test_an_angle_is_independent_inside_jit() -> None:
         mbd.linearize(mechanism, state, independent=["O.angle", "rod.theta"])
     with pytest.raises(mbd.MechanismError, match=r"Did you mean 'O\.angle'"):
         mbd.linearize(mechanism, state, independent=["O.angel"])
+
+
+def test_axes_that_rotate_with_a_body() -> None:
+    """An axis of one body turns with the angular velocity about its two other axes, whatever other bodies do."""
+    bodies = tuple(sp.Body(name, mass=1.0, inertia=(1.0, 2.0, 3.0)) for name in ("spinning", "resting"))
+    mechanism = sp.Mechanism(bodies)
+    speeds = {"spinning.omega_x": 3.0, "spinning.omega_y": 4.0}
+    v = jnp.array([speeds.get(name, 0.0) for name in mechanism.variables])
+    rates = turning_rates(mechanism, v)
+    assert rates == {"spinning.omega_x": 4.0, "spinning.omega_y": 3.0, "spinning.omega_z": 5.0}

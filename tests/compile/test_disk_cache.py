@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.compile.cache import disk_cache, fingerprint, first_calls
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache import calls, disk_cache, fingerprint, first_calls
+from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.entry import unpacked
-from jaxmbd.compile.cache.first_calls import FlatCall
 from jaxmbd.compile.jax_binding import as_program
 from tests import planar_examples as examples
 
@@ -65,7 +65,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forget() -> None:
     """As a new process would start."""
     traced.clear()
-    disk_cache._ready.cache_clear()
+    disk_cache._first_calls.cache_clear()
+    calls.traced.cache_clear()
     jax.clear_caches()
 
 
@@ -133,8 +134,8 @@ def test_a_users_function_is_kept_until_it_changes(folder: Path, monkeypatch: py
 
     first = end(push(1.0))
     assert kept() == 1
-    begun, trace = list[str](), FlatCall.trace
-    monkeypatch.setattr(FlatCall, "trace", lambda self: (begun.append(self.function.__name__), trace(self))[1])
+    begun, apply = list[str](), FlatCall.apply
+    monkeypatch.setattr(FlatCall, "apply", lambda self, x: (begun.append(self.name), apply(self, x))[1])
     forget()
     np.testing.assert_array_equal(end(push(1.0)), first)
     assert "integrate" not in begun
@@ -176,10 +177,11 @@ def test_a_damaged_file_is_made_anew(folder: Path) -> None:
 
 
 def test_what_calls_python_back_is_not_kept(folder: Path) -> None:
-    assert float(doubled(jnp.asarray(1.0))) == 2.0
-    assert not files(folder)
+    assert float(doubled(jnp.asarray(1.0))) == 2.0  # as NumPy code, which is kept: nothing is to be raised
+    kept = [(path, path.read_bytes()) for path in files(folder)]
     with pytest.raises(Exception, match="x is negative"):
         jax.block_until_ready(doubled(jnp.asarray(-1.0)))
+    assert [(path, path.read_bytes()) for path in files(folder)] == kept
 
 
 def test_derivatives_and_maps_go_through(folder: Path) -> None:
@@ -190,7 +192,8 @@ def test_derivatives_and_maps_go_through(folder: Path) -> None:
     np.testing.assert_allclose(jax.jacfwd(solve)(X), np.stack(differences, axis=1), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(jax.jacrev(solve)(X), np.stack(differences, axis=1), rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(jax.vmap(solve)(np.stack([X, 2 * X])), [expected(X, 0.1), expected(2 * X, 0.1)])
-    assert len(files(folder)) == 1
+    names = sorted(path.name.partition("-")[0].removeprefix("jaxmbd_turn") for path in files(folder))
+    assert names == ["", "_linearization", "_linearization_linearmap_transpose_batch", "_pushforward_batch"]
 
 
 def test_nothing_is_kept_without_a_folder(folder: Path) -> None:

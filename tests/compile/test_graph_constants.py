@@ -12,6 +12,7 @@ import pytest
 import sympy
 
 from jaxmbd.compile.graph.node import Graph, in_order
+from jaxmbd.compile.graph.number import apply
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.symbolic._sympy import to_sympy
 
@@ -135,3 +136,18 @@ def test_rounding_and_choices_as_sympy() -> None:
     x = sympy.Symbol("x", real=True)
     assert scalar(jnp.round, "x") == sympy.floor(x + sympy.Rational(1, 2))
     assert scalar(lambda x: jnp.where(x > 1, x, 0.0), "x") == sympy.Piecewise((x, x > 1), (0, True))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("log", 0, -math.inf), ("log1p", -1, -math.inf), ("log", -1, math.nan), ("asin", 2, math.nan),
+        ("acosh", 0, math.nan), ("exp", 10_000, math.inf), ("cosh", -10_000, math.inf),
+        ("sinh", -10_000, -math.inf),
+    ],
+)  # fmt: skip
+def test_functions_of_constants_beyond_their_domain(name: str, value: int, expected: float) -> None:
+    """A pole is infinite, and what overflows; what is not real is NaN: as XLA has it."""
+    np.testing.assert_equal(apply(name, Fraction(value)), expected)
+    name = {"asin": "arcsin", "acosh": "arccosh"}.get(name, name)
+    np.testing.assert_equal(float(getattr(jnp, name)(value)), expected)

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,11 +15,12 @@ from jax.scipy import linalg, special
 import jaxmbd as mbd
 from jaxmbd.arrays import is_concrete
 from jaxmbd.compile.cache import first_calls
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
-from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, OverBudgetError, code_from, plain, run
+from jaxmbd.compile.targets.numpy_code.code import UNLIMITED, Budget, StoppedError, code_from, plain, run
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, evaluated, numpy_code
 from jaxmbd.compile.tracing import trace_once
+from tests.compile.test_disk_cache import forget
 from tests.compile.test_program import ARRAYS, ONE, TWO
 
 ROUNDING = {8: 1e-13, 4: 2e-5}
@@ -194,7 +196,7 @@ def test_a_budget_limits_loops() -> None:
     budget = Budget(1000)
     assert run(code, [np.asarray(4)], budget)[0] == 1.5**4
     assert 900 < budget.left < 1000
-    with pytest.raises(OverBudgetError):
+    with pytest.raises(StoppedError):
         run(code, [np.asarray(10**9)], budget)
 
 
@@ -203,6 +205,14 @@ def test_matrices_of_a_batch_cost_each() -> None:
     assert costs[1] - costs[0] == 499
 
 
+@pytest.fixture
+def unstored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known from before, in this process or on disk."""
+    monkeypatch.setenv("JAXMBD_CACHE_MIB", "0")
+    forget()
+
+
+@pytest.mark.usefixtures("unstored")
 def test_it_is_compiled_when_it_has_run_often(monkeypatch: pytest.MonkeyPatch, rng: np.random.Generator) -> None:
     """How often depends on instructions only, and the results are the same before and afterwards."""
     traced, x = list[int](), rng.normal(size=(4, 4))
@@ -226,6 +236,20 @@ def test_it_is_compiled_when_it_has_run_often(monkeypatch: pytest.MonkeyPatch, r
         np.testing.assert_allclose(found["solved"], np.linalg.solve(x @ x.T + np.eye(4), x), rtol=1e-11)
 
 
+@pytest.mark.usefixtures("unstored")
+def test_an_error_in_a_branch_is_raised_by_the_compiled_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy code cannot call Python back: where it would have to, it stops, and the compiled function runs instead."""
+    compiled, compile_it = list[int](), first_calls.FirstCalls._compile
+    monkeypatch.setattr(first_calls.FirstCalls, "_compile", lambda self: (compiled.append(1), compile_it(self))[1])
+    root = cached_on_disk(lambda x: jnp.sqrt(eqx.error_if(x, x < 0, "a negative number")))
+    np.testing.assert_array_equal(root(np.array(9.0)), 3.0)
+    assert not compiled
+    with pytest.raises(Exception, match="a negative number"):
+        jax.block_until_ready(root(np.array(-1.0)))
+    assert compiled == [1]
+    np.testing.assert_array_equal(root(np.array(4.0)), 2.0)
+
+
 def test_data_that_is_no_code_is_refused() -> None:
     arrays = list[np.ndarray]()
     fields = plain(numpy_code(jax.make_jaxpr(lambda x: jnp.sin(x) + 2)(1.0)), arrays)
@@ -240,6 +264,7 @@ def test_data_that_is_no_code_is_refused() -> None:
             code_from(fields | change, arrays)
 
 
+@pytest.mark.usefixtures("unstored")
 @pytest.mark.parametrize("name", ["slider-crank", "bricard", "heavy-top"])
 def test_motions_are_those_of_the_compiled_analysis(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A motion in the virtual machine, with what is around it in NumPy, and the same compiled."""
@@ -249,23 +274,17 @@ def test_motions_are_those_of_the_compiled_analysis(name: str, monkeypatch: pyte
     monkeypatch.setattr(
         first_calls.FirstCalls,
         "_compile",
-        lambda self: (compiled.append(self._call.function.__name__), compile_it(self))[1],
+        lambda self: (compiled.append(self._call.name), compile_it(self))[1],
     )
     first = mbd.simulate(example.mechanism, example.state(), ts)
     assert not compiled
     monkeypatch.setattr(first_calls, "_INSTRUCTIONS", 0)
-    first_calls_cache_clear()
+    forget()
     second = mbd.simulate(example.mechanism, example.state(), ts)
     assert "integrate" in compiled
     assert first.stats == second.stats
     np.testing.assert_allclose(first.q, second.q, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(first.v, second.v, rtol=1e-8, atol=1e-8)
-
-
-def first_calls_cache_clear() -> None:
-    from jaxmbd.compile.cache import disk_cache
-
-    disk_cache._ready.cache_clear()
 
 
 def test_known_values_are_computed_without_compiling() -> None:

@@ -1,6 +1,7 @@
 """Normal forms of expressions: identities that must vanish, and the textbook's equations of known mechanisms."""
 
 from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.space import rotation as rot
-from jaxmbd.symbolic._normal import normal_forms
+from jaxmbd.symbolic._normal import _factored, normal_forms
 from tests import spatial_examples
 from tests.planar_examples import ALL, Example
 
@@ -183,3 +184,12 @@ def test_numbers_agree(name: str, rng: np.random.Generator) -> None:
         values = sympy.lambdify(symbols, [found[i] for i in there], cse=True)(0.3, *q, *p)
         tolerance = TOLERANCE * (1 + np.abs(expected).max(initial=0))
         np.testing.assert_allclose(values, expected.ravel()[there], atol=tolerance, rtol=0)
+
+
+def test_a_common_factor_is_taken_out() -> None:
+    """Of all terms what they share, and of coefficients what leaves small integers; a leading minus, too."""
+    x, y = 0, 1
+    assert _factored({(x, x): Fraction(2), (x, y): Fraction(4)}) == ({(x,): 2}, {(x,): 1, (y,): 2})
+    assert _factored({(x,): Fraction(-1, 3), (y,): Fraction(-1, 2)}) == ({(): Fraction(-1, 6)}, {(x,): 2, (y,): 3})
+    assert _factored({(x,): Fraction(7, 1000), (y,): Fraction(1, 7)})[0] == {(): 1}
+    assert _factored({(x,): Fraction(2), (y,): 0.5})[0] == {(): 1}

@@ -29,8 +29,8 @@ from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
-from jaxmbd.arrays import Number, Scalar, as_float, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -93,10 +93,11 @@ def assemble(
         _rate_name(mechanism, name)
     diagonal = None if weights is None else _weights(mechanism, _numbers("weights", weights)).astype(start.dtype)
     q, v, rank, result, residuals = _assemble(mechanism, start, prescribed, rates, time, diagonal)
-    if check and is_concrete(q, v, result, residuals):
-        _check_positions(mechanism, start, residuals, prescribed, time)
-        check_mass(mechanism, q)
-        _check_speeds(mechanism, residuals, rates)
+    if check and is_known(mechanism, q, v, result, residuals):
+        known, at = frozen((mechanism, residuals))
+        _check_positions(known, *frozen((start, at, prescribed, time)))
+        check_mass(known, frozen(q))
+        _check_speeds(known, at, rates)
     elif check:
         q, v = _raise_at_run_time(mechanism, q, v, result, residuals, tuple(prescribed), tuple(rates))
     return state_of(mechanism, time, q, v, rank, result)

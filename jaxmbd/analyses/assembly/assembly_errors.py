@@ -11,7 +11,7 @@ from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, combined
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError

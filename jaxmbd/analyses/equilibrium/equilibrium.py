@@ -24,8 +24,8 @@ from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, se
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of
-from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_known
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
@@ -239,10 +239,11 @@ def _checked(
     result: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, fixed: tuple[str, ...], turns: bool
 ) -> Equilibrium:
     """Return the equilibrium; raise if the search failed or if the state is not steady."""
-    mechanism, q = result.mechanism, result.state.q
+    q, known = result.state.q, is_known(result, search, faults)
+    mechanism, search, faults = frozen((result.mechanism, search, faults))
     contradicts, largest_miss = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)
     is_open = largest_miss > tolerance_of(q)
-    if not is_concrete(result, search):
+    if not known:
         text = "No equilibrium: the search did not end, or a joint or driver contradicts the state of rest or rotation."
         return eqx.tree_at(
             lambda e: e.state.q, result, eqx.error_if(q, ~search.done | contradicts | is_open, text)

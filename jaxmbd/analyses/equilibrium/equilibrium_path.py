@@ -14,7 +14,7 @@ from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, a
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.body.checks import check_count, check_finite, check_index, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism

@@ -30,8 +30,9 @@ _SAME = 16.0  # units of the square root of rounding, of the largest eigenvalue:
 class Eigenpairs(NamedTuple):
     """The eigenvalues of a matrix, smallest first, and its right and left eigenvectors as columns.
 
-    Conjugate pairs are adjacent, with the positive imaginary part first. `residual`: the larger of `|A x − λ x|` and
-    `|wᴴ A − λ wᴴ|` for the scaled matrix and vectors of length one, as a share of its largest entry.
+    Of eigenvalues of one size, up to rounding, that with the larger real part comes first. Conjugate pairs are
+    adjacent, with the positive imaginary part first. `residual`: the larger of `|A x − λ x|` and `|wᴴ A − λ wᴴ|` for
+    the scaled matrix and vectors of length one, as a share of its largest entry.
     """
 
     values: Complex[Array, " n"]
@@ -55,6 +56,14 @@ def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> 
     return Eigenpairs(*_general(A, jnp.exp2(jnp.round(jnp.log2(jax.lax.stop_gradient(scale))))))  # exact factors
 
 
+def _order(values: Complex[Array, " n"]) -> Any:
+    """The order of eigenvalues by size and real part. The two of a conjugate pair have both in common."""
+    by_real_part = jnp.argsort(-values.real, stable=True)
+    digits = float(jnp.finfo(values.real.dtype).eps) ** 0.5
+    size = jnp.round(jnp.log2(jnp.abs(values)) / digits)
+    return by_real_part[jnp.argsort(size[by_real_part], stable=True)]
+
+
 @jax.custom_jvp
 def _general(A: Float[Array, "n n"], scale: Float[Array, " n"]) -> tuple[Array, Array, Array, Array]:
     scaled = A * scale[None, :] / scale[:, None]
@@ -66,7 +75,7 @@ def _general(A: Float[Array, "n n"], scale: Float[Array, " n"]) -> tuple[Array, 
     residuals = scaled @ right - right * values[None], scaled.T @ left.conj() - left.conj() * values[None]
     residual = jnp.max(jnp.stack([jnp.linalg.norm(r, axis=0) for r in residuals]), axis=0)
     residual = residual / jnp.where(largest > 0, largest, 1.0)
-    order = jnp.argsort(jnp.abs(values), stable=True)
+    order = _order(values)
     right, left = scale[:, None] * right, left / scale[:, None]
     return values[order], right[:, order], left[:, order], residual[order]
 

@@ -13,7 +13,7 @@ from jaxmbd.analyses.checks import check_assembled, closed_enough
 from jaxmbd.analyses.redundancy import parts_in
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values, pivot_columns, rank_of
 from jaxmbd.errors import MechanismError

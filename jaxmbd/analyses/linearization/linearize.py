@@ -199,7 +199,7 @@ def _components(name: str, size: int) -> list[str]:
 
 def _check_strain(mechanism: Mechanism, matrices: LinearizedMatrices, inputs: tuple[str, ...]) -> Array:
     """Return `A`; raise if an input changes the constraints, since its derivatives would then enter the equations."""
-    is_strained = jnp.abs(matrices.strain) > _NO_STRAIN
+    is_strained = jnp.abs(frozen(matrices.strain)) > _NO_STRAIN
     if not is_concrete(is_strained):
         return eqx.error_if(matrices.A, jnp.any(is_strained), "linearize: an input changes the constraints.")
     labels = 2 * [name for name, _ in mechanism.row_labels()]

@@ -26,7 +26,7 @@ from jaxmbd.analyses.simulation.verdict import (
 )
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only

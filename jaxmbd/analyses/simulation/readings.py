@@ -17,7 +17,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.output_channels import Reader, Snapshot
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, StateDerivative

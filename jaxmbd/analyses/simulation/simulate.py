@@ -29,7 +29,7 @@ from jaxmbd.analyses.simulation.verdict import (
     verdict_where_stopped,
 )
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.arrays import as_float, frozen, is_concrete, is_known
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
@@ -101,8 +101,8 @@ def simulate(
     **Returns:** a `Solution`.
 
     **Raises:** `MechanismError` for invalid times or an invalid state, `AssemblyError` for a state that does not
-    satisfy the constraints, `SolveError` if the integration fails. Inside `jit`, `grad` or `vmap`, where values are
-    not known, `throw=True` raises when the compiled program runs.
+    satisfy the constraints, `SolveError` if the integration fails. Inside `jit` or `vmap`, where values are not
+    known, `throw=True` raises when the compiled program runs.
     """
     check_state(mechanism, state)
     ts = check_times(ts, state)
@@ -120,27 +120,33 @@ def simulate(
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
     steps = solver, stepsize_controller, dt0, closure_tolerance
-    known = is_concrete(mechanism, state, ts, formulation, events, switching_times, steps)
+    known = is_known(mechanism, state, ts, formulation, events, switching_times, steps)
     if known and isinstance(formulation, AbstractProjectedFormulation):
-        formulation.check(mechanism, mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, state.t, state.q)))))
+        _check_independent(frozen(formulation), *frozen((mechanism, state)))
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
-        throw=throw and not known, known=known, checked=is_concrete(ts, state.t, dt0),
+        throw=throw and not known, known=known, checked=is_known(ts, state.t, dt0),
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
-    model = Equations(apart) if known and len(mechanism.bodies) > _LARGE_MECHANISM else apart
+    model = Equations(apart) if len(mechanism.bodies) > _LARGE_MECHANISM and is_concrete(apart) else apart
     rows = initial_row_selection(model, ts, state.q)
     with silenced("compiling ..." if progress and known else ""):  # the progress bar then has the terminal
         fields, start, end = integrate(model, rows, formulation, state, ts, settings)
     fields["ts"] = jnp.asarray(fields["ts"])  # inside another trace it may be returned unchanged, as a NumPy array
     solution = Solution(mechanism=mechanism, **fields)
     if known and not throw:
-        solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(solution, end))
+        solution = eqx.tree_at(lambda s: s.result, solution, verdict_where_stopped(frozen(solution), frozen(end)))
     if throw and known:
-        _raise_if_failed(solution, start, end, float(closure_tolerance))
+        _raise_if_failed(frozen(solution), frozen(start), frozen(end), float(frozen(closure_tolerance)))
     return solution
+
+
+def _check_independent(formulation: AbstractProjectedFormulation, mechanism: Mechanism, state: State) -> None:
+    """Raise unless the formulation has as many independent coordinates as the mechanism degrees of freedom."""
+    C_q = jnp.asarray(jacobian(mechanism, state.t, state.q))
+    formulation.check(mechanism, mechanism.nv - int(rank_of(C_q)))
 
 
 def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:

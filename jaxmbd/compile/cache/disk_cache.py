@@ -18,77 +18,42 @@ import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from functools import cache, lru_cache, partial, wraps
+from functools import cache, lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
 
-from jaxmbd.arrays import is_concrete
+from jaxmbd.compile.cache.calls import Call
 from jaxmbd.compile.cache.entry import Entry, packed, unpacked
 from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
 from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
-from jaxmbd.compile.cache.first_calls import FirstCalls, FlatCall
-from jaxmbd.compile.cache.structure import ARRAY
+from jaxmbd.compile.cache.first_calls import FirstCalls
 from jaxmbd.compile.jax_internals import (
     compilation_cache_folder,
     is_compilation_cache_on,
     use_compilation_cache,
-    watches_values,
 )
 from jaxmbd.compile.targets.build_vm import processor, vm
-from jaxmbd.progress import announcing
 
-# Settings of JAX that are part of the key.
-_SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
 _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
 
 
-def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`equinox.filter_jit` whose first calls with known arguments run as NumPy code, without a compiler (`FirstCalls`).
-
-    While JAX's disk cache is on, the code, and later the executable, are stored there.
-    """
-    usual = announcing(function, eqx.filter_jit)
-
-    @wraps(function)
-    def call(*arguments: Any) -> Any:
-        if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
-            return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
-        leaves, tree = jax.tree.flatten(arguments)
-        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
-        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(_is_local, arrays)):
-            return usual(*arguments)
-        others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
-        is_stored = is_compilation_cache_on() and size_limit() > 0
-        ready = _ready(function, tree, others, tuple(map(_type, arrays)), _settings(), is_stored)
-        return ready(arrays) if ready.is_closed else usual(*arguments)
-
-    return call
+def first_calls(call: Call) -> FirstCalls:
+    """A call that can be run: from disk if it is there, else traced, and stored."""
+    return _first_calls(call, is_compilation_cache_on() and size_limit() > 0)
 
 
 @lru_cache(maxsize=1024)
-def _ready(
-    function: Callable[..., Any], tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], settings: Any,
-    is_stored: bool,
-) -> FirstCalls:  # fmt: skip
-    """The function of a list of arrays, from disk if it is there, else traced, and stored."""
-    call = FlatCall(function, tree, others, types)
-    if not is_stored:
-        return FirstCalls(call)
-    type_names = [(shape, str(dtype), is_weak) for shape, dtype, is_weak in types]
-    description = fingerprint((function, jax.tree.unflatten(tree, others), type_names, settings, _surroundings()))
+def _first_calls(call: Call, is_stored: bool) -> FirstCalls:
+    description = fingerprint((call.identity, _surroundings())) if is_stored else None
     if description is None:
         return FirstCalls(call)
     key = hashlib.sha256(description).digest()
-    name = f"jaxmbd_{function.__name__.strip('_')}-{key.hex()}"
-    path = Path(compilation_cache_folder() or "") / name
+    path = Path(compilation_cache_folder() or "") / f"jaxmbd_{call.name}-{key.hex()}"
     return FirstCalls(call, _read(key, path), partial(_write, key, path), _without_jax_cache)
 
 
@@ -125,20 +90,6 @@ def _without_jax_cache() -> Iterator[None]:
             yield
         finally:
             use_compilation_cache(True)
-
-
-def _is_local(array: Any) -> bool:
-    """True if an array is concrete and on the default device, on which the compiled functions run."""
-    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
-
-
-def _type(array: Any) -> tuple[tuple[int, ...], Any, bool]:
-    like = jax.typeof(array)
-    return like.shape, like.dtype, like.weak_type
-
-
-def _settings() -> tuple[Any, ...]:
-    return tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
 
 
 @cache

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from jaxmbd.compile.cache.calls import Type
 from jaxmbd.compile.cache.structure import decoded, encoded
 from jaxmbd.compile.passes.schedule import Program
 
-_MAGIC = b"jaxmbd2\n"
+_MAGIC = b"jaxmbd3\n"
 _START = struct.Struct("<8s32s32sQ")
 _ARRAYS = [field.name for field in dataclasses.fields(Program) if field.type is np.ndarray]
 _NUMBERS = [field.name for field in dataclasses.fields(Program) if field.type is int]
@@ -26,13 +27,14 @@ class Entry(NamedTuple):
     """A stored function of a list of arrays: NumPy code, or a compiled executable.
 
     `description`: JSON data that refers to some of the `arrays` by their indices; `like`: the structure of the result,
-    with `ARRAY` in place of its arrays; `programs`: those that it calls.
+    with `ARRAY` in place of its arrays, and `results`, their types; `programs`: those that it calls.
     """
 
     kind: str
     description: Any
     arrays: list[np.ndarray]
     like: Any
+    results: tuple[Type, ...]
     programs: list[Program]
 
 
@@ -49,6 +51,7 @@ def packed(key: bytes, entry: Entry) -> bytes:
         arrays += [*(getattr(program, name) for name in _ARRAYS), *program.constant_tables]
     header = {
         "kind": entry.kind, "description": entry.description, "result": encoded(entry.like), "programs": programs,
+        "types": [[list(shape), np.dtype(dtype).name, is_weak] for shape, dtype, is_weak in entry.results],
         "count": len(entry.arrays), "arrays": [[x.dtype.str, list(x.shape)] for x in arrays],
     }  # fmt: skip
     text = json.dumps(header).encode()
@@ -78,7 +81,8 @@ def unpacked(key: bytes, content: bytes) -> Entry:
         at += arrays[-1].nbytes
     arrays, tables = arrays[: header["count"]], arrays[header["count"] :]
     programs = [_program(each, tables) for each in header["programs"]]
-    return Entry(header["kind"], header["description"], arrays, decoded(header["result"]), programs)
+    results = tuple((tuple(shape), np.dtype(dtype), bool(is_weak)) for shape, dtype, is_weak in header["types"])
+    return Entry(header["kind"], header["description"], arrays, decoded(header["result"]), results, programs)
 
 
 def _program(header: Any, arrays: list[np.ndarray]) -> Program:

@@ -167,7 +167,7 @@ def apply(name: str, value: Number) -> Number:
         return number(FUNCTIONS[name](value))
     except OverflowError:
         # exp, expm1, cosh and sinh overflow; floor, ceil and round refuse infinity, which keeps its sign.
-        return math.copysign(math.inf, value)
+        return math.inf if name == "cosh" else math.copysign(math.inf, value)
     except (ValueError, ZeroDivisionError):
         return -math.inf if _is_pole(name, value) else math.nan
 

@@ -165,34 +165,49 @@ def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> 
     """The NumPy code: a call of the virtual machine."""
     settings = dict(equation.params)
     batches, steps = settings.pop("batches"), settings["steps"]
-    call = None if batches else steps.native(name, operands=len(places), **settings)
+    call = steps.native(name, operands=len(places), **settings)
     if call is None:
         raise UnsupportedError("XLA runs these steps.")
-    given = [*call.settings(0), *(places[k] if isinstance(k, int) else k for k in call.operands)]
+    likes = [x.aval for x in equation.invars]
+    together = at.inline(jax.make_jaxpr(lambda *x: _together(x, batches))(*likes), places)
+    given = [*call.settings(_size(batches)), *(together[k] if isinstance(k, int) else k for k in call.operands)]
     operands = [k if isinstance(k, int) else at.constant(k) for k in given]
-    types = [[list(x.shape), np.dtype(x.dtype).name] for x in call.results]
-    dtype = np.dtype(steps.types[0].dtype).name
-    return at.emit("motion", operands, len(equation.outvars), name=name, dtype=dtype, results=types, order=call.order)
+    types, dtype = _types_together(call, batches), np.dtype(steps.types[0].dtype).name
+    results = [[list(x.shape), np.dtype(x.dtype).name] for x in types]
+    found = at.emit("motion", operands, len(results), name=name, dtype=dtype, results=results)
+    return at.inline(jax.make_jaxpr(lambda *x: _apart(x, call, batches))(*types), found)
 
 
 def _by_vm(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:
     """A sweep as one call of the virtual machine, for all instances of the batches together."""
-    sizes = tuple(batch.size for batch in reversed(batches))
-    size = math.prod(sizes)
-    together = [
-        x
-        if not any(b.has_axis[k] for b in batches)
-        else _collapsed(x, [b.has_axis[k] for b in reversed(batches)], sizes)
-        for k, x in enumerate(arrays)
-    ]
-    dtype = next(x.dtype for x in call.results)
-    types = [jax.ShapeDtypeStruct((size, *x.shape) if batches else x.shape, x.dtype) for x in call.results]
+    types, together = _types_together(call, batches), _together(arrays, batches)
     operands = [together[k] if isinstance(k, int) else k for k in call.operands]
-    results = jax.ffi.ffi_call(SWEEPS[name][1][np.dtype(dtype)], types)(
-        *call.settings(size if batches else 0), *operands
-    )
-    results = [x.reshape(*sizes, *like.shape) for x, like in zip(results, call.results, strict=True)]
-    return results if call.order is None else [results[k] for k in call.order]
+    target = SWEEPS[name][1][np.dtype(types[0].dtype)]
+    return _apart(jax.ffi.ffi_call(target, types)(*call.settings(_size(batches)), *operands), call, batches)
+
+
+def _size(batches: Batches) -> int:
+    """The number of instances in all batches; zero if there are none."""
+    return math.prod(batch.size for batch in batches) if batches else 0
+
+
+def _types_together(call: NativeCall, batches: Batches) -> list[jax.ShapeDtypeStruct]:
+    size = (_size(batches),) if batches else ()
+    return [jax.ShapeDtypeStruct((*size, *x.shape), x.dtype) for x in call.results]
+
+
+def _together(arrays: Sequence[Any], batches: Batches) -> list[Any]:
+    """The operands with one axis in place of those of the batches."""
+    sizes = tuple(batch.size for batch in reversed(batches))
+    has_axis = [[batch.has_axis[k] for batch in reversed(batches)] for k in range(len(arrays))]
+    return [_collapsed(x, has, sizes) if any(has) else x for x, has in zip(arrays, has_axis, strict=True)]
+
+
+def _apart(results: Sequence[Any], call: NativeCall, batches: Batches) -> list[Any]:
+    """The results in the order of the primitive, with the axes of the batches."""
+    sizes = tuple(batch.size for batch in reversed(batches))
+    apart = [x.reshape(*sizes, *like.shape) for x, like in zip(results, call.results, strict=True)]
+    return apart if call.order is None else [apart[k] for k in call.order]
 
 
 def _collapsed(x: Any, has_axis: Sequence[bool], sizes: tuple[int, ...]) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
-from jaxmbd.compile.cache.disk_cache import cached_on_disk
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of

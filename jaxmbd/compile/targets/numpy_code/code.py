@@ -25,8 +25,8 @@ Instruction = tuple[str, dict[str, Any], list[int], list[int]]  # name, attribut
 UNLIMITED = sys.maxsize  # instructions
 
 
-class OverBudgetError(Exception):
-    """NumPy code has executed as many instructions as it may."""
+class StoppedError(Exception):
+    """NumPy code cannot go on: it has executed as many instructions as it may, or has come to what only XLA can do."""
 
 
 class Budget:
@@ -39,11 +39,11 @@ class Budget:
         """Count instructions that follow.
 
         Raises:
-            OverBudgetError: If they are too many.
+            StoppedError: If they are too many.
         """
         self.left -= instructions
         if self.left < 0:
-            raise OverBudgetError
+            raise StoppedError
 
 
 @dataclass
@@ -84,7 +84,7 @@ class NumpyCode:
         """Run the instructions.
 
         Raises:
-            OverBudgetError: If the budget does not allow that.
+            StoppedError: If the budget does not allow that.
         """
         budget.spend(self.cost)
         values: list[Any] = [*self.constants, *arguments, *[None] * (self.count - len(self.constants) - self.arguments)]
@@ -103,7 +103,7 @@ def run(code: NumpyCode, arrays: Sequence[Any], budget: Budget) -> list[jax.Arra
     """Run a code on arrays of JAX or NumPy; the results are arrays of JAX.
 
     Raises:
-        OverBudgetError: If the budget does not allow that.
+        StoppedError: If the code cannot be run to its end.
     """
     with np.errstate(all="ignore"):
         results = code([np.asarray(x) for x in arrays], budget)
@@ -187,12 +187,16 @@ def _program(*operands: Any, key: int, batch: int, results: Any, dtype: str) -> 
     return call_program(key, batch, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
 
 
-def _motion(*operands: Any, name: str, results: Any, dtype: str, order: Any) -> list[Any]:
-    found = call_vm(name, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
-    return found if order is None else [found[k] for k in order]
+def _motion(*operands: Any, name: str, results: Any, dtype: str) -> list[Any]:
+    return call_vm(name, dtype, operands, [jax.ShapeDtypeStruct(*each) for each in results])
 
 
-_CONTROL: dict[str, Callable[..., Any]] = {"while": _while, "scan": _scan, "cond": _cond}
+def _stop(*_: Any, budget: Budget) -> list[Any]:
+    """In place of what NumPy code cannot express, in a branch that is hardly ever taken, such as raising an error."""
+    raise StoppedError
+
+
+_CONTROL: dict[str, Callable[..., Any]] = {"while": _while, "scan": _scan, "cond": _cond, "stop": _stop}
 _CALLS: dict[str, Callable[..., Any]] = {"program": _program, "motion": _motion}
 _SEVERAL = {*_CONTROL, *_CALLS, *SEVERAL}
 

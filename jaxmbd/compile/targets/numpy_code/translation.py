@@ -42,10 +42,14 @@ CALL_RULES: dict[str, Callable[..., Any]] = {}  # rules for primitives of layers
 
 
 class Translator:
-    """The translation of a jaxpr and those inlined in it; `within`: primitives that are being expanded."""
+    """The translation of a jaxpr and those inlined in it.
 
-    def __init__(self, within: tuple[str, ...]) -> None:
-        self._within, self._constants, self._instructions, self._count, self._cost = within, [], [], 0, 0
+    `within`: primitives that are being expanded; `is_branch`: the code runs only if a condition holds.
+    """
+
+    def __init__(self, within: tuple[str, ...], is_branch: bool = False) -> None:
+        self._within, self._is_branch = within, is_branch
+        self._constants, self._instructions, self._count, self._cost = [], [], 0, 0
 
     def code(self, jaxpr: Any) -> NumpyCode:
         """The code of a closed jaxpr."""
@@ -76,9 +80,9 @@ class Translator:
         self._count += 1
         return self._count - 1
 
-    def nested(self, jaxpr: Any) -> NumpyCode:
-        """The code of a jaxpr that an instruction runs."""
-        return Translator(self._within).code(jaxpr)
+    def nested(self, jaxpr: Any, is_branch: bool = False) -> NumpyCode:
+        """The code of a jaxpr that an instruction runs; `is_branch`: only if a condition holds."""
+        return Translator(self._within, self._is_branch or is_branch).code(jaxpr)
 
     def inline(self, jaxpr: Any, operands: Sequence[int]) -> list[int]:
         """Translate a closed jaxpr in place."""
@@ -119,6 +123,8 @@ class Translator:
     def expand(self, equation: Any, function: Callable[..., Any], operands: list[int]) -> list[int]:
         """Trace a function that defines a primitive, and translate it in place."""
         name = equation.primitive.name
+        if name == "pure_callback" and self._is_branch:
+            return self.emit("stop", operands, len(equation.outvars))
         if name in self._within or "callback" in name or not _is_ours(equation.primitive):
             raise UnsupportedError(f"There is no rule for {name}.")
         types = [jax.ShapeDtypeStruct(x.aval.shape, x.aval.dtype) for x in equation.invars]
@@ -184,7 +190,7 @@ def _scan_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
 
 
 def _cond_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
-    branches = [at.nested(_closed(x)) for x in equation.params["branches"]]
+    branches = [at.nested(_closed(x), is_branch=True) for x in equation.params["branches"]]
     return at.emit("cond", operands, len(equation.outvars), branches=branches)
 
 

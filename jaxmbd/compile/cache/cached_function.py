@@ -1,0 +1,53 @@
+"""The decorator of analyses: first calls run as NumPy code, later ones compiled, and both are stored on disk."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.arrays import frozen, is_concrete
+from jaxmbd.compile.cache.call_primitive import call_p
+from jaxmbd.compile.cache.calls import FlatCall, types_of
+from jaxmbd.compile.cache.disk_cache import first_calls
+from jaxmbd.compile.cache.structure import ARRAY
+from jaxmbd.compile.jax_internals import watches_values
+from jaxmbd.progress import announcing
+
+# Settings of JAX that change how a function is traced.
+_SETTINGS = ("enable_x64", "default_matmul_precision", "numpy_rank_promotion", "numpy_dtype_promotion")
+
+
+def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`equinox.filter_jit` whose first calls with known arguments run as NumPy code, without a compiler (`FirstCalls`).
+
+    The same holds for its first derivatives, outside of `jit` and `vmap`. While JAX's disk cache is on, the
+    code, and later the executable, are stored there.
+    """
+    usual = announcing(function, eqx.filter_jit)
+
+    @wraps(function)
+    def call(*arguments: Any) -> Any:
+        if jax.config.jax_disable_jit:  # pyright: ignore  # the function gets arrays of JAX all the same
+            return function(*jax.tree.map(lambda x: jnp.asarray(x) if isinstance(x, np.ndarray) else x, arguments))
+        leaves, tree = jax.tree.flatten(arguments)
+        arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
+        if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(_is_local, frozen(arrays))):
+            return usual(*arguments)
+        others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
+        settings = tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
+        flat = FlatCall(types_of(arrays), function, tree, others, settings)
+        ready = first_calls(flat)
+        if not ready.is_closed:
+            return usual(*arguments)
+        return ready.unflattened(ready.run(arrays) if is_concrete(arrays) else call_p.bind(*arrays, call=flat))
+
+    return call
+
+
+def _is_local(array: Any) -> bool:
+    """True if an array is concrete and on the default device, on which the compiled functions run."""
+    return is_concrete(array) and (not isinstance(array, jax.Array) or array.devices() == {jax.devices()[0]})
