@@ -23,6 +23,7 @@ from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
+from jaxmbd.compile.targets.straight_line_compiler import request_if_stored, watch
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 
 run_p = Primitive("jaxmbd_program")
@@ -235,6 +236,8 @@ def register(program: Program) -> int:
                 if library.jaxmbd_register(ctypes.c_uint64(program.key), *tables):
                     raise MemoryError("There is no memory left to register a program.")
                 _programs[program.key] = program
+                watch(_programs)
+                request_if_stored(program)
     if collected is not None:
         collected[program.key] = program
     return program.key

@@ -29,11 +29,11 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
 from jaxmbd.integrate.adjoint.discrete_adjoint import DiscreteAdjoint, UncheckedTimesAdjoint
-from jaxmbd.integrate.adjoint.explicit_steps import ExplicitSteps, explicit_steps
+from jaxmbd.integrate.adjoint.explicit_steps import Engine, ExplicitSteps, explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
-from jaxmbd.integrate.diffrax_internals import has_diffraxs_step
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import (
     RowSelection,
@@ -44,7 +44,7 @@ from jaxmbd.integrate.formulations.independent_constraints import (
 )
 from jaxmbd.integrate.formulations.newton_closure import closed_where_redundant
 from jaxmbd.integrate.solvers.switching import SwitchingTimes, stepping_onto, switches_of
-from jaxmbd.integrate.solvers.unrolled_erk import unrolled
+from jaxmbd.integrate.solvers.unrolled_erk import is_explicit, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver, prepared
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -63,7 +63,7 @@ class IntegrationSettings(eqx.Module):
 
     `tolerance`: the largest constraint violation allowed at a saved time `[m, rad]`; `throw`: true if the compiled
     program raises; `known`: true if all values are known, so that the caller makes the diagnosis of a failure;
-    `checked`: true if times and the first step have been checked before.
+    `checked`: true if times and the first step have been checked before; `engine`: what runs the motion.
     """
 
     solver: dfx.AbstractSolver
@@ -80,6 +80,7 @@ class IntegrationSettings(eqx.Module):
     throw: bool
     known: bool
     checked: bool
+    engine: Engine
 
 
 @cached_on_disk
@@ -141,20 +142,11 @@ def _steps_of(
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
     if the right-hand side is a program and nothing happens between steps.
     """
+    obstacle = "" if settings.engine == "diffrax" else _obstacle(settings, switches, formulation, event)
+    if settings.engine == "diffrax" or (obstacle and settings.engine == "auto"):
+        return None
     solver, control = settings.solver, settings.controller
-    if (
-        event is not None or switches is not None or isinstance(formulation, AbstractProjectedFormulation)
-        or not isinstance(settings.meter, dfx.NoProgressMeter) or jax.default_backend() != "cpu"
-        or not isinstance(settings.adjoint, DiscreteAdjoint | dfx.ForwardMode) or not has_diffraxs_step(solver)
-        or not isinstance(solver.tableau, dfx.ButcherTableau)
-    ):  # fmt: skip
-        return None
-    if type(control) is dfx.PIDController and control.norm in (position_norm, state_norm):
-        controlled = control.norm is state_norm
-    elif type(control) is dfx.ConstantStepSize:
-        controlled = True
-    else:
-        return None
+    controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     q, v, z = y
     norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
     rows = equations.independent_rows
@@ -163,9 +155,39 @@ def _steps_of(
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     found = explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
-        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps,
+        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps, settings.engine,
     )  # fmt: skip
+    obstacle = obstacle or ("its right-hand side is no program" if found is None else "")
+    if obstacle and settings.engine != "auto":
+        raise MechanismError(
+            f"engine={settings.engine!r} cannot run this motion: {obstacle}. Leave engine out: diffrax then runs what "
+            "the virtual machine cannot."
+        )
     return None if found is None else (*found, y)
+
+
+def _obstacle(
+    settings: IntegrationSettings, switches: SwitchingTimes | None, formulation: AbstractFormulation,
+    event: dfx.Event | None,
+) -> str:  # fmt: skip
+    """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side; empty if it can."""
+    solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
+    adaptive = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
+    obstacles = {
+        "it has events": bool(settings.events) or event is not None,
+        "it has switching times, of a Table or Piecewise or given": switches is not None,
+        f"{type(formulation).__name__} changes the state after each step": isinstance(
+            formulation, AbstractProjectedFormulation
+        ),
+        "it has a progress bar": not isinstance(settings.meter, dfx.NoProgressMeter),
+        f"it runs on the {jax.default_backend().upper()}": jax.default_backend() != "cpu",
+        f"its adjoint is {type(adjoint).__name__}": not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode),
+        f"its solver is {type(solver).__name__}, not an explicit Runge-Kutta method": not is_explicit(solver),
+        f"its step-size controller is {type(control).__name__}": not (
+            adaptive or type(control) is dfx.ConstantStepSize
+        ),
+    }
+    return next((text for text, holds in obstacles.items() if holds), "")
 
 
 def _flat_rates(given: Any, static: Any, t: Array, y: Array) -> Array:

@@ -1,7 +1,7 @@
 """Dynamic analysis: the motion from an initial state, integrated by diffrax."""
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import diffrax as dfx
 import equinox as eqx
@@ -33,6 +33,7 @@ from jaxmbd.arrays import as_float, frozen, is_concrete, is_known
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.integrate.adjoint.explicit_steps import Engine
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.integrate.formulations.independent_constraints import initial_row_selection
 from jaxmbd.integrate.solvers.switching import check_steps, switches_of, with_jumps_apart
@@ -63,6 +64,7 @@ def simulate(
     dt0: float | int | Array | None = None,
     max_steps: int = 2**16,
     closure_tolerance: float | Array = CLOSURE_TOLERANCE,
+    engine: Engine = "auto",
     progress: bool = False,
     throw: bool = True,
 ) -> Solution:
@@ -94,6 +96,10 @@ def simulate(
     - `switching_times`: times `[s]` at which user functions jump or have a kink; steps end there, and derivatives with
       respect to these times are exact. Those of a `Piecewise` or `Table` in forces and drivers are added automatically;
     - `dt0`: the first step `[s]`, not allowed with `diffrax.StepTo`; `max_steps`; `progress`, to show a progress bar;
+    - `engine`: what runs the motion; `solution.engine` says which did. The engines take the same steps and differ by
+      rounding. By default (`"auto"`) the virtual machine runs explicit methods, by interpreting until compiling would
+      pay, then by compiled code; `diffrax` runs everything else. `"native"` waits for the compiled code (seconds, once
+      on a computer), which is several times faster; `"interpreter"` and `"diffrax"` do not use it;
     - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`;
     - `throw=False` raises no error: `solution.result` gives the verdict, for each instance of a batch; from the failure
       on values are NaN, and so are their derivatives. An instance that is not assembled takes no steps.
@@ -109,6 +115,7 @@ def simulate(
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds)
     check_count("max_steps", max_steps, 1)
+    check_known("engine", [engine], get_args(Engine))
     check_flags("simulate", control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     formulation = Stabilized() if formulation is None else formulation
@@ -127,7 +134,7 @@ def simulate(
     settings = IntegrationSettings(
         solver, stepsize_controller, chosen_adjoint(adjoint), quadratures, events, max_events, switching, dt0,
         max_steps, _tolerance(closure_tolerance, ts), dfx.TextProgressMeter() if progress else dfx.NoProgressMeter(),
-        throw=throw and not known, known=known, checked=is_known(ts, state.t, dt0),
+        throw=throw and not known, known=known, checked=is_known(ts, state.t, dt0), engine=engine,
     )  # fmt: skip
     # With many parameters as inputs, compiling takes longer than the motion: the equations are assembled beforehand.
     model = Equations(apart) if len(mechanism.bodies) > _LARGE_MECHANISM and is_concrete(apart) else apart

@@ -22,7 +22,7 @@ from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values as nonzero
-from jaxmbd.errors import check_known, unknown
+from jaxmbd.errors import MechanismError, check_known, unknown
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation, AbstractProjectedFormulation, Stabilized
 from jaxmbd.model.body.checks import check_index, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -87,7 +87,7 @@ class Solution(eqx.Module):
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
     `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
-    `stats`, numbers of steps; `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `events`, the
+    `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `events`, the
     log of events if there were any to watch; `computed`, the snapshots of an analysis that computes these itself;
     `force_changes`, the parameters of forces that events have changed, over time.
     `print(solution)` shows the verdict and the ranges of the coordinates.
@@ -105,6 +105,17 @@ class Solution(eqx.Module):
     events: Events | None = None
     computed: Snapshot | None = None
     force_changes: ForceChanges | None = None
+
+    @property
+    def engine(self) -> Any:
+        """What ran the motion: `"native"`, `"interpreter"` or `"diffrax"`; for a batch an array of such names.
+
+        It is not known inside `jit` or `vmap`.
+        """
+        if not is_concrete(self.stats):
+            raise MechanismError("The engine of a motion is not known inside jit or vmap. Read it from their result.")
+        names = np.array(["diffrax", "interpreter", "native"])[np.asarray(self.stats.get("engine", 0))]
+        return str(names) if names.ndim == 0 else names
 
     def __repr__(self) -> str:
         known = is_concrete(self.result, self.stats, self.events)
@@ -306,7 +317,8 @@ class Solution(eqx.Module):
         for name, values in data.items():
             extra = tuple(f"{name}_{k}" for k in range(values.ndim - 1))
             variables[name] = (("time", *extra), np.asarray(values), {"units": units[name]})
-        stats = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
+        stats: dict[str, Any] = {key: int(value) for key, value in self.stats.items() if np.ndim(value) == 0}
+        stats |= {"engine": self.engine} if "engine" in stats else {}
         import xarray as xr  # takes a third of a second
 
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)

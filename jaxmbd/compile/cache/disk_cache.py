@@ -37,7 +37,8 @@ from jaxmbd.compile.jax_internals import (
     is_compilation_cache_on,
     use_compilation_cache,
 )
-from jaxmbd.compile.targets.build_vm import processor, vm
+from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.targets.c_library import processor
 
 _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part of the key
 

@@ -44,8 +44,7 @@ static inline void JOIN(take, NAME)(const Program *p, const V *x, const int64_t 
 
 /* Runs the program at a stage; the rest of the inputs has been put in place. */
 static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t start) {
-  const Program *p = m->call.program;
-  JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, NULL, &m->call, start);
+  JOIN(vary, NAME)(&m->call, x, NULL, start);
 }
 
 /* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. */
@@ -85,7 +84,7 @@ typedef struct {
   T inverse[2]; /* the inverse scaled errors of the last two accepted steps */
   int64_t next, planned;
   int active, at_dtmin;
-  int64_t counts[5]; /* steps, accepted, rejected, saved, result */
+  int64_t counts[COUNTS];
 } JOIN(Lane, NAME);
 
 static void JOIN(begin_lane, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const int64_t instance) {
@@ -207,6 +206,7 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     T *ys = JOIN(row, NAME)(&m->ys, batch, start + l);
     for (int64_t k = 0; k < m->ys.size; k++) ys[k] = (T)INFINITY;
   }
+  int64_t evaluations = 0;
   for (int known = 0;; known = q->fsal) {
     int active = 0;
     V h = {0}, t = {0};
@@ -223,6 +223,8 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
       JOIN(evaluate, NAME)(m, x, start);
       JOIN(take, NAME)(c->program, x, 0, f + i * n);
     }
+    evaluations += s - known;
+    if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
     for (int64_t k = 0; k < n; k++) next[k] = q->ssal ? stage[k] : y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
     T errors[LANES];
     EACH_LANE {
@@ -247,8 +249,10 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     T *end = JOIN(row, NAME)(&m->y_end, batch, start + l);
     for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
     *JOIN(row, NAME)(&m->t_end, batch, start + l) = lanes[l].tprev;
+    lanes[l].counts[ENGINE] = JOIN(straight_line, NAME)(c) ? STRAIGHT_LINE : INTERPRETER;
     for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, start + l) = (int32_t)lanes[l].counts[k];
   }
+  JOIN(count, NAME)(c, evaluations);
   free(memory);
   return 1;
 }
@@ -268,7 +272,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
   const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES];
   T t1[LANES], dt_first[LANES], dt_last[LANES];
-  int64_t accepted[LANES], saved[LANES], next[LANES];
+  int64_t accepted[LANES], saved[LANES], next[LANES], evaluations = 0;
   JOIN(begin, NAME)(m, x, start);
   if (m->after) JOIN(begin, NAME)(m->after, z, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
@@ -310,6 +314,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       JOIN(evaluate, NAME)(m, x, start);
       JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
     }
+    evaluations += s;
     for (int64_t l = 0; l < valid; l++) {
       T *dys = JOIN(row, NAME)(&m->ys, batch, start + l), w[s], dw[s];
       const int last = i == accepted[l] - 1;
@@ -339,6 +344,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
     for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(dy[k], l);
     for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
   }
+  JOIN(count, NAME)(c, evaluations);
   free(memory);
   return 1;
 }
@@ -450,6 +456,7 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
     if (tsbar && i == accepted - 1 && ends[i] >= t1) *t1bar += hbar;
   }
   memcpy(JOIN(row, NAME)(&m->y_end, batch, instance), ybar, (size_t)n * sizeof(T));
+  JOIN(count, NAME)(&m->call, 2 * s * accepted), JOIN(count, NAME)(&pull->call, s * accepted);
   free(memory);
   return 1;
 }

@@ -5,35 +5,17 @@
    that the C compiler turns every operation into vector instructions. The layout of a program's tables is that of
    `schedule.py`, and the opcodes are numbered as in `opcodes.py`. */
 
-#include <math.h>
 #include <pthread.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "program.h"
 #include "xla/ffi/api/c_api.h"
 
 enum { ADD, SUB, MUL, DIV, FMA, FMS, FNMA, NEG, MAX, MIN, SELECT, EQ, NE, LT, LE, AND, OR, NOT, IS_FINITE, SQRT, ABS, SIGN,
        SIN, COS, FLOOR, CEIL, ROUND, ROUND_AWAY, TAN, ASIN, ACOS, ATAN, ATAN2, SINH, COSH, TANH, ASINH, ACOSH, ATANH, EXP,
        EXP2, EXPM1, LOG, LOG1P, CBRT, ERF, ERFC, POW, REM, GATHER, UMUL, UFMA, UFMS, UFNMA };
-
-typedef struct {
-  uint64_t key;          /* never 0 */
-  int64_t slots;        /* the number of slots */
-  int64_t constants;     /* the number of constants, which occupy the first slots */
-  const double *constant;
-  int64_t inputs, outputs;
-  const int32_t *input_ends, *output_ends; /* the end of the pairs of each input or output */
-  const int32_t *input_sizes, *output_sizes;
-  const int32_t *loads, *stores; /* pairs (element, slot) */
-  const int32_t *code;
-  int64_t length;
-  /* The uniform prefix of the code: it depends on the first inputs alone, which the instances of a batch may share. */
-  int64_t uniform_length, uniform_inputs, carries;
-  const int32_t *uniform_live_out; /* the slots that are live out of the uniform prefix; `carries` is their number */
-  const int32_t *gathers; /* of each table that gathers read: input, first element, stride, length */
-} Program;
 
 /* --- for the compiler of programs ------------------------------------------------------------------------- */
 
@@ -100,13 +82,15 @@ int jaxmbd_register(uint64_t key, const int64_t *numbers, const double *constant
   int64_t i = find(key);
   if (!table[i]) {
     Program *p = malloc(sizeof *p);
-    if (!p) {
+    Native *native = calloc(1, sizeof *native);
+    if (!p || !native) {
+      free(p), free(native);
       pthread_rwlock_unlock(&table_lock);
       return 1;
     }
     *p = (Program){key, numbers[0], numbers[1], constant, numbers[2], numbers[3], input_ends, output_ends,
                    input_sizes, output_sizes, loads, stores, code, numbers[4],
-                   numbers[5], numbers[6], numbers[7], uniform_live_out, gathers};
+                   numbers[5], numbers[6], numbers[7], uniform_live_out, gathers, native};
     table[i] = p;
     count++;
   }
@@ -121,16 +105,60 @@ static const Program *look_up(uint64_t key) {
   return p;
 }
 
-/* One call. Inputs and outputs larger than their size in the program vary over the instances of the batch, the others are
-   uniform; `sizes`: of the inputs, then of the outputs. `common`: the slots after the uniform prefix of the program was
-   run; NULL if the inputs of that prefix vary. */
-typedef struct {
-  const Program *program;
-  void **inputs, **outputs;
-  int64_t *sizes;
-  int64_t batch;
-  void *common;
-} Call;
+/* --- straight-line code ----------------------------------------------------------------------------------- */
+
+static atomic_int requests = -1;        /* a pipe on which programs are named that have run often; -1 for none */
+static atomic_llong often = INT64_MAX;  /* so many evaluations are often */
+
+/* From now on (program, kernel, 0) is written to the pipe when a kernel has interpreted a program `evaluations` times, and
+   (program, kernel, 1) when a call waits for it. */
+void jaxmbd_watch(int pipe, int64_t evaluations) {
+  atomic_store(&often, evaluations);
+  atomic_store(&requests, pipe);
+}
+
+/* Returns 0 if nobody reads the pipe. */
+static int request(const Program *p, const int kernel, const int waits) {
+  const uint64_t message[3] = {p->key, (uint64_t)kernel, (uint64_t)waits};
+  const int pipe = atomic_load_explicit(&requests, memory_order_relaxed);
+  return pipe >= 0 && write(pipe, message, sizeof message) == sizeof message;
+}
+
+static void count_evaluations(const Program *p, const int kernel, const int64_t evaluations) {
+  const int64_t before = atomic_fetch_add_explicit(&p->native->evaluations[kernel], evaluations, memory_order_relaxed);
+  const int64_t limit = atomic_load_explicit(&often, memory_order_relaxed);
+  if (before < limit && before + evaluations >= limit) request(p, kernel, 0);
+}
+
+static pthread_mutex_t install_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t installed = PTHREAD_COND_INITIALIZER;
+
+/* From now on a kernel runs a program by straight-line code, which is never unloaded; NULL: there will be none, for the
+   reason `failure`, which the caller never frees. */
+void jaxmbd_install(uint64_t key, int kernel, StraightLine *run, const char *failure) {
+  const Program *p = look_up(key);
+  if (!p) return;
+  pthread_mutex_lock(&install_lock);
+  p->native->failure[kernel] = failure;
+  atomic_store_explicit(&p->native->run[kernel], run, memory_order_release);
+  pthread_cond_broadcast(&installed);
+  pthread_mutex_unlock(&install_lock);
+}
+
+/* Asks for straight-line code and waits for it. Returns NULL if there is some, else the reason why not. */
+static const char *require_straight_line(const Program *p, const int kernel) {
+  Native *native = p->native;
+  if (atomic_load(&native->run[kernel])) return NULL;
+  pthread_mutex_lock(&install_lock);
+  native->failure[kernel] = NULL;
+  pthread_mutex_unlock(&install_lock);
+  if (!request(p, kernel, 1)) return "engine='native' failed: this process was forked from one that compiles programs.";
+  pthread_mutex_lock(&install_lock);
+  while (!atomic_load(&native->run[kernel]) && !native->failure[kernel]) pthread_cond_wait(&installed, &install_lock);
+  const char *failure = atomic_load(&native->run[kernel]) ? NULL : native->failure[kernel];
+  pthread_mutex_unlock(&install_lock);
+  return failure;
+}
 
 /* --- motions ---------------------------------------------------------------------------------------------- */
 
@@ -148,8 +176,10 @@ typedef struct {
   const double *a, *b, *c, *e, *dense;
 } Tableau;
 
-enum { STEPS, ACCEPTED, REJECTED, SAVED, RESULT, COUNTS };                /* the counts of a run */
+enum { STEPS, ACCEPTED, REJECTED, SAVED, RESULT, ENGINE, COUNTS };        /* the counts of a run */
 enum { FINISHED, STEPS_USED_UP, STEP_TOO_SMALL };                         /* its result */
+enum { ANY, INTERPRETER, STRAIGHT_LINE };                                 /* engines */
+enum { OFTEN = 4096 };                                                    /* evaluations that are counted together */
 enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
 
 /* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
@@ -188,34 +218,38 @@ static int64_t place_of(int64_t i, const int64_t rows) {
 
 /* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */
 
-#define JOIN_(a, b) a##_##b
-#define JOIN(a, b) JOIN_(a, b)
-
 #define T double
+#define INTEGER int64_t
 #define M(g) g
 #define LANES 1
 #define NAME f64_1
+#define KERNEL F64_SINGLE
 #include "vm_lanes.h"
 #define LANES 4
 #define NAME f64_4
 #include "vm_lanes.h"
 #define LANES 8
 #define NAME f64_8
+#define KERNEL F64_LANES
 #define FEW 4
 #define NARROW f64_4
 #include "vm_lanes.h"
 #undef T
+#undef INTEGER
 #undef M
 #define T float
+#define INTEGER int32_t
 #define M(g) g##f
 #define LANES 1
 #define NAME f32_1
+#define KERNEL F32_SINGLE
 #include "vm_lanes.h"
 #define LANES 4
 #define NAME f32_4
 #include "vm_lanes.h"
 #define LANES 16
 #define NAME f32_16
+#define KERNEL F32_LANES
 #define FEW 4
 #define NARROW f32_4
 #include "vm_lanes.h"
@@ -314,23 +348,24 @@ typedef struct {
   XLA_FFI_CallFrame *frame; /* NULL for a call by Python */
 } Buffers;
 
-enum { DONE, NO_MEMORY, NO_PROGRAM };
+enum { DONE, NO_MEMORY, NO_PROGRAM, NO_STRAIGHT_LINE };
 
 typedef struct {
   Chunk *single, *lanes, *solve, *solve_lanes, *tangents, *tangents_lanes, *cotangents;
   void *(*common)(const Call *);
   int64_t width;
+  int numbers[2]; /* of the kernels for one instance and for lanes */
 } Kernels;
 
 static const Kernels f64 = {run_f64_1, run_f64_8, solve_f64_1, solve_f64_8, tangents_f64_1, tangents_f64_8, cotangents_f64_1,
-                            common_f64_1, 8};
+                            common_f64_1, 8, {F64_SINGLE, F64_LANES}};
 static const Kernels f32 = {run_f32_1, run_f32_16, solve_f32_1, solve_f32_16, tangents_f32_1, tangents_f32_16,
-                            cotangents_f32_1, common_f32_1, 16};
+                            cotangents_f32_1, common_f32_1, 16, {F32_SINGLE, F32_LANES}};
 
 static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, int64_t batch) {
   const Program *p = look_up(key);
   if (!p) return NO_PROGRAM;
-  Call c = {p, b->data, b->data + b->inputs, (int64_t *)b->sizes, batch > 1 ? batch : 1, NULL};
+  Call c = {p, b->data, b->data + b->inputs, (int64_t *)b->sizes, batch > 1 ? batch : 1, NULL, 0};
   if (batch <= 1) return kernels->single(&c, 0, 1) ? DONE : NO_MEMORY;
   c.common = kernels->common(&c);
   const int64_t length = p->length - (c.common ? p->uniform_length : 0);
@@ -341,7 +376,7 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 
 /* The settings of a call for motions: the first operand. */
 enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES,
-       WITH_AFTER, MOTION };
+       WITH_AFTER, ENGINE_WANTED, MOTION };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
 enum { KEY, OPERANDS, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, PROGRAM };
 
@@ -368,12 +403,12 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
     const int inner = k == m->t_at || k == m->y_at || k == m->dt_at || k == m->dy_at;
     inputs[k] = inner ? zeros : b->data[*at], sizes[k] = inner ? p->input_sizes[k] : b->sizes[(*at)++];
   }
-  m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL};
+  m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL, settings[ENGINE_WANTED] == INTERPRETER};
 }
 
 enum { SOLVE, TANGENTS, COTANGENTS };
 
-static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
+static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
   const int64_t n = settings[STATES], times = settings[TIMES], rows = settings[ROWS], most = settings[MAX_STEPS];
   const Program *p = look_up((uint64_t)program[KEY]);
@@ -381,6 +416,10 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
   const Program *r = kind == COTANGENTS ? look_up((uint64_t)second[KEY]) : p;
   const Program *after = settings[WITH_AFTER] ? look_up((uint64_t)third[KEY]) : p;
   if (!p || !r || !after) return NO_PROGRAM;
+  const int alone = settings[BATCH] <= 1 || kind == COTANGENTS;
+  const Program *all[] = {p, r, after};
+  for (int k = 0; settings[ENGINE_WANTED] == STRAIGHT_LINE && k < 3; k++)
+    if ((*failure = require_straight_line(all[k], kernels->numbers[!alone]))) return NO_STRAIGHT_LINE;
   double *zeros = calloc((size_t)n + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
   Motion m[3];
@@ -424,7 +463,6 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind) {
         m[1].dt0 = next_array(b, &out, 1), m[1].dt1 = next_array(b, &out, 1), m[1].dts = next_array(b, &out, times);
     }
   }
-  const int alone = m->call.batch == 1 || kind == COTANGENTS;
   Chunk *run = kind == COTANGENTS ? kernels->cotangents
                : kind == SOLVE    ? (alone ? kernels->solve : kernels->solve_lanes)
                                   : (alone ? kernels->tangents : kernels->tangents_lanes);
@@ -441,9 +479,10 @@ int jaxmbd_call_program(int64_t wide, uint64_t key, int64_t batch, void **data, 
   return run_program(wide ? &f64 : &f32, &b, key, batch);
 }
 
-int jaxmbd_call_motion(int64_t wide, int64_t kind, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs) {
+int jaxmbd_call_motion(int64_t wide, int64_t kind, void **data, const int64_t *sizes, int64_t inputs, int64_t outputs,
+                       const char **failure) {
   const Buffers b = {data, sizes, inputs, outputs, NULL};
-  return run_motion(wide ? &f64 : &f32, &b, (int)kind);
+  return run_motion(wide ? &f64 : &f32, &b, (int)kind, failure);
 }
 
 static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int kind) {
@@ -467,7 +506,9 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int
     if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
   }
   const Buffers b = {data, sizes, n, m, frame};
-  const int outcome = kind < 0 ? run_program(kernels, &b, key, batch) : run_motion(kernels, &b, kind);
+  const char *failure = NULL;
+  const int outcome = kind < 0 ? run_program(kernels, &b, key, batch) : run_motion(kernels, &b, kind, &failure);
+  if (outcome == NO_STRAIGHT_LINE) return fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION, failure);
   if (outcome == NO_PROGRAM)
     return fail(frame, XLA_FFI_Error_Code_INTERNAL,
                 "jaxmbd: this computation was compiled in another process, where its program is.");

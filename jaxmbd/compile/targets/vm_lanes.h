@@ -1,112 +1,24 @@
-/* The interpreter for numbers of type T and LANES instances side by side. M(f) is the function of `math.h` for T. A
-   remainder of at most FEW instances of a batch is left to the interpreter NARROW, which has fewer lanes. */
+/* The interpreter for the numbers of `lanes.h`. A remainder of at most FEW instances of a batch is left to the interpreter
+   NARROW, which has fewer lanes. KERNEL: that of `program.h` for these lanes, if straight-line code is made for them. */
 
-#if LANES == 1
-typedef T JOIN(V, NAME);
-#define V JOIN(V, NAME)
-#define EACH(x, e) x = (e)
-#define AT(x) (x)
-#define LANE 0
-#else
-typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(LANES * sizeof(T))));
-#define V JOIN(V, NAME)
-#define EACH(x, e) for (int l = 0; l < LANES; l++) (x)[l] = (e)
-#define AT(x) ((x)[l])
-#define LANE l
-#endif
-#define CHOICE(c, a, b) ((c) ? (a) : (b))
+#include "lanes.h"
 
-#define UNARY(OP, e)                                   \
-  case OP:                                             \
-    for (int32_t i = 0; i < n; i++, t += 2) {          \
-      const V a = x[t[1]];                             \
-      V r = a;                                           \
-      EACH(r, e);                                      \
-      x[t[0]] = r;                                     \
-    }                                                  \
+#define INSTRUCTION(OP, arity, e)                                    \
+  case OP:                                                           \
+    for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;     \
     break;
-#define BINARY(OP, e)                                  \
-  case OP:                                             \
-    for (int32_t i = 0; i < n; i++, t += 3) {          \
-      const V a = x[t[1]], b = x[t[2]];                \
-      V r = a;                                           \
-      EACH(r, e);                                      \
-      x[t[0]] = r;                                     \
-    }                                                  \
-    break;
-#define TERNARY(OP, e)                                 \
-  case OP:                                             \
-    for (int32_t i = 0; i < n; i++, t += 4) {          \
-      const V a = x[t[1]], b = x[t[2]], c = x[t[3]];   \
-      V r = a;                                           \
-      EACH(r, e);                                      \
-      x[t[0]] = r;                                     \
-    }                                                  \
-    break;
-#define WHOLE(OP, arity, e)                                               \
-  case OP:                                                                \
-    for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;          \
-    break;
+#define ONE(OP, f) INSTRUCTION(OP, 1, JOIN(f, NAME)(x[t[1]]))
+#define TWO(OP, f) INSTRUCTION(OP, 2, JOIN(f, NAME)(x[t[1]], x[t[2]]))
+#define THREE(OP, f) INSTRUCTION(OP, 3, JOIN(f, NAME)(x[t[1]], x[t[2]], x[t[3]]))
 /* The first operand is uniform: where the uniform prefix was run once for the batch, a scalar `s` for all lanes. */
-#define UNIFORM(OP, arity, shared, e)                                      \
-  case OP:                                                                \
-    if (s)                                                                \
-      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = shared;   \
-    else                                                                  \
-      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;        \
+#define UNIFORM(OP, arity, shared, e)                                        \
+  case OP:                                                                   \
+    if (s)                                                                   \
+      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = shared;      \
+    else                                                                     \
+      for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;           \
     break;
-#define FUNCTION(OP, f) UNARY(OP, M(f)(AT(a)))
-
-/* sin(a + shift π/2), by argument reduction to [−π/4, π/4] and the polynomials of fdlibm: the error is at most 1 unit in
-   the last place for |a| up to 1e5; beyond, the functions of the C library are used. */
-static inline V JOIN(sine, NAME)(const V a, const int shift) {
-#if LANES == 1
-  return shift ? M(cos)(a) : M(sin)(a);
-#else
-  const int wide = sizeof(T) == 8;
-  const T p1 = wide ? 1.57079632673412561417e+00 : 1.5703125, p2 = wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4,
-          p3 = wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8;
-  V r;
-  int far = 0;
-  for (int l = 0; l < LANES; l++) far |= !(M(fabs)(a[l]) < (wide ? (T)1e5 : (T)1e3));
-  if (far) {
-    for (int l = 0; l < LANES; l++) r[l] = shift ? M(cos)(a[l]) : M(sin)(a[l]);
-    return r;
-  }
-  T sign[LANES], odd[LANES];
-  for (int l = 0; l < LANES; l++) {
-    const T k = M(rint)(a[l] * (T)6.36619772367581382433e-01);
-    const T q = k + shift, half = M(floor)(q * (T)0.5);
-    r[l] = ((a[l] - k * p1) - k * p2) - k * p3;
-    odd[l] = q - 2 * half;                                      /* 0 or 1: sine or cosine of the remainder */
-    sign[l] = 1 - 2 * (half - 2 * M(floor)(half * (T)0.5));
-  }
-  const V z = r * r;
-  const V s = r + r * z * ((T)-1.66666666666666324348e-01 + z * ((T)8.33333333332248946124e-03 +
-              z * ((T)-1.98412698298579493134e-04 + z * ((T)2.75573137070700676789e-06 +
-              z * ((T)-2.50507602534068634195e-08 + z * (T)1.58969099521155010221e-10)))));
-  const V h = (T)0.5 * z, w = (T)1 - h;
-  const V c = w + ((((T)1 - w) - h) + z * z * ((T)4.16666666666666019037e-02 + z * ((T)-1.38888888888741095749e-03 +
-              z * ((T)2.48015872894767294178e-05 + z * ((T)-2.75573143513906633035e-07 +
-              z * ((T)2.08757232129817482790e-09 - z * (T)1.13596475577881948265e-11))))));
-  for (int l = 0; l < LANES; l++) r[l] = sign[l] * (odd[l] != 0 ? c[l] : s[l]);
-  return r;
-#endif
-}
-
-/* The elements of an input for an instance; lanes beyond the last instance repeat it. */
-static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const int64_t instance) {
-  const int64_t size = c->program->input_sizes[input], at = instance < c->batch ? instance : c->batch - 1;
-  return (const T *)c->inputs[input] + (c->sizes[input] == size ? 0 : size * at);
-}
-
-/* The element of table `k` at an index, which is clamped into the table. */
-static inline T JOIN(gather, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
-  const int32_t *table = c->program->gathers + 4 * (int64_t)k;
-  const int64_t length = table[3];
-  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* NaN becomes 0 */
-  return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
-}
+#define SHARED ((V){0} + s[t[1]])
 
 static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const T *restrict s,
                                 const Call *c, const int64_t first) {
@@ -114,70 +26,48 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
     const int32_t op = code[0], n = code[1];
     const int32_t *t = code + 2;
     switch (op) {
-      WHOLE(ADD, 2, x[t[1]] + x[t[2]])
-      WHOLE(SUB, 2, x[t[1]] - x[t[2]])
-      WHOLE(MUL, 2, x[t[1]] * x[t[2]])
-      WHOLE(DIV, 2, x[t[1]] / x[t[2]])
-      WHOLE(FMA, 3, x[t[1]] * x[t[2]] + x[t[3]])
-      WHOLE(FMS, 3, x[t[1]] * x[t[2]] - x[t[3]])
-      WHOLE(FNMA, 3, x[t[3]] - x[t[1]] * x[t[2]])
+      TWO(ADD, add) TWO(SUB, sub) TWO(MUL, mul) TWO(DIV, div)
+      THREE(FMA, fma) THREE(FMS, fms) THREE(FNMA, fnma)
       UNIFORM(UMUL, 2, s[t[1]] * x[t[2]], x[t[1]] * x[t[2]])
-      UNIFORM(UFMA, 3, s[t[1]] * x[t[2]] + x[t[3]], x[t[1]] * x[t[2]] + x[t[3]])
-      UNIFORM(UFMS, 3, s[t[1]] * x[t[2]] - x[t[3]], x[t[1]] * x[t[2]] - x[t[3]])
-      UNIFORM(UFNMA, 3, x[t[3]] - s[t[1]] * x[t[2]], x[t[3]] - x[t[1]] * x[t[2]])
-      WHOLE(NEG, 1, -x[t[1]])
-      BINARY(MAX, CHOICE(AT(a) > AT(b) || AT(a) != AT(a), AT(a), AT(b)))
-      BINARY(MIN, CHOICE(AT(a) < AT(b) || AT(a) != AT(a), AT(a), AT(b)))
-      TERNARY(SELECT, CHOICE(AT(a) != 0, AT(b), AT(c)))
-      BINARY(EQ, AT(a) == AT(b))
-      BINARY(NE, AT(a) != AT(b))
-      BINARY(LT, AT(a) < AT(b))
-      BINARY(LE, AT(a) <= AT(b))
-      BINARY(AND, AT(a) != 0 && AT(b) != 0)
-      BINARY(OR, AT(a) != 0 || AT(b) != 0)
-      UNARY(NOT, AT(a) == 0)
-      UNARY(IS_FINITE, AT(a) - AT(a) == 0)
-      FUNCTION(SQRT, sqrt)
-      FUNCTION(ABS, fabs)
-      UNARY(SIGN, AT(a) != AT(a) ? AT(a) : (T)((AT(a) > 0) - (AT(a) < 0)))
-      WHOLE(SIN, 1, JOIN(sine, NAME)(x[t[1]], 0))
-      WHOLE(COS, 1, JOIN(sine, NAME)(x[t[1]], 1))
-      FUNCTION(FLOOR, floor)
-      FUNCTION(CEIL, ceil)
-      FUNCTION(ROUND, rint)
-      FUNCTION(ROUND_AWAY, round)
-      FUNCTION(TAN, tan)
-      FUNCTION(ASIN, asin)
-      FUNCTION(ACOS, acos)
-      FUNCTION(ATAN, atan)
-      BINARY(ATAN2, M(atan2)(AT(a), AT(b)))
-      FUNCTION(SINH, sinh)
-      FUNCTION(COSH, cosh)
-      FUNCTION(TANH, tanh)
-      FUNCTION(ASINH, asinh)
-      FUNCTION(ACOSH, acosh)
-      FUNCTION(ATANH, atanh)
-      FUNCTION(EXP, exp)
-      FUNCTION(EXP2, exp2)
-      FUNCTION(EXPM1, expm1)
-      FUNCTION(LOG, log)
-      FUNCTION(LOG1P, log1p)
-      FUNCTION(CBRT, cbrt)
-      FUNCTION(ERF, erf)
-      FUNCTION(ERFC, erfc)
-      BINARY(POW, M(pow)(AT(a), AT(b)))
-      BINARY(REM, M(fmod)(AT(a), AT(b)))
-      case GATHER:
-        for (int32_t i = 0; i < n; i++, t += 3) {
-          const V a = x[t[1]];
-          V r = a;
-          EACH(r, JOIN(gather, NAME)(c, t[2], AT(a), first + LANE));
-          x[t[0]] = r;
-        }
-        break;
+      UNIFORM(UFMA, 3, JOIN(fma, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fma, NAME)(x[t[1]], x[t[2]], x[t[3]]))
+      UNIFORM(UFMS, 3, JOIN(fms, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fms, NAME)(x[t[1]], x[t[2]], x[t[3]]))
+      UNIFORM(UFNMA, 3, JOIN(fnma, NAME)(SHARED, x[t[2]], x[t[3]]), JOIN(fnma, NAME)(x[t[1]], x[t[2]], x[t[3]]))
+      ONE(NEG, neg) TWO(MAX, max) TWO(MIN, min) THREE(SELECT, select)
+      TWO(EQ, eq) TWO(NE, ne) TWO(LT, lt) TWO(LE, le) TWO(AND, and) TWO(OR, or) ONE(NOT, not)
+      ONE(IS_FINITE, is_finite) ONE(SQRT, sqrt) ONE(ABS, abs) ONE(SIGN, sign) ONE(SIN, sin) ONE(COS, cos)
+      ONE(FLOOR, floor) ONE(CEIL, ceil) ONE(ROUND, round) ONE(ROUND_AWAY, round_away)
+      ONE(TAN, tan) ONE(ASIN, asin) ONE(ACOS, acos) ONE(ATAN, atan) TWO(ATAN2, atan2)
+      ONE(SINH, sinh) ONE(COSH, cosh) ONE(TANH, tanh) ONE(ASINH, asinh) ONE(ACOSH, acosh) ONE(ATANH, atanh)
+      ONE(EXP, exp) ONE(EXP2, exp2) ONE(EXPM1, expm1) ONE(LOG, log) ONE(LOG1P, log1p)
+      ONE(CBRT, cbrt) ONE(ERF, erf) ONE(ERFC, erfc) TWO(POW, pow) TWO(REM, rem)
+      INSTRUCTION(GATHER, 2, JOIN(gather, NAME)(c, t[2], x[t[1]], first))
     }
     code = t;
   }
+}
+
+/* The straight-line code of a program for these lanes, NULL if there is none or it must not be used. */
+static inline StraightLine *JOIN(straight_line, NAME)(const Call *c) {
+#ifdef KERNEL
+  if (!c->interpreted) return atomic_load_explicit(&c->program->native->run[KERNEL], memory_order_acquire);
+#endif
+  return NULL;
+}
+
+/* Runs the part of a program after its uniform prefix: by straight-line code as soon as that is installed. `s`: the slots
+   after the prefix, if it was run once for all lanes; straight-line code reads none. */
+static inline void JOIN(vary, NAME)(const Call *c, V *restrict x, const T *restrict s, const int64_t first) {
+  const Program *p = c->program;
+  StraightLine *run = JOIN(straight_line, NAME)(c);
+  if (run) run(x, c, first);
+  else JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, s, c, first);
+}
+
+/* Counts evaluations by the interpreter. */
+static inline void JOIN(count, NAME)(const Call *c, const int64_t evaluations) {
+#ifdef KERNEL
+  if (!JOIN(straight_line, NAME)(c)) count_evaluations(c->program, KERNEL, evaluations);
+#endif
 }
 
 /* A loop over the pairs (element, slot) of one input or output. */
@@ -222,7 +112,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
   const Program *p = c->program;
 #ifdef NARROW
   const int64_t rest = (last - first) % LANES;
-  if (0 < rest && rest <= FEW) {
+  if (0 < rest && rest <= FEW && !JOIN(straight_line, NAME)(c)) {
     last -= rest;
     if (!JOIN(run, NARROW)(c, last, last + rest)) return 0;
   }
@@ -245,7 +135,8 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
       MOVES(m, p->loads, p->input_ends, k)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    JOIN(execute, NAME)(p->code + (s ? p->uniform_length : 0), p->code + p->length, x, s, c, start);
+    if (!s) JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, start);
+    JOIN(vary, NAME)(c, x, s, start);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
       const int64_t size = p->output_sizes[k];
@@ -256,6 +147,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
         for (int64_t l = 0; l < (together ? 1 : valid); l++) mine[size * l + m[0]] = flat[(int64_t)m[1] * LANES + l];
     }
   }
+  JOIN(count, NAME)(c, (last - first + LANES - 1) / LANES);
   if (memory != local) free(memory);
   return 1;
 }
@@ -270,12 +162,22 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #undef AT
 #undef LANE
 #undef CHOICE
+#undef TRUTH
+#undef BOTH
+#undef EITHER
 #undef UNARY
 #undef BINARY
 #undef TERNARY
-#undef WHOLE
+#undef UNARY_EACH
+#undef BINARY_EACH
+#undef LIBRARY
+#undef INSTRUCTION
+#undef ONE
+#undef TWO
+#undef THREE
 #undef UNIFORM
-#undef FUNCTION
+#undef SHARED
+#undef KERNEL
 #undef LANES
 #undef NAME
 #undef FEW

@@ -6,7 +6,7 @@ are one call of C each (`erk_loop.h`); derivatives of higher order are sweeps of
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import diffrax as dfx
 import jax
@@ -20,14 +20,17 @@ from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
-from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, UnrolledERK
+from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 
+# What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
+Engine = Literal["auto", "diffrax", "interpreter", "native"]
+_ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
 
 
 def explicit_steps(
     rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any,
-    method: dfx.AbstractERK, norm: np.ndarray, times: int, max_steps: int, rows: int = 1024,
+    method: ExplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto", rows: int = 1024,
 ) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program.
@@ -42,7 +45,7 @@ def explicit_steps(
         return None
     types = tuple((x.shape, x.dtype) for x in (*arrays, y))
     steps = _steps_of(
-        rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, rows
+        rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows
     )
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
@@ -50,8 +53,8 @@ def explicit_steps(
 @lru_cache(maxsize=64)
 def _steps_of(
     rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
-    others: tuple[Any, ...], static: Any, types: Any, method: dfx.AbstractERK, norm: bytes, times: int, max_steps: int,
-    rows: int,
+    others: tuple[Any, ...], static: Any, types: Any, method: ExplicitMethod, norm: bytes, times: int, max_steps: int,
+    engine: Engine, rows: int,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -72,7 +75,7 @@ def _steps_of(
     functions = [pruned(traced(flat(function), inputs)) for function in (rate, after) if function is not None]
     used = sorted({k for function in functions for k in function.used if k < count})
     functions = [TracedFunction(function.jaxpr, (*used, count, count + 1)) for function in functions]
-    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, rows)
+    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows)
     return None if None in steps.programs else steps
 
 
@@ -86,16 +89,15 @@ class _Tableau(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def _tableau_of(method: dfx.AbstractERK) -> _Tableau:
-    tableau = method.tableau
-    assert isinstance(tableau, dfx.ButcherTableau)
+def _tableau_of(method: ExplicitMethod) -> _Tableau:
+    tableau = tableau_of(method)
     stages = tableau.num_stages
     a = np.zeros((stages, stages))
     for i, row in enumerate(tableau.a_lower, 1):
         a[i, : len(row)] = row
     nodes = (1 + np.cos(np.pi * (np.arange(_DEGREE + 1) + 0.5) / (_DEGREE + 1))) / 2
     with jax.enable_x64(True):  # the tableau serves single precision, too
-        weigh = DenseOutputWeights(method.interpolation_cls, tuple(map(float, tableau.b_sol)))
+        weigh = DenseOutputWeights.of(method)
         (values,) = evaluated(jax.vmap(weigh), nodes)
     dense = np.linalg.solve(np.vander(nodes, _DEGREE + 1), values).T
     dense[:, -1] = 0.0  # at the start of a step
@@ -131,12 +133,13 @@ class ExplicitSteps(AbstractSteps):
     """
 
     def __init__(
-        self, functions: Sequence[TracedFunction], used: Sequence[int], method: dfx.AbstractERK, norm: np.ndarray,
-        times: int, max_steps: int, rows: int,
+        self, functions: Sequence[TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
+        times: int, max_steps: int, engine: Engine, rows: int,
     ) -> None:  # fmt: skip
         self._tangents = {}
         self.rate, self.after = functions[0], functions[1] if len(functions) > 1 else None
         self.used, self.method, self.norm, self.max_steps = tuple(used), method, np.asarray(norm, float), max_steps
+        self.engine: Engine = engine
         *known, _, state = self.rate.types
         scalar, ts = (jax.ShapeDtypeStruct(shape, state.dtype) for shape in ((), (times,)))
         self.parts = InputParts([state], list(known), [scalar, scalar, ts])
@@ -151,14 +154,14 @@ class ExplicitSteps(AbstractSteps):
     def advance(self, known: list[Any], value: list[Any], ends: list[Any]) -> tuple[list[Any], Any]:
         t0, t1 = (jnp.asarray(t, self.types[0].dtype) for t in ends)
         term = dfx.ODETerm(lambda t, y, known: run_p.bind(*known, t, y, function=self.rate, batch=0)[0])
-        y, _, dense, _, _ = UnrolledERK(self.method).step(term, t0, t1, value[0], known, None, True)
+        y, _, dense, _, _ = unrolled(self.method).step(term, t0, t1, value[0], known, None, True)
         if self.after is not None:
             (last,) = run_p.bind(*frozen([*known, t1, y]), function=self.after, batch=0)
             y = y.at[len(y) - len(last) :].set(last)
         return [y], dense
 
     def read(self, dense: Any, ends: list[Any], t: list[Any]) -> list[Any]:
-        return [UnrolledERK(self.method).interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0])]
+        return [unrolled(self.method).interpolation_cls(t0=ends[0], t1=ends[1], **dense).evaluate(t[0])]
 
     def in_both_modes(self) -> "ExplicitSteps":
         return self
@@ -219,7 +222,7 @@ class ExplicitSteps(AbstractSteps):
         tableau = _tableau_of(self.method)
         numbers = [
             batch, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
-            *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None,
+            *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, _ENGINES[self.engine],
             *(x for sweep in (*sweeps, *self._last()) for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
@@ -264,11 +267,11 @@ class ExplicitSteps(AbstractSteps):
         return NativeCall(lambda batch: self._settings(sweeps, batch, flags), operands, results)
 
     def solve_results(self, recorded: bool) -> list[Any]:
-        """The types of the results of a run: saved and final state, final time, counts; then its steps."""
+        """The types of the results of a run: saved and final state, final time, counts and engine; then its steps."""
         dtype, number = self.types[0].dtype, jax.ShapeDtypeStruct((), np.int32)
         scalar, steps = (jax.ShapeDtypeStruct(shape, dtype) for shape in ((), (self.max_steps,)))
         checkpoints = jax.ShapeDtypeStruct((self.rows + 1, len(self.norm)), dtype)
-        return [*self.outputs, scalar, *[number] * 5, *([steps, steps, checkpoints] if recorded else [])]
+        return [*self.outputs, scalar, *[number] * 6, *([steps, steps, checkpoints] if recorded else [])]
 
     def _last(self) -> list[_Sweep]:
         return [sweep for sweep in self.programs[1:] if sweep is not None]

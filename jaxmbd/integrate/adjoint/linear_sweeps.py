@@ -231,7 +231,7 @@ solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.
 
 def solve(steps: Any, x: list[Any], step: Any, control: Any, adaptive: bool, force_dtmin: bool) -> list[Any]:
     """Run a motion: saved states, final state and time, and the numbers of steps: all, accepted, rejected, saved times;
-    and how it ended."""
+    how it ended, and the engine that ran it."""
     return list(
         solve_p.bind(
             *x, step, control, steps=steps, adaptive=adaptive, force_dtmin=force_dtmin, recorded=False, batches=()
@@ -416,11 +416,11 @@ def _solve_jvp(arrays: Any, changes: Any, *, steps: Any, recorded: bool, batches
     """The derivatives at fixed steps: those by the first step and by the tolerances are zero."""
     inputs = range(len(steps.types))
     results = solve_p.bind(*arrays, steps=steps, recorded=True, batches=batches, **settings)
-    moving, returned = _nonzero(changes, inputs), results if recorded else results[:8]
+    moving, returned = _nonzero(changes, inputs), results if recorded else results[:9]
     zeros = _zeros_like_results(returned)
     if not moving:
         return returned, zeros
-    starts, ends, checkpoints = results[8:]
+    starts, ends, checkpoints = results[9:]
     call = _Call(batches).add([arrays[k] for k in inputs], inputs)
     call.results([starts, ends, results[4], results[6], checkpoints])
     call.add([changes[k] for k in moving], moving)

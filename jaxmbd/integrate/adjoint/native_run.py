@@ -15,18 +15,18 @@ def run_explicit(
     steps: ExplicitSteps, theta: list[Any], y: Any, controller: Any, first: Any, t0: Any, t1: Any, ts: Any
 ) -> dfx.Solution:
     """The solution as diffrax returns it, for the times `ts` and the end."""
-    dtype, order = ts.dtype, steps.method.order(None)
+    dtype, order = ts.dtype, steps.method.order(None)  # pyright: ignore
     adaptive = isinstance(controller, dfx.PIDController)
     control = _control(controller, order, dtype) if adaptive else jnp.zeros(10, dtype)
     x = [jnp.concatenate(y), *theta, *(jnp.asarray(t, dtype) for t in (t0, t1, ts))]
     force = bool(adaptive and controller.force_dtmin)
     step, control = frozen((jnp.asarray(first, dtype), control))
-    ys, end, t_end, count, accepted, rejected, _, outcome = solve(steps, x, step, control, adaptive, force)
+    ys, end, t_end, count, accepted, rejected, _, outcome, engine = solve(steps, x, step, control, adaptive, force)
     sizes = [len(part) for part in y]
     result = dfx.RESULTS.where(outcome == 1, dfx.RESULTS.max_steps_reached, dfx.RESULTS.successful)
     result = dfx.RESULTS.where(outcome == 2, dfx.RESULTS.dt_min_reached, result)
     counts = {"num_steps": count, "num_accepted_steps": accepted, "num_rejected_steps": rejected}
-    stats = {name: x.astype(int) for name, x in counts.items()} | {"max_steps": steps.max_steps}
+    stats = {name: x.astype(int) for name, x in counts.items()} | {"max_steps": steps.max_steps, "engine": engine}
     return dfx.Solution(
         t0=t0, t1=t1, ts=(ts, t_end[None]), ys=(_split(ys, sizes), _split(end[None], sizes)), interpolation=None,
         stats=stats, result=result, solver_state=None, controller_state=None, made_jump=None, event_mask=None,

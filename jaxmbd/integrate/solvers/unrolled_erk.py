@@ -7,7 +7,7 @@ output are those of diffrax.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeGuard
 
 import diffrax as dfx
 import equinox as eqx
@@ -63,6 +63,12 @@ class DenseOutputWeights(eqx.Module):
     make: Callable[..., dfx.AbstractLocalInterpolation]
     end: tuple[float, ...]
 
+    @classmethod
+    def of(cls, method: "ExplicitMethod") -> "DenseOutputWeights":
+        """The weights of a method."""
+        make = _HERMITE if isinstance(method, RungeKutta4) else method.interpolation_cls
+        return cls(make, tuple(map(float, tableau_of(method).b_sol)))
+
     def __call__(self, theta: Scalar) -> Float[Array, " stages"]:
         end = jnp.asarray(self.end, theta.dtype)
         start, stop, units = jnp.zeros_like(theta), jnp.ones_like(theta), jnp.eye(len(end), dtype=theta.dtype)
@@ -86,7 +92,7 @@ class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
 
     @property
     def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
-        return _dense(self.method.interpolation_cls, _tableau(self.method))
+        return _dense(self.method)
 
     def order(self, terms: Any) -> int | None:
         return self.method.order(terms)
@@ -98,11 +104,11 @@ class UnrolledERK(dfx.AbstractAdaptiveSolver[Any]):
         return terms.vf(t0, y0, args)
 
     def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> Any:
-        return terms.vf(t0, y0, args) if _tableau(self.method).fsal else None
+        return terms.vf(t0, y0, args) if tableau_of(self.method).fsal else None
 
     @eqx.filter_jit
     def step(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any) -> Any:
-        tableau = _tableau(self.method)
+        tableau = tableau_of(self.method)
         first = _first_stage(terms, t0, y0, args, solver_state, made_jump)
         y1, dense, last = _step(tableau, terms, t0, t1, y0, args, first)
         error = _weighted_sum(tableau.b_error, dense["slopes"])
@@ -124,7 +130,7 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
 
     @property
     def interpolation_cls(self) -> Callable[..., DenseOutput]:  # pyright: ignore
-        return _dense(dfx.ThirdOrderHermitePolynomialInterpolation.from_k, _CLASSICAL)
+        return _dense(self)
 
     def order(self, terms: Any) -> int:
         return 4
@@ -143,19 +149,29 @@ class RungeKutta4(dfx.AbstractSolver[Any]):
 
 def unrolled(solver: dfx.AbstractSolver[Any]) -> dfx.AbstractSolver[Any]:
     """The same method with unrolled stages, if it is one of diffrax's explicit Runge–Kutta methods."""
-    if has_diffraxs_step(solver) and isinstance(solver.tableau, dfx.ButcherTableau):  # pyright: ignore
-        return UnrolledERK(solver)  # pyright: ignore
-    return solver
+    return UnrolledERK(solver) if is_explicit(solver) and not isinstance(solver, RungeKutta4) else solver
 
 
-def _tableau(method: dfx.AbstractERK) -> dfx.ButcherTableau:
-    tableau = method.tableau
+ExplicitMethod = dfx.AbstractERK | RungeKutta4
+_HERMITE = dfx.ThirdOrderHermitePolynomialInterpolation.from_k
+
+
+def is_explicit(solver: Any) -> TypeGuard[ExplicitMethod]:
+    """True if a solver is an explicit Runge–Kutta method with one tableau: diffrax's, or the classical one."""
+    if isinstance(solver, RungeKutta4):
+        return True
+    return has_diffraxs_step(solver) and isinstance(solver.tableau, dfx.ButcherTableau)
+
+
+def tableau_of(method: ExplicitMethod) -> dfx.ButcherTableau:
+    """The tableau of an explicit method."""
+    tableau = _CLASSICAL if isinstance(method, RungeKutta4) else method.tableau
     assert isinstance(tableau, dfx.ButcherTableau)
     return tableau
 
 
-def _dense(make: Callable[..., Any], tableau: dfx.ButcherTableau) -> Callable[..., DenseOutput]:
-    weigh = DenseOutputWeights(make, tuple(map(float, tableau.b_sol)))
+def _dense(method: ExplicitMethod) -> Callable[..., DenseOutput]:
+    weigh = DenseOutputWeights.of(method)
     return lambda *, y1, **known: DenseOutput(**known, weigh=weigh)
 
 

@@ -1,0 +1,180 @@
+/* Numbers of type T, of LANES instances side by side, and every operation of programs on them: for the virtual machine
+   (`vm_lanes.h`) and for straight-line code (`straight_line.py`), which therefore give the same numbers to the last bit.
+   M(f) is the function of `math.h` for T. Both are compiled with `-ffp-contract=off`: products and sums are fused only
+   where a program says so. */
+
+#if LANES == 1
+typedef T JOIN(V, NAME);
+#define V JOIN(V, NAME)
+#define EACH(x, e) x = (e)
+#define AT(x) (x)
+#define LANE 0
+#define CHOICE(c, a, b) ((c) ? (a) : (b))
+#define TRUTH(c) ((T)(c))
+#define BOTH(c, d) ((c) && (d))
+#define EITHER(c, d) ((c) || (d))
+#else
+typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(LANES * sizeof(T))));
+#define V JOIN(V, NAME)
+typedef INTEGER JOIN(Mask, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(LANES * sizeof(T))));
+#define EACH(x, e) for (int l = 0; l < LANES; l++) (x)[l] = (e)
+#define AT(x) ((x)[l])
+#define LANE l
+/* A comparison of vectors is a mask of bits. */
+static inline V JOIN(choice, NAME)(const JOIN(Mask, NAME) c, const V a, const V b) {
+  return (V)((c & (JOIN(Mask, NAME))a) | (~c & (JOIN(Mask, NAME))b));
+}
+#define CHOICE(c, a, b) JOIN(choice, NAME)(c, a, b)
+#define TRUTH(c) ((V)((c) & (JOIN(Mask, NAME))((V){0} + (T)1)))
+#define BOTH(c, d) ((c) & (d))
+#define EITHER(c, d) ((c) | (d))
+#endif
+
+#define UNARY(f, e) \
+  static inline V JOIN(f, NAME)(const V a) { return e; }
+#define BINARY(f, e) \
+  static inline V JOIN(f, NAME)(const V a, const V b) { return e; }
+#define TERNARY(f, e) \
+  static inline V JOIN(f, NAME)(const V a, const V b, const V c) { return e; }
+/* The same for functions that the C library has for one number. */
+#define UNARY_EACH(f, e)                   \
+  static inline V JOIN(f, NAME)(const V a) { \
+    V r = a;                               \
+    EACH(r, e);                            \
+    return r;                              \
+  }
+#define BINARY_EACH(f, e)                             \
+  static inline V JOIN(f, NAME)(const V a, const V b) { \
+    V r = a;                                          \
+    EACH(r, e);                                       \
+    return r;                                         \
+  }
+#define LIBRARY(f, function) UNARY_EACH(f, M(function)(AT(a)))
+
+static inline V JOIN(fma, NAME)(const V a, const V b, const V c) {
+#if defined(__FP_FAST_FMA) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  V r = a;
+  EACH(r, M(__builtin_fma)(AT(a), AT(b), AT(c)));
+  return r;
+#else /* a processor that has none would compute it by software */
+  return a * b + c;
+#endif
+}
+
+BINARY(add, a + b)
+BINARY(sub, a - b)
+BINARY(mul, a * b)
+BINARY(div, a / b)
+TERNARY(fms, JOIN(fma, NAME)(a, b, -c))
+TERNARY(fnma, JOIN(fma, NAME)(-a, b, c))
+UNARY(neg, -a)
+BINARY(max, CHOICE(EITHER(a > b, a != a), a, b))
+BINARY(min, CHOICE(EITHER(a < b, a != a), a, b))
+TERNARY(select, CHOICE(a != 0, b, c))
+BINARY(eq, TRUTH(a == b))
+BINARY(ne, TRUTH(a != b))
+BINARY(lt, TRUTH(a < b))
+BINARY(le, TRUTH(a <= b))
+BINARY(and, TRUTH(BOTH(a != 0, b != 0)))
+BINARY(or, TRUTH(EITHER(a != 0, b != 0)))
+UNARY(not, TRUTH(a == 0))
+UNARY(is_finite, TRUTH(a - a == 0))
+LIBRARY(sqrt, sqrt)
+LIBRARY(abs, fabs)
+UNARY(sign, CHOICE(a != a, a, TRUTH(a > 0) - TRUTH(a < 0)))
+LIBRARY(floor, floor)
+LIBRARY(ceil, ceil)
+LIBRARY(round, rint)
+LIBRARY(round_away, round)
+LIBRARY(tan, tan)
+LIBRARY(asin, asin)
+LIBRARY(acos, acos)
+LIBRARY(atan, atan)
+BINARY_EACH(atan2, M(atan2)(AT(a), AT(b)))
+LIBRARY(sinh, sinh)
+LIBRARY(cosh, cosh)
+LIBRARY(tanh, tanh)
+LIBRARY(asinh, asinh)
+LIBRARY(acosh, acosh)
+LIBRARY(atanh, atanh)
+LIBRARY(exp, exp)
+LIBRARY(exp2, exp2)
+LIBRARY(expm1, expm1)
+LIBRARY(log, log)
+LIBRARY(log1p, log1p)
+LIBRARY(cbrt, cbrt)
+LIBRARY(erf, erf)
+LIBRARY(erfc, erfc)
+BINARY_EACH(pow, M(pow)(AT(a), AT(b)))
+BINARY_EACH(rem, M(fmod)(AT(a), AT(b)))
+
+/* A polynomial by Horner's method, highest coefficient first. */
+static inline V JOIN(polynomial, NAME)(const V z, const double *coefficients, const int count) {
+  V sum = (V){0} + (T)coefficients[0];
+  for (int k = 1; k < count; k++) sum = JOIN(fma, NAME)(z, sum, (V){0} + (T)coefficients[k]);
+  return sum;
+}
+
+/* Sine and cosine, by argument reduction to [-pi/4, pi/4] and the polynomials of fdlibm: the error is at most 1 unit in
+   the last place for |a| up to 1e5 (in single precision 1e3); beyond, the functions of the C library are used. */
+static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
+  const int wide = sizeof(T) == 8;
+  const T limit = wide ? (T)1e5 : (T)1e3;
+  int far = 0;
+  for (int l = 0; l < LANES; l++) far |= !(M(fabs)(AT(a)) < limit);
+  if (__builtin_expect(far, 0)) {
+    EACH(*sine, M(sin)(AT(a)));
+    EACH(*cosine, M(cos)(AT(a)));
+    return;
+  }
+  static const double s[] = {1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+                             -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01};
+  static const double c[] = {-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
+                             2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02};
+  const V p1 = (V){0} + (T)(wide ? 1.57079632673412561417e+00 : 1.5703125);
+  const V p2 = (V){0} + (T)(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4);
+  const V p3 = (V){0} + (T)(wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8);
+  const V k = JOIN(round, NAME)(a * (T)6.36619772367581382433e-01);
+  const V r = JOIN(fnma, NAME)(k, p3, JOIN(fnma, NAME)(k, p2, JOIN(fnma, NAME)(k, p1, a))), z = r * r;
+  const V h = (T)0.5 * z, w = (T)1 - h;
+  const V x = JOIN(fma, NAME)(r * z, JOIN(polynomial, NAME)(z, s, 6), r);
+  const V y = w + JOIN(fma, NAME)(z * z, JOIN(polynomial, NAME)(z, c, 6), ((T)1 - w) - h);
+  /* The quarter turn k mod 4, as 0, 1, 2 or -1: which of x and y is the sine, and the signs. */
+  const V q = JOIN(fnma, NAME)((V){0} + (T)4, JOIN(round, NAME)(k * (T)0.25), k);
+  const V odd = JOIN(abs, NAME)(q);
+  *sine = CHOICE(odd == 1, y, x), *cosine = CHOICE(odd == 1, x, y);
+  *sine = CHOICE(EITHER(q < 0, odd == 2), -*sine, *sine), *cosine = CHOICE(q > 0, -*cosine, *cosine);
+  *cosine = CHOICE(odd == 2, -y, *cosine);
+}
+
+static inline V JOIN(sin, NAME)(const V a) {
+  V sine, cosine;
+  JOIN(sine_cosine, NAME)(a, &sine, &cosine);
+  return sine;
+}
+
+static inline V JOIN(cos, NAME)(const V a) {
+  V sine, cosine;
+  JOIN(sine_cosine, NAME)(a, &sine, &cosine);
+  return cosine;
+}
+
+/* The elements of an input for an instance; lanes beyond the last instance repeat it. */
+static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const int64_t instance) {
+  const int64_t size = c->program->input_sizes[input], at = instance < c->batch ? instance : c->batch - 1;
+  return (const T *)c->inputs[input] + (c->sizes[input] == size ? 0 : size * at);
+}
+
+/* The element of table `k` at an index, which is clamped into the table. */
+static inline T JOIN(element, NAME)(const Call *c, const int32_t k, const T index, const int64_t instance) {
+  const int32_t *table = c->program->gathers + 4 * (int64_t)k;
+  const int64_t length = table[3];
+  const int64_t at = !(index > 0) ? 0 : index < (T)length ? (int64_t)index : length - 1; /* NaN becomes 0 */
+  return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
+}
+
+static inline V JOIN(gather, NAME)(const Call *c, const int32_t k, const V a, const int64_t first) {
+  V r = a;
+  EACH(r, JOIN(element, NAME)(c, k, AT(a), first + LANE));
+  return r;
+}

@@ -1,0 +1,149 @@
+"""Straight-line code: a program, after its uniform prefix, as C text without a loop over instructions.
+
+The virtual machine reads and writes slots in memory for each operation. Here every value is a variable, so the compiler
+keeps it in a register; the slots hold only what comes from outside: inputs, results of the prefix, and outputs.
+Operations are those of `lanes.h`, which the interpreter runs too. Their order is a depth-first search from the outputs
+that visits first the operand which needs more registers (Sethi and Ullman, J. ACM 17 (1970)), so that few values are live
+at a time.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.targets.opcodes import ARITY, GATHER, NAMES, UNIFORM
+
+_KERNELS = (("double", "int64_t", "", 1), ("double", "int64_t", "", 8), ("float", "int32_t", "f", 1), ("float", "int32_t", "f", 16))
+_TABLE = -1  # the operand of a gather that is no value
+
+
+class _Value(NamedTuple):
+    """A value: an operation on values by their indices, or a slot that is read ("slot"), or a constant ("constant")."""
+
+    name: str
+    operands: tuple[int, ...]
+    number: float = 0.0
+
+
+def is_straight(program: Program) -> bool:
+    """True if a program can be straight-line code: no factors of its operations are shared by all lanes."""
+    return not any(name in UNIFORM.values() for name, *_ in _instructions(program))
+
+
+def source(program: Program, kernel: int) -> str:
+    """The C text of a program for a kernel, one of those in `program.h`; it defines the function `jaxmbd_straight`."""
+    number, integer, suffix, lanes = _KERNELS[kernel]
+    values, results = _values(program)
+    body = "\n".join(_statements(values, results, lanes))
+    return f"""#include "program.h"
+#define T {number}
+#define INTEGER {integer}
+#define M(g) g{"##" + suffix if suffix else ""}
+#define LANES {lanes}
+#define NAME lanes
+#include "lanes.h"
+#define C(number) ((V){{0}} + (T)(number))
+
+void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t first) {{
+V *restrict x = slots;
+(void)call, (void)first;
+{body}
+}}
+"""
+
+
+def _instructions(program: Program) -> Iterator[tuple[str, int, list[int]]]:
+    """The operations after the uniform prefix: name, slot of the result, and slots of the operands."""
+    code, at = program.code.tolist(), program.uniform_length
+    while at < len(code):
+        name, count = NAMES[code[at]], code[at + 1]
+        at += 2
+        for _ in range(count):
+            yield name, code[at], code[at + 1 : at + 1 + ARITY[name]]
+            at += 1 + ARITY[name]
+
+
+def _values(program: Program) -> tuple[list[_Value], dict[int, int]]:
+    """The values in the order of the program, and for each slot that an output is read from, its last value."""
+    values: list[_Value] = []
+    current: dict[int, int] = {}  # the value in each slot
+
+    def read(slot: int) -> int:
+        if slot not in current:
+            is_constant = slot < program.constants.size
+            number = float(program.constants[slot]) if is_constant else 0.0
+            values.append(_Value("constant" if is_constant else "slot", (slot,), number))
+            current[slot] = len(values) - 1
+        return current[slot]
+
+    computed = set()
+    for name, result, operands in _instructions(program):
+        ids = (read(operands[0]), operands[1]) if name == GATHER else tuple(map(read, operands))
+        values.append(_Value(name, ids))
+        current[result] = len(values) - 1
+        computed.add(result)
+    return values, {slot: current[slot] for _, slot in program.stores.tolist() if slot in computed}
+
+
+def _operands(value: _Value) -> tuple[int, ...]:
+    """The values that a value is computed from."""
+    if value.name in ("slot", "constant"):
+        return ()
+    return value.operands[:1] if value.name == GATHER else value.operands
+
+
+def _order(values: Sequence[_Value], roots: Sequence[int]) -> list[int]:
+    """The values on which some roots depend, operands before uses, those that need more registers first."""
+    registers = [1] * len(values)
+    for k, value in enumerate(values):
+        needs = sorted((registers[i] for i in set(_operands(value))), reverse=True)
+        registers[k] = max([need + i for i, need in enumerate(needs)], default=1)
+    order, seen = [], set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        k, is_ready = stack.pop()
+        if is_ready:
+            order.append(k)
+        elif k not in seen:
+            seen.add(k)
+            stack.append((k, True))
+            stack += [(i, False) for i in sorted(set(_operands(values[k])), key=registers.__getitem__)]
+    return order
+
+
+def _statements(values: Sequence[_Value], results: dict[int, int], lanes: int) -> Iterator[str]:
+    """The statements of the function. A sine and a cosine of the same angle are computed together."""
+    order = _order(values, [*results.values()])
+    angles: dict[int, dict[str, int]] = {}
+    for k in order:
+        if values[k].name in ("sin", "cos"):
+            angles.setdefault(values[k].operands[0], {})[values[k].name] = k
+    done = set()
+    for k in order:
+        if k in done:
+            continue
+        name, operands, number = values[k]
+        if name == "slot":
+            yield f"const V v{k} = x[{operands[0]}];"
+        elif name == "constant":
+            yield f"const V v{k} = C({_literal(number)});"
+        elif name == GATHER:
+            yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, first);"
+        elif name in ("sin", "cos") and len(angles[operands[0]]) == 2:
+            pair = angles[operands[0]]
+            yield f"V v{pair['sin']}, v{pair['cos']};"
+            yield f"sine_cosine_lanes(v{operands[0]}, &v{pair['sin']}, &v{pair['cos']});"
+            done.update(pair.values())
+        else:
+            yield f"const V v{k} = {name}_lanes({', '.join(f'v{i}' for i in operands)});"
+    for slot, k in results.items():
+        yield f"x[{slot}] = v{k};"
+
+
+def _literal(number: float) -> str:
+    if math.isfinite(number):
+        return float(number).hex()
+    return "NAN" if math.isnan(number) else "INFINITY" if number > 0 else "-INFINITY"
