@@ -51,7 +51,7 @@ static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t sta
 static inline V JOIN(combine, NAME)(const double *weights, const int64_t count, const V *f, const int64_t n) {
   V sum = {0};
   for (int64_t j = 0; j < count; j++)
-    if (weights[j] != 0) sum += (T)weights[j] * f[j * n];
+    if (weights[j] != 0) sum = JOIN(fma, NAME)(ALL(weights[j]), f[j * n], sum);
   return sum;
 }
 
@@ -145,14 +145,15 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
 
 /* --- the time loop ---------------------------------------------------------------------------------------- */
 
-/* The states at the saved times within a step of lane `l`. */
+/* The states at the saved times within a step of lane `l`, from `start` to `end`. */
 static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y,
-                             const V *f, const T h) {
+                             const V *f, const T start, const T end) {
   const int64_t n = m->n, s = m->method.stages;
   const T *ts = JOIN(row, NAME)(&m->ts, m->call.batch, instance);
   T *ys = JOIN(row, NAME)(&m->ys, m->call.batch, instance), w[s];
-  while (a->counts[SAVED] < m->ts.size && ts[a->counts[SAVED]] <= a->tnext) {
-    JOIN(dense_weights, NAME)(&m->method, h == 0 ? 0 : (ts[a->counts[SAVED]] - a->tprev) / h, w, NULL);
+  const T h = end - start;
+  while (a->counts[SAVED] < m->ts.size && ts[a->counts[SAVED]] <= end) {
+    JOIN(dense_weights, NAME)(&m->method, h == 0 ? 0 : (ts[a->counts[SAVED]] - start) / h, w, NULL);
     T *mine = ys + n * a->counts[SAVED]++;
     for (int64_t k = 0; k < n; k++) {
       T sum = 0;
@@ -162,31 +163,33 @@ static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, 
   }
 }
 
-/* Stores the start and the end of an accepted step, and its first state if it is a checkpoint. */
-static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
-  const int64_t i = a->counts[ACCEPTED], level = level_of(i, m->rows);
-  JOIN(row, NAME)(&m->starts, m->call.batch, instance)[i] = a->tprev;
-  JOIN(row, NAME)(&m->ends, m->call.batch, instance)[i] = a->tnext;
+/* Stores the start and the end of the step just accepted, and its first state if it is a checkpoint. */
+static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y,
+                               const T start, const T end) {
+  const int64_t i = a->counts[ACCEPTED] - 1, level = level_of(i, m->rows);
+  JOIN(row, NAME)(&m->starts, m->call.batch, instance)[i] = start;
+  JOIN(row, NAME)(&m->ends, m->call.batch, instance)[i] = end;
   if (i % ((int64_t)1 << level)) return;
   T *mine = JOIN(row, NAME)(&m->checkpoints, m->call.batch, instance) + m->n * place_of(i, m->rows);
   for (int64_t k = 0; k < m->n; k++) mine[k] = LANE_OF(y[k], l);
 }
 
-/* The root mean square of the scaled errors of the components in the norm, for lane `l`; infinite if any is NaN, or if
+/* For each lane the root mean square of the scaled errors of the components in the norm; infinite if any is NaN, or if
    one that is not in the norm is not finite. */
-static T JOIN(scaled_error, NAME)(const Motion *m, const T *k, const int l, const V *y, const V *next, const V *f, const V h) {
+static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, const V *y, const V *next, const V *f,
+                                   const V h) {
   const int64_t n = m->n;
-  T sum = 0, count = 0;
+  V sum = {0}, failed = {0}, count = {0};
   for (int64_t i = 0; i < n; i++) {
-    const V step = h * JOIN(combine, NAME)(m->method.e, m->method.stages, f + i, n);
-    T error = LANE_OF(step, l);
-    const T before = M(fabs)(LANE_OF(y[i], l)), after = M(fabs)(LANE_OF(next[i], l));
-    if (isnan(error) || isnan(after)) return (T)INFINITY;
-    error /= k[ATOL] + (after > before ? after : before) * k[RTOL];
-    if (m->norm[i] != 0) sum += error * error, count++;
-    else if (!isfinite(error)) return (T)INFINITY;
+    const V before = JOIN(abs, NAME)(y[i]), after = JOIN(abs, NAME)(next[i]);
+    const V error = h * JOIN(combine, NAME)(m->method.e, m->method.stages, f + i, n) /
+                    JOIN(fma, NAME)(JOIN(select, NAME)(JOIN(lt, NAME)(before, after), after, before), rtol, atol);
+    failed += JOIN(ne, NAME)(after, after);
+    if (m->norm[i] != 0) sum = JOIN(fma, NAME)(error, error, sum), count += ALL(1);
+    else failed += JOIN(not, NAME)(JOIN(is_finite, NAME)(error));
   }
-  return M(sqrt)(sum / count);
+  const V mean = JOIN(sqrt, NAME)(sum / count);
+  return JOIN(select, NAME)(failed + JOIN(ne, NAME)(mean, mean), ALL(INFINITY), mean);
 }
 
 static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
@@ -206,18 +209,25 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     T *ys = JOIN(row, NAME)(&m->ys, batch, start + l);
     for (int64_t k = 0; k < m->ys.size; k++) ys[k] = (T)INFINITY;
   }
+  V rtol, atol;
+  EACH_LANE {
+    const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
+    LANE_OF(rtol, l) = k[RTOL], LANE_OF(atol, l) = k[ATOL];
+  }
   int64_t evaluations = 0;
   for (int known = 0;; known = q->fsal) {
     int active = 0;
-    V h = {0}, t = {0};
-    EACH_LANE if (lanes[l].active) active = 1, LANE_OF(h, l) = lanes[l].tnext - lanes[l].tprev;
+    V begin = {0}, end = {0}, keep = {0}, error = {0};
+    EACH_LANE {
+      active |= lanes[l].active, LANE_OF(begin, l) = lanes[l].tprev;
+      LANE_OF(end, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
+    }
     if (!active) break;
+    const V h = end - begin;
     for (int64_t i = known; i < s; i++) {
-      for (int64_t k = 0; k < n; k++) stage[k] = i ? y[k] + h * JOIN(combine, NAME)(q->a + i * s, i, f + k, n) : y[k];
-      EACH_LANE {
-        const T begin = lanes[l].tprev, end = lanes[l].active ? lanes[l].tnext : begin;
-        LANE_OF(t, l) = !i ? begin : q->c[i] == 1 ? end : begin + (T)q->c[i] * LANE_OF(h, l);
-      }
+      for (int64_t k = 0; k < n; k++)
+        stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, n), y[k]) : y[k];
+      const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
       JOIN(put, NAME)(c->program, x, m->t_at, &t);
       JOIN(put, NAME)(c->program, x, m->y_at, stage);
       JOIN(evaluate, NAME)(m, x, start);
@@ -225,24 +235,20 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     }
     evaluations += s - known;
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
-    for (int64_t k = 0; k < n; k++) next[k] = q->ssal ? stage[k] : y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
-    T errors[LANES];
+    for (int64_t k = 0; k < n; k++)
+      next[k] = q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
+    if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
+    JOIN(settle, NAME)(m, z, &end, next, start);
     EACH_LANE {
-      const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
-      errors[l] = m->adaptive && lanes[l].active ? JOIN(scaled_error, NAME)(m, k, l, y, next, f, h) : 0;
-      LANE_OF(t, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
+      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), from = lanes[l].tprev, to = lanes[l].tnext;
+      if (!lanes[l].active || !JOIN(control, NAME)(&lanes[l], m, k, LANE_OF(error, l))) continue;
+      LANE_OF(keep, l) = 1;
+      if (l < valid) JOIN(save, NAME)(m, &lanes[l], l, start + l, y, f, from, to);
+      if (l < valid && m->recorded) JOIN(record, NAME)(m, &lanes[l], l, start + l, y, from, to);
     }
-    JOIN(settle, NAME)(m, z, &t, next, start);
-    EACH_LANE {
-      if (!lanes[l].active) continue;
-      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), length = LANE_OF(h, l), error = errors[l];
-      JOIN(Lane, NAME) before = lanes[l];
-      if (!JOIN(control, NAME)(&lanes[l], m, k, error)) continue;
-      if (l < valid) JOIN(save, NAME)(m, &before, l, start + l, y, f, length);
-      if (l < valid && m->recorded) JOIN(record, NAME)(m, &before, l, start + l, y);
-      lanes[l].counts[SAVED] = before.counts[SAVED];
-      for (int64_t i = 0; i < n; i++) LANE_OF(y[i], l) = LANE_OF(next[i], l);
-      for (int64_t i = 0; q->fsal && i < n; i++) LANE_OF(f[i], l) = LANE_OF(f[(s - 1) * n + i], l);
+    for (int64_t k = 0; k < n; k++) {
+      y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
+      if (q->fsal) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * n + k], f[k]);
     }
   }
   for (int64_t l = 0; l < valid; l++) {

@@ -108,43 +108,48 @@ LIBRARY(erfc, erfc)
 BINARY_EACH(pow, M(pow)(AT(a), AT(b)))
 BINARY_EACH(rem, M(fmod)(AT(a), AT(b)))
 
-/* A polynomial by Horner's method, highest coefficient first. */
-static inline V JOIN(polynomial, NAME)(const V z, const double *coefficients, const int count) {
-  V sum = (V){0} + (T)coefficients[0];
-  for (int k = 1; k < count; k++) sum = JOIN(fma, NAME)(z, sum, (V){0} + (T)coefficients[k]);
-  return sum;
+/* A number in all lanes, and a step of Horner's method. */
+#define ALL(number) ((V){0} + (T)(number))
+#define HORNER(z, sum, coefficient) JOIN(fma, NAME)(z, sum, ALL(coefficient))
+
+/* True if any lane of a comparison of vectors is true. */
+#if LANES == 1
+#define ANY_LANE(c) (c)
+#else
+static inline int JOIN(any, NAME)(const JOIN(Mask, NAME) c) {
+  INTEGER any = 0;
+  for (int l = 0; l < LANES; l++) any |= c[l];
+  return any != 0;
 }
+#define ANY_LANE(c) JOIN(any, NAME)(c)
+#endif
 
 /* Sine and cosine, by argument reduction to [-pi/4, pi/4] and the polynomials of fdlibm: the error is at most 1 unit in
    the last place for |a| up to 1e5 (in single precision 1e3); beyond, the functions of the C library are used. */
 static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
   const int wide = sizeof(T) == 8;
-  const T limit = wide ? (T)1e5 : (T)1e3;
-  int far = 0;
-  for (int l = 0; l < LANES; l++) far |= !(M(fabs)(AT(a)) < limit);
-  if (__builtin_expect(far, 0)) {
+  if (__builtin_expect(!ANY_LANE(JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) && !ANY_LANE(a != a), 1)) {
+    const V k = JOIN(round, NAME)(a * ALL(6.36619772367581382433e-01));
+    V r = JOIN(fnma, NAME)(k, ALL(wide ? 1.57079632673412561417e+00 : 1.5703125), a);
+    r = JOIN(fnma, NAME)(k, ALL(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4), r);
+    r = JOIN(fnma, NAME)(k, ALL(wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8), r);
+    const V z = r * r, h = ALL(0.5) * z, w = ALL(1) - h;
+    V s = HORNER(z, ALL(1.58969099521155010221e-10), -2.50507602534068634195e-08);
+    s = HORNER(z, HORNER(z, s, 2.75573137070700676789e-06), -1.98412698298579493134e-04);
+    s = HORNER(z, HORNER(z, s, 8.33333333332248946124e-03), -1.66666666666666324348e-01);
+    V c = HORNER(z, ALL(-1.13596475577881948265e-11), 2.08757232129817482790e-09);
+    c = HORNER(z, HORNER(z, c, -2.75573143513906633035e-07), 2.48015872894767294178e-05);
+    c = HORNER(z, HORNER(z, c, -1.38888888888741095749e-03), 4.16666666666666019037e-02);
+    const V x = JOIN(fma, NAME)(r * z, s, r), y = w + JOIN(fma, NAME)(z * z, c, (ALL(1) - w) - h);
+    /* The quarter turns k, less whole turns, from -2 to 2: an odd number swaps sine and cosine. */
+    const V q = JOIN(fnma, NAME)(ALL(4), JOIN(round, NAME)(k * ALL(0.25)), k), turned = JOIN(abs, NAME)(q);
+    const V first = CHOICE(turned == 1, y, x), second = CHOICE(turned == 1, x, y);
+    *sine = CHOICE(EITHER(q < 0, turned == 2), -first, first);
+    *cosine = CHOICE(EITHER(q > 0, turned == 2), -second, second);
+  } else {
     EACH(*sine, M(sin)(AT(a)));
     EACH(*cosine, M(cos)(AT(a)));
-    return;
   }
-  static const double s[] = {1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
-                             -1.98412698298579493134e-04, 8.33333333332248946124e-03, -1.66666666666666324348e-01};
-  static const double c[] = {-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07,
-                             2.48015872894767294178e-05, -1.38888888888741095749e-03, 4.16666666666666019037e-02};
-  const V p1 = (V){0} + (T)(wide ? 1.57079632673412561417e+00 : 1.5703125);
-  const V p2 = (V){0} + (T)(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4);
-  const V p3 = (V){0} + (T)(wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8);
-  const V k = JOIN(round, NAME)(a * (T)6.36619772367581382433e-01);
-  const V r = JOIN(fnma, NAME)(k, p3, JOIN(fnma, NAME)(k, p2, JOIN(fnma, NAME)(k, p1, a))), z = r * r;
-  const V h = (T)0.5 * z, w = (T)1 - h;
-  const V x = JOIN(fma, NAME)(r * z, JOIN(polynomial, NAME)(z, s, 6), r);
-  const V y = w + JOIN(fma, NAME)(z * z, JOIN(polynomial, NAME)(z, c, 6), ((T)1 - w) - h);
-  /* The quarter turn k mod 4, as 0, 1, 2 or -1: which of x and y is the sine, and the signs. */
-  const V q = JOIN(fnma, NAME)((V){0} + (T)4, JOIN(round, NAME)(k * (T)0.25), k);
-  const V odd = JOIN(abs, NAME)(q);
-  *sine = CHOICE(odd == 1, y, x), *cosine = CHOICE(odd == 1, x, y);
-  *sine = CHOICE(EITHER(q < 0, odd == 2), -*sine, *sine), *cosine = CHOICE(q > 0, -*cosine, *cosine);
-  *cosine = CHOICE(odd == 2, -y, *cosine);
 }
 
 static inline V JOIN(sin, NAME)(const V a) {

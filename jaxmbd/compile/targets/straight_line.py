@@ -45,7 +45,6 @@ def source(program: Program, kernel: int) -> str:
 #define LANES {lanes}
 #define NAME lanes
 #include "lanes.h"
-#define C(number) ((V){{0}} + (T)(number))
 
 void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t first) {{
 V *restrict x = slots;
@@ -129,7 +128,7 @@ def _statements(values: Sequence[_Value], results: dict[int, int], lanes: int) -
         if name == "slot":
             yield f"const V v{k} = x[{operands[0]}];"
         elif name == "constant":
-            yield f"const V v{k} = C({_literal(number)});"
+            yield f"const V v{k} = ALL({_literal(number)});"
         elif name == GATHER:
             yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, first);"
         elif name in ("sin", "cos") and len(angles[operands[0]]) == 2:

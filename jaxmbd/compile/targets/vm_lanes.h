@@ -171,6 +171,9 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #undef UNARY_EACH
 #undef BINARY_EACH
 #undef LIBRARY
+#undef ALL
+#undef HORNER
+#undef ANY_LANE
 #undef INSTRUCTION
 #undef ONE
 #undef TWO
