@@ -25,7 +25,7 @@ SWEEPS = {
 }
 _HANDLERS = (*TARGETS.values(), *(target for _, targets in SWEEPS.values() for target in targets.values()))
 
-_FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install")
+_FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install", "evaluations")
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))
 _SOURCES = ("vm.c", "program.h", "lanes.h", "vm_lanes.h", "erk_loop.h")
 _SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them

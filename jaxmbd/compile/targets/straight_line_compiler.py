@@ -11,21 +11,23 @@ import struct
 import threading
 from functools import cache, lru_cache
 
-import jax
-
+from jaxmbd.compile.jax_internals import is_x64
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.c_library import HERE, CLibrary
 from jaxmbd.compile.targets.straight_line import is_straight, source
+from jaxmbd.progress import reporting
 
-# Interpreting takes some 1.2 ns for each number of the code, compiling 0.4 ms.
-_OFTEN = 300_000  # evaluations
+# After so many evaluations interpreting has taken about as long as compiling does: 1 ns and 0.2 to 0.5 ms for each number
+# of the code (a 4-bar linkage: 0.3 s for one instance, 0.5 s for lanes; on a Xeon with AVX-512).
+_OFTEN = 300_000
 _LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
 _SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
 _FUNCTION = "jaxmbd_straight"
 _failures: list[bytes] = []  # texts that the virtual machine refers to
+_pipe: int | None = None  # on which programs are requested
 
 
 def watch(programs: dict[int, Program]) -> None:
@@ -40,30 +42,37 @@ def watch(programs: dict[int, Program]) -> None:
     os.register_at_fork(after_in_child=lambda: library.jaxmbd_watch(-1, ctypes.c_int64(_OFTEN)))
 
 
-_pipe: int | None = None
-
-
 def request_if_stored(program: Program) -> None:
     """Let a program be installed if it was compiled before."""
     if _pipe is None or not is_worthwhile(program):
         return
-    for kernel in (0, 1) if jax.config.jax_enable_x64 else (2, 3):  # pyright: ignore
+    for kernel in (0, 1) if is_x64() else (2, 3):
         if _library(program, kernel).is_stored():
             os.write(_pipe, _REQUEST.pack(program.key, kernel, 0))
+
+
+def install(library: ctypes.CDLL, program: Program, kernel: int) -> None:
+    """Compile a registered program, unless that was done before, and let the virtual machine run the code.
+
+    Raises:
+        OSError: If that is not possible.
+        subprocess.SubprocessError: If the compiler fails.
+    """
+    code = ctypes.cast(getattr(_loaded(program, kernel), _FUNCTION), ctypes.c_void_p)
+    library.jaxmbd_install(ctypes.c_uint64(program.key), kernel, code, None)
 
 
 def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> None:
     """Compile and install what is requested on a pipe."""
     while len(request := os.read(pipe, _REQUEST.size)) == _REQUEST.size:
         key, kernel, waits = _REQUEST.unpack(request)
-        code, failure = None, None
         try:
             if waits or is_worthwhile(programs[key]):
-                code = ctypes.cast(getattr(_loaded(programs[key], kernel), _FUNCTION), ctypes.c_void_p)
+                with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
+                    install(library, programs[key], kernel)
         except Exception as error:  # the thread must go on; a motion that waits raises it
             _failures.append(f"engine='native' failed: {getattr(error, 'stderr', '') or error}".encode())
-            failure = _failures[-1]
-        library.jaxmbd_install(ctypes.c_uint64(key), kernel, code, failure)
+            library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures[-1])
 
 
 def is_worthwhile(program: Program) -> bool:

@@ -145,6 +145,12 @@ void jaxmbd_install(uint64_t key, int kernel, StraightLine *run, const char *fai
   pthread_mutex_unlock(&install_lock);
 }
 
+/* How often a kernel has interpreted a program. */
+int64_t jaxmbd_evaluations(uint64_t key, int kernel) {
+  const Program *p = look_up(key);
+  return p ? atomic_load(&p->native->evaluations[kernel]) : 0;
+}
+
 /* Asks for straight-line code and waits for it. Returns NULL if there is some, else the reason why not. */
 static const char *require_straight_line(const Program *p, const int kernel) {
   Native *native = p->native;
