@@ -122,7 +122,7 @@ class SSABuilder(AbstractBuilder):
         """Fold constants and identities, and emit what remains."""
         if not len(operands[0]):
             return operands[0]
-        constant = self._is_constant[operands[0]]
+        constant: Any = self._is_constant[operands[0]]
         for x in operands[1:]:
             constant = constant & self._is_constant[x]
         is_any_constant = constant.any()

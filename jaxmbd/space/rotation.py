@@ -62,7 +62,7 @@ def matrix(e: Numbers) -> Matrix:
     w, v, unit = e[:1], e[1:], np.eye(3, dtype=e.dtype)
     # Vector operations instead of scalar ones: far fewer operations for the compiler where a law is differentiated.
     symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * unit
-    return unit + (2 / jnp.sum(e * e)) * (symmetric + skew(w * v))
+    return (2 / jnp.sum(e * e)) * (symmetric + skew(w * v)) + unit
 
 
 def rotate(e: Numbers, r: Numbers) -> Vector:
