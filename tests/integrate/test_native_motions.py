@@ -160,6 +160,17 @@ def test_lanes_have_steps_of_their_own(count: int) -> None:
     np.testing.assert_allclose(grid[1, 0], run(lengths[1], speeds[0], 0.9), atol=1e-9)
 
 
+@pytest.mark.slow
+def test_a_batch_of_derivatives_without_jit() -> None:
+    """There each sweep is evaluated as it is met, batched or not."""
+    ts, lengths = np.linspace(0.0, 0.1, 2), jnp.array([0.4, 0.5])
+    run = run_of(ts, dfx.ConstantStepSize(), dt0=0.05, solver=dfx.Heun(), throw=False)
+    slope = jax.grad(lambda x: run(x, *AT[1:])[-1, 2])
+    with jax.disable_jit():
+        found = jax.vmap(slope)(lengths)
+    np.testing.assert_allclose(found, [slope(x) for x in lengths], rtol=1e-12)
+
+
 def test_more_steps_than_checkpoints() -> None:
     """Gradients of 5,000 constant steps, of which not all first states are stored."""
     ts, settings = np.linspace(0.0, 1.0, 3), {"dt0": 2e-4, "solver": dfx.Bosh3(), "max_steps": 5000}
