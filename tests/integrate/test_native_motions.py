@@ -19,6 +19,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
 from tests.marks import slow_but
+from tests.numeric import differences
 
 
 class PID(dfx.PIDController):
@@ -128,6 +129,21 @@ def test_derivatives_are_those_of_diffrax(jitted: bool) -> None:
         for ours, theirs in zip(*found, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
             assert np.abs(theirs).max() > 1e-2
+
+
+def test_tangents_are_differences_of_the_motion() -> None:
+    """By the angle, the speed and the length of a pendulum in joint coordinates, in constant steps."""
+    state = mbd.assemble(pendulum().with_coordinates("joint"), {"rod.theta": 0.3})
+
+    def run(x: jax.Array) -> jax.Array:
+        begin = eqx.tree_at(lambda s: (s.q, s.v), state, (x[:1], x[1:2]))
+        settings: dict[str, Any] = {"dt0": 0.02, "solver": dfx.Bosh3(), "stepsize_controller": dfx.ConstantStepSize()}
+        solution = mbd.simulate(pendulum(x[2]).with_coordinates("joint"), begin, [0.0, 0.5], throw=False, **settings)
+        return jnp.append(solution.q[-1], solution.v[-1])
+
+    at = jnp.array([0.3, 0.7, 0.5])
+    assert is_native(run, at)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(run))(at), differences(run, at), rtol=1e-8)
 
 
 @pytest.mark.slow
