@@ -81,6 +81,17 @@ def combined(operation: str, values: Any) -> Array:
     return getattr(jnp, operation)(values)
 
 
+def at_rows(x: Array, rows: np.ndarray) -> Array:
+    """`x[rows]` for known rows within the array, counted from its start: one gather.
+
+    The brackets of JAX make five operations of it, and take ten times as long to trace.
+    """
+    window = tuple(range(rows.ndim, rows.ndim + x.ndim - 1))
+    numbers = jax.lax.GatherDimensionNumbers(window, (0,), (0,))
+    places = np.asarray(rows, np.int32)[..., None]
+    return jax.lax.gather(x, places, numbers, (1, *x.shape[1:]), mode="promise_in_bounds")
+
+
 def frozen(tree: Any) -> Any:
     """The same tree with arrays that are constants under differentiation (`stop_gradient`)."""
     return jax.tree.map(lambda x: jax.lax.stop_gradient(x) if isinstance(x, jax.core.Tracer) else x, tree)

@@ -28,6 +28,7 @@ class Table(NamedTuple):
 ZERO, ONE, MINUS_ONE = 0, 1, 2
 _ARITY = 3  # the largest number of operands
 _ABSORBING = {"add": "sub", "sub": "add", "neg": ""}  # what operations become that absorb a negated operand
+_OF_ZERO_AND_ONE = ("mul", "add", "div")  # operations whose identities hold for zero, one or minus one only
 _SWAPPED = {"gt": "lt", "ge": "le"}  # operations that are others with their operands swapped
 
 
@@ -40,7 +41,7 @@ class SSABuilder(AbstractBuilder):
         self._args = np.empty((1024, _ARITY), np.int32)
         self._value = np.empty(1024)  # of constants; NaN for the rest
         self._is_constant = np.zeros(1024, bool)
-        self._constant_pool = np.zeros(0), np.zeros(0, np.int32)  # the constants so far, sorted, and their ids
+        self._constants: dict[float, int] = {}  # the ids of the constants so far
         self.cache: dict[Any, Any] = {}  # results that lowering rules share between equations
         self.arrays: list[ValueIds] = []  # the inputs
         self.constant_tables: list[np.ndarray] = []  # tables of constants, which are appended to the inputs
@@ -80,23 +81,27 @@ class SSABuilder(AbstractBuilder):
 
     def constant(self, value: Any) -> int:
         """The value id of a number."""
-        return int(self.constants(np.asarray(value)))
+        number = float(value) + 0.0  # minus zero is zero
+        if number not in self._constants:
+            self._new_constants([number])
+        return self._constants[number]
 
     def constants(self, array: Any) -> ValueIds:
         """The value ids of an array of numbers; equal numbers share one id."""
-        numbers = np.asarray(array).astype(float) + 0.0  # minus zero is zero
-        if not numbers.size:
-            return np.zeros(numbers.shape, np.int32)
-        distinct, inverse = np.unique(numbers.reshape(-1), return_inverse=True)
-        pool, pool_ids = self._constant_pool
-        at = np.searchsorted(pool, distinct)
-        new = np.append(pool, np.nan)[at] != distinct
-        ids = np.append(pool_ids, ZERO)[at]
-        if new.any():
-            ids[new] = self._leaves(np.count_nonzero(new))
-            self._value[ids[new]], self._is_constant[ids[new]] = distinct[new], True
-            self._constant_pool = np.insert(pool, at[new], distinct[new]), np.insert(pool_ids, at[new], ids[new])
+        numbers = np.asarray(array)
+        if numbers.size == 1:
+            return np.full(numbers.shape, self.constant(numbers.item()), np.int32)
+        distinct, inverse = np.unique(numbers.astype(float) + 0.0, return_inverse=True)
+        keys = distinct.tolist()
+        if new := [key for key in keys if key not in self._constants]:
+            self._new_constants(new)
+        ids = np.array([self._constants[key] for key in keys], np.int32)
         return ids[inverse].reshape(numbers.shape)
+
+    def _new_constants(self, numbers: list[float]) -> None:
+        ids = self._leaves(len(numbers))
+        self._value[ids], self._is_constant[ids] = numbers, True
+        self._constants |= zip(numbers, ids.tolist(), strict=True)
 
     def values(self, array: Any, dtype: Any) -> np.ndarray | None:
         """The numbers of constants; None if any of the values is not a constant."""
@@ -108,24 +113,30 @@ class SSABuilder(AbstractBuilder):
     def apply(self, name: str, *operands: Any) -> ValueIds:
         if name in _SWAPPED:
             name, operands = _SWAPPED[name], operands[::-1]
-        arrays = np.broadcast_arrays(*operands)
-        flat = [np.ascontiguousarray(x, dtype=np.int32).reshape(-1) for x in arrays]
-        return self._fold_or_emit(name, flat).reshape(arrays[0].shape)
+        arrays = [np.asarray(x, np.int32) for x in operands]
+        if any(x.shape != arrays[0].shape for x in arrays):
+            arrays = np.broadcast_arrays(*arrays)
+        return self._fold_or_emit(name, [x.reshape(-1) for x in arrays]).reshape(arrays[0].shape)
 
     def _fold_or_emit(self, name: str, operands: list[ValueIds]) -> ValueIds:
         """Fold constants and identities, and emit what remains."""
         if not len(operands[0]):
             return operands[0]
+        constant: Any = self._is_constant[operands[0]]
+        for x in operands[1:]:
+            constant = constant & self._is_constant[x]
+        is_any_constant = constant.any()
+        identities = [(where, ids) for where, ids in self._identities(name, *operands) if where.any()]
+        if not is_any_constant and not identities:
+            return self._emit(name, operands)
         result = np.full(len(operands[0]), -1, np.int32)
-        constant = np.logical_and.reduce([self._is_constant[x] for x in operands])
-        if constant.any():
+        if is_any_constant:
             with np.errstate(all="ignore"):
                 numbers = EVALUATE[name](*(self._value[x[constant]] for x in operands))
             result[constant] = self.constants(numbers)
-        for where, ids in self._identities(name, *operands):
+        for where, ids in identities:
             where = where & (result < 0)
-            if where.any():
-                result[where] = ids[where] if ids.ndim else ids
+            result[where] = ids[where] if ids.ndim else ids
         left = result < 0
         if left.any():
             result[left] = self._emit(name, [x[left] for x in operands])
@@ -154,6 +165,8 @@ class SSABuilder(AbstractBuilder):
         """The algebraic identities of an operation: a mask of where each holds, and the value that is the result."""
         zero = np.asarray(ZERO)
         b = more[0] if more else a
+        if name in _OF_ZERO_AND_ONE and min(a.min(), b.min()) > MINUS_ONE:
+            return []
         if name == "mul":
             identities = [((a == ZERO) | (b == ZERO), zero), (a == ONE, b), (b == ONE, a)]
             minus = ((a == MINUS_ONE) | (b == MINUS_ONE)) & (a != ZERO) & (b != ZERO)
@@ -254,16 +267,11 @@ class SSABuilder(AbstractBuilder):
         ids, places = ids[counts], places[counts]
         order = np.argsort(places, kind="stable")
         ids, places = ids[order], places[order]
-        while True:
-            starts = np.flatnonzero(np.append(True, places[1:] != places[:-1])) if len(places) else np.zeros(0, int)
-            rank = np.arange(len(places)) - np.repeat(starts, np.diff(np.append(starts, len(places))))
-            second = np.flatnonzero(rank % 2)
-            if not len(second):
-                break
-            keep = rank % 2 == 0
-            ids = ids.copy()
+        rank = np.arange(len(places)) - np.searchsorted(places, places)
+        while len(second := np.flatnonzero(rank & 1)):
             ids[second - 1] = self.apply("add", ids[second - 1], ids[second])
-            ids, places = ids[keep], places[keep]
+            keep = rank & 1 == 0
+            ids, places, rank = ids[keep], places[keep], rank[keep] // 2
         result = np.full(size, ZERO, np.int32)
         result[places] = ids
         return result

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.constraint_kinematics import (
     ConstraintRows,
@@ -158,15 +158,15 @@ class BodyLaws(eqx.Module):
     ) -> Array:
         """Map a local law over the parts of a group, with the frames of the bodies that each part connects; `values`
         have one slice per part."""
-        frames = jax.tree.map(lambda x: x[group.incidence], bodies.frames)
-        turns = jnp.append(bodies.q, 0.0)[group.turn_table]
+        frames = jax.tree.map(lambda x: at_rows(x, group.incidence), bodies.frames)
+        turns = at_rows(jnp.append(bodies.q, 0.0), group.turn_table)
         return jax.vmap(lambda *local: evaluate(function, self.space, t, group.static, *local))(
             group.stacked, turns, frames, *values
         )
 
     def _twists_of(self, group: PartGroup, twists: Twists) -> Float[Array, "parts markers twist"]:
         """Gather the twists of the bodies that each part of a group connects; the ground's twist is zero."""
-        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[group.incidence]
+        return at_rows(jnp.concatenate([twists, jnp.zeros_like(twists[:1])]), group.incidence)
 
     def on_joints(self, twists: Twists) -> list[Float[Array, "parts markers twist"]]:
         """The twists of the bodies that the joints of each group connect."""

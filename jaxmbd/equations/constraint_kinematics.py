@@ -37,7 +37,8 @@ class MarkerKinematics:
         if any(isinstance(marker, AbstractMovingMarker) for marker in markers):
             self.slide = _sliding(markers, bodies, t)
             markers = [m.at_time(t) if isinstance(m, AbstractMovingMarker) else m for m in markers]
-        stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *map(unnamed, markers))
+        # `jnp.stack` would put the markers before the axis of a `vmap`, and each operation after it would transpose.
+        stacked = jax.tree.map(lambda *leaves: jnp.concatenate([x[None] for x in leaves]), *map(unnamed, markers))
         self.stack = _marker_frames(stacked, bodies)
 
     @property

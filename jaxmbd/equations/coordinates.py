@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.equations.inertia import AbstractInertia, BodyInertia, CoupledInertia
 from jaxmbd.equations.linear_solve import symmetric
 from jaxmbd.equations.sparse_matrices import SparseMatrix, full, legs_of, summed
@@ -161,7 +161,7 @@ class AbsolutePlacement(AbstractPlacement):
         columns = terms.body[on_bodies, None] * width + np.arange(width)
         rows = np.broadcast_to(terms.row[on_bodies, None], columns.shape)
         shape = terms.m, len(self._poses) * width
-        return summed(terms.values[on_bodies].reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
+        return summed(at_rows(terms.values, on_bodies).reshape(-1), rows.reshape(-1), columns.reshape(-1), shape)
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)

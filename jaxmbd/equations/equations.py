@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
 from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
@@ -171,7 +171,7 @@ class Equations(eqx.Module):
         shapes = [(len(group.members), local[group.members[0]]) for group in self.parts.joints]
         sizes = [parts * rows for parts, rows in shapes]
         sizes += [size for size, is_separate in zip(self.sizes, is_global, strict=True) if is_separate]
-        flat = lam[np.argsort(np.asarray(self.order, dtype=int))]
+        flat = at_rows(lam, np.argsort(np.asarray(self.order, dtype=int)))
         pieces = jnp.split(flat, np.cumsum(sizes)[:-1]) if sizes else []
         groups = [piece.reshape(shape) for piece, shape in zip(pieces, shapes, strict=False)]
         return groups, list(pieces[len(shapes) :])
@@ -187,7 +187,7 @@ class Equations(eqx.Module):
         if not parts:
             return jnp.zeros((0,))
         flat = jnp.concatenate(parts)
-        return flat if self.order == tuple(range(len(self.order))) else flat[np.asarray(self.order)]
+        return flat if self.order == tuple(range(len(self.order))) else at_rows(flat, np.asarray(self.order))
 
 
 class Configuration:
@@ -244,13 +244,13 @@ class Configuration:
 
     def near(self, markers: Sequence[AbstractMarker]) -> MarkerKinematics:
         """The kinematics of markers in the world."""
-        bodies = jax.tree.map(lambda x: x[self._body_indices(markers)], self.bodies.frames)
+        bodies = jax.tree.map(lambda x: at_rows(x, self._body_indices(markers)), self.bodies.frames)
         return MarkerKinematics(self.space, markers, bodies, self.t)
 
     def on_markers(self, markers: Sequence[AbstractMarker], twists: Twists) -> Float[Array, "markers twist"]:
         """Gather per-body twists by marker: the twist of the body that each marker is attached to, zero for the
         ground."""
-        return jnp.concatenate([twists, jnp.zeros_like(twists[:1])])[self._body_indices(markers)]
+        return at_rows(jnp.concatenate([twists, jnp.zeros_like(twists[:1])]), self._body_indices(markers))
 
     def _body_indices(self, markers: Sequence[AbstractMarker]) -> np.ndarray:
         index = {body.name: i for i, body in enumerate(self.mechanism.bodies)}

@@ -16,6 +16,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import at_rows
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.equations.linear_solve import SymmetricMatrix
 from jaxmbd.equations.sparse_matrices import ConstraintBodyTerms, SparseMatrix, matches, summed
@@ -137,8 +138,8 @@ def schur_of_legs(
     lower = position[first] >= position[second]
     first, second = first[lower], second[lower]
     body = np.minimum(legs.body, bodies - 1)
-    scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: x[body], inertia), legs.values)
-    products = jnp.sum(scaled[first] * legs.values[second], axis=1)
+    scaled = jax.vmap(accelerate)(jax.tree.map(lambda x: at_rows(x, body), inertia), legs.values)
+    products = jnp.sum(at_rows(scaled, first) * at_rows(legs.values, second), axis=1)
     return _lower_triangle(products, position[first], position[second], legs.m)
 
 
@@ -155,7 +156,7 @@ def schur_of_entries(C: SparseMatrix, inertia: AbstractInertia) -> SymmetricMatr
     row = touching_row[pair]
     lower = C.rows[entry] >= row
     entry, row = entry[lower], row[lower]
-    return _lower_triangle(C.values[entry] * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
+    return _lower_triangle(at_rows(C.values, entry) * x[colour[row], C.columns[entry]], C.rows[entry], row, m)
 
 
 def _lower_triangle(products: Array, rows: np.ndarray, columns: np.ndarray, m: int) -> SymmetricMatrix:

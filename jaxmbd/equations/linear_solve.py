@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
@@ -30,7 +30,7 @@ class SymmetricMatrix(eqx.Module):
     def largest(self) -> Scalar:
         """The largest diagonal entry; zero for an empty matrix."""
         diagonal = np.flatnonzero(self.pattern.rows == self.pattern.columns)
-        return jnp.max(self.values[diagonal], initial=0.0)
+        return jnp.max(at_rows(self.values, diagonal), initial=0.0)
 
     def shifted(self, shift: Scalar) -> "SymmetricMatrix":
         """`S + shift I`."""
@@ -41,7 +41,7 @@ class SymmetricMatrix(eqx.Module):
         """`S` restricted to the rows and columns in `mask`; the others become a multiple of the identity."""
         i, j = self.pattern.rows, self.pattern.columns
         identity = self.largest() * (i == j)
-        return SymmetricMatrix(jnp.where(mask[i] & mask[j], self.values, identity), self.pattern)
+        return SymmetricMatrix(jnp.where(at_rows(mask, i) & at_rows(mask, j), self.values, identity), self.pattern)
 
     def scaled(self) -> "SymmetricMatrix":
         """`D S D` with the diagonal `D` that gives a unit diagonal; zero rows are unchanged."""
@@ -55,8 +55,8 @@ class SymmetricMatrix(eqx.Module):
         i, j = self.pattern.rows, self.pattern.columns
         off_diagonal = np.flatnonzero(i != j)
         targets, sources = np.concatenate([i, j[off_diagonal]]), np.concatenate([j, i[off_diagonal]])
-        values = jnp.concatenate([self.values, self.values[off_diagonal]])
-        return gather_sum(values * x[sources], gather_table(targets, self.pattern.n))
+        values = jnp.concatenate([self.values, at_rows(self.values, off_diagonal)])
+        return gather_sum(values * at_rows(x, sources), gather_table(targets, self.pattern.n))
 
     def solver(self) -> Solve:
         """A function that solves `S x = b` for vectors and matrices `b`; its derivatives reuse the factor."""

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import at_rows
 from jaxmbd.model.mechanism.groups import PartGroup
 
 # Largest number of layers that is summed term by term: XLA fuses such a sum with the operations after it.
@@ -37,10 +38,10 @@ def gather_sum(values: Array, table: np.ndarray) -> Array:
     """Sum `values` into the targets of a `gather_table`."""
     padded = jnp.concatenate([values, jnp.zeros((1, *values.shape[1:]), values.dtype)])
     if len(table) > _UNROLLED_LAYERS:
-        return jnp.sum(padded[table], axis=0)
-    total = padded[table[0]]
+        return jnp.sum(at_rows(padded, table), axis=0)
+    total = at_rows(padded, table[0])
     for layer in table[1:]:
-        total = total + padded[layer]
+        total = total + at_rows(padded, layer)
     return total
 
 
@@ -63,7 +64,7 @@ class SparseMatrix(NamedTuple):
         """The dense matrix."""
         indices = np.full(self.shape, len(self.values))
         indices[self.rows, self.columns] = np.arange(len(self.values))
-        return jnp.append(self.values, 0.0)[indices]
+        return at_rows(jnp.append(self.values, 0.0), indices)
 
     def reordered(self, order: Sequence[int]) -> "SparseMatrix":
         """The matrix whose row `i` is row `order[i]` of this one."""

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar
+from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.constraint_kinematics import MarkerKinematics
@@ -54,7 +54,7 @@ class TreePaths:
     def to_root(self, values: Array) -> Array:
         """For each node, the sum over its path to the root."""
         for ancestor in self.rounds():
-            values = values + jnp.concatenate([values, jnp.zeros_like(values[:1])])[ancestor]
+            values = values + at_rows(jnp.concatenate([values, jnp.zeros_like(values[:1])]), ancestor)
         return values
 
     def subtree_sum(self, values: Array) -> Array:
@@ -166,7 +166,8 @@ class TreeCoordinates(AbstractCoordinates):
         tables = [joints.table("q") for joints in self.joint_groups]
         each = zip(self.joint_groups, tables, strict=True)
         values = [
-            joints.over(function, self.space, q[table], *(x[joints.table("v")] for x in v)) for joints, table in each
+            joints.over(function, self.space, at_rows(q, table), *(at_rows(x, joints.table("v")) for x in v))
+            for joints, table in each
         ]
         return _permuted([x.reshape(-1) for x in values], np.concatenate([table.reshape(-1) for table in tables]))
 
@@ -176,7 +177,7 @@ class TreeCoordinates(AbstractCoordinates):
 
         values = []
         for joints in self.joint_groups:
-            pairs = jax.tree.map(lambda x, k=joints.group.incidence: x[k], frames)
+            pairs = jax.tree.map(lambda x, k=joints.group.incidence: at_rows(x, k), frames)
             values.append(joints.over(_measure, self.space, pairs).reshape(-1))
         return _permuted(values, np.concatenate([joints.table("q").reshape(-1) for joints in self.joint_groups]))
 
@@ -207,7 +208,7 @@ class TreePlacement(AbstractPlacement):
         frames = self._relative()
         for ancestor in self.tree.paths.rounds():
             extended = jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, ground)
-            outer = jax.tree.map(lambda x, a=ancestor: x[a], extended)
+            outer = jax.tree.map(lambda x, a=ancestor: at_rows(x, a), extended)
             frames = jax.vmap(lambda a, b: a.compose(b))(outer, frames)
         return jax.tree.map(lambda x, r: jnp.concatenate([x, r]), frames, ground)
 
@@ -215,7 +216,7 @@ class TreePlacement(AbstractPlacement):
         """The frame of each body relative to its parent."""
         joint_groups = self.tree.joint_groups
         return self.tree.by_child(
-            [joints.over(_relative_frame, self.space, self.q[joints.table("q")]) for joints in joint_groups]
+            [joints.over(_relative_frame, self.space, at_rows(self.q, joints.table("q"))) for joints in joint_groups]
         )
 
     # --- speeds and accelerations -----------------------------------------------------------------------
@@ -224,27 +225,27 @@ class TreePlacement(AbstractPlacement):
     def partial(self) -> Float[Array, "pairs twist"]:
         """The nonzero entries of `J`: the partial velocity of each body for each speed on its path."""
         body, speed = self.tree.pairs()
-        return jax.vmap(self._twist)(self._bodies(body), self.axes[speed])
+        return jax.vmap(self._twist)(self._bodies(body), at_rows(self.axes, speed))
 
     def _twist(self, body: Any, rate: Array) -> Array:
         """The twist of a body from its spatial velocity at the world's origin."""
         return self.space.to_twist(body, shift_velocity(rate, body.position))
 
     def _bodies(self, which: np.ndarray) -> Any:
-        return jax.tree.map(lambda x: x[which], self.moving)
+        return jax.tree.map(lambda x: at_rows(x, which), self.moving)
 
     @cached_property
     def axes(self) -> Float[Array, "nv twist"]:
         """The joint axes `S`: spatial velocity at the world's origin, of the subtree of the joint, per unit speed."""
         width, axes = len(self.space.speeds), []
         for joints in self.tree.joint_groups:
-            group_axes = joints.over(_axes, self.space, self.q[joints.table("q")], self._first_frames(joints))
+            group_axes = joints.over(_axes, self.space, at_rows(self.q, joints.table("q")), self._first_frames(joints))
             axes.append(group_axes.reshape(-1, width))
         return _permuted(axes, np.concatenate([joints.table("v").reshape(-1) for joints in self.tree.joint_groups]))
 
     def _first_frames(self, joints: JointGroup) -> Any:
         """The frames of the bodies with the joints' first markers."""
-        return jax.tree.map(lambda x: x[joints.group.incidence[:, 0]], self.frames)
+        return jax.tree.map(lambda x: at_rows(x, joints.group.incidence[:, 0]), self.frames)
 
     def accelerations(self, v: Array, vdot: Array) -> Twists:
         return self.twists(vdot) + self.drift(v)
@@ -252,11 +253,17 @@ class TreePlacement(AbstractPlacement):
     def drift(self, v: Array) -> Twists:
         relative, paths = self._relative_rates(v), self.tree.paths
         rates = paths.to_root(relative)
-        parent_rates = jnp.concatenate([rates, jnp.zeros_like(rates[:1])])[paths.parents]
+        parent_rates = at_rows(jnp.concatenate([rates, jnp.zeros_like(rates[:1])]), paths.parents)
         q, first = self.q, self._first_frames
         apparent = self.tree.by_child(
             [
-                joints.over(_apparent_rate, self.space, q[joints.table("q")], v[joints.table("v")], first(joints))
+                joints.over(
+                    _apparent_rate,
+                    self.space,
+                    at_rows(q, joints.table("q")),
+                    at_rows(v, joints.table("v")),
+                    first(joints),
+                )
                 for joints in self.tree.joint_groups
             ]
         )
@@ -273,15 +280,19 @@ class TreePlacement(AbstractPlacement):
     def _relative_rates(self, v: Array) -> Twists:
         """The velocity of each body relative to its parent, as a spatial velocity at the world's origin."""
         tables = [joints.table("v") for joints in self.tree.joint_groups]
-        return self.tree.by_child([jnp.sum(self.axes[table] * v[table][..., None], axis=1) for table in tables])
+        return self.tree.by_child(
+            [jnp.sum(at_rows(self.axes, table) * at_rows(v, table)[..., None], axis=1) for table in tables]
+        )
 
     def twists(self, v: Array) -> Twists:
         body, speed = self.tree.pairs()
-        return gather_sum(self.partial * v[speed][:, None], gather_table(body, self.tree.bodies))
+        return gather_sum(self.partial * at_rows(v, speed)[:, None], gather_table(body, self.tree.bodies))
 
     def loads(self, efforts: Twists) -> Array:
         body, speed = self.tree.pairs()
-        return gather_sum(jnp.sum(self.partial * efforts[body], axis=1), gather_table(speed, len(self.tree.owners)))
+        return gather_sum(
+            jnp.sum(self.partial * at_rows(efforts, body), axis=1), gather_table(speed, len(self.tree.owners))
+        )
 
     def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
@@ -292,7 +303,7 @@ class TreePlacement(AbstractPlacement):
     def rows(self, groups: Sequence[PartGroup], blocks: Sequence[Array]) -> SparseMatrix:
         terms, (body, speed) = legs_of(groups, blocks, len(self.space.speeds)), self.tree.pairs()
         term, pair = matches(terms.body, body)
-        values = jnp.sum(terms.values[term] * self.partial[pair], axis=1)
+        values = jnp.sum(at_rows(terms.values, term) * at_rows(self.partial, pair), axis=1)
         return summed(values, terms.row[term], speed[pair], (terms.m, len(self.tree.owners)))
 
     def inertia(self, parts: Any) -> CoupledInertia:
@@ -310,14 +321,14 @@ class TreePlacement(AbstractPlacement):
         def product(rate: Array, first: Array, wrench: Array) -> Array:
             return jnp.sum(shift_velocity(rate, first) * wrench)
 
-        inertias, first = jax.tree.map(lambda x: x[body], parts), self.moving.position[owners]
-        momenta = jax.vmap(momentum)(inertias, self._bodies(body), self.partial, first[speed])
+        inertias, first = jax.tree.map(lambda x: at_rows(x, body), parts), at_rows(self.moving.position, owners)
+        momenta = jax.vmap(momentum)(inertias, self._bodies(body), self.partial, at_rows(first, speed))
         H = gather_sum(momenta, gather_table(speed, len(owners)))
         s, pair = matches(owners, body)
         r = speed[pair]
         lower = (owners[r] != owners[s]) | (r <= s)
         r, s = r[lower], s[lower]
-        values, n = jax.vmap(product)(self.axes[r], first[s], H[s]), len(owners)
+        values, n = jax.vmap(product)(at_rows(self.axes, r), at_rows(first, s), at_rows(H, s)), len(owners)
         return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
@@ -327,7 +338,7 @@ class TreePlacement(AbstractPlacement):
 def _permuted(values: Sequence[Array], rows: Sequence[int] | np.ndarray) -> Array:
     """Concatenate `values` and permute them so that entry `i` comes to row `rows[i]`."""
     order, stacked = np.argsort(rows), jnp.concatenate(values)
-    return stacked if (order == np.arange(len(order))).all() else stacked[order]
+    return stacked if (order == np.arange(len(order))).all() else at_rows(stacked, order)
 
 
 # --- functions of one tree joint, mapped over a joint group ---------------------------------------------------
@@ -361,7 +372,7 @@ def _axes(space: AbstractSpace, sign: float, law: Any, c: Array, first: Any) -> 
     """The joint axes at the world's origin, one per speed; `first` is the frame of the first marker's body."""
     marker, joint_transform = law.a.frame(first), law.X_FM(c)
     point = marker.compose(joint_transform).position
-    rates = jax.vmap(lambda w: law.across_joint_velocity(c, w))(jnp.eye(len(law.speeds), dtype=c.dtype))
+    rates = jax.vmap(lambda w: law.across_joint_velocity(c, w))(np.eye(len(law.speeds), dtype=c.dtype))
     return sign * jax.vmap(lambda rate: shift_velocity(space.rotate_to_world(marker, rate), -point))(rates)
 
 

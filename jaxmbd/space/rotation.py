@@ -59,10 +59,10 @@ def normalize(e: Numbers) -> Quaternion:
 def matrix(e: Numbers) -> Matrix:
     """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`."""
     (e,) = _floats("matrix", e=(e, (4,)))
-    w, v = e[:1], e[1:]
+    w, v, unit = e[:1], e[1:], np.eye(3, dtype=e.dtype)
     # Vector operations instead of scalar ones: far fewer operations for the compiler where a law is differentiated.
-    symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * jnp.eye(3, dtype=e.dtype)
-    return jnp.eye(3, dtype=e.dtype) + (2 / jnp.sum(e * e)) * (symmetric + skew(w * v))
+    symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * unit
+    return (2 / jnp.sum(e * e)) * (symmetric + skew(w * v)) + unit
 
 
 def rotate(e: Numbers, r: Numbers) -> Vector:
@@ -84,7 +84,7 @@ def from_matrix(R: Any) -> Quaternion:
         _check_rotation(np.asarray(R))
     skew = jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
     trace = jnp.trace(R)
-    lower = R + R.T + (1 - trace) * jnp.eye(3, dtype=R.dtype)
+    lower = R + R.T + (1 - trace) * np.eye(3, dtype=R.dtype)
     products = jnp.block([[(1 + trace)[None, None], skew[None]], [skew[:, None], lower]])
     return _with_nonnegative_scalar(normalize(products[jnp.argmax(jnp.diagonal(products))]))
 

@@ -47,7 +47,14 @@ def cross(a: Float[Array, " n"], b: Float[Array, " n"]) -> Float[Array, "..."]:
     """Cross product: a vector in space, the out-of-plane component (a scalar) in the plane."""
     if a.shape == (2,):
         return a[0] * b[1] - a[1] * b[0]
-    return jnp.roll(a * jnp.roll(b, -1) - jnp.roll(a, -1) * b, -1)
+    (a_next, a_last), (b_next, b_last) = _turned(a), _turned(b)
+    return a_next * b_last - a_last * b_next
+
+
+def _turned(v: Float[Array, "3"]) -> tuple[Array, Array]:
+    """The components `(y, z, x)` and `(z, x, y)`."""
+    twice = jnp.concatenate([v, v])
+    return twice[1:4], twice[2:5]
 
 
 def skew(v: Float[Array, "3"]) -> Float[Array, "3 3"]:

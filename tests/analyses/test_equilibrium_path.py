@@ -3,12 +3,17 @@
 import math
 from typing import Any
 
+import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
+from jaxmbd.analyses.equilibrium import equilibrium_path as paths
+from jaxmbd.analyses.equilibrium.balance import SmallMotions
+from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, corrected
 from tests.numeric import root
 
 ROOT = 1e-9  # [m, rad]: agreement of a position with the root found by hand
@@ -63,6 +68,35 @@ def test_a_truss_snaps_through(snap: mbd.EquilibriumPath) -> None:
         assert y[k + 1] < place < y[k]
     np.testing.assert_array_equal(snap.stable, np.abs(y) > limit)
     assert snap.verdicts[marked[0] + 1] == "unstable (1 growing mode)"
+
+
+def test_a_corrector_ends_on_the_curve_and_gives_its_tangent() -> None:
+    """At a given load and along the curve; its lengths are shares of the range of loads and of the mechanism's size."""
+    mechanism, span, guess, load = truss(), 12.0, 0.28, float(truss_load(0.28)) - 0.1
+    family = BalanceFamily(mechanism, jnp.zeros(3), jnp.asarray(0.0), jnp.asarray(span), load_of)
+    ahead = PathPoint(jnp.asarray([guess]), jnp.asarray(load), jnp.asarray([0.6]), jnp.asarray(-0.8))
+    for natural in (True, False):
+        point, _, converged = eqx.filter_jit(corrected)(family, ahead, natural)
+        y, p, size = float(point.q[0]), float(point.p), float(family.at(point.p)[1].at(point.q).span())
+        assert bool(converged)
+        np.testing.assert_allclose(p, truss_load(y), atol=1e-9)
+        off = p - load if natural else 0.6 * (y - guess) / size**2 - 0.8 * (p - load) / span  # across the tangent
+        assert off == pytest.approx(0, abs=1e-9 if natural else 1e-4)
+        slope = (truss_load(y + 1e-5) - truss_load(y - 1e-5)) / 2e-5
+        along = np.array([span / slope, 1.0])  # of (q, share), by the share; of unit length in (q / size, share)
+        along *= (1 if natural else np.sign(along @ [0.6 / size**2, -0.8])) / math.hypot(along[0] / size, 1.0)
+        np.testing.assert_allclose([float(point.step[0]), float(point.share)], along, rtol=1e-6)
+
+
+@pytest.mark.usefixtures("as_a_user_runs_it")
+def test_a_path_turns_back_where_a_stiffness_changes_its_sign(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where only one of the two happens another branch crosses."""
+    slope, negative = jnp.array([1.0, 0.5, -0.5, -0.2, 0.3, 0.4]), jnp.array([0, 0, 1, 2, 2, 1])
+    motions: Any = SmallMotions(jnp.zeros((6, 4), complex), negative, 0 * negative, negative)
+    monkeypatch.setattr(paths, "_motions", lambda equilibria: equilibria)
+    path = paths.EquilibriumPath(jnp.arange(6.0), motions, slope, jnp.ones(6, bool))
+    np.testing.assert_array_equal(path.limits, [False, True, False, False, False])
+    np.testing.assert_array_equal(path.bifurcations, [False, False, True, True, True])
 
 
 def test_a_path_that_ends_says_so() -> None:

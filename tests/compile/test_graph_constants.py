@@ -12,7 +12,7 @@ import pytest
 import sympy
 
 from jaxmbd.compile.graph.node import Graph, in_order
-from jaxmbd.compile.graph.number import apply
+from jaxmbd.compile.graph.number import apply, raised
 from jaxmbd.compile.graph.trace import trace
 from jaxmbd.symbolic._sympy import to_sympy
 
@@ -122,6 +122,19 @@ def test_equal_expressions_are_one_node() -> None:
 def test_simplifications(function: Callable[..., Any], expected: str | None) -> None:
     node = trace(function, "x", "y").result.item()
     assert (str(node) == expected) if expected else (node.op != "const")
+
+
+def test_powers_of_constants_are_exact_up_to_a_limit() -> None:
+    """Beyond it they are floats, so that their numerators stay short."""
+    third = Fraction(1, 3)
+    for base, exponent in ((third, 5), (third, -5), (Fraction(-7), 0), (Fraction(0), 3), (Fraction(2), 256)):
+        found = raised(base, Fraction(exponent))
+        assert isinstance(found, Fraction)
+        assert found == base**exponent
+    beyond = raised(Fraction(3), Fraction(257))
+    assert beyond != 3**257
+    assert float(beyond) == pytest.approx(3.0**257, rel=1e-14)
+    assert raised(Fraction(0), Fraction(-1)) == math.inf
 
 
 def test_derivative_of_a_pendulum_reads_as_in_a_book() -> None:

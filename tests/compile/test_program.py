@@ -413,6 +413,15 @@ def test_the_program_of_a_chain_grows_linearly_and_its_instructions_with_the_lev
     assert steps[2] - steps[1] < 1.5 * (steps[1] - steps[0])  # as the logarithm does
 
 
+def test_equal_operations_of_thousands_are_one_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = []
+    register = calls.register
+    monkeypatch.setattr(calls, "register", lambda program: (built.append(program), register(program))[1])
+    x = jnp.linspace(0.0, 9.0, 3000)
+    equal(jax.jit(as_program(lambda x: jnp.sin(x) * x))(x), jnp.sin(x) * x, ROUNDING)
+    assert [(program.operations, program.instructions) for program in built] == [(6000, 2)]
+
+
 @pytest.mark.parametrize("batch", [1, 11])
 def test_a_program_in_pieces_computes_the_same(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
     equations, t = four_bars(3), jnp.zeros(())

@@ -13,6 +13,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
+from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
 from tests import planar_examples as examples
@@ -154,3 +155,20 @@ def test_mechanisms_have_the_derivatives_of_diffraxs_adjoint(formulation: Any) -
 
     ours, expected = (jax.grad(read)(numbers, adjoint) for adjoint in ("reverse", DIFFRAX))
     assert apart(ours, expected) < 1e3 * ROUNDING
+
+
+@pytest.mark.parametrize("sets", [0, 2])
+def test_outputs_come_back_from_their_list(sets: int) -> None:
+    """Saved states, the end, and for an event the last step with its two times."""
+    y, times = {"a": jnp.ones(2), "b": jnp.ones(())}, (0.0, 1.0, tuple(jnp.ones(3 + k) for k in range(sets)))
+    inputs = y, None, None, dfx.ODETerm(lambda t, y, args: y), jax.tree.map(jnp.asarray, times)
+    dense = {"y0": jnp.ones(2), "y1": jnp.ones(2), "k": jnp.ones((3, 2))}
+    steps = MotionSteps(inputs, dfx.Heun(), dense, 4)
+    numbered = map(jnp.asarray, np.arange(100.0))
+    made = Outputs(
+        [[next(numbered), next(numbered)] for _ in range(sets)], [next(numbered), next(numbered)],
+        (jax.tree.map(lambda _: next(numbered), dense), [next(numbered), next(numbered)]),
+    )  # fmt: skip
+    flat = steps.flat(made)
+    np.testing.assert_array_equal(sorted(map(float, flat)), np.arange(len(steps.outputs)))
+    assert eqx.tree_equal(steps.unflat(flat), made)

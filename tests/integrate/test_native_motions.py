@@ -19,6 +19,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
 from tests.marks import slow_but
+from tests.numeric import differences
 
 
 class PID(dfx.PIDController):
@@ -130,6 +131,21 @@ def test_derivatives_are_those_of_diffrax(jitted: bool) -> None:
             assert np.abs(theirs).max() > 1e-2
 
 
+def test_tangents_are_differences_of_the_motion() -> None:
+    """By the angle, the speed and the length of a pendulum in joint coordinates, in constant steps."""
+    state = mbd.assemble(pendulum().with_coordinates("joint"), {"rod.theta": 0.3})
+
+    def run(x: jax.Array) -> jax.Array:
+        begin = eqx.tree_at(lambda s: (s.q, s.v), state, (x[:1], x[1:2]))
+        settings: dict[str, Any] = {"dt0": 0.02, "solver": dfx.Bosh3(), "stepsize_controller": dfx.ConstantStepSize()}
+        solution = mbd.simulate(pendulum(x[2]).with_coordinates("joint"), begin, [0.0, 0.5], throw=False, **settings)
+        return jnp.append(solution.q[-1], solution.v[-1])
+
+    at = jnp.array([0.3, 0.7, 0.5])
+    assert is_native(run, at)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(run))(at), differences(run, at), rtol=1e-8)
+
+
 @pytest.mark.slow
 def test_derivatives_of_second_order() -> None:
     ts = np.linspace(0.0, 1.0, 3)
@@ -158,6 +174,17 @@ def test_lanes_have_steps_of_their_own(count: int) -> None:
         np.testing.assert_allclose(together, alone, rtol=1e-9, atol=1e-9)
     grid = jax.vmap(lambda a: jax.vmap(lambda b: run(a, b, 0.9))(speeds[:2]))(lengths[:2])
     np.testing.assert_allclose(grid[1, 0], run(lengths[1], speeds[0], 0.9), atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_batch_of_derivatives_without_jit() -> None:
+    """There each sweep is evaluated as it is met, batched or not."""
+    ts, lengths = np.linspace(0.0, 0.1, 2), jnp.array([0.4, 0.5])
+    run = run_of(ts, dfx.ConstantStepSize(), dt0=0.05, solver=dfx.Heun(), throw=False)
+    slope = jax.grad(lambda x: run(x, *AT[1:])[-1, 2])
+    with jax.disable_jit():
+        found = jax.vmap(slope)(lengths)
+    np.testing.assert_allclose(found, [slope(x) for x in lengths], rtol=1e-12)
 
 
 def test_more_steps_than_checkpoints() -> None:

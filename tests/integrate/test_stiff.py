@@ -2,6 +2,7 @@
 
 import math
 from functools import cache
+from types import SimpleNamespace
 from typing import Any
 
 import diffrax as dfx
@@ -16,6 +17,7 @@ from scipy.special import ellipj, ellipk
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.solvers.radau import LastStep
 from jaxmbd.integrate.solvers.radau_stages import tableau, thresholds
 from tests import planar_examples as examples
 from tests import spatial_examples
@@ -249,3 +251,17 @@ def test_thresholds_of_the_iteration() -> None:
         np.testing.assert_allclose(thresholds(jnp.asarray(tolerance), 8), (close, stalled), rtol=1e-12)
     assert mbd.Radau().within(1e-3).tolerance == 1e-3
     assert mbd.Radau(3, 1e-9).within(1e-3).tolerance == 1e-9
+
+
+def test_the_first_guess_continues_the_accelerations() -> None:
+    """Where they are a parabola in time, three nodes give the speeds in the next step exactly; far ahead they stay."""
+    method, h, v = tableau(3), 0.2, jnp.array([0.3, -0.4])
+    curves = [np.poly1d([3.0, -1.0, 0.5]), np.poly1d([-2.0, 0.7, 1.0])]
+    last = LastStep(jnp.asarray(h), jnp.stack([jnp.asarray(f(h * method.nodes)) for f in curves], axis=1), jnp.ones(1))
+    for ratio in (0.5, 1e3):
+        step: Any = SimpleNamespace(
+            h=ratio * h, count=3, tableau=method, as_array=jnp.asarray, q=jnp.zeros(2), v=v, reached=lambda x: x.q
+        )
+        gain = [np.polyint(f)(h * (1 + ratio * method.nodes)) - np.polyint(f)(h) for f in curves]
+        expected = np.asarray(v)[None] + (np.stack(gain, axis=1) if ratio < 1 else np.zeros((3, 2)))
+        np.testing.assert_allclose(last.guess(step).v, expected, rtol=1e-13)

@@ -19,6 +19,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.integration import _rates
 from jaxmbd.compile.jax_binding import is_program
 from jaxmbd.equations.equations import Equations
+from jaxmbd.integrate.solvers.switching import smallest_gap, switches_of, with_jumps_apart
 from tests.marks import in_both_coordinates
 
 HIGH = 1e-10  # of a motion at high accuracy, and of its derivatives
@@ -155,6 +156,29 @@ def test_a_users_own_function_is_as_accurate_once_its_times_are_given() -> None:
     value, slope = jax.value_and_grad(lambda at: angle(at, switching_times=at[None], throw=False))(jnp.array(1.2))
     np.testing.assert_allclose(value, truth(1.2), atol=HIGH)
     np.testing.assert_allclose(slope, jax.grad(truth)(1.2), atol=HIGH)
+
+
+def test_jumps_at_one_time_are_parted_in_their_order() -> None:
+    """By a gap each; those at the ends of the motion leave it, and those that are apart stay."""
+    t0, t1 = jnp.array(-1.0), jnp.array(3.0)
+    forces = [motor(mbd.Piecewise([at, 2.0], [0.0, 1.0, 2.0]), f"m{k}") for k, at in enumerate((1.0, -1.0, 1.0))]
+    mechanism, more = with_jumps_apart(rotor(*forces), jnp.array([3.0, 1.0, 0.5]), t0, t1)
+    gap, times = float(smallest_gap(t0, t1)), [mechanism[f"m{k}"].force.times for k in range(3)]
+    found = np.concatenate([np.asarray(more), *map(np.asarray, times)])
+    given = np.array([3.0, 1.0, 0.5, 1.0, 2.0, -1.0, 2.0, 1.0, 2.0])
+    shifts = np.array([4, 0, 0, 1, 0, -4, 1, 2, 2])  # in gaps
+    np.testing.assert_allclose(found - given, gap * shifts, atol=0.3 * gap)
+
+
+def test_kinks_are_no_jumps() -> None:
+    steps = mbd.Piecewise([1.0], [0.0, 2.0])
+    bent = mbd.Table([0.5, 2.0], [0.0, 1.0])
+    for function, jumps, kinks in ((steps, [1.0], []), (bent, [], [0.5, 2.0])):
+        found = switches_of(rotor(motor(function)), None)
+        assert found is not None
+        np.testing.assert_array_equal(found.jumps, jumps)
+        np.testing.assert_array_equal(found.kinks, kinks)
+    assert switches_of(rotor(motor(2.0)), None) is None
 
 
 def test_equal_steps_keep_their_order_across_a_jump() -> None:

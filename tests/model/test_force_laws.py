@@ -10,6 +10,7 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
+from jaxmbd.model.force.force import AbstractJointForce, scaled
 from tests.model.law_bench import (
     EXACT,
     FIRST,
@@ -170,3 +171,19 @@ def test_fields_act_on_every_body(space: str) -> None:
     alone, both, _ = forces(v)
     expected = 0.3 * np.cos(T) * q[: len(v)] - 0.1 * v * jnp.sum(v * v)
     np.testing.assert_allclose(both - alone, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_a_scaled_force_is_a_multiple() -> None:
+    """Its wrenches, or its effort along a coordinate, and its potential."""
+    b, t, x, factor = bench("planar", "forces"), jnp.asarray(T), jnp.asarray(0.7), jnp.asarray(-2.5)
+    efforts = [force for force in b.mechanism.forces if isinstance(force, AbstractJointForce)]
+    assert len(efforts) > 1
+    for force in efforts:
+        mine = scaled(force, factor)
+        np.testing.assert_allclose(mine.effort(t, x, -x), -2.5 * force.effort(t, x, -x), rtol=1e-14)
+        np.testing.assert_allclose(mine.potential(x), -2.5 * force.potential(x), rtol=1e-14)
+    spring = b.mechanism["SpringDamper"]
+    frames, rates = b.at_markers(spring.markers, b.q, b.v)
+    mine = scaled(spring, factor)
+    np.testing.assert_allclose(mine.wrenches(t, frames, rates), -2.5 * spring.wrenches(t, frames, rates), rtol=1e-14)
+    np.testing.assert_allclose(mine.potential(t, frames), -2.5 * spring.potential(t, frames), rtol=1e-14)
