@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from jaxmbd.compile.cache import files as files
-from jaxmbd.compile.targets import build_vm as native
+from jaxmbd.compile.targets import c_library
+from jaxmbd.compile.targets.build_vm import machine
 
 
 @pytest.fixture(scope="module")
 def content() -> bytes:
     """A compiled machine."""
-    return native._compiled(native._compiler())
+    return machine().compiled(c_library.compiler())
 
 
 class Compiler:
@@ -28,7 +29,7 @@ class Compiler:
     def __init__(self, made: bytes | Exception) -> None:
         self.made, self.asked = made, 0
 
-    def __call__(self, command: list[str] | None) -> bytes:
+    def __call__(self, library: object, command: list[str] | None) -> bytes:
         self.asked += 1
         if isinstance(self.made, Exception):
             raise self.made
@@ -41,15 +42,15 @@ def compiler(content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     made = Compiler(content)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setattr(native.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
-    monkeypatch.setattr(native, "_compiled", made)
-    works(native._loaded())
+    monkeypatch.setattr(c_library.tempfile, "gettempdir", lambda: str(tmp_path / "temporary"))
+    monkeypatch.setattr(c_library.CLibrary, "compiled", lambda *arguments: made(*arguments))
+    works(machine().loaded())
     assert made.asked == 1
     return made
 
 
 def works(library: ctypes.CDLL) -> None:
-    assert all(getattr(library, name) for name in native._SYMBOLS)
+    assert all(getattr(library, name) for name in machine().symbols)
 
 
 def library(tmp_path: Path) -> Path:
@@ -70,7 +71,7 @@ def put(path: Path, content: bytes) -> None:
 
 
 def test_a_machine_is_compiled_once_for_its_user_alone(compiler: Compiler, tmp_path: Path) -> None:
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 1
     assert {path.stat().st_mode & 0o777 for path in (library(tmp_path), note(tmp_path))} == {0o600}
     assert library(tmp_path).parent.stat().st_mode & 0o777 == 0o700
@@ -83,13 +84,13 @@ def test_a_damaged_machine_is_never_loaded_and_made_anew(compiler: Compiler, tmp
     damaged = [b"", content[:100], content[: len(content) // 2], content[:-1], bytes(flipped), b"nonsense" * 100]
     for times, found in enumerate(damaged, start=2):
         put(path, found)
-        assert not native._is_whole(found) or len(found) == len(content)
-        works(native._loaded())
+        assert not machine().is_whole(found) or len(found) == len(content)
+        works(machine().loaded())
         assert compiler.asked == times
         assert path.read_bytes() == content
     for found in (b"", b"{", b"[]", b'{"sha256": 3}', json.dumps({"sha256": "../" * 6}).encode()):
         put(note(tmp_path), found)
-        works(native._loaded())
+        works(machine().loaded())
     assert compiler.asked == 1 + len(damaged) + 5
 
 
@@ -98,20 +99,20 @@ def test_a_library_without_the_functions_is_made_anew(compiler: Compiler, tmp_pa
     source = tmp_path / "empty.c"
     source.write_text("int nothing;")
     made = tmp_path / "empty.so"
-    subprocess.run([*(native._compiler() or []), "-shared", "-fPIC", str(source), "-o", str(made)], check=True)
-    empty = made.read_bytes() + " ".join(native._SYMBOLS).encode()
-    assert native._is_whole(empty)
+    subprocess.run([*(c_library.compiler() or []), "-shared", "-fPIC", str(source), "-o", str(made)], check=True)
+    empty = made.read_bytes() + " ".join(machine().symbols).encode()
+    assert machine().is_whole(empty)
     digest = hashlib.sha256(empty).hexdigest()
-    wrong = native._library(library(tmp_path).parent, digest)
+    wrong = machine().path(library(tmp_path).parent, digest)
     wrong.touch()
     put(wrong, empty)
     put(note(tmp_path), json.dumps({"sha256": digest}).encode())
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 2
     compiler.made = empty
     note(tmp_path).unlink()
     with pytest.raises(OSError, match="no folder from which it can be loaded"):
-        native._loaded()
+        machine().loaded()
 
 
 @pytest.mark.skipif(files.user() is None, reason="a system without owners and modes")
@@ -122,22 +123,22 @@ def test_what_others_can_write_is_not_loaded(
     for change in (lambda: path.chmod(0o666), lambda: path.chmod(0o620), lambda: note(tmp_path).chmod(0o606)):
         change()
         before = compiler.asked
-        works(native._loaded())
+        works(machine().loaded())
         assert compiler.asked == before + 1
         assert path.stat().st_mode & 0o777 == 0o600
     elsewhere = path.rename(tmp_path / "elsewhere.so")
     path.symlink_to(elsewhere)
-    works(native._loaded())
+    works(machine().loaded())
     assert not path.is_symlink()
     asked = compiler.asked
     path.parent.chmod(0o777)  # by a generous umask: the right is taken back
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == asked
     assert path.parent.stat().st_mode & 0o777 == 0o755
     other = os.geteuid() + 1
     monkeypatch.setattr(files, "user", lambda: other)  # all here is somebody else's
-    monkeypatch.setattr(native, "user", lambda: other)
-    works(native._loaded())  # from a folder that this process alone knows
+    monkeypatch.setattr(c_library, "user", lambda: other)
+    works(machine().loaded())  # from a folder that this process alone knows
     assert compiler.asked == asked + 1
 
 
@@ -150,13 +151,13 @@ def test_a_folder_that_is_known_before_must_be_the_users_own(
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
     expected = tmp_path / "temporary" / f"jaxmbd-{files.user()}"
     expected.symlink_to(planted)
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 2
     expected.unlink()
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 3
     assert (expected.stat().st_mode & 0o777, len([*expected.glob("*.so")])) == (0o700, 1)
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 3
 
 
@@ -165,12 +166,12 @@ def test_a_machine_serves_where_no_compiler_is(
 ) -> None:
     compiler.made = OSError("there is no C compiler on the path.")
     monkeypatch.delenv("CC", raising=False)
-    monkeypatch.setattr(native.shutil, "which", lambda name: None)
-    assert native._compiler() is None
-    works(native._loaded())
+    monkeypatch.setattr(c_library.shutil, "which", lambda name: None)
+    assert c_library.compiler() is None
+    works(machine().loaded())
     library(tmp_path).unlink()
     with pytest.raises(OSError, match="no C compiler"):
-        native._loaded()
+        machine().loaded()
 
 
 def test_without_numbers_of_users_their_cache_folder_serves(
@@ -180,38 +181,38 @@ def test_without_numbers_of_users_their_cache_folder_serves(
     monkeypatch.delattr(os, "geteuid")
     monkeypatch.delattr(os, "getuid")
     assert files.user() is None
-    assert len(native._folders()) == 1
-    works(native._loaded())
+    assert len(c_library.folders()) == 1
+    works(machine().loaded())
     library(tmp_path).unlink()
-    works(native._loaded())
+    works(machine().loaded())
     assert compiler.asked == 2
 
 
 def test_a_compiler_may_have_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", "gcc -m64 -I'a folder'")
-    assert native._compiler() == ["gcc", "-m64", "-Ia folder"]
+    assert c_library.compiler() == ["gcc", "-m64", "-Ia folder"]
     monkeypatch.setenv("CC", "it's")
-    assert native._compiler() == ["it's"]
-    notes = {native._note(Path(), command) for command in (["gcc"], ["gcc", "-m64"])}
+    assert c_library.compiler() == ["it's"]
+    notes = {machine().note(Path(), command) for command in (["gcc"], ["gcc", "-m64"])}
     assert len(notes) == 2
 
 
 def test_a_compiler_that_makes_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OSError, match="'true' made no library with the functions jaxmbd_run_f64"):
-        native._compiled(["true"])
+        machine().compiled(["true"])
     with pytest.raises(subprocess.CalledProcessError) as failed:
-        native._compiled([shutil.which("cc") or "cc", "-no-such-option"])
+        machine().compiled([shutil.which("cc") or "cc", "-no-such-option"])
     assert "no-such-option" in failed.value.stderr
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a shell")
 def test_a_compiler_that_hangs_is_ended_with_what_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native, "_PATIENCE", 0.5)
+    monkeypatch.setattr(c_library, "_PATIENCE", 0.5)
     script = tmp_path / "hangs"
     script.write_text(f"#!/bin/sh\nsleep 100 &\necho $! > '{tmp_path}/child'\nwait\n")
     script.chmod(0o700)
     with pytest.raises(OSError, match=r"hangs has not ended after 0\.5 s"):
-        native._compiled([str(script)])
+        machine().compiled([str(script)])
     child = int((tmp_path / "child").read_text())
     for _ in range(100):
         if not _runs(child):

@@ -18,6 +18,7 @@ from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.compile.passes import schedule as schedules
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.targets import build_vm as native
+from jaxmbd.compile.targets import c_library
 from jaxmbd.compile.targets.opcodes import EVALUATE
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import SymmetricMatrix, spd_solver
@@ -324,7 +325,7 @@ def test_a_program_runs_outside_of_other_functions_too(pair: Any) -> None:
 def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
-    monkeypatch.setattr(native.tempfile, "gettempdir", lambda: "/dev/null")
+    monkeypatch.setattr(c_library.tempfile, "gettempdir", lambda: "/dev/null")
     with pytest.warns(UserWarning, match="slower, since its own machine could not be compiled: .* C compiler"):
         assert native._machine.__wrapped__() is None
     monkeypatch.setattr(calls, "vm", lambda: None)

@@ -142,10 +142,10 @@ def _steps_of(
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
     if the right-hand side is a program and nothing happens between steps.
     """
-    obstacle = "" if settings.engine == "diffrax" else _obstacle(settings, switches, formulation, event)
+    solver, control = settings.solver, settings.controller
+    obstacle = _obstacle(settings, switches, formulation, event)
     if settings.engine == "diffrax" or (obstacle and settings.engine == "auto"):
         return None
-    solver, control = settings.solver, settings.controller
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     q, v, z = y
     norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
@@ -153,7 +153,7 @@ def _steps_of(
     if rows is not None:
         y, norm = (*y, rows.astype(q.dtype)), np.concatenate([norm, np.zeros(rows.size)])
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
-    found = explicit_steps(
+    found = None if obstacle or not is_explicit(solver) else explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
         jnp.concatenate(y), solver, norm, len(ts), settings.max_steps, settings.engine,
     )  # fmt: skip

@@ -114,9 +114,7 @@ def simulate(
     ts = check_times(ts, state)
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds)
-    check_count("max_steps", max_steps, 1)
-    check_known("engine", [engine], get_args(Engine))
-    check_flags("simulate", control_speeds=control_speeds, progress=progress, throw=throw)
+    _check_settings(max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
@@ -148,6 +146,12 @@ def simulate(
     if throw and known:
         _raise_if_failed(frozen(solution), frozen(start), frozen(end), float(frozen(closure_tolerance)))
     return solution
+
+
+def _check_settings(max_steps: int, engine: str, **flags: bool) -> None:
+    check_count("max_steps", max_steps, 1)
+    check_known("engine", [engine], get_args(Engine))
+    check_flags("simulate", **flags)
 
 
 def _check_independent(formulation: AbstractProjectedFormulation, mechanism: Mechanism, state: State) -> None:

@@ -87,9 +87,9 @@ class Solution(eqx.Module):
     `q (times, nq)`; consistent speeds `v (times, nv)`, accelerations `vdot (times, nv)` and multipliers
     `lam (times, m)`, computed on access; `solution["rod.theta"]` for each of the names in `solution.names`;
     `quadratures`, the requested integrals over time; `redundant`, true if constraint rows are dependent at the start;
-    `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of `RESULTS` (values are NaN from a failure on); `events`, the
-    log of events if there were any to watch; `computed`, the snapshots of an analysis that computes these itself;
-    `force_changes`, the parameters of forces that events have changed, over time.
+    `stats`, numbers of steps; `engine`, what ran the motion; `result`, the verdict, one of `RESULTS` (values are NaN
+    from a failure on); `events`, the log of events if there were any to watch; `computed`, the snapshots of an analysis
+    that computes these itself; `force_changes`, the parameters of forces that events have changed, over time.
     `print(solution)` shows the verdict and the ranges of the coordinates.
     """
 

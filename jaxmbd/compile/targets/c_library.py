@@ -18,13 +18,16 @@ from dataclasses import dataclass
 from functools import cache, cached_property, partial
 from pathlib import Path
 
+import jax
 import platformdirs
 
 from jaxmbd.compile.cache.files import is_own_folder, limit_size, make_own_folder, read_own, touch, user, write_whole
 from jaxmbd.progress import reporting
 
 HERE = Path(__file__).parent
-_FLAGS = ("-std=gnu11", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC")
+_FLAGS = ("-std=gnu11", "-march=native", "-shared", "-fPIC")
+# Products and sums are fused only where a program says so, so that all engines give the same numbers.
+_ARITHMETIC = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 # As wide as the lanes, which compilers for processors with vectors of 512 bits avoid by themselves.
 _WIDE = ("-mprefer-vector-width=512",) if platform.machine().lower() in ("x86_64", "amd64") else ()
 _PATIENCE = 300.0  # [s] time limit of the compiler: it takes 3 s, with sanitizers 45 s, several times that under load
@@ -34,10 +37,10 @@ _PATIENCE = 300.0  # [s] time limit of the compiler: it takes 3 s, with sanitize
 class CLibrary:
     """A library of C code.
 
-    `name`: the beginning of the names of its files; `symbols`: the functions that it must have; `text`: makes its source,
-    which may include `headers` of this folder; `identity`: all else that it depends on, except the compiler, as text;
-    `flags`: for the compiler; `size` [bytes]: limit of all stored libraries of this name together; `announcement`: said
-    while it is compiled, if not empty.
+    `name`: the beginning of the names of its files; `symbols`: the functions that it must have; `text`: makes its
+    source, which may include `headers` of this folder; `identity`: all else that it depends on, except the compiler, as
+    text; `flags`: for the compiler; `size` [bytes]: limit of all stored libraries of this name together;
+    `announcement`: said while it is compiled, if not empty.
     """
 
     name: str
@@ -58,7 +61,7 @@ class CLibrary:
 
     @property
     def _flags(self) -> tuple[str, ...]:
-        return (*_FLAGS, *_WIDE, *self.flags)
+        return (*_FLAGS, *_ARITHMETIC, *_WIDE, *self.flags)
 
     def loaded(self) -> ctypes.CDLL:
         """Load the library that was compiled before, or else compile it.
@@ -137,8 +140,6 @@ class CLibrary:
         """Compile the source, and return the content of the library, which is checked to be complete."""
         if command is None:
             raise OSError("there is no C compiler on the path.")
-        import jax  # of whose header files XLA's foreign function interface is one
-
         with tempfile.TemporaryDirectory(prefix="jaxmbd-") as folder:
             output, source = Path(folder) / "library.so", Path(folder) / "library.c"
             source.write_text(self.text())

@@ -73,8 +73,8 @@ UNIFORM = {"mul": "umul", "fma": "ufma", "fms": "ufms", "fnma": "ufnma"}  # the 
 NUMBER = {name: number for number, name in enumerate((*EVALUATE, GATHER, *UNIFORM.values()))}
 NAMES = tuple(NUMBER)
 INPUT = -1  # the opcode of leaves: inputs, constants and tables
-_TWO = (
-    "add sub mul div max min eq ne lt le and or atan2 pow rem umul gather"  # of a gather: the index, and the table
-).split()
-ARITY = {name: 2 if name in _TWO else 1 for name in NAMES} | dict.fromkeys(("fma", "fms", "fnma", "select"), 3)
-ARITY |= dict.fromkeys(("ufma", "ufms", "ufnma"), 3)
+ARITY = dict.fromkeys(NAMES, 1)  # the number of operands
+ARITY |= dict.fromkeys(("add", "sub", "mul", "umul", "div", "max", "min", "atan2", "pow", "rem"), 2)
+ARITY |= dict.fromkeys(("eq", "ne", "lt", "le", "and", "or"), 2)
+ARITY |= dict.fromkeys(("fma", "fms", "fnma", "ufma", "ufms", "ufnma", "select"), 3)
+ARITY[GATHER] = 2  # the index, and the number of the table

@@ -3,25 +3,27 @@
 The virtual machine reads and writes slots in memory for each operation. Here every value is a variable, so the compiler
 keeps it in a register; the slots hold only what comes from outside: inputs, results of the prefix, and outputs.
 Operations are those of `lanes.h`, which the interpreter runs too. Their order is a depth-first search from the outputs
-that visits first the operand which needs more registers (Sethi and Ullman, J. ACM 17 (1970)), so that few values are live
-at a time.
+that visits first the operand which needs more registers (Sethi and Ullman, J. ACM 17 (1970)), so that few values are
+live at a time.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-import numpy as np
-
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.opcodes import ARITY, GATHER, NAMES, UNIFORM
 
-_KERNELS = (("double", "int64_t", "", 1), ("double", "int64_t", "", 8), ("float", "int32_t", "f", 1), ("float", "int32_t", "f", 16))
-_TABLE = -1  # the operand of a gather that is no value
+# By kernel, as numbered in `program.h`: type, integer of its size, suffix of its functions in `math.h`, and lanes.
+_DOUBLE, _SINGLE = ("double", "int64_t", ""), ("float", "int32_t", "f")
+_KERNELS = ((*_DOUBLE, 1), (*_DOUBLE, 8), (*_SINGLE, 1), (*_SINGLE, 16))
 
 
 class _Value(NamedTuple):
-    """A value: an operation on values by their indices, or a slot that is read ("slot"), or a constant ("constant")."""
+    """A value: an operation on values by their indices (of a gather: index and table), or a slot or a constant.
+
+    The names of the latter two are "slot" and "constant".
+    """
 
     name: str
     operands: tuple[int, ...]
@@ -37,7 +39,7 @@ def source(program: Program, kernel: int) -> str:
     """The C text of a program for a kernel, one of those in `program.h`; it defines the function `jaxmbd_straight`."""
     number, integer, suffix, lanes = _KERNELS[kernel]
     values, results = _values(program)
-    body = "\n".join(_statements(values, results, lanes))
+    body = "\n".join(_statements(values, results))
     return f"""#include "program.h"
 #define T {number}
 #define INTEGER {integer}
@@ -113,7 +115,7 @@ def _order(values: Sequence[_Value], roots: Sequence[int]) -> list[int]:
     return order
 
 
-def _statements(values: Sequence[_Value], results: dict[int, int], lanes: int) -> Iterator[str]:
+def _statements(values: Sequence[_Value], results: dict[int, int]) -> Iterator[str]:
     """The statements of the function. A sine and a cosine of the same angle are computed together."""
     order = _order(values, [*results.values()])
     angles: dict[int, dict[str, int]] = {}

@@ -18,8 +18,8 @@ from jaxmbd.compile.targets.c_library import HERE, CLibrary
 from jaxmbd.compile.targets.straight_line import is_straight, source
 from jaxmbd.progress import reporting
 
-# After so many evaluations interpreting has taken about as long as compiling does: 1 ns and 0.2 to 0.5 ms for each number
-# of the code (a 4-bar linkage: 0.3 s for one instance, 0.5 s for lanes; on a Xeon with AVX-512).
+# After so many evaluations interpreting has taken about as long as compiling does: for each number of the code 1 ns an
+# evaluation, and 0.1 to 0.3 ms (a four-bar linkage: 0.1 s for one instance, 0.3 s for lanes, on a Xeon with AVX-512).
 _OFTEN = 300_000
 _LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
 _SIZE = 2**26  # [bytes] limit of all stored libraries together
@@ -84,9 +84,7 @@ def is_worthwhile(program: Program) -> bool:
 def _library(program: Program, kernel: int) -> CLibrary:
     identity = f"{program.key} {kernel} {_emitter()}"
     headers = ("program.h", "lanes.h")
-    return CLibrary(
-        "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE
-    )
+    return CLibrary("program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE)
 
 
 @cache
