@@ -112,23 +112,24 @@ BINARY_EACH(rem, M(fmod)(AT(a), AT(b)))
 #define ALL(number) ((V){0} + (T)(number))
 #define HORNER(z, sum, coefficient) JOIN(fma, NAME)(z, sum, ALL(coefficient))
 
+#if LANES > 1
 /* True if any lane of a comparison of vectors is true. */
-#if LANES == 1
-#define ANY_LANE(c) (c)
-#else
 static inline int JOIN(any, NAME)(const JOIN(Mask, NAME) c) {
   INTEGER any = 0;
   for (int l = 0; l < LANES; l++) any |= c[l];
   return any != 0;
 }
-#define ANY_LANE(c) JOIN(any, NAME)(c)
 #endif
 
-/* Sine and cosine, by argument reduction to [-pi/4, pi/4] and the polynomials of fdlibm: the error is at most 1 unit in
-   the last place for |a| up to 1e5 (in single precision 1e3); beyond, the functions of the C library are used. */
+/* Sine and cosine: of one number by the C library; of lanes by argument reduction to [-pi/4, pi/4] and the polynomials of
+   fdlibm, with an error of at most 1 unit in the last place for |a| up to 1e5 (in single precision 1e3), beyond by the C
+   library too. */
 static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
+#if LANES == 1
+  *sine = M(sin)(a), *cosine = M(cos)(a);
+#else
   const int wide = sizeof(T) == 8;
-  if (__builtin_expect(!ANY_LANE(JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) && !ANY_LANE(a != a), 1)) {
+  if (__builtin_expect(!JOIN(any, NAME)((JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) | (a != a)), 1)) {
     const V k = JOIN(round, NAME)(a * ALL(6.36619772367581382433e-01));
     V r = JOIN(fnma, NAME)(k, ALL(wide ? 1.57079632673412561417e+00 : 1.5703125), a);
     r = JOIN(fnma, NAME)(k, ALL(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4), r);
@@ -150,6 +151,7 @@ static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
     EACH(*sine, M(sin)(AT(a)));
     EACH(*cosine, M(cos)(AT(a)));
   }
+#endif
 }
 
 static inline V JOIN(sin, NAME)(const V a) {

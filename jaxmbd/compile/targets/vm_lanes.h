@@ -173,7 +173,6 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #undef LIBRARY
 #undef ALL
 #undef HORNER
-#undef ANY_LANE
 #undef INSTRUCTION
 #undef ONE
 #undef TWO
