@@ -142,10 +142,24 @@ def _steps_of(
     It runs explicit Runge-Kutta methods with the step-size control of `diffrax.PIDController` or with constant steps,
     if the right-hand side is a program and nothing happens between steps.
     """
-    solver, control = settings.solver, settings.controller
-    obstacle = _obstacle(settings, switches, formulation, event)
-    if settings.engine == "diffrax" or (obstacle and settings.engine == "auto"):
+    if settings.engine == "diffrax":
         return None
+    obstacle = _obstacle(settings, switches, formulation, event)
+    found = None if obstacle else _explicit_steps(settings, equations, formulation, y, len(ts))
+    if found is None and settings.engine != "auto":
+        raise MechanismError(
+            f"engine={settings.engine!r} cannot run this motion: {obstacle or 'its right-hand side is no program'}. "
+            "Leave engine out: diffrax then runs what the virtual machine cannot."
+        )
+    return found
+
+
+def _explicit_steps(
+    settings: IntegrationSettings, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
+) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
+    """The same where there is no obstacle; `None` if the right-hand side is no program."""
+    solver, control = settings.solver, settings.controller
+    assert is_explicit(solver)
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
     q, v, z = y
     norm = np.concatenate([np.ones(q.size), np.full(v.size, float(controlled)), np.ones(z.size)])
@@ -153,16 +167,10 @@ def _steps_of(
     if rows is not None:
         y, norm = (*y, rows.astype(q.dtype)), np.concatenate([norm, np.zeros(rows.size)])
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
-    found = None if obstacle or not is_explicit(solver) else explicit_steps(
+    found = explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
-        jnp.concatenate(y), solver, norm, len(ts), settings.max_steps, settings.engine,
+        jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine,
     )  # fmt: skip
-    obstacle = obstacle or ("its right-hand side is no program" if found is None else "")
-    if obstacle and settings.engine != "auto":
-        raise MechanismError(
-            f"engine={settings.engine!r} cannot run this motion: {obstacle}. Leave engine out: diffrax then runs what "
-            "the virtual machine cannot."
-        )
     return None if found is None else (*found, y)
 
 

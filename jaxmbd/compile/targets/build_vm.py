@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.compile.targets.c_library import CLibrary
+from jaxmbd.compile.targets.c_library import CLibrary, cause
 from jaxmbd.compile.targets.opcodes import EVALUATE
 from jaxmbd.errors import SolveError
 
@@ -27,7 +27,7 @@ _HANDLERS = (*TARGETS.values(), *(target for _, targets in SWEEPS.values() for t
 
 _FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install", "evaluations")
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))
-_SOURCES = ("vm.c", "program.h", "lanes.h", "vm_lanes.h", "erk_loop.h")
+_SOURCES = ("vm.c", "program.h", "program_table.h", "lanes.h", "vm_lanes.h", "erk_loop.h")
 _SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them
 _lock = threading.Lock()
 
@@ -43,9 +43,8 @@ def _machine() -> ctypes.CDLL | None:
     try:
         library = machine().loaded()
     except (OSError, subprocess.SubprocessError) as error:
-        detail = getattr(error, "stderr", "") or error
         warnings.warn(
-            f"jaxmbd runs on XLA alone, which is slower, since its own machine could not be compiled: {detail} "
+            f"jaxmbd runs on XLA alone, which is slower, since its own machine could not be compiled: {cause(error)} "
             "It needs a C compiler; name one in the environment variable CC.",
             stacklevel=3,
         )

@@ -171,6 +171,11 @@ class CLibrary:
         return path
 
 
+def cause(error: Exception) -> str:
+    """Why a library could not be loaded: the compiler's own message if there is one."""
+    return str(getattr(error, "stderr", "") or error)
+
+
 def compiler() -> list[str] | None:
     """The compiler's command with its arguments, from the environment variable `CC` or else from the path."""
     variable = os.environ.get("CC", "").strip()

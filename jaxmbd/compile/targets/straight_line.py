@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.opcodes import ARITY, GATHER, NAMES, UNIFORM
 
@@ -32,7 +34,7 @@ class _Value(NamedTuple):
 
 def is_straight(program: Program) -> bool:
     """True if a program can be straight-line code: no factors of its operations are shared by all lanes."""
-    return not any(name in UNIFORM.values() for name, *_ in _instructions(program))
+    return not any(name in UNIFORM.values() for name, _ in _instructions(program))
 
 
 def source(program: Program, kernel: int) -> str:
@@ -56,15 +58,13 @@ V *restrict x = slots;
 """
 
 
-def _instructions(program: Program) -> Iterator[tuple[str, int, list[int]]]:
-    """The operations after the uniform prefix: name, slot of the result, and slots of the operands."""
-    code, at = program.code.tolist(), program.uniform_length
+def _instructions(program: Program) -> Iterator[tuple[str, np.ndarray]]:
+    """The instructions after the uniform prefix: operation, and for each repetition the slots of result and operands."""
+    code, at = program.code, program.uniform_length
     while at < len(code):
-        name, count = NAMES[code[at]], code[at + 1]
-        at += 2
-        for _ in range(count):
-            yield name, code[at], code[at + 1 : at + 1 + ARITY[name]]
-            at += 1 + ARITY[name]
+        name, count = NAMES[code[at]], int(code[at + 1])
+        first, at = at + 2, at + 2 + count * (1 + ARITY[name])
+        yield name, code[first:at].reshape(count, -1)
 
 
 def _values(program: Program) -> tuple[list[_Value], dict[int, int]]:
@@ -81,11 +81,12 @@ def _values(program: Program) -> tuple[list[_Value], dict[int, int]]:
         return current[slot]
 
     computed = set()
-    for name, result, operands in _instructions(program):
-        ids = (read(operands[0]), operands[1]) if name == GATHER else tuple(map(read, operands))
-        values.append(_Value(name, ids))
-        current[result] = len(values) - 1
-        computed.add(result)
+    for name, table in _instructions(program):
+        for result, *operands in table.tolist():
+            ids = (read(operands[0]), operands[1]) if name == GATHER else tuple(map(read, operands))
+            values.append(_Value(name, ids))
+            current[result] = len(values) - 1
+            computed.add(result)
     return values, {slot: current[slot] for _, slot in program.stores.tolist() if slot in computed}
 
 

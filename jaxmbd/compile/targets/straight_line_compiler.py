@@ -14,12 +14,12 @@ from functools import cache, lru_cache
 from jaxmbd.compile.jax_internals import is_x64
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
-from jaxmbd.compile.targets.c_library import HERE, CLibrary
+from jaxmbd.compile.targets.c_library import HERE, CLibrary, cause
 from jaxmbd.compile.targets.straight_line import is_straight, source
 from jaxmbd.progress import reporting
 
 # After so many evaluations interpreting has taken about as long as compiling does: for each number of the code 1 ns an
-# evaluation, and 0.1 to 0.3 ms (a four-bar linkage: 0.1 s for one instance, 0.3 s for lanes, on a Xeon with AVX-512).
+# evaluation, and 0.06 to 0.2 ms (a four-bar linkage: 0.1 s for one instance, 0.3 s for lanes, on a Xeon with AVX-512).
 _OFTEN = 300_000
 _LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
 _SIZE = 2**26  # [bytes] limit of all stored libraries together
@@ -44,10 +44,10 @@ def watch(programs: dict[int, Program]) -> None:
 
 def request_if_stored(program: Program) -> None:
     """Let a program be installed if it was compiled before."""
-    if _pipe is None or not is_worthwhile(program):
+    if _pipe is None:
         return
     for kernel in (0, 1) if is_x64() else (2, 3):
-        if _library(program, kernel).is_stored():
+        if _library(program, kernel).is_stored():  # only what is worthwhile, or was waited for, has been compiled
             os.write(_pipe, _REQUEST.pack(program.key, kernel, 0))
 
 
@@ -71,7 +71,7 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
                 with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
                     install(library, programs[key], kernel)
         except Exception as error:  # the thread must go on; a motion that waits raises it
-            _failures.append(f"engine='native' failed: {getattr(error, 'stderr', '') or error}".encode())
+            _failures.append(f"engine='native' failed: {cause(error)}".encode())
             library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures[-1])
 
 
