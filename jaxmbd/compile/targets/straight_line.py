@@ -59,7 +59,7 @@ V *restrict x = slots;
 
 
 def _instructions(program: Program) -> Iterator[tuple[str, np.ndarray]]:
-    """The instructions after the uniform prefix: operation, and for each repetition the slots of result and operands."""
+    """The instructions after the uniform prefix: operation, and the slots of each result and its operands."""
     code, at = program.code, program.uniform_length
     while at < len(code):
         name, count = NAMES[code[at]], int(code[at + 1])
