@@ -160,9 +160,11 @@ class BodyLaws(eqx.Module):
         have one slice per part."""
         frames = jax.tree.map(lambda x: at_rows(x, group.incidence), bodies.frames)
         turns = at_rows(jnp.append(bodies.q, 0.0), group.turn_table)
-        return jax.vmap(lambda *local: evaluate(function, self.space, t, group.static, *local))(
-            group.stacked, turns, frames, *values
-        )
+        law = lambda *local: evaluate(function, self.space, t, group.static, *local)  # noqa: E731
+        stacks = (group.stacked, turns, frames, *values)
+        if len(group.members) == 1:  # without a map, which takes as long to trace as the law itself
+            return law(*jax.tree.map(lambda x: jnp.squeeze(x, 0), stacks))[None]
+        return jax.vmap(law)(*stacks)
 
     def _twists_of(self, group: PartGroup, twists: Twists) -> Float[Array, "parts markers twist"]:
         """Gather the twists of the bodies that each part of a group connects; the ground's twist is zero."""

@@ -32,7 +32,7 @@ class MarkerKinematics:
     """
 
     def __init__(self, space: AbstractSpace, markers: Sequence[AbstractMarker], bodies: Any, t: Scalar) -> None:
-        self.space, self.bodies, self.count = space, bodies, len(markers)
+        self.space, self.bodies = space, bodies
         self.slide = None
         if any(isinstance(marker, AbstractMovingMarker) for marker in markers):
             self.slide = _sliding(markers, bodies, t)
@@ -73,7 +73,8 @@ class MarkerKinematics:
         return _to_centre_rate(self.space, self.bodies, points, wrenches, twists, self.rates(twists), changes)
 
     def _each(self, stack: Any) -> tuple[Any, ...]:
-        return tuple(jax.tree.map(lambda x, k=k: x[k], stack) for k in range(self.count))
+        leaves, tree = jax.tree.flatten(stack)
+        return tuple(jax.tree.unflatten(tree, each) for each in zip(*map(jnp.unstack, leaves), strict=True))
 
     def frames_at_constant_speed(self, twists: Twists) -> Callable[[Scalar], tuple[Any, ...]]:
         """The frames as a function of the time `s` of motion at constant `v`, exact to second order."""

@@ -39,7 +39,7 @@ def rolling_disc() -> Example:
     """
     r, lean, turning = 0.2, math.radians(65.0), 2.5
     solid = sp.disc(2700, r, 0.01)
-    m, A, C = float(solid.mass), float(solid.inertia[0, 0]), float(solid.inertia[2, 2])
+    m, (A, _, C) = float(solid.mass), np.diag(solid.inertia)
     sine, cosine = math.sin(lean), math.cos(lean)
     spin = (A * turning**2 * sine * cosine - m * 9.81 * r * cosine) / ((C + m * r**2) * turning * sine)
     place = sp.pose(0, r * spin / turning, r * sine, rot.about("x", lean))
@@ -131,7 +131,7 @@ def governor() -> Example:
     ]
     for name, side, angle in (("right", 1, math.radians(30)), ("left", -1, math.radians(150))):
         turn, hinge = rot.about("y", angle), np.array([0.05 * side, 0.0, 1.0])
-        x, y, z = hinge + rot.rotate(turn, rod.centre)
+        x, y, z = hinge + np.asarray(rot.rotate(turn, rod.centre))
         ball = sp.Body(name, rod.mass, rod.inertia, sp.pose(x, y, z, turn))
         middle = hinge + np.asarray(rot.rotate(turn, (0.5, 0.0, 0.0)))
         ends = [body.at_world(*hinge, axis=AXES["y"]) for body in (shaft, ball)]

@@ -38,7 +38,11 @@ def identity() -> Quaternion:
 
 def multiply(a: Numbers, b: Numbers) -> Quaternion:
     """The rotation `b` followed by `a`, both about fixed axes: `R(multiply(a, b)) = R(a) R(b)` (Hamilton product)."""
-    a, b = _floats("multiply", a=(a, (4,)), b=(b, (4,)))
+    return _product(*_floats("multiply", a=(a, (4,)), b=(b, (4,))))
+
+
+@trace_once
+def _product(a: Quaternion, b: Quaternion) -> Quaternion:
     u, v = a[1:], b[1:]
     scalar = a[:1] * b[:1] - jnp.sum(u * v, keepdims=True)
     return jnp.concatenate([scalar, a[:1] * v + b[:1] * u + cross(u, v)])
@@ -46,19 +50,31 @@ def multiply(a: Numbers, b: Numbers) -> Quaternion:
 
 def inverse(e: Numbers) -> Quaternion:
     """The inverse rotation, `(e0, −e1, −e2, −e3) / |e|²`."""
-    (e,) = _floats("inverse", e=(e, (4,)))
+    return _inverse(*_floats("inverse", e=(e, (4,))))
+
+
+@trace_once
+def _inverse(e: Quaternion) -> Quaternion:
     return jnp.concatenate([e[:1], -e[1:]]) / jnp.sum(e * e)
 
 
 def normalize(e: Numbers) -> Quaternion:
     """The same rotation with `|e| = 1`."""
-    (e,) = _floats("normalize", e=(e, (4,)))
+    return _normalized(*_floats("normalize", e=(e, (4,))))
+
+
+@trace_once
+def _normalized(e: Quaternion) -> Quaternion:
     return e / jnp.sqrt(jnp.sum(e * e))
 
 
 def matrix(e: Numbers) -> Matrix:
     """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`."""
-    (e,) = _floats("matrix", e=(e, (4,)))
+    return _matrix(*_floats("matrix", e=(e, (4,))))
+
+
+@trace_once
+def _matrix(e: Quaternion) -> Matrix:
     w, v, unit = e[:1], e[1:], np.eye(3, dtype=e.dtype)
     # Vector operations instead of scalar ones: far fewer operations for the compiler where a law is differentiated.
     symmetric = v[:, None] * v[None, :] - jnp.sum(v * v) * unit
@@ -67,7 +83,11 @@ def matrix(e: Numbers) -> Matrix:
 
 def rotate(e: Numbers, r: Numbers) -> Vector:
     """The vector `R(e) r`, `r` in body axes, the result in world axes, without forming the matrix."""
-    e, r = _floats("rotate", e=(e, (4,)), r=(r, (3,)))
+    return _rotated(*_floats("rotate", e=(e, (4,)), r=(r, (3,))))
+
+
+@trace_once
+def _rotated(e: Quaternion, r: Vector) -> Vector:
     v = e[1:]
     return r + 2 * cross(v, cross(v, r) + e[0] * r) / jnp.sum(e * e)
 
@@ -82,6 +102,11 @@ def from_matrix(R: Any) -> Quaternion:
     (R,) = _floats("from_matrix", R=(R, (3, 3)))
     if is_concrete(R):
         _check_rotation(np.asarray(R))
+    return _of_matrix(R)
+
+
+@trace_once
+def _of_matrix(R: Matrix) -> Quaternion:
     skew = jnp.stack([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]])
     trace = jnp.trace(R)
     lower = R + R.T + (1 - trace) * np.eye(3, dtype=R.dtype)
@@ -92,8 +117,13 @@ def from_matrix(R: Any) -> Quaternion:
 def about(axis: str | Numbers, angle: Number) -> Quaternion:
     """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"-x"`, `"y"`, …"""
     axis, angle = _floats("about", axis=(axis_numbers("rotation.about: axis", axis), (3,)), angle=(angle, ()))
-    unit = _unit("about", "axis", axis)
-    return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * unit])
+    _check_direction("about", "axis", axis)
+    return _about(axis, angle)
+
+
+@trace_once
+def _about(axis: Vector, angle: Scalar) -> Quaternion:
+    return jnp.concatenate([jnp.cos(angle / 2)[None], jnp.sin(angle / 2) * direction(axis)])
 
 
 def vector(e: Numbers) -> Vector:
@@ -102,7 +132,11 @@ def vector(e: Numbers) -> Vector:
     With `y = v / (e0 + |e|) = tan(φ/4) u` it is `4 y arctan(|y|) / |y|`, smooth at `φ = 0`. At `φ = π` it jumps
     to the opposite vector.
     """
-    (e,) = _floats("vector", e=(e, (4,)))
+    return _vector(*_floats("vector", e=(e, (4,))))
+
+
+@trace_once
+def _vector(e: Quaternion) -> Vector:
     e = _with_nonnegative_scalar(e)
     y = e[1:] / (e[0] + jnp.sqrt(jnp.sum(e * e)))
     return 4 * _arctan_ratio(jnp.sum(y * y)) * y
@@ -110,7 +144,11 @@ def vector(e: Numbers) -> Vector:
 
 def from_vector(theta: Numbers) -> Quaternion:
     """The rotation by `|theta|` [rad] about `theta` (the exponential map), smooth at zero."""
-    (theta,) = _floats("from_vector", theta=(theta, (3,)))
+    return _of_vector(*_floats("from_vector", theta=(theta, (3,))))
+
+
+@trace_once
+def _of_vector(theta: Vector) -> Quaternion:
     half = theta / 2
     cosine, sine_ratio = _cos_and_sine_ratio(jnp.sum(half * half))
     return jnp.concatenate([cosine[None], sine_ratio * half])
@@ -125,7 +163,11 @@ def from_angles(angles: Numbers, sequence: str) -> Quaternion:
     **Raises:** `MechanismError` if the sequence is not one of the twelve.
     """
     axes = _axes("from_angles", sequence)
-    (angles,) = _floats("from_angles", angles=(angles, (3,)))
+    return _of_angles(*_floats("from_angles", angles=(angles, (3,))), axes)
+
+
+@trace_once
+def _of_angles(angles: Vector, axes: tuple[int, int, int]) -> Quaternion:
     cosines, sines = jnp.cos(angles / 2), jnp.sin(angles / 2)
     parts = jnp.eye(4, dtype=angles.dtype)
     first, second, third = (cosines[n] * parts[0] + sines[n] * parts[axis + 1] for n, axis in enumerate(axes))
@@ -173,15 +215,29 @@ def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
         return _from_z(axis)
     numbers, start = axis_numbers("rotation.along: axis", axis), axis_numbers("rotation.along: x", x)
     axis, x = _floats("along", axis=(numbers, (3,)), x=(start, (3,)))
-    unit, start = _unit("along", "axis", axis), _unit("along", "x", x)
-    across = start - jnp.sum(start * unit) * unit
-    if is_concrete(across) and float(safe_norm(across)) < math.sqrt(float(jnp.finfo(across.dtype).eps)):
+    _check_direction("along", "axis", axis)
+    _check_direction("along", "x", x)
+    across = _perpendicular(axis, x)
+    if is_concrete(across) and np.linalg.norm(np.asarray(across)) < math.sqrt(float(jnp.finfo(across.dtype).eps)):
         raise MechanismError(
             f"rotation.along: x must not be parallel to axis, got axis {np.asarray(axis)} and x {np.asarray(x)}; "
             "give an x that points sideways."
         )
-    across = direction(across)
-    return from_matrix(jnp.stack([across, cross(unit, across), unit], axis=1))
+    return _of_axes(axis, across)
+
+
+@trace_once
+def _perpendicular(axis: Vector, x: Vector) -> Vector:
+    """The component perpendicular to an axis of the unit vector along `x`."""
+    unit, start = direction(axis), direction(x)
+    return start - jnp.sum(start * unit) * unit
+
+
+@trace_once
+def _of_axes(z: Vector, x: Vector) -> Quaternion:
+    """The rotation to the frame with these directions of its z and x axes, which are perpendicular."""
+    x, z = direction(x), direction(z)
+    return from_matrix(jnp.stack([x, cross(z, x), z], axis=1))
 
 
 def as_rotation(value: Any) -> Quaternion:
@@ -263,13 +319,8 @@ def axis_numbers(part: str, axis: Any) -> Any:
     return [(-1.0 if axis != letter else 1.0) * (letter == name) + 0.0 for name in _LETTERS]
 
 
-def _unit(function: str, name: str, vector: Vector) -> Vector:
-    """The unit vector along a direction; raise if its value is concrete and zero."""
-    _check_direction(function, name, vector)
-    return direction(vector)
-
-
 def _check_direction(function: str, name: str, vector: Vector) -> None:
+    """Raise if a direction is concrete and zero or not finite."""
     if is_concrete(vector) and not 0 < np.linalg.norm(np.asarray(vector)) < math.inf:
         raise MechanismError(
             f"rotation.{function}: {name} must be a direction, finite and not zero, got {np.asarray(vector)}."

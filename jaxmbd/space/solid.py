@@ -1,6 +1,6 @@
 """Mass properties of solids: mass, centre of mass and inertia of simple shapes, translated, rotated and added."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import Number, Scalar, as_float, combined, is_concrete
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.space import rotation as rotations
 
@@ -114,9 +115,11 @@ class Solid(eqx.Module):
     def __check_init__(self) -> None:
         _positive("Solid", mass=self.mass)
         check_inertia("Solid", self.inertia, zero=True)
-        if isinstance(self.centre, Array) and self.centre.shape != (3,):
+        if not isinstance(self.centre, Array):
+            return
+        if self.centre.shape != (3,):
             raise MechanismError(f"Solid: centre must have shape (3,) [m], got shape {self.centre.shape}.")
-        if isinstance(self.centre, Array) and is_concrete(self.centre) and not jnp.isfinite(self.centre).all():
+        if is_concrete(self.centre) and not np.isfinite(np.asarray(self.centre)).all():
             raise MechanismError(f"Solid: centre must be finite [m], got {np.asarray(self.centre)}.")
 
     def translated(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
@@ -133,19 +136,31 @@ class Solid(eqx.Module):
         3)`.
         """
         e = rotations.as_rotation(rotation).astype(self.inertia.dtype)
-        R = rotations.matrix(e)
-        J = jnp.einsum("ij,jk,lk->il", R, self.inertia, R, precision="highest")
-        return Solid(self.mass, (J + J.T) / 2, rotations.rotate(e, self.centre))
+        return Solid(self.mass, *_rotated(e, self.inertia, self.centre))
 
     def __add__(self, other: "Solid") -> "Solid":
         """Both solids as one, `J = J_a + J_b + μ (|d|² I − d dᵀ)`, `μ = m_a m_b / (m_a + m_b)`, `d = c_b − c_a`."""
         if not isinstance(other, Solid):
             return NotImplemented
-        mass = self.mass + other.mass
-        d = other.centre - self.centre
-        steiner = jnp.sum(d * d) * jnp.eye(3, dtype=d.dtype) - jnp.outer(d, d)
-        inertia = self.inertia + other.inertia + self.mass * other.mass / mass * steiner
-        return Solid(mass, inertia, self.centre + other.mass / mass * d)
+        return Solid(*_united(*((solid.mass, solid.inertia, solid.centre) for solid in (self, other))))
+
+
+_Properties: TypeAlias = tuple[Scalar, Float[Array, "3 3"], Float[Array, "3"]]
+
+
+@trace_once
+def _rotated(e: Array, inertia: Array, centre: Array) -> tuple[Array, Array]:
+    R = rotations.matrix(e)
+    J = jnp.einsum("ij,jk,lk->il", R, inertia, R, precision="highest")
+    return (J + J.T) / 2, rotations.rotate(e, centre)
+
+
+@trace_once
+def _united(a: _Properties, b: _Properties) -> _Properties:
+    (m_a, J_a, c_a), (m_b, J_b, c_b) = a, b
+    mass, d = m_a + m_b, c_b - c_a
+    steiner = jnp.sum(d * d) * jnp.eye(3, dtype=d.dtype) - jnp.outer(d, d)
+    return mass, J_a + J_b + m_a * m_b / mass * steiner, c_a + m_b / mass * d
 
 
 def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
@@ -165,15 +180,13 @@ def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
 def box(density: Number, x: Number, y: Number, z: Number) -> Solid:
     """A box with edges `x`, `y`, `z` [m] along the axes, centred at the origin; `density` [kg/m³]."""
     density, x, y, z = _positive("box", density=density, x=x, y=y, z=z)
-    mass = density * x * y * z
-    return _centred(mass, mass / 12 * jnp.stack([y * y + z * z, x * x + z * z, x * x + y * y]))
+    return _centred(*_box(density, x, y, z))
 
 
 def cylinder(density: Number, radius: Number, length: Number) -> Solid:
     """A cylinder along z of `radius` and `length` [m], centred at the origin; `density` [kg/m³]."""
     density, radius, length = _positive("cylinder", density=density, radius=radius, length=length)
-    mass = jnp.pi * density * radius**2 * length
-    return _centred(mass, _tube_moments(mass, radius**2, length))
+    return _centred(*_tube(density, radius, jnp.zeros_like(radius), length))
 
 
 def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid:
@@ -184,9 +197,7 @@ def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid
             f"tube: the inner radius must be less than the outer [m], got inner {float(inner):g}, outer "
             f"{float(outer):g}."
         )
-    # A difference of squares as a product keeps the digits of thin walls.
-    mass = jnp.pi * density * (outer - inner) * (outer + inner) * length
-    return _centred(mass, _tube_moments(mass, outer**2 + inner**2, length))
+    return _centred(*_tube(density, outer, inner, length))
 
 
 def disc(density: Number, radius: Number, thickness: Number) -> Solid:
@@ -198,15 +209,14 @@ def disc(density: Number, radius: Number, thickness: Number) -> Solid:
 def rod(density: Number, length: Number, radius: Number) -> Solid:
     """A round rod along x of `length` and `radius` [m], centred at the origin; `density` [kg/m³]."""
     density, length, radius = _positive("rod", density=density, length=length, radius=radius)
-    upright = cylinder(density, radius, length)
-    return _centred(upright.mass, jnp.diagonal(upright.inertia)[::-1])
+    mass, moments = _tube(density, radius, jnp.zeros_like(radius), length)
+    return _centred(mass, moments[::-1])
 
 
 def sphere(density: Number, radius: Number) -> Solid:
     """A ball of `radius` [m], centred at the origin; `density` [kg/m³]."""
     density, radius = _positive("sphere", density=density, radius=radius)
-    mass = 4 / 3 * jnp.pi * density * radius**3
-    return _centred(mass, jnp.stack([2 / 5 * mass * radius**2] * 3))
+    return _centred(*_ball(density, radius))
 
 
 def point(mass: Number) -> Solid:
@@ -217,13 +227,31 @@ def point(mass: Number) -> Solid:
 
 def _centred(mass: Scalar, moments: Float[Array, "3"]) -> Solid:
     """A solid with its centre of mass at the origin and its principal axes along the frame's axes."""
-    return Solid(mass, moments, jnp.zeros_like(moments))
+    return Solid(mass, moments, np.zeros(3, moments.dtype))
 
 
-def _tube_moments(mass: Scalar, squares: Scalar, length: Scalar) -> Float[Array, "3"]:
-    """Principal moments [kg m²] of a tube along z; `squares` is the sum of its squared radii [m²]."""
+# Mass [kg] and principal moments [kg m²] of basic shapes.
+
+
+@trace_once
+def _box(density: Scalar, x: Scalar, y: Scalar, z: Scalar) -> tuple[Scalar, Float[Array, "3"]]:
+    mass = density * x * y * z
+    return mass, mass / 12 * jnp.stack([y * y + z * z, x * x + z * z, x * x + y * y])
+
+
+@trace_once
+def _tube(density: Scalar, outer: Scalar, inner: Scalar, length: Scalar) -> tuple[Scalar, Float[Array, "3"]]:
+    # A difference of squares as a product keeps the digits of thin walls.
+    mass = jnp.pi * density * (outer - inner) * (outer + inner) * length
+    squares = outer**2 + inner**2
     across = mass * (3 * squares + length**2) / 12
-    return jnp.stack([across, across, mass * squares / 2])
+    return mass, jnp.stack([across, across, mass * squares / 2])
+
+
+@trace_once
+def _ball(density: Scalar, radius: Scalar) -> tuple[Scalar, Float[Array, "3"]]:
+    mass = 4 / 3 * jnp.pi * density * radius**3
+    return mass, jnp.stack([2 / 5 * mass * radius**2] * 3)
 
 
 def _number(part: str, name: str, value: Any, unit: str) -> Any:

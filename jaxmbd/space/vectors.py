@@ -97,5 +97,5 @@ def shift_wrench(wrench: Rate, arm: Float[Array, " dim"]) -> Rate:
 
 def split(rate: Rate) -> tuple[Array, Array]:
     """Split a rate or wrench into its linear and angular parts."""
-    dim = 2 if rate.shape[0] == 3 else 3
-    return rate[:dim], rate[dim:]
+    linear, angular = jnp.split(rate, [2 if rate.shape[0] == 3 else 3])
+    return linear, angular

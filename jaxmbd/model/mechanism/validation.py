@@ -99,7 +99,7 @@ def check_space(mechanism: Any) -> None:
     named += [(part, marker.space) for part in mechanism.parts() for marker in _markers(part)]
     for force in mechanism.forces:
         if isinstance(force, Gravity):
-            force.vector(space)
+            jax.eval_shape(force.vector, space)
     for part, own in named:
         if own != space:
             raise MechanismError(
