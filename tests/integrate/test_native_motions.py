@@ -18,6 +18,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
+from jaxmbd.integrate.adjoint.native_run import run_explicit
 from tests.marks import slow_but
 from tests.numeric import differences
 
@@ -213,6 +214,53 @@ def test_redundant_constraints_that_are_known_at_run_time_only() -> None:
         found = [mode(jax.jacrev(lambda x, c=c: run(x, c)))(1.0) for c in (ours, theirs)]
         np.testing.assert_allclose(*found, rtol=1e-6, atol=1e-8)
         assert np.abs(found[1]).max() > 1e-3
+
+
+def bouncing(speed: Any, is_walled: Any, x: Any, after: Any = None) -> Any:
+    """The end of a motion with the speed `±speed` between two walls, if there are any, in 40 equal steps of 0.1."""
+
+    def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
+        return jnp.stack([given[0] * y[1], 0.0 * y[1]])
+
+    def turned(given: Any, static: Any, t: Any, y: Any) -> Any:
+        return jnp.where(given[1] & (y[0] * y[1] > 0.35), -y[1:], y[1:])
+
+    y, ts = [jnp.stack([x]), jnp.ones(1)], jnp.array([0.0, 4.0])
+    found = explicit_steps.explicit_steps(
+        rate, after or turned, (speed, is_walled), None, jnp.concatenate(y), dfx.Heun(), np.ones(2), 2, 64,
+        condition=is_walled,
+    )  # fmt: skip
+    assert found is not None
+    run = run_explicit(*found, y, dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts)
+    return run.ys[1][0][0, 0]  # pyright: ignore
+
+
+def test_what_happens_after_steps_happens_only_where_its_condition_holds() -> None:
+    """In each instance of a batch, in the motion and in both sweeps for its derivatives."""
+    rng = np.random.default_rng(3)
+    speeds, walls, starts = rng.uniform(0.5, 1.5, 21), np.arange(21) % 4 == 1, rng.uniform(-0.2, 0.2, 21)
+    walls[8:16] = False  # no instance that is computed side by side with these has walls
+
+    def expected(speed: Any, is_walled: Any, x: Any) -> tuple[float, float]:
+        slope, direction = 0.0, 1.0
+        for _ in range(40):
+            x, slope = x + 0.1 * speed * direction, slope + 0.1 * direction
+            direction = -direction if is_walled and x * direction > 0.35 else direction
+        return x, slope
+
+    ends, slopes = np.transpose([expected(*each) for each in zip(speeds, walls, starts, strict=True)])
+    assert np.abs(ends[walls]).max() < 0.6 < np.abs(ends[~walls]).min()
+    arguments = jnp.asarray(speeds), jnp.asarray(walls), jnp.asarray(starts)
+    np.testing.assert_allclose(jax.vmap(bouncing)(*arguments), ends, atol=1e-13)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(jax.vmap(derivative(bouncing))(*arguments), slopes, atol=1e-13)
+
+    def always(given: Any, static: Any, t: Any, y: Any) -> Any:
+        return -y[1:]
+
+    # Where the condition does not hold, not even a program that does not look at it is run.
+    np.testing.assert_allclose(bouncing(jnp.array(1.0), jnp.array(False), jnp.array(0.0), always), 4.0, atol=1e-13)
+    np.testing.assert_allclose(bouncing(jnp.array(1.0), jnp.array(True), jnp.array(0.0), always), 0.0, atol=1e-13)
 
 
 @pytest.mark.parametrize(("settings", "result"), [

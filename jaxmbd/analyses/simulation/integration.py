@@ -169,7 +169,7 @@ def _explicit_steps(
     ends = tuple(np.cumsum([len(part) for part in y])[:-1].tolist())
     found = explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
-        jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine,
+        jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine, condition=equations.redundant,
     )  # fmt: skip
     return None if found is None else (*found, y)
 

@@ -66,13 +66,20 @@ static inline void JOIN(dense_weights, NAME)(const Tableau *q, const T theta, T 
   }
 }
 
+/* What happens after a step; NULL if nothing does in any lane. */
+static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t start) {
+  if (!m->after || m->after->condition < 0) return m->after;
+  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, start + l) != 0) return m->after;
+  return NULL;
+}
+
 /* The state `y` at the end `t` of a step, with the last components as the program of what happens after it sets them. */
-static void JOIN(settle, NAME)(const Motion *m, V *z, const V *t, V *y, const int64_t start) {
-  if (!m->after) return;
-  const Program *p = m->after->call.program;
-  JOIN(put, NAME)(p, z, m->after->t_at, t), JOIN(put, NAME)(p, z, m->after->y_at, y);
-  JOIN(evaluate, NAME)(m->after, z, start);
-  JOIN(take, NAME)(p, z, 0, y + m->n - p->output_sizes[0]);
+static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, const int64_t start) {
+  if (!after) return;
+  const Program *p = after->call.program;
+  JOIN(put, NAME)(p, z, after->t_at, t), JOIN(put, NAME)(p, z, after->y_at, y);
+  JOIN(evaluate, NAME)(after, z, start);
+  JOIN(take, NAME)(p, z, 0, y + after->n - p->output_sizes[0]);
 }
 
 static inline int64_t JOIN(slots_after, NAME)(const Motion *m) { return m->after ? m->after->call.program->slots : 0; }
@@ -196,13 +203,15 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
   const Call *c = &m->call;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = c->batch;
+  const int64_t moving = n - (m->after ? m->after->call.program->output_sizes[0] : 0); /* the rest is constant in a step */
   void *memory = malloc((size_t)(c->program->slots + JOIN(slots_after, NAME)(m) + n * (s + 3)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   V *z = x + c->program->slots, *f = z + JOIN(slots_after, NAME)(m), *y = f + n * s, *stage = y + n, *next = stage + n;
   JOIN(Lane, NAME) lanes[LANES];
   JOIN(begin, NAME)(m, x, start);
-  if (m->after) JOIN(begin, NAME)(m->after, z, start);
+  const Motion *after = JOIN(after, NAME)(m, start);
+  if (after) JOIN(begin, NAME)(after, z, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
   EACH_LANE JOIN(begin_lane, NAME)(&lanes[l], m, start + l);
   for (int64_t l = 0; l < valid; l++) {
@@ -224,8 +233,9 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     }
     if (!active) break;
     const V h = end - begin;
+    for (int64_t k = moving; k < n; k++) stage[k] = next[k] = y[k];
     for (int64_t i = known; i < s; i++) {
-      for (int64_t k = 0; k < n; k++)
+      for (int64_t k = 0; k < moving; k++)
         stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, n), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
       JOIN(put, NAME)(c->program, x, m->t_at, &t);
@@ -235,10 +245,10 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     }
     evaluations += s - known;
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
-    for (int64_t k = 0; k < n; k++)
+    for (int64_t k = 0; k < moving; k++)
       next[k] = q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
-    JOIN(settle, NAME)(m, z, &end, next, start);
+    JOIN(settle, NAME)(after, z, &end, next, start);
     EACH_LANE {
       const T *k = JOIN(row, NAME)(&m->control, batch, start + l), from = lanes[l].tprev, to = lanes[l].tnext;
       if (!lanes[l].active || !JOIN(control, NAME)(&lanes[l], m, k, LANE_OF(error, l))) continue;
@@ -280,7 +290,8 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   T t1[LANES], dt_first[LANES], dt_last[LANES];
   int64_t accepted[LANES], saved[LANES], next[LANES], evaluations = 0;
   JOIN(begin, NAME)(m, x, start);
-  if (m->after) JOIN(begin, NAME)(m->after, z, start);
+  const Motion *after = JOIN(after, NAME)(m, start);
+  if (after) JOIN(begin, NAME)(after, z, start);
   JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
   else memset(dy, 0, (size_t)n * sizeof(V));
@@ -343,7 +354,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       y[k] += h * slope, dy[k] += dh * slope + h * change;
     }
     EACH_LANE if (i < accepted[l]) LANE_OF(t, l) = ends[l][i];
-    JOIN(settle, NAME)(m, z, &t, y, start);
+    JOIN(settle, NAME)(after, z, &t, y, start);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *end = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
@@ -358,9 +369,9 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
 /* --- cotangents ------------------------------------------------------------------------------------------- */
 
 #if LANES == 1
-/* The stages and slopes of a step from `t` to `t + h` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, V *u, const T t, const T end, const V *y, V *stage, V *f, V *next,
-                             const int64_t instance) {
+/* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
+static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const T t, const T end, const V *y,
+                             V *stage, V *f, V *next, const int64_t instance) {
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages;
   const T h = end - t;
@@ -373,7 +384,7 @@ static void JOIN(step, NAME)(const Motion *m, V *x, V *u, const T t, const T end
   }
   for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
   V at = end;
-  if (u) JOIN(settle, NAME)(m, u, &at, next, instance);
+  JOIN(settle, NAME)(after, u, &at, next, instance);
 }
 
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
@@ -399,7 +410,8 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
   T *t1bar = tsbar ? JOIN(row, NAME)(&pull->dt1, batch, instance) : NULL;
   int64_t left = *counter(&m->counts[SAVED], batch, instance) - 1;
   JOIN(begin, NAME)(m, x, instance), JOIN(begin, NAME)(pull, z, instance);
-  if (m->after) JOIN(begin, NAME)(m->after, u, instance);
+  const Motion *after = JOIN(after, NAME)(m, instance);
+  if (after) JOIN(begin, NAME)(after, u, instance);
   memcpy(ybar, JOIN(row, NAME)(&m->dy0, batch, instance), (size_t)n * sizeof(T));
   for (int64_t k = 0; k < r->outputs; k++)
     if (pull->bars[k].data) memset(JOIN(row, NAME)(&pull->bars[k], batch, instance), 0, (size_t)pull->bars[k].size * sizeof(T));
@@ -409,12 +421,13 @@ static int JOIN(cotangent, NAME)(const Motion *m, const Motion *pull, const int6
     if (i == accepted - 1 || (i + 1) % stride == 0) {
       memcpy(between, states + n * place_of(first, m->rows), (size_t)n * sizeof(T));
       for (int64_t j = first; j < i; j++)
-        JOIN(step, NAME)(m, x, u, starts[j], ends[j], between + n * (j - first), stage, f, between + n * (j - first + 1), instance);
+        JOIN(step, NAME)(m, x, after, u, starts[j], ends[j], between + n * (j - first), stage, f,
+                         between + n * (j - first + 1), instance);
     }
     const V *y = between + n * (i - first);
     const T h = ends[i] - starts[i];
     T hbar = 0, startbar = 0;
-    JOIN(step, NAME)(m, x, NULL, starts[i], ends[i], y, stage, f, next, instance);
+    JOIN(step, NAME)(m, x, NULL, NULL, starts[i], ends[i], y, stage, f, next, instance);
     for (int64_t j = 0; j < s; j++)
       for (int64_t k = 0; k < n; k++) fbar[j * n + k] = (T)q->b[j] * h * ybar[k];
     for (int64_t k = 0; k < n; k++) hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);

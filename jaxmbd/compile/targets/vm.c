@@ -70,6 +70,7 @@ typedef struct Motion {
   Tableau method;
   const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
   int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
+  int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
   int64_t adaptive, force_dtmin, recorded, max_steps, rows;
   const double *norm; /* 1 for the components of the state in the norm of the error */
   Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
@@ -258,7 +259,7 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES,
        WITH_AFTER, ENGINE_WANTED, MOTION };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
-enum { KEY, OPERANDS, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, PROGRAM };
+enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
 
 /* The next operand or result, with `size` numbers for each instance. */
 static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
@@ -276,7 +277,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
                         tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
   m->n = settings[STATES], m->norm = b->data[2];
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
-  m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT];
+  m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
   m->max_steps = settings[MAX_STEPS], m->rows = settings[ROWS];
   for (int64_t k = 0; k < p->inputs; k++) {

@@ -31,11 +31,13 @@ _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explic
 def explicit_steps(
     rate: Callable[..., Any], after: Callable[..., Any] | None, given: Any, static: Any, y: Any,
     method: ExplicitMethod, norm: np.ndarray, times: int, max_steps: int, engine: Engine = "auto", rows: int = 1024,
+    condition: Any = None,
 ) -> tuple["ExplicitSteps", list[Any]] | None:  # fmt: skip
     """The steps for `ẏ = rate(given, static, t, y)`, and the arrays of `given` that they depend on; None if that is no
     program.
 
     `after(given, static, t, y)`: new last components of the state, set after each accepted step, constant in between.
+    `condition`: an array in `given`; where it is false, `after` is known to change nothing.
     """
     leaves, tree = jax.tree.flatten(given)
     is_dynamic = tuple(map(is_array, leaves))
@@ -44,9 +46,11 @@ def explicit_steps(
     if vm() is None or any(x.dtype not in (y.dtype, np.bool_) for x in arrays):
         return None
     types = tuple((x.shape, x.dtype) for x in (*arrays, y))
+    place = next((k for k, x in enumerate(arrays) if x is condition), None)
     steps = _steps_of(
-        rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows
-    )
+        rate, after, tree, is_dynamic, others, static, types, method, norm.tobytes(), times, max_steps, engine, rows,
+        place,
+    )  # fmt: skip
     return None if steps is None else (steps, [jnp.asarray(arrays[k], y.dtype) for k in steps.used])
 
 
@@ -54,7 +58,7 @@ def explicit_steps(
 def _steps_of(
     rate: Callable[..., Any], after: Callable[..., Any] | None, tree: Any, is_dynamic: tuple[bool, ...],
     others: tuple[Any, ...], static: Any, types: Any, method: ExplicitMethod, norm: bytes, times: int, max_steps: int,
-    engine: Engine, rows: int,
+    engine: Engine, rows: int, condition: int | None,
 ) -> "ExplicitSteps | None":  # fmt: skip
     *known, (shape, dtype) = types
     count = len(known)
@@ -73,9 +77,10 @@ def _steps_of(
     inputs = [jax.ShapeDtypeStruct(shape, dtype) for shape, _ in known]
     inputs += [jax.ShapeDtypeStruct((), dtype), jax.ShapeDtypeStruct(shape, dtype)]
     functions = [pruned(traced(flat(function), inputs)) for function in (rate, after) if function is not None]
-    used = sorted({k for function in functions for k in function.used if k < count})
+    needed = {k for function in functions for k in function.used if k < count}
+    used = sorted(needed if condition is None else {*needed, condition})
     functions = [TracedFunction(function.jaxpr, (*used, count, count + 1)) for function in functions]
-    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows)
+    steps = ExplicitSteps(functions, used, method, np.frombuffer(norm), times, max_steps, engine, rows, condition)
     return None if None in steps.programs else steps
 
 
@@ -116,9 +121,10 @@ class _Sweep(NamedTuple):
     state_tangent: int = -1
     state_cotangent: int = -1
     time_cotangent: int = -1
+    condition: int = -1
 
     def numbers(self) -> list[int]:
-        return [register(self.program), 0, *self[1:]]
+        return [register(self.program), *self[1:]]
 
     def tables(self, dtype: Any) -> list[np.ndarray]:
         return [table.astype(dtype) for table in self.program.constant_tables]
@@ -129,12 +135,13 @@ class ExplicitSteps(AbstractSteps):
 
     The inputs are the state `y (n,)`, the arrays `θ`, and the times `t₀, t₁, ts`. `functions`: the traced function `f`,
     and another one, if any, of the same arguments for the last components of the state after each accepted step;
-    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components whose error is controlled.
+    `used`: the indices of `θ` among all arrays; `norm (n,)`: 1 for the components whose error is controlled;
+    `condition`: the index of the array that is false where the other function changes nothing.
     """
 
     def __init__(
         self, functions: Sequence[TracedFunction], used: Sequence[int], method: ExplicitMethod, norm: np.ndarray,
-        times: int, max_steps: int, engine: Engine, rows: int,
+        times: int, max_steps: int, engine: Engine, rows: int, condition: int | None,
     ) -> None:  # fmt: skip
         self._tangents = {}
         self.rate, self.after = functions[0], functions[1] if len(functions) > 1 else None
@@ -148,6 +155,7 @@ class ExplicitSteps(AbstractSteps):
         self.components, self.sets, self.at_end, self.rows = 1, 1, (0,), min(rows, max_steps)
         self.outputs = (jax.ShapeDtypeStruct((times, *state.shape), state.dtype), state)
         self._time_at, self._state_at = len(known), len(known) + 1
+        self._condition = -1 if condition is None else self.used.index(condition)
 
     # --- one step, in JAX -----------------------------------------------------------------------------------
 
@@ -274,4 +282,4 @@ class ExplicitSteps(AbstractSteps):
         return [*self.outputs, scalar, *[number] * 6, *([steps, steps, checkpoints] if recorded else [])]
 
     def _last(self) -> list[_Sweep]:
-        return [sweep for sweep in self.programs[1:] if sweep is not None]
+        return [sweep._replace(condition=self._condition) for sweep in self.programs[1:] if sweep is not None]
