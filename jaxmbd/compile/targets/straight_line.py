@@ -117,8 +117,10 @@ def _order(values: Sequence[_Value], roots: Sequence[int]) -> list[int]:
 
 
 def _statements(values: Sequence[_Value], results: dict[int, int]) -> Iterator[str]:
-    """The statements of the function. A sine and a cosine of the same angle are computed together."""
-    order = _order(values, [*results.values()])
+    """The statements of the function. Sines and cosines come first, those of one angle together: before a call of a
+    function all values that are live in registers are stored."""
+    angular = [k for k, value in enumerate(values) if value.name in ("sin", "cos")]
+    order = _order(values, [*angular, *results.values()])
     angles: dict[int, dict[str, int]] = {}
     for k in order:
         if values[k].name in ("sin", "cos"):
