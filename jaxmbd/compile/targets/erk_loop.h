@@ -56,11 +56,11 @@ static inline V JOIN(combine, NAME)(const double *weights, const int64_t count, 
 }
 
 /* The weights `b(theta)` of the dense output, and their derivatives. */
-static inline void JOIN(dense_weights, NAME)(const Tableau *q, const T theta, T *w, T *dw) {
+static inline void JOIN(dense_weights, NAME)(const Tableau *q, const V theta, V *w, V *dw) {
   for (int64_t i = 0; i < q->stages; i++) {
     const double *coefficients = q->dense + i * (q->degree + 1);
-    T value = (T)coefficients[0], slope = 0;
-    for (int64_t d = 1; d <= q->degree; d++) slope = slope * theta + value, value = value * theta + (T)coefficients[d];
+    V value = ALL(coefficients[0]), slope = {0};
+    for (int64_t d = 1; d <= q->degree; d++) slope = slope * theta + value, value = value * theta + ALL(coefficients[d]);
     w[i] = value;
     if (dw) dw[i] = slope;
   }
@@ -152,20 +152,31 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
 
 /* --- the time loop ---------------------------------------------------------------------------------------- */
 
-/* The states at the saved times within a step of lane `l`, from `start` to `end`. */
-static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y,
-                             const V *f, const T start, const T end) {
+/* The states at the saved times within a step from `begin` to `end`, in the lanes that keep it: one saved time of each
+   lane after another. */
+static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t start, const int64_t valid,
+                             const V keep, const V *y, const V *f, const V begin, const V end) {
   const int64_t n = m->n, s = m->method.stages;
-  const T *ts = JOIN(row, NAME)(&m->ts, m->call.batch, instance);
-  T *ys = JOIN(row, NAME)(&m->ys, m->call.batch, instance), w[s];
-  const T h = end - start;
-  while (a->counts[SAVED] < m->ts.size && ts[a->counts[SAVED]] <= end) {
-    JOIN(dense_weights, NAME)(&m->method, h == 0 ? 0 : (ts[a->counts[SAVED]] - start) / h, w, NULL);
-    T *mine = ys + n * a->counts[SAVED]++;
+  const V h = end - begin;
+  for (;;) {
+    V w[s], theta = {0};
+    T *mine[LANES] = {0}; /* where the state of a lane goes, NULL if it has none to save */
+    int any = 0;
+    for (int64_t l = 0; l < valid; l++) {
+      int64_t *saved = &lanes[l].counts[SAVED];
+      if (!LANE_OF(keep, l) || *saved >= m->ts.size) continue;
+      const T t = JOIN(row, NAME)(&m->ts, m->call.batch, start + l)[*saved];
+      if (!(t <= LANE_OF(end, l))) continue;
+      any = 1, mine[l] = JOIN(row, NAME)(&m->ys, m->call.batch, start + l) + n * (*saved)++;
+      LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (t - LANE_OF(begin, l)) / LANE_OF(h, l);
+    }
+    if (!any) return;
+    JOIN(dense_weights, NAME)(&m->method, theta, w, NULL);
     for (int64_t k = 0; k < n; k++) {
-      T sum = 0;
-      for (int64_t i = 0; i < s; i++) sum += w[i] * LANE_OF(f[i * n + k], l);
-      mine[k] = LANE_OF(y[k], l) + h * sum;
+      V sum = {0};
+      for (int64_t i = 0; i < s; i++) sum += w[i] * f[i * n + k];
+      const V value = y[k] + h * sum;
+      EACH_LANE if (mine[l]) mine[l][k] = LANE_OF(value, l);
     }
   }
 }
@@ -250,12 +261,12 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
     JOIN(settle, NAME)(after, z, &end, next, start);
     EACH_LANE {
-      const T *k = JOIN(row, NAME)(&m->control, batch, start + l), from = lanes[l].tprev, to = lanes[l].tnext;
+      const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
       if (!lanes[l].active || !JOIN(control, NAME)(&lanes[l], m, k, LANE_OF(error, l))) continue;
       LANE_OF(keep, l) = 1;
-      if (l < valid) JOIN(save, NAME)(m, &lanes[l], l, start + l, y, f, from, to);
-      if (l < valid && m->recorded) JOIN(record, NAME)(m, &lanes[l], l, start + l, y, from, to);
+      if (l < valid && m->recorded) JOIN(record, NAME)(m, &lanes[l], l, start + l, y, LANE_OF(begin, l), LANE_OF(end, l));
     }
+    JOIN(save, NAME)(m, lanes, start, valid, keep, y, f, begin, end);
     for (int64_t k = 0; k < n; k++) {
       y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
       if (q->fsal) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * n + k], f[k]);
@@ -332,21 +343,23 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
     }
     evaluations += s;
-    for (int64_t l = 0; l < valid; l++) {
-      T *dys = JOIN(row, NAME)(&m->ys, batch, start + l), w[s], dw[s];
-      const int last = i == accepted[l] - 1;
-      const T length = LANE_OF(h, l);
-      for (; i < accepted[l] && next[l] < saved[l] && (ts[l][next[l]] <= ends[l][i] || last); next[l]++) {
-        const T theta = length == 0 ? 0 : (ts[l][next[l]] - starts[l][i]) / length;
-        const T moved = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - theta * LANE_OF(dh, l);
-        JOIN(dense_weights, NAME)(q, theta, w, dw);
-        for (int64_t k = 0; k < n; k++) {
-          T value = LANE_OF(dy[k], l);
-          for (int64_t j = 0; j < s; j++)
-            value += length * w[j] * LANE_OF(df[j * n + k], l) +
-                     (LANE_OF(dh, l) * w[j] + moved * dw[j]) * LANE_OF(f[j * n + k], l);
-          dys[next[l] * n + k] = value;
-        }
+    for (int any = 1; any;) { /* one saved time of each lane after another */
+      V w[s], dw[s], theta = {0}, moved = {0};
+      T *mine[LANES] = {0};
+      any = 0;
+      for (int64_t l = 0; l < valid; l++) {
+        if (i >= accepted[l] || next[l] >= saved[l]) continue;
+        const T time = ts[l][next[l]];
+        if (!(time <= ends[l][i]) && i != accepted[l] - 1) continue;
+        LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - starts[l][i]) / LANE_OF(h, l);
+        LANE_OF(moved, l) = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - LANE_OF(theta, l) * LANE_OF(dh, l);
+        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, start + l) + n * next[l]++;
+      }
+      if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
+      for (int64_t k = 0; any && k < n; k++) {
+        V value = dy[k];
+        for (int64_t j = 0; j < s; j++) value += h * w[j] * df[j * n + k] + (dh * w[j] + moved * dw[j]) * f[j * n + k];
+        EACH_LANE if (mine[l]) mine[l][k] = LANE_OF(value, l);
       }
     }
     for (int64_t k = 0; k < n; k++) {

@@ -3,6 +3,9 @@
    M(f) is the function of `math.h` for T. Both are compiled with `-ffp-contract=off`: products and sums are fused only
    where a program says so. */
 
+/* In long straight-line code a compiler would call even a single instruction. */
+#define INLINE static inline __attribute__((always_inline))
+
 #if LANES == 1
 typedef T JOIN(V, NAME);
 #define V JOIN(V, NAME)
@@ -21,7 +24,7 @@ typedef INTEGER JOIN(Mask, NAME) __attribute__((vector_size(LANES * sizeof(T)), 
 #define AT(x) ((x)[l])
 #define LANE l
 /* A comparison of vectors is a mask of bits. */
-static inline V JOIN(choice, NAME)(const JOIN(Mask, NAME) c, const V a, const V b) {
+INLINE V JOIN(choice, NAME)(const JOIN(Mask, NAME) c, const V a, const V b) {
   return (V)((c & (JOIN(Mask, NAME))a) | (~c & (JOIN(Mask, NAME))b));
 }
 #define CHOICE(c, a, b) JOIN(choice, NAME)(c, a, b)
@@ -31,27 +34,27 @@ static inline V JOIN(choice, NAME)(const JOIN(Mask, NAME) c, const V a, const V 
 #endif
 
 #define UNARY(f, e) \
-  static inline V JOIN(f, NAME)(const V a) { return e; }
+  INLINE V JOIN(f, NAME)(const V a) { return e; }
 #define BINARY(f, e) \
-  static inline V JOIN(f, NAME)(const V a, const V b) { return e; }
+  INLINE V JOIN(f, NAME)(const V a, const V b) { return e; }
 #define TERNARY(f, e) \
-  static inline V JOIN(f, NAME)(const V a, const V b, const V c) { return e; }
+  INLINE V JOIN(f, NAME)(const V a, const V b, const V c) { return e; }
 /* The same for functions that the C library has for one number. */
 #define UNARY_EACH(f, e)                   \
-  static inline V JOIN(f, NAME)(const V a) { \
+  INLINE V JOIN(f, NAME)(const V a) { \
     V r = a;                               \
     EACH(r, e);                            \
     return r;                              \
   }
 #define BINARY_EACH(f, e)                             \
-  static inline V JOIN(f, NAME)(const V a, const V b) { \
+  INLINE V JOIN(f, NAME)(const V a, const V b) { \
     V r = a;                                          \
     EACH(r, e);                                       \
     return r;                                         \
   }
 #define LIBRARY(f, function) UNARY_EACH(f, M(function)(AT(a)))
 
-static inline V JOIN(fma, NAME)(const V a, const V b, const V c) {
+INLINE V JOIN(fma, NAME)(const V a, const V b, const V c) {
 #if defined(__FP_FAST_FMA) || defined(__FMA__) || defined(__ARM_FEATURE_FMA)
   V r = a;
   EACH(r, M(__builtin_fma)(AT(a), AT(b), AT(c)));
@@ -154,13 +157,13 @@ static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
 #endif
 }
 
-static inline V JOIN(sin, NAME)(const V a) {
+INLINE V JOIN(sin, NAME)(const V a) {
   V sine, cosine;
   JOIN(sine_cosine, NAME)(a, &sine, &cosine);
   return sine;
 }
 
-static inline V JOIN(cos, NAME)(const V a) {
+INLINE V JOIN(cos, NAME)(const V a) {
   V sine, cosine;
   JOIN(sine_cosine, NAME)(a, &sine, &cosine);
   return cosine;
@@ -180,7 +183,7 @@ static inline T JOIN(element, NAME)(const Call *c, const int32_t k, const T inde
   return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
 }
 
-static inline V JOIN(gather, NAME)(const Call *c, const int32_t k, const V a, const int64_t first) {
+INLINE V JOIN(gather, NAME)(const Call *c, const int32_t k, const V a, const int64_t first) {
   V r = a;
   EACH(r, JOIN(element, NAME)(c, k, AT(a), first + LANE));
   return r;
