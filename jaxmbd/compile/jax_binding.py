@@ -201,6 +201,8 @@ def _run_by_xla(*operands: Any, function: TracedFunction, batch: int) -> Any:
     if not batch:
         return function(*operands)
     is_batched = _is_batched(function, operands)
+    pairs = zip(operands, is_batched, strict=True)
+    operands = tuple(jnp.repeat(x, batch // len(x), axis=0) if batched else x for x, batched in pairs)
     axes = tuple(0 if batched else None for batched in is_batched)
     results = jax.vmap(lambda *x: tuple(function(*x)), axes, axis_size=batch)(*operands)
     return [x if varies else x[0] for x, varies in zip(results, _varying(function, is_batched), strict=True)]
@@ -259,7 +261,11 @@ mlir.register_lowering(run_p, _lower_for_vm, platform="cpu")
 
 
 def _batching_rule(operands: Any, axes: Any, *, function: TracedFunction, batch: int) -> Any:
-    """The batching rule: the new, outer batch axis is merged with the inner one that the primitive already has."""
+    """The batching rule: the new, outer batch axis is merged with the inner one that the primitive already has.
+
+    An operand of the primitive has no batch axis, or one of the size of the batch, or one of a divisor of it: then each
+    of its entries is for a block of instances that follow one another.
+    """
     size = next(x.shape[axis] for x, axis in zip(operands, axes, strict=True) if axis is not None)
     if size == 0:
         return _of_empty_batch(operands, axes, function, batch)
@@ -268,8 +274,7 @@ def _batching_rule(operands: Any, axes: Any, *, function: TracedFunction, batch:
     is_inner = [
         x.ndim - outer > len(like.shape) for x, outer, like in zip(moved, is_outer, function.types, strict=True)
     ]
-    if batch:
-        moved = [_merged_axes(*each, size, batch) for each in zip(moved, is_outer, is_inner, strict=True)]
+    moved = [_merged_axes(*each, size) for each in zip(moved, is_outer, is_inner, strict=True)]
     results = list(run_p.bind(*moved, function=function, batch=size * max(batch, 1)))
     outer, inner = _varying(function, is_outer), _varying(function, is_inner)
     for k, x in enumerate(results):
@@ -295,14 +300,12 @@ def _of_empty_batch(operands: Any, axes: Any, function: TracedFunction, batch: i
     return empty, [0 if varies else None for varies in outer]
 
 
-def _merged_axes(x: Any, is_outer: bool, is_inner: bool, size: int, batch: int) -> Any:
-    """An operand with its outer and inner batch axes merged to one; unchanged if it has neither."""
-    if not is_outer and not is_inner:
+def _merged_axes(x: Any, is_outer: bool, is_inner: bool, size: int) -> Any:
+    """An operand with its outer and inner batch axes merged to one; one that has no inner axis varies over blocks."""
+    if not is_inner:
         return x
-    shape = x.shape[is_outer + is_inner :]
-    x = x if is_outer else x[None]
-    x = x if is_inner else x[:, None]
-    return jnp.broadcast_to(x, (size, batch, *shape)).reshape(size * batch, *shape)
+    x = x if is_outer else jnp.broadcast_to(x, (size, *x.shape))
+    return x.reshape(-1, *x.shape[2:])
 
 
 batching.primitive_batchers[run_p] = _batching_rule
@@ -324,8 +327,9 @@ def _transpose_rule(cotangents: Any, *operands: Any, function: TracedFunction, b
     pulled_back = run_p.bind(*residuals, *instantiated, function=function.transpose(wanted), batch=batch)
     results: list[Any] = [None] * len(operands)
     for k, x in zip(wanted, pulled_back, strict=True):
-        is_uniform = batch and len(operands[k].aval.shape) == len(function.types[k].shape)
-        results[k] = jnp.sum(x, axis=0) if is_uniform else x
+        shape, own = operands[k].aval.shape, function.types[k].shape
+        blocks = shape[0] if len(shape) > len(own) else 1
+        results[k] = x if x.shape == shape else jnp.sum(x.reshape(blocks, -1, *own), axis=1).reshape(shape)
     return results
 
 

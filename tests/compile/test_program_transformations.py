@@ -108,6 +108,51 @@ def test_derivatives_of_a_batch_of_no_lanes() -> None:
     assert jacobian.shape == (0, 3, 3)
 
 
+def mixture(a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    return jnp.sin(a) * b + c * d * e, jnp.sum(a * d)
+
+
+NESTED = {"a": (0, None, None), "b": (None, 0, None), "c": (None, None, 0), "d": (None, None, None), "e": (0, None, 0)}
+SIZES = 3, 5, 7  # of the axes, outermost first
+
+
+def nested(function: Any) -> Any:
+    """Three maps, in which each argument varies along other axes."""
+    for axes in reversed([*zip(*NESTED.values(), strict=True)]):
+        function = jax.vmap(function, axes)
+    return function
+
+
+@pytest.mark.parametrize("transform", [jax.jit, lambda f: f])
+def test_operands_that_vary_along_some_axes_of_nested_batches_only(transform: Any) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [[n for n, axis in zip(SIZES, axes, strict=True) if axis == 0] for axes in NESTED.values()]
+    arguments = [jnp.asarray(rng.uniform(0.5, 1.5, (*shape, 2))) for shape in shapes]
+    every = tuple(range(5))
+
+    def results(function: Any) -> Any:
+        run = nested(function)
+        weighed = lambda *x: sum(jnp.sum(y * jnp.cos(jnp.arange(y.size).reshape(y.shape))) for y in run(*x))  # noqa: E731
+        pushed = lambda *x: jax.jvp(run, x, tuple(jnp.cos(y) for y in x))[1]  # noqa: E731
+        each = nested(jax.grad(lambda *x: jnp.sum(function(*x)[0]), every))
+        return [transform(f)(*arguments) for f in (run, jax.grad(weighed, every), pushed, each)]
+
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-12), results(as_program(mixture)), results(mixture)
+    )
+
+
+def test_xla_takes_the_same_operands_as_a_program() -> None:
+    """Operands without a batch axis, with one of the batch, and with one of blocks of instances."""
+    x = [np.linspace(0.1, 1.0, 2 * n).reshape(n, 2) for n in (1, 3, 12)]
+    types = [jax.ShapeDtypeStruct((2,), float)] * 3
+    function = calls.traced(lambda a, b, c: [jnp.sin(a) * b + c], types)
+    operands = x[0][0], x[1], x[2]
+    expected = np.sin(x[0]) * np.repeat(x[1], 4, axis=0) + x[2]
+    for run in (calls._run_by_xla, calls.run_p.bind, jax.jit(calls.run_p.bind, static_argnames=("function", "batch"))):
+        np.testing.assert_allclose(run(*operands, function=function, batch=12)[0], expected, rtol=1e-14)
+
+
 def test_without_jit_programs_run_as_they_do_with_it() -> None:
     pushed = lambda x: jax.vmap(jax.grad(lambda x: as_program(product)(x, x)[0].sum()))(x)  # noqa: E731
     with jax.disable_jit():

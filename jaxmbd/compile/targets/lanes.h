@@ -172,7 +172,8 @@ INLINE V JOIN(cos, NAME)(const V a) {
 /* The elements of an input for an instance; lanes beyond the last instance repeat it. */
 static inline const T *JOIN(of, NAME)(const Call *c, const int64_t input, const int64_t instance) {
   const int64_t size = c->program->input_sizes[input], at = instance < c->batch ? instance : c->batch - 1;
-  return (const T *)c->inputs[input] + (c->sizes[input] == size ? 0 : size * at);
+  const int64_t all = c->sizes[input];
+  return (const T *)c->inputs[input] + (all == size ? 0 : size * (all == size * c->batch ? at : at / (size * c->batch / all)));
 }
 
 /* The element of table `k` at an index, which is clamped into the table. */

@@ -10,7 +10,8 @@
 typedef struct Program Program;
 
 /* One call. Inputs and outputs larger than their size in the program vary over the instances of the batch, the others are
-   uniform; `sizes`: of the inputs, then of the outputs. `common`: the slots after the uniform prefix of the program was
+   uniform; an input that has fewer rows than there are instances varies over blocks of equally many of them. `sizes`: of the
+   inputs, then of the outputs. `common`: the slots after the uniform prefix of the program was
    run; NULL if the inputs of that prefix vary. `interpreted`: 1 if straight-line code must not be used. */
 typedef struct {
   const Program *program;
