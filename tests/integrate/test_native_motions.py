@@ -263,6 +263,44 @@ def test_what_happens_after_steps_happens_only_where_its_condition_holds() -> No
     np.testing.assert_allclose(bouncing(jnp.array(1.0), jnp.array(True), jnp.array(0.0), always), 0.0, atol=1e-13)
 
 
+def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
+    """The saved and the final states of a pendulum in steps of its own; `rows`: of checkpoints."""
+
+    def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
+        drag = jnp.sqrt(jnp.sum(y * y))  # has no derivative at zero, where an instance without steps may be
+        return jnp.stack([y[1], -9.81 / given[0] * jnp.sin(y[0]) + 0.1 * jnp.cos(t) - 0.1 * drag * y[1]])
+
+    control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)
+    found = explicit_steps.explicit_steps(rate, None, (length,), None, y, dfx.Tsit5(), norm, len(ts), 80, rows=rows)
+    assert found is not None
+    run = run_explicit(*found, (y,), control, 0.01, ts[0], ts[-1], ts)
+    return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
+
+
+@pytest.mark.parametrize("rows", [64, 5])  # 64 are as many as there are steps
+def test_gradients_of_a_batch_are_those_of_its_instances(rows: int) -> None:
+    """Each has other numbers of steps and other times, one of them takes no step, and one uses up its steps."""
+    rng = np.random.default_rng(1)
+    lengths, y = jnp.asarray(rng.uniform(0.1, 3.0, 21)), jnp.asarray(rng.uniform(-2.0, 2.0, (21, 2)))
+    ts = np.cumsum(rng.uniform(0.05, 0.4, (21, 6)), axis=1)
+    ts[4], ts[9] = ts[4, 0], ts[9] * 1e3
+    weights = jnp.asarray(rng.normal(size=(6, 2)))
+
+    def loss(length: Any, y: Any, ts: Any) -> Any:
+        states, end = swinging(length, y, ts, rows)
+        return jnp.sum(weights * jnp.where(jnp.isfinite(states), states, 0.0)) + end[0] - 2.0 * end[1]
+
+    gradient = jax.jit(jax.grad(loss, (0, 1, 2)))
+    singles = [gradient(*each) for each in zip(lengths, y, jnp.asarray(ts), strict=True)]
+    together = jax.vmap(jax.grad(loss, (0, 1, 2)))(lengths, y, jnp.asarray(ts))
+    for found, expected in zip(together, zip(*singles, strict=True), strict=True):
+        np.testing.assert_allclose(found, np.stack(expected), rtol=1e-8, atol=1e-11)
+        assert np.abs(found[5]).min() > 1e-3
+    forward = jax.jacfwd(loss, (0, 1, 2))(lengths[5], y[5], jnp.asarray(ts[5]))
+    for found, expected in zip(together, forward, strict=True):
+        np.testing.assert_allclose(found[5], expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize(("settings", "result"), [
     ({"max_steps": 5}, mbd.RESULTS.max_steps_reached),
     ({"changes": {"dtmin": 0.2}}, mbd.RESULTS.step_too_small),

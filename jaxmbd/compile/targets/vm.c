@@ -232,16 +232,16 @@ typedef struct {
 enum { DONE, NO_MEMORY, NO_PROGRAM, NO_STRAIGHT_LINE };
 
 typedef struct {
-  Chunk *single, *lanes, *solve, *solve_lanes, *tangents, *tangents_lanes, *cotangents;
+  Chunk *single, *lanes, *solve, *solve_lanes, *tangents, *tangents_lanes, *cotangents, *cotangents_lanes;
   void *(*common)(const Call *);
   int64_t width;
   int numbers[2]; /* of the kernels for one instance and for lanes */
 } Kernels;
 
 static const Kernels f64 = {run_f64_1, run_f64_8, solve_f64_1, solve_f64_8, tangents_f64_1, tangents_f64_8, cotangents_f64_1,
-                            common_f64_1, 8, {F64_SINGLE, F64_LANES}};
+                            cotangents_f64_8, common_f64_1, 8, {F64_SINGLE, F64_LANES}};
 static const Kernels f32 = {run_f32_1, run_f32_16, solve_f32_1, solve_f32_16, tangents_f32_1, tangents_f32_16,
-                            cotangents_f32_1, common_f32_1, 16, {F32_SINGLE, F32_LANES}};
+                            cotangents_f32_1, cotangents_f32_16, common_f32_1, 16, {F32_SINGLE, F32_LANES}};
 
 static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, int64_t batch) {
   const Program *p = look_up(key);
@@ -297,7 +297,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
   const Program *r = kind == COTANGENTS ? look_up((uint64_t)second[KEY]) : p;
   const Program *after = settings[WITH_AFTER] ? look_up((uint64_t)third[KEY]) : p;
   if (!p || !r || !after) return NO_PROGRAM;
-  const int alone = settings[BATCH] <= 1 || kind == COTANGENTS;
+  const int alone = settings[BATCH] <= 1;
   const Program *all[] = {p, r, after};
   for (int k = 0; settings[ENGINE_WANTED] == STRAIGHT_LINE && k < 3; k++)
     if ((*failure = require_straight_line(all[k], kernels->numbers[!alone]))) return NO_STRAIGHT_LINE;
@@ -344,7 +344,7 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
         m[1].dt0 = next_array(b, &out, 1), m[1].dt1 = next_array(b, &out, 1), m[1].dts = next_array(b, &out, times);
     }
   }
-  Chunk *run = kind == COTANGENTS ? kernels->cotangents
+  Chunk *run = kind == COTANGENTS ? (alone ? kernels->cotangents : kernels->cotangents_lanes)
                : kind == SOLVE    ? (alone ? kernels->solve : kernels->solve_lanes)
                                   : (alone ? kernels->tangents : kernels->tangents_lanes);
   const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * p->length, run, alone ? 1 : kernels->width);

@@ -3,6 +3,9 @@
 
 #include "lanes.h"
 
+#define LANE_OF(v, l) (((T *)&(v))[l])
+#define EACH_LANE for (int l = 0; l < LANES; l++)
+
 #define INSTRUCTION(OP, arity, e)                                    \
   case OP:                                                           \
     for (int32_t i = 0; i < n; i++, t += arity + 1) x[t[0]] = e;     \
@@ -154,9 +157,12 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 
 #if LANES == 1 || defined(NARROW)
 #include "erk_loop.h"
+#include "erk_sweeps.h"
 #endif
 
 #undef MOVES
+#undef LANE_OF
+#undef EACH_LANE
 #undef V
 #undef EACH
 #undef AT
