@@ -267,7 +267,7 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
     """The saved and the final states of a pendulum in steps of its own; `rows`: of checkpoints."""
 
     def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
-        drag = jnp.sqrt(jnp.sum(y * y))  # has no derivative at zero, where an instance without steps may be
+        drag = jnp.sqrt(given[0] * jnp.sum(y * y))  # has no derivative at zero, where an instance without steps may be
         return jnp.stack([y[1], -9.81 / given[0] * jnp.sin(y[0]) + 0.1 * jnp.cos(t) - 0.1 * drag * y[1]])
 
     control, norm = dfx.PIDController(rtol=1e-7, atol=1e-7), np.ones(2)

@@ -1,7 +1,7 @@
 """Motions whose time loop runs in the virtual machine: a right-hand side that is a program, and an explicit method.
 
 `ExplicitSteps` is the chain of accepted steps of such a motion. The run itself and the sweeps for its first derivatives
-are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over the same chain.
+are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over that chain.
 """
 
 from collections.abc import Callable, Sequence
