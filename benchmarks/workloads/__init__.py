@@ -2,12 +2,13 @@
 
 from types import ModuleType
 
-from benchmarks.workloads import batch, coordinates, first, gradients, precision, scaling, single, steps
+from benchmarks.workloads import batch, coordinates, engines, first, gradients, precision, scaling, single, steps
 
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
     "steps": steps,
     "batch": batch,
+    "engines": engines,
     "gradients": gradients,
     "scaling": scaling,
     "coordinates": coordinates,
