@@ -305,7 +305,7 @@ def _merged_axes(x: Any, is_outer: bool, is_inner: bool, size: int) -> Any:
     if not is_inner:
         return x
     x = x if is_outer else jnp.broadcast_to(x, (size, *x.shape))
-    return x.reshape(-1, *x.shape[2:])
+    return x.reshape(size * x.shape[1], *x.shape[2:])
 
 
 batching.primitive_batchers[run_p] = _batching_rule
@@ -329,7 +329,8 @@ def _transpose_rule(cotangents: Any, *operands: Any, function: TracedFunction, b
     for k, x in zip(wanted, pulled_back, strict=True):
         shape, own = operands[k].aval.shape, function.types[k].shape
         blocks = shape[0] if len(shape) > len(own) else 1
-        results[k] = x if x.shape == shape else jnp.sum(x.reshape(blocks, -1, *own), axis=1).reshape(shape)
+        blockwise = (blocks, max(batch, 1) // blocks, *own)
+        results[k] = x if x.shape == shape else jnp.sum(x.reshape(blockwise), axis=1).reshape(shape)
     return results
 
 

@@ -116,7 +116,7 @@ def test_a_loss_may_leave_out_what_failed() -> None:
 
     slope = jax.jit(jax.grad(loss))
     some, alone = slope(jnp.asarray(1.0), np.stack([CLOSES, OPEN])), slope(jnp.asarray(1.0), CLOSES[None])
-    np.testing.assert_allclose(some, alone, rtol=1e-12)
+    np.testing.assert_allclose(some, alone, rtol=1e-11)  # one instance and lanes have different sines, to rounding
     assert abs(float(alone)) > 1e-3
 
 

@@ -5,6 +5,7 @@ A subclass of a step-size controller is not known to the virtual machine, so tha
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import diffrax as dfx
@@ -409,6 +410,30 @@ def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], r
     ):
         mbd.simulate(mechanism, state, [0.0, 0.1], engine="native", **settings)
     assert mbd.simulate(mechanism, state, [0.0, 0.1], **settings).engine == "diffrax"
+
+
+EXAMPLES = sorted({*mbd.examples.names()} - {"bicycle", "stewart-platform"})  # compiling those two takes minutes
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples_as_straight_line_code(name: str) -> None:
+    """100 steps in joint coordinates are those of the interpreter to the last bit, alone and in lanes."""
+    example = mbd.examples.get(name).with_coordinates("joint")
+    state, ts = example.state(), np.array([0.0, 0.1])
+
+    def run(engine: Any, scale: Any) -> Any:
+        heavier = eqx.tree_at(lambda m: m.bodies[-1].mass, example.mechanism, replace_fn=lambda x: x * scale)
+        solution = mbd.simulate(
+            heavier, state, ts, solver=dfx.Tsit5(), stepsize_controller=dfx.ConstantStepSize(), dt0=1e-3,
+            engine=engine, throw=False,
+        )  # fmt: skip
+        return solution.q[-1], solution.v[-1]
+
+    for several in (lambda f: f(1.0), lambda f: jax.vmap(f)(jnp.linspace(0.9, 1.1, 5))):
+        found, expected = (several(partial(run, engine)) for engine in ("native", "interpreter"))
+        assert all(np.isfinite(x).all() for x in expected)
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
 
 
 @pytest.mark.usefixtures("as_a_user_runs_it")
