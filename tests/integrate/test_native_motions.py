@@ -420,12 +420,12 @@ EXAMPLES = sorted({*mbd.examples.names()} - {"bicycle", "stewart-platform"})  # 
 def test_examples_as_straight_line_code(name: str) -> None:
     """100 steps in joint coordinates are those of the interpreter to the last bit, alone and in lanes."""
     example = mbd.examples.get(name).with_coordinates("joint")
-    state, ts = example.state(), np.array([0.0, 0.1])
+    state, ts = example.state(), np.array([0.0, 0.01])
 
     def run(engine: Any, scale: Any) -> Any:
         heavier = eqx.tree_at(lambda m: m.bodies[-1].mass, example.mechanism, replace_fn=lambda x: x * scale)
         solution = mbd.simulate(
-            heavier, state, ts, solver=dfx.Tsit5(), stepsize_controller=dfx.ConstantStepSize(), dt0=1e-3,
+            heavier, state, ts, solver=dfx.Tsit5(), stepsize_controller=dfx.ConstantStepSize(), dt0=1e-4,
             engine=engine, throw=False,
         )  # fmt: skip
         return solution.q[-1], solution.v[-1]
