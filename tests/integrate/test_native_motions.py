@@ -412,11 +412,8 @@ def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], r
     assert mbd.simulate(mechanism, state, [0.0, 0.1], **settings).engine == "diffrax"
 
 
-EXAMPLES = sorted({*mbd.examples.names()} - {"bicycle", "stewart-platform"})  # compiling those two takes minutes
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", mbd.examples.names())
 def test_examples_as_straight_line_code(name: str) -> None:
     """100 steps in joint coordinates are those of the interpreter to the last bit, alone and in lanes."""
     example = mbd.examples.get(name).with_coordinates("joint")
