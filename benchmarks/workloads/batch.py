@@ -52,22 +52,27 @@ def our_batch(masses: Array, coordinates: str, how: str, steps: int) -> Callable
     """All trajectories in one compiled call of `vmap`; gives the final crank angles."""
     problem = four_bars(1)
     mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
-    state, end = ours.parallel_state(mechanism, problem), steps * STEP
+    state = ours.parallel_state(mechanism, problem)
 
     def one(mass: jax.Array) -> jax.Array:
         changed = with_masses(mechanism, mass)
         if how == "steps":
             q, _ = march(changed, FORMULATION(), state.q, state.v, STEP, steps)
         else:
-            q = mbd.simulate(
-                changed, state, jnp.array([0.0, end]), formulation=FORMULATION(), solver=mbd.RungeKutta4(),
-                stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False,
-            ).q[-1]  # fmt: skip
+            q = simulated(changed, state, steps)
         return mbd.Equations(changed).at(state.t, q).poses()[0, 2]
 
     solve = jax.jit(jax.vmap(one))
     given = jnp.asarray(masses)
     return lambda: np.asarray(solve(given))
+
+
+def simulated(mechanism: Any, state: mbd.State, steps: int, **options: Any) -> jax.Array:
+    """The final coordinates after so many steps by `simulate`."""
+    return mbd.simulate(
+        mechanism, state, jnp.array([0.0, steps * STEP]), formulation=FORMULATION(), solver=mbd.RungeKutta4(),
+        stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=steps + 2, throw=False, **options,
+    ).q[-1]  # fmt: skip
 
 
 def with_masses(mechanism: Any, masses: jax.Array) -> Any:

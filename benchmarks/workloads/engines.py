@@ -20,7 +20,7 @@ from benchmarks.measure import seconds_of, take_turns
 from benchmarks.options import Options, Record, Say
 from benchmarks.problems import Array, Problem, four_bars
 from benchmarks.table import Table, figures
-from benchmarks.workloads.batch import FORMULATION, SIZE, STEP, STEPS, with_masses
+from benchmarks.workloads.batch import FORMULATION, SIZE, STEPS, simulated, with_masses
 from jaxmbd import planar as pl
 
 ENGINES = ("diffrax", "interpreter", "native")
@@ -86,11 +86,7 @@ def four_bar_end(coordinates: str, engine: str, mass: Any, adjoint: str = "rever
     problem = four_bars(1)
     mechanism = ours.mechanism_of(problem).with_coordinates(coordinates)
     state = ours.parallel_state(mechanism, problem)
-    return mbd.simulate(
-        with_masses(mechanism, mass), state, jnp.array([0.0, STEPS * STEP]), formulation=FORMULATION(),
-        solver=mbd.RungeKutta4(), stepsize_controller=dfx.ConstantStepSize(), dt0=STEP, max_steps=STEPS + 2,
-        throw=False, engine=engine, adjoint=adjoint,  # pyright: ignore
-    ).q[-1]  # fmt: skip
+    return simulated(with_masses(mechanism, mass), state, STEPS, engine=engine, adjoint=adjoint)
 
 
 def batch(masses: Array, coordinates: str, engine: str) -> Run:

@@ -281,9 +281,13 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
   return 1;
 }
 
-/* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
-static int JOIN(solve, NAME)(const void *motion, int64_t first, int64_t last) {
-  for (int64_t start = first; start < last; start += LANES)
-    if (!JOIN(solve_lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;
-  return 1;
-}
+/* Defines `name`, which runs the instances from `first` up to but not including `last` by `lanes`, so many side by side;
+   returns 0 if there is not enough memory. */
+#define IN_LANES(name, lanes)                                                                        \
+  static int JOIN(name, NAME)(const void *motion, int64_t first, int64_t last) {                     \
+    for (int64_t start = first; start < last; start += LANES)                                        \
+      if (!JOIN(lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;  \
+    return 1;                                                                                        \
+  }
+
+IN_LANES(solve, solve_lanes)

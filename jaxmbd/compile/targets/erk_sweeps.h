@@ -1,119 +1,5 @@
 /* Sweeps over the accepted steps of a motion (`erk_loop.h`): forward with tangents, backward with cotangents. */
 
-/* --- tangents --------------------------------------------------------------------------------------------- */
-
-/* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
-   gives slopes and their tangents, and the accepted steps are those of the run. */
-static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
-  const Call *c = &m->call;
-  const Program *p = c->program;
-  const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages, batch = c->batch;
-  void *memory = malloc((size_t)(p->slots + JOIN(slots_after, NAME)(m) + n * (2 * s + 4)) * sizeof(V) + 64);
-  if (!memory) return 0;
-  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
-  const T *starts[LANES], *ends[LANES], *ts[LANES], *dts[LANES];
-  T t1[LANES], dt_first[LANES], dt_last[LANES];
-  int64_t accepted[LANES], saved[LANES], next[LANES], evaluations = 0;
-  JOIN(begin, NAME)(m, x, start);
-  const Motion *after = JOIN(after, NAME)(m, start);
-  if (after) JOIN(begin, NAME)(after, z, start);
-  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
-  if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
-  else memset(dy, 0, (size_t)n * sizeof(V));
-  EACH_LANE {
-    starts[l] = JOIN(row, NAME)(&m->starts, batch, start + l), ends[l] = JOIN(row, NAME)(&m->ends, batch, start + l);
-    ts[l] = JOIN(row, NAME)(&m->ts, batch, start + l);
-    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, start + l) : NULL;
-    t1[l] = *JOIN(row, NAME)(&m->t1, batch, start + l);
-    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, start + l) : 0;
-    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, start + l) : 0;
-    accepted[l] = *counter(&m->counts[ACCEPTED], batch, start + l), saved[l] = *counter(&m->counts[SAVED], batch, start + l);
-    next[l] = 0;
-  }
-  for (int64_t i = 0;; i++) {
-    int active = 0;
-    V t0 = {0}, h = {0}, dt0 = {0}, dh = {0}, t = {0}, dt = {0};
-    EACH_LANE {
-      if (i >= accepted[l]) continue;
-      active = 1, LANE_OF(t0, l) = starts[l][i], LANE_OF(h, l) = ends[l][i] - starts[l][i];
-      if (i == 0) LANE_OF(dt0, l) = dt_first[l];
-      LANE_OF(dh, l) = (i == accepted[l] - 1 && ends[l][i] >= t1[l] ? dt_last[l] : 0) - LANE_OF(dt0, l);
-    }
-    if (!active) break;
-    for (int64_t j = 0; j < s; j++) {
-      if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
-        memmove(f, f + (s - 1) * n, (size_t)n * sizeof(V)), memmove(df, df + (s - 1) * n, (size_t)n * sizeof(V));
-        continue;
-      }
-      for (int64_t k = 0; k < n; k++) {
-        const V slope = JOIN(combine, NAME)(q->a + j * s, j, f + k, n), change = JOIN(combine, NAME)(q->a + j * s, j, df + k, n);
-        stage[k] = y[k] + h * slope, dstage[k] = dy[k] + dh * slope + h * change;
-      }
-      t = t0 + (T)q->c[j] * h, dt = dt0 + (T)q->c[j] * dh;
-      if (q->c[j] == 1) EACH_LANE if (i < accepted[l]) LANE_OF(t, l) = ends[l][i];
-      JOIN(put, NAME)(p, x, m->t_at, &t), JOIN(put, NAME)(p, x, m->y_at, stage);
-      JOIN(put, NAME)(p, x, m->dt_at, &dt), JOIN(put, NAME)(p, x, m->dy_at, dstage);
-      JOIN(evaluate, NAME)(m, x, start);
-      JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
-    }
-    evaluations += s;
-    for (int any = 1; any;) { /* one saved time of each lane after another */
-      V w[s], dw[s], theta = {0}, moved = {0};
-      T *mine[LANES] = {0};
-      any = 0;
-      for (int64_t l = 0; l < valid; l++) {
-        if (i >= accepted[l] || next[l] >= saved[l]) continue;
-        const T time = ts[l][next[l]];
-        if (!(time <= ends[l][i]) && i != accepted[l] - 1) continue;
-        LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - starts[l][i]) / LANE_OF(h, l);
-        LANE_OF(moved, l) = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - LANE_OF(theta, l) * LANE_OF(dh, l);
-        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, start + l) + n * next[l]++;
-      }
-      if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
-      for (int64_t k = 0; any && k < n; k++) {
-        V value = dy[k];
-        for (int64_t j = 0; j < s; j++) value += h * w[j] * df[j * n + k] + (dh * w[j] + moved * dw[j]) * f[j * n + k];
-        EACH_LANE if (mine[l]) mine[l][k] = LANE_OF(value, l);
-      }
-    }
-    for (int64_t k = 0; k < n; k++) {
-      const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
-      y[k] += h * slope, dy[k] += dh * slope + h * change;
-    }
-    EACH_LANE if (i < accepted[l]) LANE_OF(t, l) = ends[l][i];
-    JOIN(settle, NAME)(after, z, &t, y, start);
-  }
-  for (int64_t l = 0; l < valid; l++) {
-    T *end = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
-    for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(dy[k], l);
-    for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
-  }
-  JOIN(count, NAME)(c, evaluations);
-  free(memory);
-  return 1;
-}
-
-/* --- cotangents ------------------------------------------------------------------------------------------- */
-
-/* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
-static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
-                             V *f, V *next, const int64_t start) {
-  const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages;
-  const V h = end - t;
-  for (int64_t j = 0; j < s; j++) {
-    V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
-    for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
-    JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
-    JOIN(evaluate, NAME)(m, x, start);
-    JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
-  }
-  for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
-  JOIN(settle, NAME)(after, u, &end, next, start);
-}
-
 /* The recorded steps of the lanes, and what is still to be swept over. `stride`: of the checkpoints; `left`: the last of
    the saved times that are left; `most`: the longest stride. */
 typedef struct {
@@ -135,10 +21,122 @@ static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const
   }
 }
 
-/* The ends of step `i`; of length zero in lanes that have no such step, or that are not `wanted`. */
+/* The ends of step `i` of each lane that is `wanted`, zero in the others. */
 static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted, V *t, V *end) {
   *t = *end = (V){0};
   EACH_LANE if (wanted[l]) LANE_OF(*t, l) = a->starts[l][i[l]], LANE_OF(*end, l) = a->ends[l][i[l]];
+}
+
+/* --- tangents --------------------------------------------------------------------------------------------- */
+
+/* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
+   gives slopes and their tangents, and the accepted steps are those of the run. */
+static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+  const Call *c = &m->call;
+  const Program *p = c->program;
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages, batch = c->batch;
+  void *memory = malloc((size_t)(p->slots + JOIN(slots_after, NAME)(m) + n * (2 * s + 4)) * sizeof(V) + 64);
+  if (!memory) return 0;
+  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+  V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
+  JOIN(Steps, NAME) a;
+  JOIN(begin_steps, NAME)(&a, m, start);
+  const T *dts[LANES];
+  T t1[LANES], dt_first[LANES], dt_last[LANES];
+  int64_t next[LANES];
+  JOIN(begin, NAME)(m, x, start);
+  const Motion *after = JOIN(after, NAME)(m, start);
+  if (after) JOIN(begin, NAME)(after, z, start);
+  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
+  if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
+  else memset(dy, 0, (size_t)n * sizeof(V));
+  EACH_LANE {
+    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, start + l) : NULL;
+    t1[l] = *JOIN(row, NAME)(&m->t1, batch, start + l);
+    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, start + l) : 0;
+    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, start + l) : 0;
+    next[l] = 0;
+  }
+  for (int64_t i = 0; i < a.steps; i++) {
+    V t0, end, dt0 = {0}, dh = {0};
+    int64_t same[LANES];
+    int active[LANES];
+    EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
+    JOIN(ends, NAME)(&a, same, active, &t0, &end);
+    const V h = end - t0;
+    EACH_LANE {
+      if (!active[l]) continue;
+      if (i == 0) LANE_OF(dt0, l) = dt_first[l];
+      LANE_OF(dh, l) = (i == a.accepted[l] - 1 && LANE_OF(end, l) >= t1[l] ? dt_last[l] : 0) - LANE_OF(dt0, l);
+    }
+    for (int64_t j = 0; j < s; j++) {
+      if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
+        memmove(f, f + (s - 1) * n, (size_t)n * sizeof(V)), memmove(df, df + (s - 1) * n, (size_t)n * sizeof(V));
+        continue;
+      }
+      for (int64_t k = 0; k < n; k++) {
+        const V slope = JOIN(combine, NAME)(q->a + j * s, j, f + k, n), change = JOIN(combine, NAME)(q->a + j * s, j, df + k, n);
+        stage[k] = y[k] + h * slope, dstage[k] = dy[k] + dh * slope + h * change;
+      }
+      const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h, dt = dt0 + ALL(q->c[j]) * dh;
+      JOIN(put, NAME)(p, x, m->t_at, &t), JOIN(put, NAME)(p, x, m->y_at, stage);
+      JOIN(put, NAME)(p, x, m->dt_at, &dt), JOIN(put, NAME)(p, x, m->dy_at, dstage);
+      JOIN(evaluate, NAME)(m, x, start);
+      JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
+    }
+    for (int any = 1; any;) { /* one saved time of each lane after another */
+      V w[s], dw[s], theta = {0}, moved = {0};
+      T *mine[LANES] = {0};
+      any = 0;
+      for (int64_t l = 0; l < valid; l++) {
+        if (!active[l] || next[l] > a.left[l]) continue;
+        const T time = a.ts[l][next[l]];
+        if (!(time <= LANE_OF(end, l)) && i != a.accepted[l] - 1) continue;
+        LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - LANE_OF(t0, l)) / LANE_OF(h, l);
+        LANE_OF(moved, l) = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - LANE_OF(theta, l) * LANE_OF(dh, l);
+        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, start + l) + n * next[l]++;
+      }
+      if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
+      for (int64_t k = 0; any && k < n; k++) {
+        V value = dy[k];
+        for (int64_t j = 0; j < s; j++) value += h * w[j] * df[j * n + k] + (dh * w[j] + moved * dw[j]) * f[j * n + k];
+        EACH_LANE if (mine[l]) mine[l][k] = LANE_OF(value, l);
+      }
+    }
+    for (int64_t k = 0; k < n; k++) {
+      const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
+      y[k] += h * slope, dy[k] += dh * slope + h * change;
+    }
+    JOIN(settle, NAME)(after, z, &end, y, start);
+  }
+  for (int64_t l = 0; l < valid; l++) {
+    T *state = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
+    for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(dy[k], l);
+    for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
+  }
+  JOIN(count, NAME)(c, s * a.steps);
+  free(memory);
+  return 1;
+}
+
+/* --- cotangents ------------------------------------------------------------------------------------------- */
+
+/* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
+static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
+                             V *f, V *next, const int64_t start) {
+  const Tableau *q = &m->method;
+  const int64_t n = m->n, s = q->stages;
+  const V h = end - t;
+  for (int64_t j = 0; j < s; j++) {
+    V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
+    for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
+    JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
+    JOIN(evaluate, NAME)(m, x, start);
+    JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
+  }
+  for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
+  JOIN(settle, NAME)(after, u, &end, next, start);
 }
 
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
@@ -170,9 +168,10 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
 }
 
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
-   backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion, pulls a cotangent of the slope back
+   backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion and beside it, pulls a cotangent of the slope back
    to the parameters, to the time if there are cotangents of times, and to the state. */
-static int JOIN(cotangent_lanes, NAME)(const Motion *m, const Motion *pull, const int64_t start, const int64_t valid) {
+static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+  const Motion *pull = m + 1;
   const Program *p = m->call.program, *r = pull->call.program;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = m->call.batch, timed = pull->dts.data != NULL;
@@ -274,16 +273,5 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const Motion *pull, cons
   return 1;
 }
 
-/* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
-static int JOIN(tangents, NAME)(const void *motion, int64_t first, int64_t last) {
-  for (int64_t start = first; start < last; start += LANES)
-    if (!JOIN(tangent_lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;
-  return 1;
-}
-
-static int JOIN(cotangents, NAME)(const void *motions, int64_t first, int64_t last) {
-  const Motion *m = motions;
-  for (int64_t start = first; start < last; start += LANES)
-    if (!JOIN(cotangent_lanes, NAME)(m, m + 1, start, last - start < LANES ? last - start : LANES)) return 0;
-  return 1;
-}
+IN_LANES(tangents, tangent_lanes)
+IN_LANES(cotangents, cotangent_lanes)

@@ -163,6 +163,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #undef MOVES
 #undef LANE_OF
 #undef EACH_LANE
+#undef IN_LANES
 #undef V
 #undef EACH
 #undef AT
