@@ -24,8 +24,10 @@ from jaxmbd import plot
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.data import double_pendulum as measured_swings
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._fit import Fit, fit
-from jaxmbd.identification._parameters import Parameter, Positive
+from jaxmbd.identification._fit import fit, predict
+from jaxmbd.identification._parameters import Parameter
+from jaxmbd.identification._ranges import Positive
+from jaxmbd.identification._result import Fit, Prediction
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published and not estimated: kg, kg, m, m/s²
 DRAG_POINT = (
@@ -116,14 +118,14 @@ ESTIMATED = "The initial state of each segment is estimated; of unseen segments 
 SETTINGS: dict[str, Any] = {"solver": dfx.Tsit5(), "stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.008}
 
 
-def identify(progress: bool = True) -> tuple[Fit, Fit]:
-    """Fit the training segments; then, with the parameters fixed, the initial states of the unseen ones."""
+def identify(progress: bool = True) -> tuple[Fit, Prediction]:
+    """Fit the training segments; then, with the parameters fixed, predict the unseen ones, of which the initial states
+    are estimated."""
     trained = fit(pendulum, experiments(TRAINING), free_parameters(), progress=progress, **SETTINGS)
-    unseen = fit(trained.mechanism, experiments(UNSEEN), progress=progress, **SETTINGS)
-    return trained, unseen
+    return trained, predict(trained, experiments(UNSEEN), progress=progress)
 
 
-def median_rms(result: Fit) -> tuple[float, ...]:
+def median_rms(result: Fit | Prediction) -> tuple[float, ...]:
     """Return the median over the segments of the RMS error [rad] of each angle."""
     return tuple(float(np.median([one[name] for one in result.rms()])) for name in ANGLES)
 
@@ -159,7 +161,7 @@ def parameter_table(trained: Fit) -> Table:
     return table
 
 
-def error_table(trained: Fit, unseen: Fit) -> Table:
+def error_table(trained: Fit, unseen: Prediction) -> Table:
     """Return the table of the RMS errors of each angle on training and unseen segments, and of the published model."""
     table = Table(title="Simulated minus measured, RMS over 2.67 s")
     for heading in ("", r"θ1 \[mrad]", r"θ2 \[mrad]", "segments"):
@@ -179,7 +181,7 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def pictures(out: Path, trained: Fit, unseen: Fit) -> list[Path]:
+def pictures(out: Path, trained: Fit, unseen: Prediction) -> list[Path]:
     """Write a plot of measured and predicted angles, and an animation of an unseen segment; return their paths."""
     out.mkdir(parents=True, exist_ok=True)
     picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
@@ -195,7 +197,7 @@ def pictures(out: Path, trained: Fit, unseen: Fit) -> list[Path]:
     return [picture, movie]
 
 
-def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Fit]:
+def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Prediction]:
     """Identify the pendulum, print the tables, and write a plot and an animation into the folder `out`."""
     console = console or Console()
     console.print(

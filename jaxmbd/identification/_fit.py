@@ -1,192 +1,70 @@
-"""Parameter estimation: the parameters of a mechanism, and initial states, from measured motions, and its result."""
+"""Parameter estimation: the parameters of a mechanism, and initial states, from measured motions."""
 
+import os
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import diffrax as dfx
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from rich.markup import escape
-from rich.table import Table
 
-from jaxmbd.analyses.events.event import Event
-from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.simulation.step_control import Accuracy
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._experiment import Experiment, Problem, initial_state, stack
-from jaxmbd.identification._identifiability import FitWarning, Undetermined, uncertainty
-from jaxmbd.identification._minimise import USED_UP, MinimiserResult, gradient_descent, levenberg_marquardt
-from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
-from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.errors import MechanismError
+from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._identifiability import FitWarning
+from jaxmbd.identification._levenberg_marquardt import USED_UP
+from jaxmbd.identification._linearisation import flattened
+from jaxmbd.identification._minimise import Minimum, Report, gradient_descent, levenberg_marquardt
+from jaxmbd.identification._noise import estimated_noise
+from jaxmbd.identification._parameters import Build
+from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.identification._starts import drawn_starts
+from jaxmbd.identification._uncertainty import uncertainty
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 
-
-class Fit(eqx.Module):
-    """The result of a fit. `print` shows the estimates with standard errors and strongest correlations, and `warnings`.
-
-    - `parameters`: the estimates by name;
-    - `standard_errors`, `correlation`: from the Jacobian at the estimates and the variance of the residuals or, from
-      five experiments on, the scatter between experiments, which is valid for residuals that are not independent
-      (`None` if the optimiser computes no Jacobian). For parameters that the data do not determine, standard errors are
-      infinite and correlations NaN;
-    - `labels`: the rows of `correlation`; `units`: the units of the parameters;
-    - `mechanism`: the fitted mechanism; `states`: the initial state of each experiment;
-    - `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment and channel;
-    - `history`: the loss after each step; `outcome`: the reason for which the search stopped;
-    - `undetermined`: groups of parameters and initial values that the data determine in some combinations only, or not
-      at all;
-    - `remarks`: other remarks on estimates, such as that one lies at the edge of its range.
-    """
-
-    parameters: dict[str, Any]
-    standard_errors: dict[str, Any] | None
-    correlation: np.ndarray | None
-    labels: tuple[str, ...]
-    units: dict[str, str]
-    mechanism: Mechanism
-    states: tuple[State, ...]
-    experiments: tuple[Experiment, ...]
-    predicted: tuple[dict[str, np.ndarray], ...]
-    history: tuple[float, ...]
-    outcome: str
-    undetermined: tuple[Undetermined, ...] = ()
-    remarks: tuple[str, ...] = ()
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
-        determine all unknowns, or an estimate lies at the edge of its range."""
-        ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
-        return (*ended, *map(str, self.undetermined), *self.remarks)
-
-    @property
-    def residuals(self) -> tuple[dict[str, np.ndarray], ...]:
-        """Model minus measured, by experiment and channel; NaN for missing samples."""
-        pairs = zip(self.predicted, self.experiments, strict=True)
-        return tuple({n: p[n] - np.asarray(e.data[n]) for n in e.data} for p, e in pairs)
-
-    def rms(self) -> tuple[dict[str, float], ...]:
-        """Return the root mean square of the residuals, by experiment and channel."""
-        return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
-
-    def table(self) -> Table:
-        """Return a table of estimates, standard errors and strongest correlations for `rich.print`."""
-        table = Table(title=f"Fit: {self.outcome} after {len(self.history)} steps")
-        for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
-            table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
-        for row in self._rows():
-            table.add_row(*row)
-        if self.warnings:
-            table.caption = "\n".join(f"Warning: {escape(text)}." for text in self.warnings)
-        return table
-
-    def _rows(self) -> list[tuple[str, str, str, str, str]]:
-        rows = []
-        for name, value in self.parameters.items():
-            values = flat(value)
-            if values.size > 8:
-                rows.append((name, f"{values.size} numbers", "", self.units[name], ""))
-                continue
-            for k, label in enumerate(labels(name, values.size)):
-                error = None if self.standard_errors is None else flat(self.standard_errors[name])[k]
-                text = "" if error is None else "undetermined" if np.isinf(error) else f"{error:.2g}"
-                rows.append((label, f"{values[k]:.6g}", text, self.units[name], self._strongest(label)))
-        return rows
-
-    def _strongest(self, label: str) -> str:
-        if self.correlation is None or label not in self.labels or len(self.labels) < 2:
-            return ""
-        row = np.array(self.correlation[self.labels.index(label)])
-        row[self.labels.index(label)] = np.nan
-        if np.isnan(row).all():
-            return ""
-        k = int(np.nanargmax(np.abs(row)))
-        return f"{row[k]:+.2f} {self.labels[k]}"
-
-    def __repr__(self) -> str:
-        head = f"{self.outcome} after {len(self.history)} steps"
-        rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
-        return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
-
-
-def summarise(problem: Problem, places: list[list[int]], experiments: list[Experiment], search: MinimiserResult) -> Fit:
-    """Return the `Fit` that corresponds to the result of a search."""
-    u, unknowns = search.y
-    parameters = problem.parameters
-    mechanism = parameters.mechanism_at(u)
-    states: list[Any] = [None] * len(experiments)
-    predicted: list[Any] = [None] * len(experiments)
-    for where, x, model in zip(places, unknowns, search.values, strict=True):
-        for k, place in enumerate(where):
-            mine = {name: value[k] for name, value in x.items()}
-            states[place] = initial_state(mechanism, experiments[place], mine)
-            predicted[place] = {name: np.asarray(v[k]) for name, v in model.items()}
-    physical = parameters.physical(u)
-    errors, correlation, names, undetermined = None, None, (), ()
-    if search.jacobian is not None:
-        errors, correlation, names, undetermined = uncertainty(problem, places, search)
-    return Fit(
-        physical, errors, correlation, names,
-        {name: f.unit for name, f in parameters.free.items()},
-        mechanism, tuple(states), tuple(experiments), tuple(predicted), search.history, search.outcome,
-        undetermined, _remarks(parameters, physical, errors),
-    )  # fmt: skip
-
-
-def _remarks(parameters: Parameters, physical: dict[str, Any], errors: dict[str, Any] | None) -> tuple[str, ...]:
-    """Return the remarks on estimates at the edges of their ranges."""
-    remarks = []
-    for name, free in parameters.free.items():
-        value, start = flat(physical[name]), flat(parameters.start[name])
-        error = np.zeros_like(value) if errors is None else flat(errors[name])
-        for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
-            text = free.within.remark(*map(float, numbers))
-            remarks += [f"{label} {text}"] if text else []
-    return tuple(remarks)
+_PASSES = 10  # estimates of the noise, each followed by a search
+_NOISE_SETTLED = 1e-3  # relative change of the noise levels below which no further search follows
 
 
 def fit(
-    mechanism: Mechanism | Build,
-    experiments: Experiment | Sequence[Experiment],
+    problem: Problem | Mechanism | Build,
+    experiments: Experiment | Sequence[Experiment] | None = None,
     free: Mapping[str, Any] | None = None,
     *,
     optimiser: optax.GradientTransformation | None = None,
+    batch: int | None = None,
+    starts: int = 1,
+    seed: int = 0,
     steps: int = 50,
     tolerance: float | int = 1e-6,
-    formulation: AbstractFormulation | None = None,
-    solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
-    accuracy: Accuracy = "standard",
-    stepsize_controller: dfx.AbstractStepSizeController | None = None,
-    control_speeds: bool = False,
-    rtol: float | int | None = None,
-    atol: float | int | None = None,
-    dt0: float | int | None = None,
-    events: Iterable[Event] = (),
-    max_events: int = 32,
-    max_steps: int = 2**16,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    **options: Any,
 ) -> Fit:
     """Estimate free parameters (and initial states) so that simulations agree with measurements.
 
-    Minimises `½ Σ ((model − measured) / sigma)²` over all channels of all experiments.
+    Minimises `½ Σ ρ(((model − measured) / sigma)²)` over all channels of all experiments, plus the squares of priors.
 
     **Arguments:**
 
-    - `mechanism`: a mechanism, with free leaves such as `free={"k": lambda m: m["spring"].stiffness}`; or a function
-      from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
-    - `experiments`: one or several `Experiment`s; those with equal shapes are simulated in one batch;
-    - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
-    - `optimiser`: an optax optimiser (reverse mode); by default Levenberg-Marquardt (forward mode);
-    - `steps`: the maximum number of steps; `tolerance`: relative, on the change of loss and unknowns;
-    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
-      `max_events`, `max_steps`: as for `simulate`;
+    - `problem`: a `Problem`; or what makes one: a mechanism (or a function from parameters to one), `experiments` and
+      `free`, and in `options` whatever else `Problem` takes;
+    - `optimiser`: an optax optimiser (reverse mode); by default Levenberg-Marquardt (forward mode); `batch`: the number
+      of experiments that each of its steps takes, drawn at random (all by default);
+    - `starts`: the number of starts of Levenberg-Marquardt, run side by side: that of the problem, and others drawn
+      from priors or ranges with `seed`. The best one counts;
+    - `steps`: the maximum number of steps; `tolerance`: relative, on the change of the loss and on its gradient. The
+      search also ends where a further step would change the estimates by less than the noise can tell;
+    - `checkpoint`: a file in which the search is stored after each step, and from which it goes on if there is one;
     - `progress`: show the step and the loss during the search.
 
     **Returns:** a `Fit`; print it. Its `warnings` name parameters that the data determine in some combinations only, or
@@ -196,45 +74,164 @@ def fit(
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
     """
-    if not isinstance(experiments, Experiment | Iterable):
-        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {experiments!r}.")
-    experiments = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    problem = _problem(problem, experiments, free, options)
     check_count("fit: steps", steps, 1)
+    check_count("fit: starts", starts, 1)
     check_number("fit", "tolerance", as_float(tolerance), "1", zero=True)
+    if batch is not None:
+        check_count("fit: batch", batch, 1)
     if optimiser is not None:
         check_instance(
             "fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)"
         )
-    parameters = collect(mechanism, {} if free is None else free)
-    _check(parameters, experiments)
-    stacked = stack(experiments)
-    options = {
-        "formulation": formulation, "solver": solver, "accuracy": accuracy, "stepsize_controller": stepsize_controller,
-        "control_speeds": control_speeds, "rtol": None if rtol is None else jnp.asarray(rtol),
-        "atol": None if atol is None else jnp.asarray(atol), "dt0": dt0, "events": tuple(events),
-        "max_events": max_events, "max_steps": max_steps,
-    }  # fmt: skip
-    problem = Problem(parameters, tuple(s for _, s in stacked), options)
+        if starts > 1 or checkpoint is not None:
+            raise MechanismError(
+                "fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them."
+            )
+    elif batch is not None:
+        raise MechanismError("fit: batch belongs to an optax optimiser: give one, optimiser=optax.adam(1e-2).")
     with reporting(progress) as report:
         if optimiser is None:
-            search = levenberg_marquardt(problem, steps, tolerance, report)
-            if search.outcome == USED_UP:
+            problem, minimum, losses = _least_squares(problem, starts, seed, steps, tolerance, checkpoint, report)
+            if minimum.outcome == USED_UP:
                 text = f"fit has used up its {steps} steps before it converged: give it more, or a better start."
                 warnings.warn(text, FitWarning, stacklevel=2)
         else:
-            search = gradient_descent(problem, optimiser, steps, report)
+            minimum, losses = gradient_descent(problem, optimiser, steps, batch, report), ()
         report("standard errors ...")
-        return summarise(problem, [where for where, _ in stacked], experiments, search)
+        return _summarised(problem, minimum, losses)
 
 
-def _check(parameters: Parameters, experiments: Sequence[Experiment]) -> None:
-    if not experiments:
-        raise MechanismError("fit needs at least one Experiment.")
-    for experiment in experiments:
-        if not isinstance(experiment, Experiment):
-            raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
-    if not parameters.free and not any(experiment.estimate for experiment in experiments):
-        raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
-    units = channel_units(parameters.mechanism_at(parameters.unconstrained()))
-    for experiment in experiments:
-        check_known("channel", experiment.data, units)
+def _problem(problem: Any, experiments: Any, free: Any, options: dict[str, Any]) -> Problem:
+    if isinstance(problem, Problem):
+        if experiments is not None or free is not None or options:
+            given = [name for name, x in (("experiments", experiments), ("free", free)) if x is not None]
+            raise MechanismError(
+                f"fit: a Problem has its own experiments, parameters and options, got {', '.join([*given, *options])} "
+                "beside it. Give them to Problem(...)."
+            )
+        return problem
+    return Problem(problem, experiments, free, **options)  # pyright: ignore[reportArgumentType]
+
+
+def _least_squares(
+    problem: Problem, starts: int, seed: int, steps: int, tolerance: float, path: Any, report: Report
+) -> tuple[Problem, Minimum, tuple[float, ...]]:
+    """Search from all starts, and again with estimated noise until that does not change; return the problem with this
+    noise, the best minimum, and the losses of all starts."""
+    at = [problem.unconstrained(theta) for theta in drawn_starts(problem, starts, seed)]
+    checkpoint = Checkpoint(path, problem.names())
+    history: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    minimum: Any = None
+    for _ in range(1 if problem.noise == "given" else _PASSES):
+        minima = levenberg_marquardt(problem, at, steps, tolerance, report, checkpoint)
+        minimum = min(minima, key=lambda one: np.nan_to_num(one.loss, nan=np.inf))
+        losses = losses or tuple(one.loss for one in minima if len(minima) > 1)
+        history += minimum.history
+        if minimum.linearised is None:
+            raise MechanismError(
+                "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and "
+                "initial states: problem.simulate(problem.start()) shows the verdict of each experiment in its result."
+            )
+        if problem.noise == "given" or minimum.outcome == "interrupted":
+            break
+        renewed, change = with_estimated_noise(problem, minimum)
+        problem, at, checkpoint = renewed, [minimum.u], Checkpoint(None, ())
+        if change < _NOISE_SETTLED:
+            break
+    return problem, replace(minimum, history=history), losses
+
+
+def with_estimated_noise(problem: Problem, minimum: Minimum) -> tuple[Problem, float]:
+    """Return the problem with the noise of each channel as the residuals show it, and the largest relative change."""
+    fitted = len(flattened(minimum.u))
+    count = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
+    freedom = max(1 - fitted / count, 1 / count)  # the share of the residuals that is not fitted
+    channels = sorted({name for stack in problem.stacks for name in stack.experiment.data})
+    change, stacks = 0.0, list(problem.stacks)
+    for name in channels:
+        errors, ts = _errors(problem, minimum, name)
+        sigma, time = estimated_noise(errors, ts, problem.noise == "coloured", freedom)
+        if not sigma > 0:  # a model that fits exactly leaves nothing to estimate from
+            continue
+        for k, stack in enumerate(stacks):
+            if name not in stack.experiment.data:
+                continue
+            before = float(np.max(np.asarray(stack.experiment.sigma[name])))
+            change = max(change, abs(sigma / before - 1))
+            levels = lambda s, n=name: (s.experiment.sigma[n], s.experiment.correlation_time[n])  # noqa: E731
+            stacks[k] = eqx.tree_at(levels, stack, (
+                jnp.full_like(stack.experiment.sigma[name], sigma),
+                jnp.full_like(stack.experiment.correlation_time[name], time),
+            ))  # fmt: skip
+    return eqx.tree_at(lambda p: p.stacks, problem, tuple(stacks)), change
+
+
+def _errors(problem: Problem, minimum: Minimum, name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The errors of a channel in each experiment, NaN for missing samples, `(samples, k)`, and the times."""
+    errors, ts = [], []
+    for readings, stack in zip(minimum.readings, problem.stacks, strict=True):
+        if name not in stack.experiment.data:
+            continue
+        for k, n in enumerate(np.asarray(stack.lengths)):
+            error = np.asarray(readings[name][k, :n]) - np.asarray(stack.experiment.data[name][k, :n])
+            if np.isfinite(error).any():
+                errors.append(error.reshape(n, -1))
+                ts.append(np.asarray(stack.experiment.ts[k, :n]))
+    return errors, ts
+
+
+def _summarised(problem: Problem, minimum: Minimum, losses: tuple[float, ...]) -> Fit:
+    """Return the `Fit` that corresponds to the result of a search."""
+    theta = problem.physical(minimum.u)
+    found = None if minimum.linearised is None else uncertainty(problem, minimum)
+    return Fit(
+        problem=problem, theta=theta, uncertainty=found, experiments=problem.experiments(),
+        states=_states(problem, theta), predicted=_by_experiment(problem, minimum.readings),
+        history=minimum.history, outcome=minimum.outcome, reason=minimum.reason, other_losses=losses,
+    )  # fmt: skip
+
+
+def _states(problem: Problem, theta: Unknowns) -> tuple[State, ...]:
+    """The initial state of each experiment."""
+    states: dict[int, State] = {}
+    for own, stack in zip(theta.experiments, problem.stacks, strict=True):
+        for k, place in enumerate(stack.places):
+            mine, experiment = jax.tree.map(lambda x, k=k: x[k], (own, stack.experiment))
+            states[place] = problem.initial(theta.parameters, mine, experiment)[1]
+    return tuple(states[place] for place in sorted(states))
+
+
+def _by_experiment(problem: Problem, readings: tuple[dict[str, Any], ...]) -> tuple[dict[str, np.ndarray], ...]:
+    """The readings in the order of the experiments, without those that fill up a stack."""
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for values, stack in zip(readings, problem.stacks, strict=True):
+        for k, (place, n) in enumerate(zip(stack.places, np.asarray(stack.lengths), strict=True)):
+            found[place] = {name: np.asarray(x[k, :n]) for name, x in values.items()}
+    return tuple(found[place] for place in sorted(found))
+
+
+def predict(
+    result: Fit, experiments: Experiment | Sequence[Experiment], *, steps: int = 50, progress: bool = True
+) -> Prediction:
+    """Predict experiments with the parameters fixed at the estimates of a fit.
+
+    Initial values that an experiment wants estimated are estimated from its own measurements; all else is predicted
+    without looking at them.
+
+    **Raises:** `MechanismError` for unknown channels; `SolveError` if nothing of an experiment can be simulated.
+    """
+    problem = result.problem.validation(result.theta, experiments)
+    if any(stack.experiment.estimate for stack in problem.stacks):
+        with reporting(progress) as report:
+            start = problem.unconstrained(problem.start())
+            minimum = levenberg_marquardt(problem, [start], steps, 1e-6, report, Checkpoint(None, ()))[0]
+        theta, readings, outcome = problem.physical(minimum.u), minimum.readings, minimum.outcome
+    else:
+        theta, outcome = problem.start(), ""
+        readings = eqx.filter_jit(Problem.readings)(problem, theta)
+    return Prediction(
+        problem=problem, theta=theta, experiments=problem.experiments(), states=_states(problem, theta),
+        predicted=_by_experiment(problem, readings), outcome=outcome,
+    )  # fmt: skip

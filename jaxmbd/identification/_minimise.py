@@ -1,115 +1,209 @@
-"""The optimisers, run step by step, so that they show progress and can be interrupted without losing their result."""
+"""The searches for the least loss, run step by step: they show progress, and can be interrupted and resumed."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
+import numpy as np
 import optax
-import optimistix as optx
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from jaxmbd.identification._experiment import Problem, UnknownValues, linearise, plain_values, residuals
+from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._levenberg_marquardt import USED_UP, SearchEnd, SearchState, search
+from jaxmbd.identification._linearisation import (
+    Evaluation,
+    bounds_of,
+    evaluate,
+    flattened,
+    shapes_of,
+    unflattened,
+)
+from jaxmbd.identification._normal_equations import Linearised
+from jaxmbd.identification._problem import Problem, Unknowns
 
-USED_UP = "steps used up"
+INTERRUPTED = "interrupted"
 
 Report = Callable[[str], None]
 
 
-class MinimiserResult(eqx.Module):
-    """The result of a search.
+@dataclass(frozen=True)
+class Minimum:
+    """The end of a search.
 
-    `y`: the unknowns; `values`: the channels there; `jacobian`: the Jacobian of the residuals (`None` if the optimiser
-    computes none); `history`: the loss `½ Σ r²` after each step; `outcome`: the reason for which it stopped.
+    `u`: the numbers of the search; `readings`: the model's channels there; `linearised`: residuals and Jacobian (None
+    if the optimiser computes none); `history`: the loss after each step; `outcome`, `reason`: why it stopped.
     """
 
-    y: UnknownValues
-    values: tuple[dict[str, Array], ...]
-    jacobian: Array | None
-    history: tuple[float, ...] = eqx.field(static=True)
-    outcome: str = eqx.field(static=True)
+    u: Unknowns
+    readings: tuple[dict[str, Array], ...]
+    linearised: Linearised | None
+    history: tuple[float, ...]
+    outcome: str
+    reason: str = ""
+
+    @property
+    def loss(self) -> float:
+        """The least loss."""
+        return min(self.history, default=np.inf) if self.linearised is None else self.linearised.loss
 
 
-def levenberg_marquardt(problem: Problem, steps: int, tolerance: float, report: Report) -> MinimiserResult:
-    """Minimise the sum of squares by optimistix's Levenberg-Marquardt.
+@dataclass
+class _Running:
+    """A search that runs: its generator, its state, what it asks for, and the best evaluation so far."""
 
-    Each step evaluates residuals and Jacobian once, at `state.y_eval`. They come from one compiled program (the
-    simulations), and the optimiser's step gets them as a linear function.
+    state: SearchState
+    generator: Any
+    asked: np.ndarray
+    best: tuple[Linearised, Evaluation] | None = None
+    end: SearchEnd | None = None
+
+
+def levenberg_marquardt(
+    problem: Problem, starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report, checkpoint: Checkpoint
+) -> list[Minimum]:
+    """Minimise by the Levenberg-Marquardt method from one or several starts, side by side; return one minimum for each.
+
+    Each step evaluates residuals and Jacobian once, in one compiled program for all starts.
     """
-    y = problem.start()
-    solver = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=lx.QR())
-    evaluate = eqx.filter_jit(linearise)
+    like = problem.unconstrained(problem.start())
+    states = checkpoint.states([flattened(u) for u in starts])
+    running = [_begun(problem, like, state, steps, tolerance) for state in states]
+    # One search is not mapped, so that the program is the same with and without further starts of other fits.
+    together = eqx.filter_jit(evaluate if len(running) == 1 else eqx.filter_vmap(evaluate, in_axes=(None, 0)))
     report("compiling the simulations and their derivatives ...")
-    model, r, J = evaluate(y, problem)
-    evaluated = (y, r, J)
-    shapes = jax.eval_shape(lambda: (r, None))
-    state = eqx.filter_jit(solver.init)(_linear, y, evaluated, {}, *shapes, frozenset())
-    step = eqx.filter_jit(solver.step)
-    stop = eqx.filter_jit(solver.terminate)
-    best, history, outcome = (model, J), [], USED_UP
+    outcome = ""
     try:
-        for k in range(steps):
-            y, state, _ = step(_linear, y, evaluated, {}, state, frozenset())
-            if eqx.tree_equal(y, evaluated[0]):
-                best = (model, J)
-            history.append(0.5 * float(jnp.sum(state.f_info.residual**2)))
-            report(f"step {k + 1}: loss {history[-1]:.6g}")
-            done, result = stop(_linear, y, evaluated, {}, state, frozenset())
-            if bool(done):
-                outcome = "converged" if result == optx.RESULTS.successful else str(optx.RESULTS[result])
-                break
-            try:
-                model, r, J = evaluate(state.y_eval, problem)
-            except eqx.EquinoxRuntimeError:  # no mechanism with such numbers can be assembled: NaN rejects the step
-                r = jnp.full_like(r, jnp.nan)
-            evaluated = (state.y_eval, r, J)
+        while any(one.end is None for one in running):
+            for one, evaluation in zip(running, _evaluated(together, problem, like, running), strict=True):
+                if one.end is None:
+                    _advance(one, evaluation)
+            checkpoint.save([one.state for one in running])
+            report(_progress(running))
     except KeyboardInterrupt:
-        outcome = "interrupted"
-    return MinimiserResult(y, *best, tuple(history), outcome)
+        if all(one.best is None for one in running):
+            raise
+        outcome = INTERRUPTED
+    return [_minimum(one, like, outcome) for one in running]
 
 
-def _linear(y: UnknownValues, at: tuple[UnknownValues, Array, Array]) -> tuple[Array, None]:
-    """Return the residuals, linearised about the point where they were computed."""
-    centre, r, J = at
-    return r + J @ (ravel_pytree(y)[0] - ravel_pytree(centre)[0]), None
+def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
+    samples = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
+    left = max(steps - len(state.history), 1)
+    generator = search(state, *bounds_of(problem, like), shapes_of(problem, like), samples, left, tolerance)
+    return _Running(state, generator, next(generator))
+
+
+def _evaluated(together: Any, problem: Problem, like: Unknowns, running: Sequence[_Running]) -> list[Evaluation | None]:
+    """The evaluation that each search has asked for; None if no mechanism with such numbers exists."""
+    asked = [unflattened(one.asked, like) for one in running]
+    if len(running) > 1:
+        mapped = together(problem, jax.tree.map(lambda *x: jnp.stack(x), *asked))
+        return [jax.tree.map(lambda x, k=k: x[k], mapped) for k in range(len(running))]
+    try:
+        return [together(problem, asked[0])]
+    except eqx.EquinoxRuntimeError:  # a part does not allow such numbers
+        if running[0].best is None:
+            raise
+        return [None]
+
+
+def _advance(one: _Running, evaluation: Evaluation | None) -> None:
+    """Give a search what it has asked for."""
+    linearised = None if evaluation is None else evaluation.linearised()
+    if linearised is not None and linearised.is_finite and (one.best is None or linearised.loss <= one.best[0].loss):
+        assert evaluation is not None
+        one.best = linearised, evaluation
+    try:
+        one.asked = one.generator.send(linearised)
+    except StopIteration as stop:
+        one.end = stop.value
+
+
+def _progress(running: Sequence[_Running]) -> str:
+    losses = [one.best[0].loss for one in running if one.best is not None]
+    steps = max(len(one.state.history) for one in running)
+    ended = sum(one.end is not None for one in running)
+    of = f", {ended} of {len(running)} starts ended" if len(running) > 1 else ""
+    return f"step {steps}: loss {min(losses, default=np.nan):.6g}{of}"
+
+
+def _minimum(one: _Running, like: Unknowns, outcome: str) -> Minimum:
+    end = one.end
+    outcome = outcome or (end.outcome if end else "")
+    u = unflattened(one.state.u, like)
+    history = tuple(one.state.history)
+    if one.best is None:
+        return Minimum(u, (), None, history, outcome)
+    return Minimum(u, one.best[1].readings, one.best[0], history, outcome, end.reason if end else "")
 
 
 def gradient_descent(
-    problem: Problem, optimiser: optax.GradientTransformation, steps: int, report: Report
-) -> MinimiserResult:
-    """Minimise `½ Σ r²` by an optax optimiser, with gradients by reverse mode."""
-    y = problem.start()
+    problem: Problem, optimiser: optax.GradientTransformation, steps: int, batch: int | None, report: Report
+) -> Minimum:
+    """Minimise by an optax optimiser, with gradients by reverse mode, projected onto the bounds.
+
+    `batch`: the number of experiments of each step, drawn anew for each step; None for all of them.
+    """
+    u = problem.unconstrained(problem.start())
+    least, largest = (unflattened(side, u) for side in bounds_of(problem, u))
     optimiser = optax.with_extra_args_support(optimiser)
-    state = optimiser.init(y)
+    state = optimiser.init(u)  # pyright: ignore[reportArgumentType]
 
     @eqx.filter_jit
-    def step(y: UnknownValues, state: Any, problem: Problem) -> tuple[UnknownValues, Any, Array, Any]:
-        def loss(y: UnknownValues) -> tuple[Array, Any]:
-            model = plain_values(y, problem, "reverse")
-            return 0.5 * jnp.sum(residuals(problem, model) ** 2), model
-
-        (value, model), gradient = jax.value_and_grad(loss, has_aux=True)(y)
-        updates, state = optimiser.update(gradient, state, y, value=value, grad=gradient, value_fn=lambda y: loss(y)[0])  # pyright: ignore[reportCallIssue]
-        return optax.apply_updates(y, updates), state, value, model  # pyright: ignore[reportReturnType]
+    def step(u: Unknowns, state: Any, problem: Problem, chosen: Any) -> tuple[Unknowns, Any, Array, Any]:
+        loss = lambda u: _loss(problem, u, chosen)  # noqa: E731
+        (value, readings), gradient = jax.value_and_grad(loss, has_aux=True)(u)
+        updates, state = optimiser.update(gradient, state, u, value=value, grad=gradient, value_fn=lambda u: loss(u)[0])  # pyright: ignore[reportCallIssue]
+        u = jax.tree.map(jnp.clip, optax.apply_updates(u, updates), least, largest)  # pyright: ignore[reportArgumentType]
+        return u, state, value, readings
 
     report("compiling the simulations and their derivatives ...")
-    history, outcome, best, best_model = [], USED_UP, y, ()
+    draws = np.random.default_rng(0)
+    history, outcome, best, best_readings = [], USED_UP, u, None
     started = time.monotonic()
     try:
         for k in range(steps):
-            before = y
-            y, state, value, model = step(y, state, problem)
-            if not history or float(value) <= min(history):
-                best, best_model = before, model
+            before = u
+            u, state, value, readings = step(
+                u, state, problem, None if batch is None else _drawn(problem, batch, draws)
+            )
             history.append(float(value))
+            if batch is not None:
+                best = u
+            elif history[-1] <= min(history):
+                best, best_readings = before, readings
             rate = (time.monotonic() - started) / (k + 1)
             report(f"step {k + 1} of {steps}: loss {min(history):.6g}, {rate:.2g} s a step")
     except KeyboardInterrupt:
-        outcome = "interrupted"
+        outcome = INTERRUPTED
     if not history:
         raise KeyboardInterrupt
-    return MinimiserResult(best, best_model, None, tuple(history), outcome)
+    if best_readings is None:
+        best_readings = eqx.filter_jit(lambda p, u: p.readings(p.physical(u)))(problem, best)
+    return Minimum(best, best_readings, None, tuple(history), outcome)
+
+
+def _drawn(problem: Problem, batch: int, draws: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """The experiments of one step, for each stack at most so many."""
+    counts = [len(stack.places) for stack in problem.stacks]
+    return tuple(draws.choice(n, min(batch, n), replace=False) for n in counts)
+
+
+def _loss(problem: Problem, u: Unknowns, chosen: Any) -> tuple[Array, tuple[dict[str, Array], ...]]:
+    """The loss, and the readings; of the chosen experiments, scaled up to all of them."""
+    stacks, shares = problem.stacks, (1.0,) * len(problem.stacks)
+    if chosen is not None:
+        shares = tuple(len(stack.places) / len(k) for stack, k in zip(stacks, chosen, strict=True))
+        stacks = tuple(jax.tree.map(lambda x, k=k: x[k], stack) for stack, k in zip(stacks, chosen, strict=True))
+        own = tuple({n: x[k] for n, x in values.items()} for values, k in zip(u.experiments, chosen, strict=True))
+        problem, u = eqx.tree_at(lambda p: p.stacks, problem, stacks), Unknowns(u.parameters, own)
+    theta = problem.physical(u)
+    readings = problem.readings(theta, "reverse")
+    total = 0.5 * jnp.sum(problem.prior_residuals(theta) ** 2)
+    for reading, stack, share in zip(readings, stacks, shares, strict=True):
+        total += 0.5 * share * jnp.sum(jax.vmap(problem.residual)(reading, stack.experiment) ** 2)
+    return total, readings

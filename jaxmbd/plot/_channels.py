@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.identification._fit import Fit
+from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
 from jaxmbd.scene.pieces import INK
@@ -158,14 +158,15 @@ def component_label(name: str, k: int, count: int) -> str:
 # --- experiments ----------------------------------------------------------------------------------------
 
 
-def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
+def fit(results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]]) -> np.ndarray:
     """Draw measured samples, predictions and residuals, a column for each experiment.
 
-    **Arguments:** a `Fit`, whose experiments are all drawn, or triples `(fit, experiment's number, title)`.
+    **Arguments:** a `Fit` or a `Prediction`, whose experiments are all drawn, or triples `(fit, experiment's number,
+    title)`.
 
     **Returns:** the axes, shape `(2, experiments)`: the channels above, model minus measured below.
     """
-    if isinstance(results, Fit):
+    if isinstance(results, Fit | Prediction):
         results = [(results, k, f"experiment {k}") for k in range(len(results.experiments))]
     if not results:
         raise MechanismError("plot.fit needs at least one experiment.")
@@ -175,7 +176,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
         _experiment(column, result, number)
         column[0].set_title(title, fontsize=TEXT)
         column[1].set_xlabel("time [s]", fontsize=TEXT)
-    units = channel_units(results[0][0].mechanism)
+    units = results[0][0].channel_units()
     unit = ", ".join(dict.fromkeys(units[name] for name in results[0][0].experiments[0].data))
     tidy(axes[0, 0], ylabel=f"[{unit}]")
     tidy(axes[1, 0], ylabel=f"model − measured [10⁻³ {unit}]")
@@ -183,7 +184,7 @@ def fit(results: Fit | Sequence[tuple[Fit, int, str]]) -> np.ndarray:
     return axes
 
 
-def _experiment(axes: np.ndarray, result: Fit, number: int) -> None:
+def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int) -> None:
     """Draw one experiment: its channels above, their residuals below."""
     experiment = result.experiments[number]
     ts = np.asarray(experiment.ts)

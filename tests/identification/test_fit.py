@@ -1,8 +1,6 @@
 """Identification: known parameters come back from synthetic measurements, and bad input is named."""
 
 from functools import cache
-from types import SimpleNamespace
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -14,7 +12,6 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification._experiment import experiment_of_rows
 
 TRUE_MASS, TRUE_FRICTION, NOISE = 1.3, 0.2, 1e-3
 TS = np.linspace(0.0, 2.0, 81)
@@ -213,12 +210,3 @@ def test_bad_fits_are_named() -> None:
             good,
             {"mass": mbd.identification.Parameter(within=mbd.identification.Positive())},
         )
-
-
-def test_every_row_belongs_to_its_experiment() -> None:
-    """The experiments of all stacks are numbered one after another, for every channel of a stack in turn."""
-    stack = lambda count, channels: SimpleNamespace(  # noqa: E731
-        ts=np.zeros((count, 3)), data={name: np.zeros((count, 3)) for name in channels}
-    )
-    problem: Any = SimpleNamespace(stacks=[stack(2, ["a"]), stack(1, ["a", "b"])])
-    np.testing.assert_array_equal(experiment_of_rows(problem), [*3 * [0], *3 * [1], *3 * [2], *3 * [2]])

@@ -8,9 +8,9 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import _experiment as simulations
-from jaxmbd.identification._identifiability import RANK, Unknowns, identifiability
-from jaxmbd.identification._parameters import Bounded, Positive, Unbounded
+from jaxmbd.identification import _problem as simulations
+from jaxmbd.identification._identifiability import RANK, Estimates, identifiability
+from jaxmbd.identification._ranges import Bounded, Positive, Unbounded
 
 NOISE = 1e-3
 TS = np.linspace(0.0, 2.0, 31)
@@ -149,10 +149,10 @@ def test_what_is_said_of_estimates_at_the_ends_of_ranges() -> None:
 # --- the rank, on matrices that are known -------------------------------------------------------------------------
 
 
-def unknowns(values: Any, positive: Any = True, sizes: Any = None) -> Unknowns:
+def unknowns(values: Any, positive: Any = True, sizes: Any = None) -> Estimates:
     values = np.asarray(values, float)
     names = tuple("abcdefgh"[: len(values)])
-    return Unknowns(
+    return Estimates(
         names, values, values if sizes is None else np.asarray(sizes), np.broadcast_to(positive, len(values))
     )
 

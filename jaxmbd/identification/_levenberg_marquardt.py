@@ -1,0 +1,126 @@
+"""The Levenberg-Marquardt method with bounds, as a search that asks for one linearisation after another.
+
+The step solves the damped linear problem in the scale of the columns (Moré, in *Numerical Analysis*, Lecture Notes in
+Mathematics 630 (1978)); unknowns at a bound that the loss pushes outward are fixed, and the step is projected onto the
+bounds (Kanzow, Yamashita, Fukushima, J. Comput. Appl. Math. 172 (2004)). The damping follows the ratio of actual and
+predicted reduction (Nielsen, IMM-REP-1999-05).
+
+A search is a generator, so that several of them can run side by side, with one compiled evaluation for all.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_bounds
+
+USED_UP = "steps used up"
+CONVERGED = "converged"
+
+_FIRST_DAMPING = 1e-3
+_LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
+_LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
+_ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none
+_NOISE = 1e-6  # a step may still reduce the loss by this share of the residuals' variance: 1/700 of a standard error
+
+Flat = np.ndarray
+Search = Generator[Flat, "Linearised | None", "SearchEnd"]
+
+
+@dataclass
+class SearchState:
+    """What a search goes on from: unknowns, damping and history. It is what a checkpoint stores."""
+
+    u: Flat
+    damping: float = _FIRST_DAMPING
+    growth: float = 2.0
+    history: list[float] = field(default_factory=list)
+
+
+@dataclass
+class SearchEnd:
+    """The end of a search: the unknowns, the linearisation there, and the reason for which it stopped."""
+
+    u: Flat
+    linearised: Linearised | None
+    history: list[float]
+    outcome: str
+    reason: str = ""
+
+
+def search(
+    state: SearchState, lower: Flat, upper: Flat, shapes: Step, samples: int, steps: int, tolerance: float
+) -> Search:
+    """Minimise the loss; yields unknowns and gets the linearisation there, `None` if the mechanism cannot be computed.
+
+    **Arguments:** `lower`, `upper`: the bounds of the unknowns; `shapes`: a `Step` of the right shapes; `samples`: the
+    number of measured numbers; `tolerance`: relative, on the reduction of the loss and on the gradient.
+    """
+    state.u = np.clip(state.u, lower, upper)
+    at = yield state.u
+    if at is None or not at.is_finite:
+        return SearchEnd(state.u, None, state.history, "the start cannot be simulated")
+    scale = _positive(at.norms().flat())
+    for _ in range(steps):
+        scale = np.maximum(scale, _positive(at.norms().flat()))
+        gradient = at.gradient().flat()
+        fixed = fixed_at_bounds(state.u, gradient, lower, upper)
+        reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
+        if reason:
+            return SearchEnd(state.u, at, state.history, CONVERGED, reason)
+        step = at.solved(state.damping, _shaped(scale, shapes), _shaped(fixed, shapes)).flat()
+        trial = np.clip(state.u + step, lower, upper)
+        change = trial - state.u
+        if np.linalg.norm(scale * change) <= _ROUNDING * (np.linalg.norm(scale * state.u) + _ROUNDING):
+            return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
+        predicted = at.loss - at.predicted(_shaped(change, shapes))
+        there = yield trial
+        if there is not None and there.is_finite and there.loss <= at.loss and predicted > 0:
+            actual, before = at.loss - there.loss, at.loss
+            state.u, at, ratio = trial, there, actual / predicted
+            state.damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), _LEAST_DAMPING)
+            state.growth = 2.0
+            state.history.append(at.loss)
+            if max(actual, predicted) <= tolerance**2 * before:
+                return SearchEnd(state.u, at, state.history, CONVERGED, "the loss does not change any more")
+        else:
+            state.history.append(at.loss)
+            state.damping, state.growth = state.damping * state.growth, 2 * state.growth
+            if state.damping > _LARGEST_DAMPING:
+                return SearchEnd(state.u, at, state.history, "no step reduces the loss any more")
+    return SearchEnd(state.u, at, state.history, USED_UP)
+
+
+def _settled(
+    at: Linearised, gradient: Flat, fixed: Flat, scale: Flat, shapes: Step, samples: int, tolerance: float
+) -> str:
+    """Why the search may stop here; empty if it may not.
+
+    The residuals are orthogonal to each column of the Jacobian; or an undamped step would reduce the loss by less than
+    the noise can tell: by a small share of the variance of the residuals.
+    """
+    free = np.where(fixed, 0.0, gradient)
+    size = np.sqrt(2 * at.loss)
+    if size == 0 or np.max(np.abs(free) / scale, initial=0.0) <= tolerance**2 * size:
+        return "the residuals are orthogonal to the sensitivities"
+    undamped = at.solved(_LEAST_DAMPING, _shaped(scale, shapes), _shaped(fixed, shapes))
+    gain = at.loss - at.predicted(undamped)
+    variance = 2 * at.loss / max(samples - int(np.sum(~fixed)), 1)
+    return (
+        "a further step would change the estimates by less than the noise can tell" if gain <= _NOISE * variance else ""
+    )
+
+
+def _positive(norms: Flat) -> Flat:
+    """The scale of the columns; one for those without effect."""
+    return np.where(norms > 0, norms, 1.0)
+
+
+def _shaped(flat: Flat, shapes: Step) -> Step:
+    p = len(shapes.shared)
+    own, at = [], p
+    for like in shapes.own:
+        own.append(flat[at : at + like.size].reshape(like.shape))
+        at += like.size
+    return Step(flat[:p], tuple(own))

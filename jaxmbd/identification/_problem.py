@@ -1,0 +1,343 @@
+"""The problem of identification: a mechanism with free numbers, measurements of it, and what joins the two.
+
+With the model's readings `y(θ)`, the measurements `z` and the noise levels `σ`, the residuals are `r = (y(θ) − z) / σ`
+(whitened if the noise is coloured), and a fit minimises `½ Σ ρ(r²) + ½ Σ ((g(p) − g(p₀)) / σ_p)²`: the negative
+logarithm of the posterior density, but for a constant.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import diffrax as dfx
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
+from jaxmbd.analyses.events.event import Event
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.simulation.simulate import simulate
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import as_float
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
+from jaxmbd.identification._instruments import Instrument, check_instruments, merged
+from jaxmbd.identification._losses import Loss, transformed
+from jaxmbd.identification._noise import log_density, whitened
+from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
+from jaxmbd.identification._places import Where
+from jaxmbd.identification._stacks import Stack, is_present, stacked
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.model.body.checks import check_mapping, check_number
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+
+class Unknowns(NamedTuple):
+    """What is estimated, `θ`: a pytree of arrays.
+
+    - `parameters`: the parameters by name, which all experiments share;
+    - `experiments`: for each stack of experiments (`problem.stacks`) what each of them has alone, by name, with the
+      experiments on the first axis: `"start:O.angle"`, `"speed:O.angle"`, `"own:payload"`.
+    """
+
+    parameters: dict[str, Any]
+    experiments: tuple[dict[str, Array], ...]
+
+
+class Problem(eqx.Module):
+    """Parameters of a mechanism and experiments from which they are estimated.
+
+    `residuals`, `log_likelihood`, `log_prior` and `simulate` are functions of `θ`, an `Unknowns` with physical values;
+    all of them can be compiled, mapped and differentiated, in both modes. `start()` is the `θ` at which a search
+    starts; `unconstrained(θ)` and `physical(u)` map between `θ` and the numbers of a search, which have no ranges.
+
+    **Arguments:**
+
+    - `mechanism`: a mechanism, with free leaves such as `free={"k": lambda m: m["spring"].stiffness}`; or a function
+      from a dictionary of parameters to a mechanism, with `free={"k": Parameter(start=100.0)}`;
+    - `experiments`: one or several `Experiment`s, also of different lengths and sampling; they are simulated in one
+      batch if they differ in numbers only;
+    - `free`: by name, a function to a leaf or a `Parameter` with a range; empty to estimate initial states only;
+    - `instruments`: by the name that `data` uses, an `Instrument`, through which a channel is measured;
+    - `inputs`: by name, where numbers or functions belong that each experiment has on its own (its `own`) without
+      estimating them: `{"torque": lambda m: m["motor"].force}`;
+    - `loss`: `"squares"`, or a robust one, `"huber"`, `"soft_l1"`, `"cauchy"`, which grows less than the square for
+      residuals above `loss_scale` noise levels;
+    - `noise`: `"given"` by the experiments, or estimated from the residuals by `fit`, as `"white"` or `"coloured"`
+      noise: a noise level for each channel, and for coloured noise its correlation time;
+    - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
+      `max_events`, `max_steps`: as for `simulate`.
+
+    **Raises:** `MechanismError` for unknown channels, values outside their range, or own values that belong nowhere.
+    """
+
+    parameters: Parameters
+    stacks: tuple[Stack, ...]
+    instruments: dict[str, Instrument]
+    options: dict[str, Any]
+    loss: Loss = eqx.field(static=True)
+    loss_scale: float = eqx.field(static=True)
+    noise: Literal["given", "white", "coloured"] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        mechanism: Mechanism | Build,
+        experiments: Experiment | Sequence[Experiment],
+        free: Mapping[str, Any] | None = None,
+        *,
+        instruments: Mapping[str, Instrument] | None = None,
+        inputs: Mapping[str, Where] | None = None,
+        loss: Loss = "squares",
+        loss_scale: float = 1.5,
+        noise: Literal["given", "white", "coloured"] = "given",
+        formulation: AbstractFormulation | None = None,
+        solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
+        accuracy: Accuracy = "standard",
+        stepsize_controller: dfx.AbstractStepSizeController | None = None,
+        control_speeds: bool = False,
+        rtol: float | int | None = None,
+        atol: float | int | None = None,
+        dt0: float | int | None = None,
+        events: Iterable[Event] = (),
+        max_events: int = 32,
+        max_steps: int = 2**16,
+    ) -> None:
+        check_known("loss", [loss], get_args(Loss))
+        check_known("noise", [noise], ("given", "white", "coloured"))
+        check_number("Problem", "loss_scale", as_float(loss_scale), "1")
+        check_mapping("instruments", instruments, "{'gyro': Instrument('arm.omega')}")
+        self.parameters = collect(mechanism, free, inputs)
+        self.instruments = dict(instruments or {})
+        listed = _listed(experiments)
+        _check(self.parameters, self.instruments, listed)
+        self.stacks = stacked(listed)
+        self.options = {
+            "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
+            "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
+            "rtol": None if rtol is None else jnp.asarray(rtol), "atol": None if atol is None else jnp.asarray(atol),
+            "dt0": dt0, "events": tuple(events), "max_events": max_events,
+        }  # fmt: skip
+        self.loss, self.loss_scale, self.noise = loss, float(loss_scale), noise
+
+    # --- unknowns ---------------------------------------------------------------------------------------
+
+    @property
+    def shared(self) -> tuple[str, ...]:
+        """The parameters that are estimated and not the own ones of every experiment, sorted by name."""
+        own = [set(stack.experiment.own) for stack in self.stacks]
+        names = set(self.parameters.free) - set(self.parameters.fixed) - set.intersection(*own)
+        return tuple(sorted(names))
+
+    def start(self) -> Unknowns:
+        """Return the unknowns at which a search starts."""
+        own = tuple(jax.vmap(Experiment.unknowns)(stack.experiment) for stack in self.stacks)
+        return Unknowns({name: self.parameters.start[name] for name in self.shared}, own)
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all numbers that are estimated, parameters first, then experiment by experiment."""
+        start = self.start()
+        names = [x for name in sorted(start.parameters) for x in labels(name, flat(start.parameters[name]).size)]
+        several = sum(len(stack.places) for stack in self.stacks) > 1
+        for stack, own in zip(self.stacks, start.experiments, strict=True):
+            names += [_label(name, place, several) for place in stack.places for name in sorted(own)]
+        return tuple(names)
+
+    def validation(self, theta: Unknowns, experiments: Experiment | Sequence[Experiment]) -> "Problem":
+        """Return the problem with the parameters fixed at those of `theta`, for other experiments."""
+        listed = _listed(experiments)
+        parameters = eqx.tree_at(
+            lambda p: p.fixed, self.parameters, self.parameters.fixed | theta.parameters,
+            is_leaf=lambda x: x is self.parameters.fixed,
+        )  # fmt: skip
+        _check_names(parameters, self.instruments, listed)
+        return eqx.tree_at(lambda p: (p.parameters, p.stacks), self, (parameters, stacked(listed)))
+
+    def unconstrained(self, theta: Unknowns) -> Unknowns:
+        """Return the numbers of a search from physical values."""
+        return self._mapped(self.parameters.unconstrained, theta)
+
+    def physical(self, u: Unknowns) -> Unknowns:
+        """Return physical values from the numbers of a search."""
+        return self._mapped(self.parameters.physical, u)
+
+    def _mapped(self, mapped: Any, x: Unknowns) -> Unknowns:
+        own = []
+        for values in x.experiments:
+            numbers = {name.removeprefix(OWN): value for name, value in values.items() if name.startswith(OWN)}
+            own.append(values | {OWN + name: value for name, value in mapped(numbers).items()})
+        return Unknowns(mapped(x.parameters), tuple(own))
+
+    # --- the model and its residuals ----------------------------------------------------------------------
+
+    def mechanism(self, theta: Unknowns) -> Mechanism:
+        """Return the mechanism for the shared parameters."""
+        return self.parameters.mechanism_at({**self.parameters.fixed, **theta.parameters})
+
+    def simulate(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[Solution, ...]:
+        """Return the motions of each stack of experiments, with the experiments on the first axis."""
+        alone = lambda own, experiment: self.motion(theta.parameters, own, experiment, adjoint)[0]  # noqa: E731
+        return tuple(
+            jax.vmap(alone)(own, stack.experiment) for own, stack in zip(theta.experiments, self.stacks, strict=True)
+        )
+
+    def readings(self, theta: Unknowns, adjoint: Adjoint = "any") -> tuple[dict[str, Array], ...]:
+        """Return the model's values of the measured channels for each stack, `(experiments, samples, ...)`."""
+        alone = lambda own, experiment: self.reading(theta.parameters, own, experiment, adjoint)  # noqa: E731
+        return tuple(
+            jax.vmap(alone)(own, stack.experiment) for own, stack in zip(theta.experiments, self.stacks, strict=True)
+        )
+
+    def motion(
+        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint
+    ) -> tuple[Solution, dict[str, Any], dict[str, Any]]:
+        """Return the motion of one experiment, the places of the times that each channel needs, and the values of all
+        parameters in this experiment."""
+        values, state, mechanism = self.initial(parameters, own, experiment)
+        ts = experiment.ts
+        grids = {name: self.instruments[name].times(ts, values) for name in experiment.data if name in self.instruments}
+        times, places = (ts, []) if not grids else merged([ts, *grids.values()])
+        solution = simulate(mechanism, state, times, adjoint=adjoint, throw=False, **self.options)
+        return solution, dict(zip(("", *grids), places, strict=False)), values
+
+    def initial(
+        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment
+    ) -> tuple[dict[str, Any], State, Mechanism]:
+        """Return the values of all parameters in one experiment, its initial state and its mechanism."""
+        start, speeds, its_own = experiment.completed(dict(own))
+        values = {**self.parameters.fixed, **parameters, **its_own}
+        mechanism = self.parameters.mechanism_at(values)
+        if experiment.at_rest:
+            state = equilibrium(mechanism, start, t=experiment.ts[0], stable=True, check=False).state
+        else:
+            state = assemble(mechanism, start, speeds=speeds, t=experiment.ts[0], check=False)
+        return values, state, mechanism
+
+    def reading(
+        self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint
+    ) -> dict[str, Array]:
+        """Return the model's values of the measured channels of one experiment."""
+        solution, places, values = self.motion(parameters, own, experiment, adjoint)
+        channels = {n: self.instruments[n].channel if n in self.instruments else n for n in experiment.data}
+        series = solution.read(tuple(dict.fromkeys(channels.values())))
+        readings = {}
+        for name, channel in channels.items():
+            x = series[channel]
+            instrument = self.instruments.get(name)
+            x = x if not places else x[places[name if instrument else ""]]
+            readings[name] = x if instrument is None else instrument.read(experiment.ts, x, values)
+        return readings
+
+    def whitened(self, readings: dict[str, Array], experiment: Experiment) -> dict[str, tuple[Array, Array, Array]]:
+        """Return for each channel of one experiment the independent residuals in units of the noise, the logarithms of
+        their scales, and which samples are present."""
+        found = {}
+        for name, measured in experiment.data.items():
+            present = is_present(measured)
+            errors = readings[name] - jnp.where(present, measured, 0.0)
+            level = experiment.sigma[name], experiment.correlation_time[name]
+            found[name] = (*whitened(errors, present, experiment.ts, *level), present)
+        return found
+
+    def residual(self, readings: dict[str, Array], experiment: Experiment) -> Float[Array, " rows"]:
+        """Return the residuals of one experiment, transformed for the loss."""
+        parts = [r.reshape(-1) for r, *_ in self.whitened(readings, experiment).values()]
+        return transformed(self.loss, self.loss_scale, jnp.concatenate(parts))
+
+    def residuals(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, " rows"]:
+        """Return the residuals of all experiments, stack by stack: `(model − measured) / σ`, zero for missing samples,
+        whitened for coloured noise and transformed for a robust loss (`½ Σ r²` is then the loss)."""
+        pairs = zip(self.readings(theta, adjoint), self.stacks, strict=True)
+        return jnp.concatenate([jax.vmap(self.residual)(x, stack.experiment).reshape(-1) for x, stack in pairs])
+
+    def prior_residuals(self, theta: Unknowns) -> Float[Array, " rows"]:
+        """Return the residuals of the priors; those of own parameters follow the shared ones."""
+        rows = [free.prior.residual(x).reshape(-1) for free, x in self._with_priors(theta)]
+        return jnp.concatenate(rows) if rows else jnp.zeros(0)
+
+    def log_prior(self, theta: Unknowns) -> Float[Array, ""]:
+        """Return the logarithm of the prior density; zero for parameters that have no prior."""
+        return sum((jnp.sum(free.prior.log_density(x)) for free, x in self._with_priors(theta)), jnp.zeros(()))
+
+    def _with_priors(self, theta: Unknowns) -> list[tuple[Any, Array]]:
+        numbers = [*theta.parameters.items()]
+        for own in theta.experiments:
+            numbers += [(name.removeprefix(OWN), x) for name, x in own.items() if name.startswith(OWN)]
+        free = self.parameters.free
+        return [(free[n], leaf) for n, x in numbers if free[n].prior is not None for leaf in jax.tree.leaves(x)]
+
+    def log_likelihood(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
+        """Return the logarithm of the density of the measurements for given unknowns.
+
+        With a robust loss it is `−½ Σ ρ(r²)`, without the constant that would make its integral one.
+        """
+        total = jnp.zeros(())
+        for readings, stack in zip(self.readings(theta, adjoint), self.stacks, strict=True):
+            for r, logs, present in jax.vmap(self.whitened)(readings, stack.experiment).values():
+                total += log_density(transformed(self.loss, self.loss_scale, r), logs, present)
+        return total
+
+    def objective(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
+        """Return what a fit minimises: half the sum of the squares of all residuals."""
+        r = jnp.concatenate([self.residuals(theta, adjoint), self.prior_residuals(theta)])
+        return 0.5 * jnp.sum(r**2)
+
+    def experiments(self) -> tuple[Experiment, ...]:
+        """Return the experiments in the order in which they were given, without what makes those of a stack alike."""
+        listed: dict[int, Experiment] = {}
+        for stack in self.stacks:
+            for k, place in enumerate(stack.places):
+                n, whole = int(stack.lengths[k]), jax.tree.map(lambda x, k=k: x[k], stack.experiment)
+                data = {name: x[:n] for name, x in whole.data.items() if np.isfinite(np.asarray(x[:n])).any()}
+                listed[place] = eqx.tree_at(lambda e: (e.ts, e.data), whole, (whole.ts[:n], data))
+        return tuple(listed[place] for place in range(len(listed)))
+
+
+def _label(name: str, place: int, several: bool) -> str:
+    """The name of an unknown of one experiment."""
+    kinds = {START: "initial ", SPEED: "initial speed of ", OWN: ""}
+    kind, name = next((kind, name.removeprefix(p)) for p, kind in kinds.items() if name.startswith(p))
+    return f"{kind}{name} in experiment {place}" if several else f"{kind}{name}"
+
+
+def _listed(experiments: Any) -> list[Experiment]:
+    if not isinstance(experiments, Experiment | Iterable):
+        raise MechanismError(f"fit: experiments must be an Experiment or a sequence of them, got {experiments!r}.")
+    listed = [experiments] if isinstance(experiments, Experiment) else list(experiments)
+    if not listed:
+        raise MechanismError("fit needs at least one Experiment.")
+    for experiment in listed:
+        if not isinstance(experiment, Experiment):
+            raise MechanismError(f"experiments must be Experiments, got {type(experiment).__name__}.")
+    return listed
+
+
+def _check(parameters: Parameters, instruments: dict[str, Instrument], experiments: list[Experiment]) -> None:
+    if not parameters.free and not any(experiment.estimate for experiment in experiments):
+        raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
+    _check_names(parameters, instruments, experiments)
+    used = {name for instrument in instruments.values() for name in instrument.names()}
+    for name, free in parameters.free.items():
+        if parameters.build is None and free.where is None and name not in used:
+            raise MechanismError(
+                f"Free parameter {name!r} has no effect: it needs where=lambda m: m['part'].number, or an instrument "
+                "that refers to it."
+            )
+
+
+def _check_names(parameters: Parameters, instruments: dict[str, Instrument], experiments: list[Experiment]) -> None:
+    """Raise unless channels, own values and instruments refer to names that exist."""
+    units = channel_units(parameters.mechanism_at({**parameters.start, **experiments[0].own}))
+    check_instruments(instruments, units, parameters.free)
+    for instrument in instruments.values():
+        check_known("channel", [instrument.channel], units)
+    for experiment in experiments:
+        check_known("channel", experiment.data, (*units, *instruments))
+        if parameters.build is None:
+            check_known("own parameter or input", experiment.own, (*parameters.free, *parameters.inputs))
+        own = [name.removeprefix(OWN) for name in experiment.estimate if name.startswith(OWN)]
+        check_known("free parameter with this own value", own, parameters.free)

@@ -1,0 +1,233 @@
+"""The result of a fit, and predictions of experiments that were not used for it."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jax.flatten_util import ravel_pytree
+from rich.markup import escape
+from rich.table import Table
+
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.state import State
+from jaxmbd.errors import MechanismError
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._identifiability import Undetermined
+from jaxmbd.identification._parameters import flat, labels
+from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._uncertainty import Uncertainty
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+_LISTED = 8  # numbers of a parameter that a table shows
+
+
+class AbstractComparison(eqx.Module):
+    """Experiments, and what a model predicts for them."""
+
+    experiments: eqx.AbstractVar[tuple[Experiment, ...]]
+    predicted: eqx.AbstractVar[tuple[dict[str, np.ndarray], ...]]
+    problem: eqx.AbstractVar[Problem]
+
+    @property
+    @abc.abstractmethod
+    def mechanism(self) -> Mechanism:
+        """The mechanism with the estimates."""
+
+    @property
+    def residuals(self) -> tuple[dict[str, np.ndarray], ...]:
+        """Model minus measured, by experiment and channel; NaN for missing samples."""
+        pairs = zip(self.predicted, self.experiments, strict=True)
+        return tuple({n: p[n] - np.asarray(e.data[n]) for n in e.data} for p, e in pairs)
+
+    def rms(self) -> tuple[dict[str, float], ...]:
+        """Return the root mean square of the residuals, by experiment and channel."""
+        return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
+
+    def channel_units(self) -> dict[str, str]:
+        """Return the unit of each measured channel."""
+        units = channel_units(self.mechanism)
+        instruments = self.problem.instruments
+        return units | {name: units[instrument.channel] for name, instrument in instruments.items()}
+
+
+class Prediction(AbstractComparison):
+    """What a fitted model predicts for experiments that were not used for it.
+
+    `states`: the initial states; `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment
+    and channel; `initial`: the search for the initial values that the experiments want estimated, `None` if there are
+    none.
+    """
+
+    problem: Problem
+    theta: Unknowns
+    experiments: tuple[Experiment, ...]
+    states: tuple[State, ...]
+    predicted: tuple[dict[str, np.ndarray], ...]
+    outcome: str = ""
+
+    @property
+    def mechanism(self) -> Mechanism:
+        return self.problem.mechanism(self.theta)
+
+    def __repr__(self) -> str:
+        lines = [f"Prediction of {len(self.experiments)} experiments" + f" ({self.outcome})" * bool(self.outcome)]
+        for name in self.rms()[0] if self.experiments else ():
+            values = [one[name] for one in self.rms() if name in one]
+            unit = self.channel_units()[name]
+            lines.append(
+                f"{name}: RMS error {np.median(values):.3g} {unit} (median), {np.max(values):.3g} {unit} (largest)"
+            )
+        return "\n".join(lines)
+
+
+class Fit(AbstractComparison):
+    """The result of a fit. `print` shows the estimates with standard errors and strongest correlations, and `warnings`.
+
+    - `parameters`: the estimates by name; `theta`: all estimates, an `Unknowns` for the functions of `problem`;
+    - `standard_errors`, `correlation`: from the Jacobian at the estimates and the variance of the residuals or, from
+      five experiments on, the scatter between experiments, which is valid for residuals that are not independent
+      (`None` if the optimiser computes no Jacobian). For parameters that the data do not determine, standard errors are
+      infinite and correlations NaN;
+    - `labels`: the rows of `correlation`; `units`: the units of the parameters;
+    - `mechanism`: the fitted mechanism; `states`: the initial state of each experiment;
+    - `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment and channel;
+    - `history`: the loss after each step; `outcome`: the reason for which the search stopped; `reason`: more precisely;
+    - `undetermined`: groups of parameters and initial values that the data determine in some combinations only, or not
+      at all;
+    - `remarks`: other remarks on estimates, such as that one lies at the edge of its range;
+    - `problem`: the problem, with the noise levels that have been estimated, if they were to be.
+    """
+
+    problem: Problem
+    theta: Unknowns
+    uncertainty: Uncertainty | None
+    experiments: tuple[Experiment, ...]
+    states: tuple[State, ...]
+    predicted: tuple[dict[str, np.ndarray], ...]
+    history: tuple[float, ...]
+    outcome: str
+    reason: str = ""
+    other_losses: tuple[float, ...] = ()
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """The estimates by name."""
+        return self.theta.parameters
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The mechanism with the estimates."""
+        return self.problem.mechanism(self.theta)
+
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of the parameters."""
+        return {name: self.problem.parameters.free[name].unit for name in self.parameters}
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The rows of `correlation`: the numbers of all parameters."""
+        return tuple(x for n in sorted(self.parameters) for x in labels(n, flat(self.parameters[n]).size))
+
+    @property
+    def standard_errors(self) -> dict[str, Any] | None:
+        """The standard errors by name, infinite for parameters that the data do not determine."""
+        if self.uncertainty is None or not self.parameters:
+            return None
+        flat_values, unravel = ravel_pytree(self.parameters)
+        return unravel(jnp.asarray(self.uncertainty.errors[: flat_values.size], flat_values.dtype))
+
+    @property
+    def correlation(self) -> np.ndarray | None:
+        """The correlations of the numbers of all parameters."""
+        if self.uncertainty is None or not self.parameters:
+            return None
+        return self.uncertainty.correlation()[: len(self.labels), : len(self.labels)]
+
+    @property
+    def undetermined(self) -> tuple[Undetermined, ...]:
+        """Groups of unknowns that the data do not determine one by one."""
+        return () if self.uncertainty is None else self.uncertainty.undetermined
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Remarks on estimates at the edges of their ranges."""
+        remarks, errors, parameters = [], self.standard_errors, self.problem.parameters
+        for name in self.parameters:
+            value, start = flat(self.parameters[name]), flat(parameters.start[name])
+            error = np.zeros_like(value) if errors is None else flat(errors[name])
+            for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
+                text = parameters.free[name].within.remark(*map(float, numbers))
+                remarks += [f"{label} {text}"] if text else []
+        return tuple(remarks)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
+        determine all unknowns, or an estimate lies at the edge of its range."""
+        ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
+        return (*ended, *map(str, self.undetermined), *self.remarks)
+
+    def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
+        """Return the confidence interval of each parameter by name, by Student's t distribution.
+
+        Those of parameters that the data do not determine are infinite.
+        """
+        if not 0 < level < 1:
+            raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
+        errors = self.standard_errors
+        if self.uncertainty is None or errors is None:
+            raise MechanismError(
+                "The optimiser has computed no Jacobian: there are no standard errors. Leave optimiser out."
+            )
+        width = float(scipy.stats.t.ppf(0.5 + level / 2, self.uncertainty.freedom))
+        lower, upper = (
+            jax.tree.map(lambda x, e, side=side: x + side * width * e, self.parameters, errors) for side in (-1, 1)
+        )
+        return {name: (lower[name], upper[name]) for name in self.parameters}
+
+    def table(self) -> Table:
+        """Return a table of estimates, standard errors and strongest correlations for `rich.print`."""
+        table = Table(title=f"Fit: {self.outcome} after {len(self.history)} steps")
+        for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
+            table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
+        for row in self._rows():
+            table.add_row(*row)
+        if self.warnings:
+            table.caption = "\n".join(f"Warning: {escape(text)}." for text in self.warnings)
+        return table
+
+    def _rows(self) -> list[tuple[str, str, str, str, str]]:
+        rows, errors, correlation = [], self.standard_errors, self.correlation
+        for name, value in self.parameters.items():
+            values = flat(value)
+            if values.size > _LISTED:
+                rows.append((name, f"{values.size} numbers", "", self.units[name], ""))
+                continue
+            for k, label in enumerate(labels(name, values.size)):
+                error = None if errors is None else flat(errors[name])[k]
+                text = "" if error is None else "undetermined" if np.isinf(error) else f"{error:.2g}"
+                strongest = _strongest(self.labels, correlation, label)
+                rows.append((label, f"{values[k]:.6g}", text, self.units[name], strongest))
+        return rows
+
+    def __repr__(self) -> str:
+        head = f"{self.outcome} after {len(self.history)} steps"
+        rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
+        return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
+
+
+def _strongest(names: tuple[str, ...], correlation: np.ndarray | None, label: str) -> str:
+    """The strongest correlation of a parameter with another one, as text."""
+    if correlation is None or len(names) < 2:
+        return ""
+    row = np.array(correlation[names.index(label)])
+    row[names.index(label)] = np.nan
+    if np.isnan(row).all():
+        return ""
+    k = int(np.nanargmax(np.abs(row)))
+    return f"{row[k]:+.2f} {names[k]}"

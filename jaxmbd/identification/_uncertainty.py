@@ -1,0 +1,153 @@
+"""Standard errors and correlations of estimates, from the Jacobian of the residuals and their scatter.
+
+`s² (JᵀJ)⁻¹` assumes that all residuals are independent. Those of a model that is not perfect follow the motion, and the
+formula then gives far too small errors. With enough experiments the scatter between them is used, by the sandwich
+estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986).
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Bool, Float
+
+from jaxmbd.identification._experiment import OWN
+from jaxmbd.identification._identifiability import RANK, Estimates, Identifiability, Undetermined, identifiability
+from jaxmbd.identification._minimise import Minimum
+from jaxmbd.identification._normal_equations import Linearised
+from jaxmbd.identification._parameters import flat
+from jaxmbd.identification._problem import Problem
+
+ENOUGH = 5  # the least number of experiments for which standard errors come from the scatter between them
+
+
+@dataclass(frozen=True)
+class Uncertainty:
+    """What the data tell about the unknowns of a problem, in their order: parameters, then those of each experiment.
+
+    - `names`; `values`: the estimates;
+    - `covariance`: in the subspace that the data determine; `is_open`: True for unknowns that they do not determine;
+    - `freedom`: the degrees of freedom of the variance;
+    - `undetermined`: the groups of unknowns that they do not determine one by one.
+    """
+
+    names: tuple[str, ...]
+    values: Float[np.ndarray, " n"]
+    covariance: Float[np.ndarray, "n n"]
+    is_open: Bool[np.ndarray, " n"]
+    freedom: float
+    undetermined: tuple[Undetermined, ...]
+
+    @property
+    def errors(self) -> Float[np.ndarray, " n"]:
+        """The standard errors, infinite where the data do not determine an unknown."""
+        return np.where(self.is_open, np.inf, np.sqrt(np.maximum(np.diag(self.covariance), 0.0)))
+
+    def correlation(self) -> Float[np.ndarray, "n n"]:
+        """Return the correlations, NaN where the data do not determine an unknown."""
+        outer = np.outer(self.errors, self.errors)
+        usable = (outer != 0) & np.isfinite(outer)
+        correlation = np.divide(self.covariance, outer, out=np.zeros_like(outer), where=usable)
+        correlation[self.is_open[:, None] | self.is_open[None, :]] = np.nan
+        return correlation
+
+
+def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
+    """Return standard errors and correlations at the end of a search that has computed a Jacobian."""
+    assert minimum.linearised is not None
+    unknowns, slopes = _unknowns(problem, minimum)
+    sizes = np.divide(unknowns.sizes, slopes, out=np.zeros_like(slopes), where=slopes != 0)
+    J, r, experiment = _dense(minimum.linearised)
+    J *= sizes
+    measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
+    samples = sum(int(np.isfinite(np.asarray(d)).sum()) for s in problem.stacks for d in s.experiment.data.values())
+    tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
+    rank = identifiability(J, unknowns, channels, tolerance).rank
+    freedom = float(max(samples + int((~measured).sum()) - rank, 1))
+    # Priors have a known variance, measurements that of the residuals: their rows are divided by its root.
+    level = np.sqrt(float(np.sum(r[measured] ** 2)) / freedom) or 1.0
+    J[measured], r[measured] = J[measured] / level, r[measured] / level
+    determined = identifiability(J, unknowns, channels / level, tolerance)
+    covariance = determined.inverse
+    if count >= ENOUGH:
+        covariance, freedom = _sandwich(J, r, experiment, determined), float(count - 1)
+    covariance = covariance * np.outer(unknowns.sizes, unknowns.sizes)
+    return Uncertainty(unknowns.names, unknowns.values, covariance, determined.open, freedom, determined.groups)
+
+
+def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: Identifiability) -> np.ndarray:
+    """The covariance from the scatter between experiments; priors count as one measurement with their own variance."""
+    count = experiment.max() + 1
+    scores = np.stack([J[experiment == k].T @ r[experiment == k] for k in range(count)])
+    prior = J[experiment < 0]
+    return determined.inverse @ (scores.T @ scores * count / (count - 1) + prior.T @ prior) @ determined.inverse
+
+
+def _dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The Jacobian, the residuals, and the number of the experiment of each row, −1 for priors."""
+    p = linearised.shared
+    n = p + sum(len(R) * (R.shape[2] - 1 - p) for R in linearised.stacks)
+    rows, residuals, experiment, at, count = [], [], [], p, 0
+    for R in linearised.stacks:
+        s = R.shape[2] - 1 - p
+        for block in R:
+            row = np.zeros((len(block), n))
+            row[:, :p], row[:, at : at + s] = block[:, s:-1], block[:, :s]
+            rows.append(row)
+            residuals.append(block[:, -1])
+            experiment.append(np.full(len(block), count))
+            at, count = at + s, count + 1
+    row = np.zeros((len(linearised.priors), n))
+    row[:, :p] = linearised.priors[:, :-1]
+    parts = [*rows, row], [*residuals, linearised.priors[:, -1]], [*experiment, np.full(len(row), -1)]
+    return np.concatenate(parts[0]), np.concatenate(parts[1]), np.concatenate(parts[2])
+
+
+def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, np.ndarray]:
+    """The unknowns with physical values, and their derivatives with respect to the numbers of the search."""
+    parameters, theta = problem.parameters, problem.physical(minimum.u)
+    values, sizes, slopes = [], [], []
+
+    def add(name: str, value: Any, u: Any) -> None:
+        free, start = parameters.free[name], parameters.start[name]
+        values.append(flat(value))
+        sizes.append(flat(jax.tree.map(lambda x, s: free.within.size(np.asarray(x), np.asarray(s)), value, start)))
+        slope = jax.jvp(lambda u: parameters.physical({name: u}), (u,), (jax.tree.map(jnp.ones_like, u),))[1]
+        slopes.append(flat(slope))
+
+    for name in sorted(theta.parameters):
+        add(name, theta.parameters[name], minimum.u.parameters[name])
+    for stack, own, own_u in zip(problem.stacks, theta.experiments, minimum.u.experiments, strict=True):
+        for k, name in itertools.product(range(len(stack.places)), sorted(own)):
+            if name.startswith(OWN):
+                add(name.removeprefix(OWN), own[name][k], own_u[name][k])
+            else:
+                values.append(np.asarray(own[name][k]).ravel())
+                sizes.append(np.maximum(np.abs(values[-1]), 1.0))
+                slopes.append(np.ones(1))
+    value, size, slope = (np.concatenate([*x, np.zeros(0)]) for x in (values, sizes, slopes))
+    is_parameter = np.arange(len(value)) < ravel_pytree(theta.parameters)[0].size
+    return Estimates(problem.names(), value, size, (value > 0) & is_parameter), slope
+
+
+def _size_of_channels(problem: Problem, minimum: Minimum) -> float:
+    """The norm of the model's channels, each divided by its noise level."""
+    total = 0.0
+    for readings, stack in zip(minimum.readings, problem.stacks, strict=True):
+        for name, measured in stack.experiment.data.items():
+            present = np.isfinite(np.asarray(measured))
+            level = np.asarray(stack.experiment.sigma[name]).reshape((-1,) + (1,) * (measured.ndim - 1))
+            total += float(np.sum(np.where(present, np.asarray(readings[name]) / level, 0.0) ** 2))
+    return float(np.sqrt(total))
+
+
+def _tolerance(problem: Problem) -> float:
+    """The share of the largest singular value below which singular values count as zero, well above the errors of the
+    simulations."""
+    rtol = problem.options["rtol"]
+    eps = float(jnp.finfo(problem.stacks[0].experiment.ts.dtype).eps)
+    return max(RANK, eps**0.5, 0.0 if rtol is None else 10 * float(rtol))
