@@ -81,7 +81,8 @@ def check_tolerances(rtol: Any, atol: Any) -> None:
         if tolerance is not None:
             check_finite("simulate", name, value)
             check_number("simulate", name, value, "1" if name == "rtol" else "m or rad", zero=True)
-    if all(tolerance is not None and is_concrete(tolerance) and not np.any(tolerance) for tolerance in (rtol, atol)):
+    known = [np.asarray(x) for x in (rtol, atol) if x is not None and is_concrete(x)]
+    if len(known) == 2 and not np.any(known):
         raise MechanismError("simulate: rtol and atol must not both be zero: no step is small enough for that.")
 
 

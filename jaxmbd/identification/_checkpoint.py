@@ -27,7 +27,8 @@ class Checkpoint:
         if self._path is None or not self._path.exists():
             return [SearchState(u) for u in starts]
         try:
-            with np.load(self._path, allow_pickle=False) as file:
+            # A damaged file is not closed by NumPy if its path is given.
+            with open(self._path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
                 stored = {name: file[name] for name in file.files}
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise MechanismError(

@@ -5,7 +5,8 @@
 The channel `x` is computed at the times at which it is needed, by the dense output of the motion, so that the delay is
 exact and differentiable. The filter is solved exactly for a channel that is quadratic between neighbouring samples and
 their midpoint: an exponential integrator (Hochbruck and Ostermann, Acta Numerica 19 (2010), eq. 2.32) of order four
-in the interval of the samples, for any ratio of the interval and the time constant `τ`.
+in the interval of the samples, for any ratio of the interval and the time constant `τ`. With a delay, the channel has a
+kink where the motion starts; the order is lower in that interval.
 """
 
 import itertools
@@ -59,7 +60,7 @@ class Instrument(eqx.Module):
             if isinstance(value, str) or (value is None and field in ("delay", "time_constant")):
                 continue
             if field in ("scale", "offset"):  # one number, or one for each component
-                check_finite(part, field, value, np.shape(value))
+                check_finite(part, field, value, np.shape(np.asarray(value)))
             else:
                 check_finite(part, field, value)
                 check_number(part, field, value, "s", zero=field == "delay")
@@ -124,8 +125,8 @@ def _weights(z: Float[Array, " steps"]) -> tuple[Array, Array, Array, Array]:
 
 
 def merged(
-    grids: list[Float[Array, " times"]],
-) -> tuple[Float[Array, " all"], list[Int[Array, " times"]]]:
+    grids: list[Float[Array, " _"]],
+) -> tuple[Float[Array, " all"], list[Int[Array, " _"]]]:
     """Return all times in one increasing sequence, and the place of each grid's times in it."""
     together = jnp.concatenate(grids)
     order = jnp.argsort(jax.lax.stop_gradient(together))

@@ -18,7 +18,7 @@ from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_b
 USED_UP = "steps used up"
 CONVERGED = "converged"
 
-_FIRST_DAMPING = 1e-3
+_FIRST_DAMPING = 1e-2
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
 _ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none

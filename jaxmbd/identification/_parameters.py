@@ -78,6 +78,7 @@ class Parameters(eqx.Module):
     free: dict[str, Parameter]
     start: dict[str, Any]
     inputs: dict[str, AbstractPlace]
+    order: tuple[str, ...] = eqx.field(static=True)  # the names as the user has listed them; JAX sorts dictionaries
     fixed: dict[str, Any] = eqx.field(default_factory=dict)
 
     def mechanism_at(self, values: Mapping[str, Any]) -> Mechanism:
@@ -113,12 +114,13 @@ class Parameters(eqx.Module):
 
     def bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the least and the largest numbers of the search of all parameters."""
-        both = {
-            name: jax.tree.map(lambda start, f=free: f.within.bounds(start), self.start[name])
-            for name, free in self.free.items()
-        }
-        is_pair = lambda x: isinstance(x, tuple)  # noqa: E731
-        least, largest = (jax.tree.map(lambda pair, k=k: pair[k], both, is_leaf=is_pair) for k in (0, 1))
+        least, largest = (
+            {
+                name: jax.tree.map(lambda start, f=free, k=k: f.within.bounds(start)[k], self.start[name])
+                for name, free in self.free.items()
+            }
+            for k in (0, 1)
+        )
         return least, largest
 
 
@@ -151,7 +153,8 @@ def collect(
                 raise MechanismError(
                     f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {parameter.within}."
                 )
-    return Parameters(None if is_built else mechanism, mechanism if is_built else None, parameters, start, places)  # pyright: ignore[reportArgumentType]
+    known, build = (None, mechanism) if is_built else (mechanism, None)
+    return Parameters(known, build, parameters, start, places, tuple(parameters))  # pyright: ignore[reportArgumentType]
 
 
 def _free(name: str, where: Any) -> Parameter:

@@ -128,10 +128,9 @@ class Problem(eqx.Module):
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The parameters that are estimated and not the own ones of every experiment, sorted by name."""
-        own = [set(stack.experiment.own) for stack in self.stacks]
-        names = set(self.parameters.free) - set(self.parameters.fixed) - set.intersection(*own)
-        return tuple(sorted(names))
+        """The parameters that are estimated and not the own ones of every experiment."""
+        own = set.intersection(*(set(stack.experiment.own) for stack in self.stacks))
+        return tuple(name for name in self.parameters.order if name not in self.parameters.fixed and name not in own)
 
     def start(self) -> Unknowns:
         """Return the unknowns at which a search starts."""

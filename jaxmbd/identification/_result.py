@@ -116,7 +116,7 @@ class Fit(AbstractComparison):
     @property
     def parameters(self) -> dict[str, Any]:
         """The estimates by name."""
-        return self.theta.parameters
+        return {name: self.theta.parameters[name] for name in self.problem.shared}
 
     @property
     def mechanism(self) -> Mechanism:

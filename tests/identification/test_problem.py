@@ -1,0 +1,508 @@
+"""The problem of identification as functions of its unknowns: values, derivatives, experiments and instruments."""
+
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix as optx
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.identification import Box, Instrument, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
+
+NOISE = 1e-3
+KNOTS = np.linspace(0.0, 2.5, 9)
+
+
+def torque(values: Any) -> mbd.SmoothingSpline:
+    """A smooth torque over the first seconds."""
+    return mbd.SmoothingSpline(KNOTS, np.asarray(values), smoothing=0.0)
+
+
+def pendulum(mass: Any = 1.0, viscous: Any = 0.1, motor: Any = None) -> pl.Mechanism:
+    """A bar of 1 m on a pin at its upper end, with friction and a motor."""
+    bar = pl.Body("bar", mass, 0.1, pose=(0.0, -0.5, 0.0))
+    course = torque(np.zeros(9)) if motor is None else motor
+    return pl.Mechanism(
+        [bar],
+        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, 0.5))],
+        [
+            pl.Gravity(9.81),
+            pl.JointFriction("friction", "O.angle", viscous=viscous),
+            pl.JointForce("motor", "O.angle", lambda t, angle, rate, course: course(t), course),
+        ],
+        sensors=[pl.Point("tip", bar.at(0.0, -0.5)), pl.Accelerometer("imu", bar.at(0.1, -0.4))],
+        coordinates="joint",
+    )
+
+
+def motion(ts: np.ndarray, angle: float = 1.0, **numbers: Any) -> mbd.Solution:
+    mechanism = pendulum(**numbers)
+    return mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": angle}), ts)
+
+
+MASS = Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg")
+FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), unit="N m s")
+FREE = {"mass": MASS, "friction": FRICTION}
+
+
+@cache
+def swings() -> tuple[mbd.Experiment, ...]:
+    """Three swings of other lengths and sampling; one of them lacks a channel, one lacks samples."""
+    draws = np.random.default_rng(0)
+    measured = []
+    for k, (count, step) in enumerate(((41, 0.05), (31, 0.04), (21, 0.09))):
+        ts = step * np.arange(count)
+        solution = motion(ts, 0.8 + 0.3 * k, mass=1.3, viscous=0.2)
+        data = {name: np.array(solution[name]) for name in ("O.angle", "tip")[: 1 if k == 1 else 2]}
+        noisy = {name: x + NOISE * draws.normal(size=x.shape) for name, x in data.items()}
+        noisy["O.angle"][5 * k] = np.nan
+        start = {"O.angle": 0.8 + 0.3 * k}
+        measured.append(mbd.Experiment(ts, noisy, start=start, sigma=NOISE, estimate=True, missing=True))
+    return tuple(measured)
+
+
+def test_experiments_of_other_lengths_are_one_batch_with_the_same_residuals() -> None:
+    """The residuals of experiments that are simulated together are those of each one alone."""
+    together = Problem(pendulum(), swings(), FREE)
+    assert len(together.stacks) == 1
+    theta = together.start()
+    rows = np.asarray(together.residuals(theta)).reshape(3, -1)
+    for k, experiment in enumerate(swings()):
+        alone = Problem(pendulum(), experiment, FREE)
+        own = np.asarray(alone.residuals(alone.start()))
+        np.testing.assert_allclose(np.sort(rows[k][rows[k] != 0]), np.sort(own[own != 0]), rtol=1e-6)
+        restored = together.experiments()[k]
+        assert sorted(restored.data) == sorted(experiment.data)
+        np.testing.assert_array_equal(restored.ts, experiment.ts)
+        np.testing.assert_array_equal(restored.data["O.angle"], experiment.data["O.angle"])
+
+
+def test_a_fit_of_them_is_that_of_their_whole() -> None:
+    result = mbd.fit(pendulum(), swings(), FREE, progress=False)
+    assert result.outcome == "converged"
+    for name, true in (("mass", 1.3), ("friction", 0.2)):
+        lower, upper = result.interval()[name]
+        assert lower < true < upper
+        assert upper - lower < 0.02 * true
+    for one, experiment in zip(result.predicted, swings(), strict=True):
+        assert one["O.angle"].shape == experiment.ts.shape
+    residuals = np.concatenate([one["O.angle"] for one in result.residuals])
+    assert np.isnan(residuals).sum() == 3
+    assert np.nanstd(residuals) == pytest.approx(NOISE, rel=0.25)
+
+
+def finite_difference(f: Any, theta: Unknowns, name: str, step: float = 1e-5) -> Array:
+    moved = [
+        f(Unknowns(theta.parameters | {name: theta.parameters[name] + sign * step}, theta.experiments))
+        for sign in (1, -1)
+    ]
+    return (moved[0] - moved[1]) / (2 * step)
+
+
+@pytest.mark.parametrize("loss", ["squares", "huber", "soft_l1", "cauchy"])
+def test_derivatives_of_the_likelihood_and_the_prior(loss: Any) -> None:
+    """Forward, reverse and second derivatives against differences, in the compiled function."""
+    free = {
+        "mass": Parameter(lambda m: m["bar"].mass, within=Positive(), prior=LogNormal(1.1, 0.1)),
+        "friction": Parameter(lambda m: m["friction"].viscous, prior=Normal(0.15, 0.02)),
+    }
+    problem = Problem(pendulum(1.25, 0.18), swings(), free, loss=loss, rtol=1e-11, atol=1e-12)
+    theta = problem.start()
+
+    @jax.jit
+    def density(theta: Unknowns) -> Array:
+        return problem.log_likelihood(theta) + problem.log_prior(theta)
+
+    gradient = jax.jit(jax.grad(density))(theta)
+    for name in free:
+        direction = Unknowns(
+            {other: jnp.asarray(float(other == name)) for other in free},
+            jax.tree.map(jnp.zeros_like, theta.experiments),
+        )
+        expected = finite_difference(density, theta, name)
+        np.testing.assert_allclose(gradient.parameters[name], expected, rtol=2e-5)
+        np.testing.assert_allclose(jax.jvp(density, (theta,), (direction,))[1], expected, rtol=2e-5)
+
+
+def test_likelihood_is_the_density_of_independent_samples() -> None:
+    problem = Problem(pendulum(1.3, 0.2), swings(), FREE)
+    theta = problem.start()
+    expected = 0.0
+    for readings, stack in zip(problem.readings(theta), problem.stacks, strict=True):
+        for name, measured in stack.experiment.data.items():
+            error = np.asarray(readings[name] - measured)
+            error = error[np.isfinite(error)]
+            expected += np.sum(-0.5 * (error / NOISE) ** 2 - np.log(NOISE * np.sqrt(2 * np.pi)))
+    assert float(problem.log_likelihood(theta)) == pytest.approx(expected, rel=1e-12)
+    r = np.asarray(problem.residuals(theta))
+    assert float(problem.objective(theta)) == pytest.approx(0.5 * np.sum(r**2), rel=1e-12)
+
+
+def test_prior_is_a_normalised_density_and_its_residual_belongs_to_it() -> None:
+    x = np.linspace(1e-4, 60.0, 400_001)
+    for prior in (Normal(2.0, 0.3), LogNormal(1.5, 0.4)):
+        density = np.exp(np.asarray(prior.log_density(jnp.asarray(x))))
+        assert np.trapezoid(density, x) == pytest.approx(1.0, abs=1e-6)
+    r = LogNormal(1.5, 0.4).residual(jnp.asarray([1.5, 1.5 * np.exp(0.4), -1.0]))
+    np.testing.assert_allclose(r, [0.0, 1.0, np.inf], atol=1e-12)
+    assert float(LogNormal(1.5, 0.4).log_density(jnp.asarray(-1.0))) == -np.inf
+
+
+def test_a_prior_decides_what_the_data_leave_open() -> None:
+    """Mass and inertia of a free pendulum: the data give their ratio, a prior the size."""
+    still = [
+        mbd.Experiment(e.ts, {"O.angle": e.data["O.angle"]}, start=e.start, sigma=NOISE, missing=True) for e in swings()
+    ]
+    inertia = Parameter(lambda m: m["bar"].inertia, within=Positive())
+    friction = Parameter(lambda m: m["friction"].viscous, within=Positive())
+    mass = Parameter(lambda m: m["bar"].mass, within=Positive(), prior=LogNormal(1.3, 0.05))
+    free = {"mass": mass, "inertia": inertia, "friction": friction}
+    result = mbd.fit(pendulum(1.2), still, free, progress=False)
+    assert not result.undetermined
+    assert result.standard_errors is not None
+    assert float(result.standard_errors["mass"]) == pytest.approx(0.05 * 1.3, rel=0.05)
+    assert float(result.parameters["mass"]) == pytest.approx(1.3, rel=1e-3)
+    assert float(result.parameters["inertia"]) == pytest.approx(0.1, abs=0.01)
+
+
+# --- robust losses, bounds, starts ----------------------------------------------------------------------
+
+
+def test_outliers_do_not_move_a_robust_fit() -> None:
+    draws = np.random.default_rng(3)
+    ts = np.linspace(0.0, 2.0, 101)
+    angles = np.array(motion(ts, 1.0, mass=1.3, viscous=0.2)["O.angle"]) + NOISE * draws.normal(size=101)
+    angles[10::9] += 0.3  # a tenth of the samples
+    experiment = mbd.Experiment(ts, {"O.angle": angles}, start={"O.angle": 1.0}, sigma=NOISE)
+    found = {}
+    for loss in ("squares", "huber", "cauchy"):
+        problem = Problem(pendulum(1.3, 0.1), experiment, {"friction": FRICTION}, loss=loss)
+        found[loss] = float(mbd.fit(problem, progress=False).parameters["friction"])
+    assert abs(found["squares"] - 0.2) > 0.005
+    assert abs(found["huber"] - 0.2) < 0.002
+    assert abs(found["cauchy"] - 0.2) < 0.0005
+
+
+def test_a_parameter_stays_at_its_bound_and_says_so() -> None:
+    """The bound is reached to rounding, and the other parameter is at its best there."""
+    free = {
+        "mass": Parameter(lambda m: m["bar"].mass, within=Box(0.5, 1.2)),
+        "friction": Parameter(lambda m: m["friction"].viscous, within=Box(0.0, 1.0)),
+    }
+    result = mbd.fit(pendulum(1.0, 0.0), swings(), free, progress=False)
+    assert result.outcome == "converged"
+    assert float(result.parameters["mass"]) == 1.2
+    assert any("mass lies at the upper end of its range, 0.5 to 1.2" in text for text in result.warnings)
+    best = mbd.fit(pendulum(1.2, 0.1), swings(), {"friction": FRICTION}, progress=False)
+    assert float(result.parameters["friction"]) == pytest.approx(float(best.parameters["friction"]), rel=1e-4)
+    inside = mbd.fit(pendulum(1.0, 0.0), swings(), free | {"mass": MASS}, progress=False)
+    assert float(inside.parameters["friction"]) == pytest.approx(0.2, rel=0.01)
+
+
+def test_several_starts_find_what_one_misses() -> None:
+    """The stiffness of a spring from long oscillations: the loss has a minimum for each number of missed periods."""
+    slider = pl.Body("slider", 1.0, 0.1)
+    rail = pl.Prismatic("rail", pl.ground.at(), slider.at())
+
+    def model(k: Any) -> pl.Mechanism:
+        spring = pl.SpringDamper("spring", pl.ground.at(-1.0), slider.at(), stiffness=k, free_length=1.0)
+        return pl.Mechanism([slider], [rail], [spring], coordinates="joint")
+
+    ts = np.linspace(0.0, 6.0, 121)
+    values = mbd.simulate(model(60.0), mbd.assemble(model(60.0), {"rail.displacement": 0.1}), ts)["rail.displacement"]
+    experiment = mbd.Experiment(ts, {"rail.displacement": values}, start={"rail.displacement": 0.1}, sigma=1e-4)
+    stiffness = Parameter(lambda m: m["spring"].stiffness, within=mbd.identification.Bounded(20.0, 200.0))
+    alone = mbd.fit(model(120.0), experiment, {"k": stiffness}, progress=False)
+    several = mbd.fit(model(120.0), experiment, {"k": stiffness}, starts=12, progress=False)
+    assert abs(float(alone.parameters["k"]) - 60.0) > 5.0
+    assert float(several.parameters["k"]) == pytest.approx(60.0, rel=1e-4)
+    assert len(several.other_losses) == 12
+    assert several.other_losses[0] == pytest.approx(min(alone.history), rel=1e-6)
+
+
+def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
+    path = tmp_path / "fit.npz"
+    with pytest.warns(mbd.FitWarning, match="used up its 2 steps"):
+        first = mbd.fit(pendulum(), swings(), FREE, steps=2, checkpoint=path, progress=False)
+    went_on = mbd.fit(pendulum(), swings(), FREE, checkpoint=path, progress=False)
+    whole = mbd.fit(pendulum(), swings(), FREE, progress=False)
+    assert went_on.history[:2] == first.history
+    assert went_on.history == pytest.approx(whole.history, rel=1e-4)
+    with pytest.raises(mbd.MechanismError, match="belongs to a fit with other unknowns, friction, mass"):
+        mbd.fit(pendulum(), swings(), {"mass": MASS}, checkpoint=path, progress=False)
+    path.write_bytes(path.read_bytes()[:100])
+    with pytest.raises(mbd.MechanismError, match=r"cannot be read.*Delete it to start anew"):
+        mbd.fit(pendulum(), swings(), FREE, checkpoint=path, progress=False)
+
+
+# --- what experiments have of their own -----------------------------------------------------------------
+
+
+def test_own_numbers_and_inputs() -> None:
+    """Each experiment has its own load, one known and one estimated, and its own measured torque."""
+    ts = np.linspace(0.0, 2.0, 41)
+    courses = (np.sin(3 * KNOTS), np.cos(2 * KNOTS))
+    experiments = []
+    for mass, values in zip((1.3, 1.7), courses, strict=True):
+        angles = motion(ts, 0.5, mass=mass, viscous=0.2, motor=torque(values))["O.angle"]
+        own = {"mass": 1.3 if mass == 1.3 else 1.5, "torque": torque(values)}
+        estimate = () if mass == 1.3 else ("mass",)
+        experiments.append(
+            mbd.Experiment(ts, {"O.angle": angles}, start={"O.angle": 0.5}, own=own, estimate=estimate, sigma=NOISE)
+        )
+    inputs = {"torque": lambda m: m["motor"].parameters}
+    problem = Problem(pendulum(), experiments, FREE, inputs=inputs)
+    assert problem.shared == ("friction",)
+    result = mbd.fit(problem, progress=False)
+    assert float(result.parameters["friction"]) == pytest.approx(0.2, rel=1e-5)
+    assert problem.names() == ("friction", "mass in experiment 1")
+    owned = [own["own:mass"] for own in result.theta.experiments if "own:mass" in own]
+    np.testing.assert_allclose(np.concatenate(owned), [1.7], rtol=1e-5)
+    with pytest.raises(mbd.MechanismError, match="no own parameter or input named 'torque'"):
+        Problem(pendulum(), experiments, FREE)
+
+
+def test_tables_of_other_lengths_are_inputs_of_one_batch() -> None:
+    tables = [mbd.Table(np.linspace(0.0, 1.0, n), np.linspace(0.0, 1.0, n) ** 2) for n in (5, 9)]
+    ts = np.linspace(0.0, 1.5, 16)
+
+    def model(course: Any) -> pl.Mechanism:
+        return pl.Mechanism(
+            [pl.Body("bar", 1.0, 0.1)],
+            [pl.Revolute("O", pl.ground.at(), pl.Body("bar", 1.0, 0.1).at(0.0, 0.5))],
+            [pl.Gravity(9.81), pl.JointForce("motor", "O.angle", course)],
+            coordinates="joint",
+        )
+
+    experiments = []
+    for table in tables:
+        mechanism = model(table)
+        angles = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.3}), ts)["O.angle"]
+        experiments.append(mbd.Experiment(ts, {"O.angle": angles}, start={"O.angle": 0.3}, own={"torque": table}))
+    free = {"mass": lambda m: m["bar"].mass}
+    problem = Problem(model(tables[0]), experiments, free, inputs={"torque": lambda m: m["motor"].force})
+    assert len(problem.stacks) == 1
+    np.testing.assert_allclose(problem.residuals(problem.start()), 0.0, atol=1e-7)
+
+
+def test_motion_from_rest_starts_in_the_equilibrium_of_the_trial() -> None:
+    """A constant torque, then none: the start depends on the mass, and its derivative is part of the Jacobian."""
+    ts = np.linspace(0.0, 1.0, 21)
+
+    def model(mass: Any) -> pl.Mechanism:
+        return pendulum(mass, 0.2, torque(np.full(9, 2.0)))
+
+    resting = mbd.equilibrium(model(1.3), {"O.angle": 0.3}, stable=True).state
+    angle = float(resting["O.angle"])
+    assert angle == pytest.approx(np.arcsin(2.0 / (1.3 * 9.81 * 0.5)), rel=1e-9)
+    data = {"O.angle": np.full(21, angle)}
+    experiment = mbd.Experiment(ts, data, start={"O.angle": 0.2}, at_rest=True, sigma=NOISE)
+    result = mbd.fit(model(1.0), experiment, {"mass": MASS}, progress=False)
+    assert float(result.parameters["mass"]) == pytest.approx(1.3, rel=1e-6)
+    with pytest.raises(mbd.MechanismError, match="starts at rest has no speeds"):
+        mbd.Experiment(ts, data, start={"O.angle": 0.2}, speeds={"O.angle": 1.0}, at_rest=True)
+
+
+def test_prediction_uses_no_measurement_that_it_need_not() -> None:
+    result = mbd.fit(pendulum(), swings()[:2], FREE, progress=False)
+    ts = np.linspace(0.0, 1.5, 16)
+    unseen = mbd.Experiment(ts, {"tip": np.zeros((16, 2))}, start={"O.angle": 0.7})
+    prediction = mbd.identification.predict(result, unseen)
+    mechanism = result.mechanism
+    expected = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.7}), ts)["tip"]
+    np.testing.assert_allclose(prediction.predicted[0]["tip"], expected, atol=1e-9)
+    assert "tip: RMS error" in str(prediction)
+    kept_back = mbd.identification.predict(result, swings()[2], progress=False)
+    assert kept_back.outcome == "converged"
+    assert float(kept_back.states[0]["O.angle"]) == pytest.approx(1.4, abs=3 * NOISE)
+    assert kept_back.rms()[0]["O.angle"] == pytest.approx(NOISE, rel=0.4)
+
+
+# --- instruments ----------------------------------------------------------------------------------------
+
+
+def response(ts: np.ndarray, lag: float, time_constant: float) -> np.ndarray:
+    """The angle through a delay and a filter, by a fine integration that has nothing in common with the instrument."""
+    fine = np.linspace(0.0, ts[-1], 40_001)
+    angle = np.asarray(motion(np.linspace(0.0, ts[-1], 2001), 1.0, mass=1.3, viscous=0.2)["O.angle"])
+    x = np.interp(np.maximum(fine - lag, 0.0), np.linspace(0.0, ts[-1], 2001), angle)
+    y, h = np.empty_like(x), fine[1]
+    y[0] = x[0]
+    for k in range(len(x) - 1):  # the trapezoidal rule
+        y[k + 1] = ((1 - 0.5 * h / time_constant) * y[k] + 0.5 * h / time_constant * (x[k] + x[k + 1])) / (
+            1 + 0.5 * h / time_constant
+        )
+    return np.interp(ts, fine, y)
+
+
+@pytest.mark.parametrize("interval", [0.02, 0.05])
+def test_delay_and_filter_of_an_instrument(interval: float) -> None:
+    ts = np.arange(0.0, 2.0, interval)
+    expected = -2.0 * response(ts, 0.033, 0.06) + 0.1
+    encoder = Instrument("O.angle", scale=-2.0, offset=0.1, delay=0.033, time_constant=0.06)
+    experiment = mbd.Experiment(ts, {"encoder": expected, "O.angle": np.zeros(len(ts))}, start={"O.angle": 1.0})
+    problem = Problem(pendulum(1.3, 0.2), experiment, FREE, instruments={"encoder": encoder})
+    readings = problem.readings(problem.start())[0]
+    late = ts > 0.033 + 0.6  # what the kink at the start has left is gone after ten time constants
+    np.testing.assert_allclose(readings["encoder"][0][late], expected[late], atol=2e-6 if interval < 0.03 else 2e-5)
+    np.testing.assert_allclose(readings["encoder"][0], expected, atol=0.1 * interval**2)
+    plain = motion(ts, 1.0, mass=1.3, viscous=0.2)["O.angle"]
+    np.testing.assert_allclose(readings["O.angle"][0], plain, atol=1e-8)
+
+
+def test_a_delay_alone_is_exact() -> None:
+    ts = np.arange(0.0, 2.0, 0.05)
+    late = np.concatenate([[0.0], ts[ts > 0.033] - 0.033])
+    expected = np.concatenate(
+        [[1.0] * int(np.sum(ts <= 0.033)), motion(late, 1.0, mass=1.3, viscous=0.2)["O.angle"][1:]]
+    )
+    experiment = mbd.Experiment(ts, {"encoder": expected}, start={"O.angle": 1.0})
+    encoder = {"encoder": Instrument("O.angle", delay=0.033)}
+    problem = Problem(pendulum(1.3, 0.2), experiment, FREE, instruments=encoder)
+    np.testing.assert_allclose(problem.readings(problem.start())[0]["encoder"][0], expected, atol=1e-8)
+
+
+def test_weights_of_the_filter_are_exact_for_parabolas_at_any_ratio() -> None:
+    """Where the closed form is used and where the series is, and next to the limit between them."""
+    instrument = Instrument("x", time_constant="T")
+    for ratio in (1e-6, 1e-2, 0.4999, 0.5001, 3.0, 300.0):
+        time_constant = 0.1 / ratio
+        ts = 0.1 * jnp.arange(4)
+        nodes = instrument.times(ts, {})
+        x = 1.0 + 2.0 * nodes - 3.0 * nodes**2
+        y = instrument.read(ts, x, {"T": jnp.asarray(time_constant)})
+        tau = time_constant  # the particular solution of a parabola, and what is left of the start
+        particular = lambda t: 1 + 2 * (t - tau) - 3 * (t**2 - 2 * tau * t + 2 * tau**2)  # noqa: E731, B023
+        expected = particular(np.asarray(ts)) + (1.0 - particular(0.0)) * np.exp(-np.asarray(ts) / tau)
+        np.testing.assert_allclose(y, expected, rtol=1e-9, atol=1e-12 * max(1.0, tau**2))
+
+
+def test_delay_scale_and_time_constant_are_identified_with_the_mass() -> None:
+    ts = np.arange(0.0, 2.0, 0.02)
+    draws = np.random.default_rng(5)
+    data = {"encoder": 1.1 * response(ts, 0.033, 0.06) + NOISE * draws.normal(size=len(ts))}
+    plain = np.asarray(motion(ts, 1.0, mass=1.3, viscous=0.2)["tip"])
+    data["tip"] = plain + NOISE * draws.normal(size=plain.shape)
+    experiment = mbd.Experiment(ts, data, start={"O.angle": 1.0}, sigma=NOISE)
+    encoder = Instrument("O.angle", scale="gain", delay="lag", time_constant="T")
+    free = FREE | {
+        "gain": Parameter(start=1.0),
+        "lag": Parameter(start=0.01, within=Box(0.0, 0.2), unit="s"),
+        "T": Parameter(start=0.02, within=Positive(), unit="s"),
+    }
+    result = mbd.fit(pendulum(1.2, 0.1), experiment, free, instruments={"encoder": encoder}, progress=False)
+    for name, true in {"mass": 1.3, "friction": 0.2, "gain": 1.1, "lag": 0.033, "T": 0.06}.items():
+        lower, upper = result.interval(0.999)[name]
+        assert lower < true < upper, name
+    assert float(result.parameters["lag"]) == pytest.approx(0.033, abs=3e-3)
+    slope = jax.jacfwd(lambda lag: _readings_at(result, lag))(result.parameters["lag"])
+    step = 1e-5
+    moved = [_readings_at(result, result.parameters["lag"] + sign * step) for sign in (1, -1)]
+    np.testing.assert_allclose(slope[3:], (moved[0] - moved[1])[3:] / (2 * step), atol=2e-4)
+
+
+def _readings_at(result: mbd.Fit, lag: Array) -> Array:
+    theta = Unknowns(result.theta.parameters | {"lag": lag}, result.theta.experiments)
+    return result.problem.readings(theta)[0]["encoder"][0]
+
+
+def test_instruments_that_cannot_be_are_named() -> None:
+    experiment = mbd.Experiment(np.linspace(0, 1, 5), {"encoder": np.zeros(5)}, start={"O.angle": 1.0})
+    for instrument, words in (
+        (Instrument("O.angel"), "'O.angel'.*Did you mean 'O.angle'"),
+        (Instrument("O.angle", delay="lag"), "refers to the parameter 'lag', which is not in free"),
+    ):
+        with pytest.raises(mbd.MechanismError, match=words):
+            Problem(pendulum(), experiment, FREE, instruments={"encoder": instrument})
+    with pytest.raises(mbd.MechanismError, match="delay must be zero or positive"):
+        Instrument("O.angle", delay=-0.1)
+    with pytest.raises(mbd.MechanismError, match=r"'lag' has no effect.*an instrument that refers to it"):
+        Problem(pendulum(), swings(), FREE | {"lag": Parameter(start=0.1)})
+    with pytest.raises(mbd.MechanismError, match="has the name of a channel of the mechanism"):
+        Problem(pendulum(), swings(), FREE, instruments={"tip": Instrument("O.angle")})
+
+
+# --- noise ----------------------------------------------------------------------------------------------
+
+
+def coloured(size: int, interval: float, time: float, draws: np.random.Generator) -> np.ndarray:
+    rho, noise = np.exp(-interval / time), np.zeros(size)
+    noise[0] = draws.normal()
+    for k in range(1, size):
+        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * draws.normal()
+    return noise
+
+
+def test_whitened_residuals_of_coloured_noise_have_its_density() -> None:
+    """Against the density of a normal distribution with the full covariance matrix, samples missing among them."""
+    ts = np.array([0.0, 0.1, 0.15, 0.4, 0.45, 0.7])
+    values = np.array([0.3, -0.1, np.nan, 0.2, 0.4, -0.3])
+    data = {"O.angle": values}
+    levels: dict[str, Any] = {"sigma": 0.3, "correlation_time": 0.2}
+    experiment = mbd.Experiment(ts, data, start={"O.angle": 1.0}, missing=True, **levels)
+    problem = Problem(pendulum(), experiment, FREE)
+    present = np.isfinite(values)
+    error = np.asarray(problem.readings(problem.start())[0]["O.angle"][0] - values)[present]
+    t = ts[present]
+    covariance = 0.3**2 * np.exp(-np.abs(t[:, None] - t) / 0.2)
+    expected = -0.5 * error @ np.linalg.solve(covariance, error) - 0.5 * np.linalg.slogdet(2 * np.pi * covariance)[1]
+    assert float(problem.log_likelihood(problem.start())) == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("noise", ["white", "coloured"])
+def test_noise_is_estimated(noise: Any) -> None:
+    draws = np.random.default_rng(7)
+    ts = np.linspace(0.0, 3.0, 601)
+    angles = np.asarray(motion(ts, 1.0, mass=1.3, viscous=0.2)["O.angle"])
+    error = draws.normal(size=601) if noise == "white" else coloured(601, ts[1], 0.05, draws)
+    experiment = mbd.Experiment(ts, {"O.angle": angles + 2e-3 * error}, start={"O.angle": 1.0}, sigma=1.0)
+    problem = Problem(pendulum(1.3), experiment, {"friction": FRICTION}, noise=noise)
+    result = mbd.fit(problem, progress=False)
+    found = result.problem.stacks[0].experiment
+    assert float(found.sigma["O.angle"][0]) == pytest.approx(2e-3, rel=0.1 if noise == "white" else 0.3)
+    time = float(found.correlation_time["O.angle"][0])
+    assert time == pytest.approx(0.05, rel=0.4) if noise == "coloured" else time == 0.0
+    lower, upper = result.interval(0.999)["friction"]
+    assert lower < 0.2 < upper
+
+
+# --- a user's own solver --------------------------------------------------------------------------------
+
+
+def test_a_users_own_solver_needs_nothing_private() -> None:
+    """optimistix on the residuals, for many sets of measurements side by side."""
+    draws = np.random.default_rng(11)
+    ts = np.linspace(0.0, 2.0, 41)
+    angles = np.asarray(motion(ts, 1.0, mass=1.3, viscous=0.2)["O.angle"])
+    problems = [
+        Problem(
+            pendulum(1.3, 0.15),
+            mbd.Experiment(
+                ts, {"O.angle": angles + NOISE * draws.normal(size=41)}, start={"O.angle": 1.0}, sigma=NOISE
+            ),
+            {"friction": FRICTION},
+        )
+        for _ in range(4)
+    ]
+
+    @eqx.filter_jit
+    @eqx.filter_vmap
+    def solved(problem: Problem) -> Array:
+        solver = optx.LevenbergMarquardt(rtol=1e-8, atol=1e-8)
+        start = problem.unconstrained(problem.start())
+        residuals = lambda u, problem: problem.residuals(problem.physical(u), "forward")  # noqa: E731
+        u = optx.least_squares(residuals, solver, start, problem).value
+        return problem.physical(u).parameters["friction"]
+
+    arrays, static = eqx.partition(problems[0], eqx.is_array)
+    del arrays
+    stacked = jax.tree.map(lambda *x: jnp.stack(x), *(eqx.filter(p, eqx.is_array) for p in problems))
+    found = solved(eqx.combine(stacked, static))
+    expected = [mbd.fit(problem, progress=False).parameters["friction"] for problem in problems]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
