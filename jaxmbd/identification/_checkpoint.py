@@ -21,25 +21,39 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str] | None, names: Sequence[str]) -> None:
         self._path, self._names = None if path is None else Path(path), list(names)
+        self._stored = self._read()
+        self.stage = int(self._stored["stage"]) if self._stored else 0
+
+    @property
+    def exists(self) -> bool:
+        """True if there is a file to go on from."""
+        return self._stored is not None
 
     def states(self, starts: Sequence[np.ndarray]) -> list[SearchState]:
-        """Return the states of the searches: those of the file if there is one, else the starts."""
+        """Return the states of the searches: those of the file, the first time that they are asked for, or the starts."""
+        stored, self._stored = self._stored, None
+        return [SearchState(u) for u in starts] if stored is None else self._states(stored, len(starts), len(starts[0]))
+
+    def _read(self) -> dict[str, np.ndarray] | None:
+        """What the file holds; None without one."""
         if self._path is None or not self._path.exists():
-            return [SearchState(u) for u in starts]
+            return None
         try:
             # A damaged file is not closed by NumPy if its path is given.
             with open(self._path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                stored = {name: file[name] for name in file.files}
+                return self._checked({name: file[name] for name in file.files})
+        except MechanismError:
+            raise
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise MechanismError(
                 f"The checkpoint {str(self._path)!r} cannot be read ({error}). Delete it to start anew."
             ) from None
-        return self._checked(stored, len(starts), len(starts[0]))
 
-    def _checked(self, stored: dict[str, np.ndarray], searches: int, size: int) -> list[SearchState]:
+    def _checked(self, stored: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Raise unless the file is a checkpoint of a fit with the same unknowns."""
         name = repr(str(self._path))
         if (
-            set(stored) != {"format", "names", "u", "damping", "growth", "history", "steps"}
+            set(stored) != {"format", "names", "u", "damping", "growth", "history", "steps", "stage"}
             or stored["format"] != _FORMAT
         ):
             raise MechanismError(f"{name} is no checkpoint of a fit. Name another file, or delete it to start anew.")
@@ -49,6 +63,10 @@ class Checkpoint:
                 f"{', '.join(stored['names'].tolist()[:6])}; this one has {', '.join(self._names[:6])}. Name another "
                 "file, or delete it to start anew."
             )
+        return stored
+
+    def _states(self, stored: dict[str, np.ndarray], searches: int, size: int) -> list[SearchState]:
+        name = repr(str(self._path))
         shapes = {"u": (searches, size), "damping": (searches,), "growth": (searches,), "steps": (searches,)}
         for field, shape in shapes.items():
             if stored[field].shape != shape or not np.isfinite(stored[field]).all():
@@ -73,6 +91,7 @@ class Checkpoint:
             np.savez(
                 file,
                 format=_FORMAT,
+                stage=self.stage,
                 names=np.array(self._names, dtype=str),
                 u=np.stack([state.u for state in states]),
                 damping=[state.damping for state in states],

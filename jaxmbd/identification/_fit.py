@@ -3,12 +3,10 @@
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import optax
 
@@ -19,20 +17,16 @@ from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
 from jaxmbd.identification._levenberg_marquardt import USED_UP
-from jaxmbd.identification._linearisation import flattened
-from jaxmbd.identification._minimise import Minimum, Report, gradient_descent, levenberg_marquardt
-from jaxmbd.identification._noise import estimated_noise
+from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._parameters import Build
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
-from jaxmbd.identification._starts import drawn_starts
+from jaxmbd.identification._search import searched
+from jaxmbd.identification._stacks import joined_readings
 from jaxmbd.identification._uncertainty import uncertainty
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
-
-_PASSES = 10  # estimates of the noise, each followed by a search
-_NOISE_SETTLED = 1e-3  # relative change of the noise levels below which no further search follows
 
 
 def fit(
@@ -92,7 +86,7 @@ def fit(
         raise MechanismError("fit: batch belongs to an optax optimiser: give one, optimiser=optax.adam(1e-2).")
     with reporting(progress) as report:
         if optimiser is None:
-            problem, minimum, losses = _least_squares(problem, starts, seed, steps, tolerance, checkpoint, report)
+            problem, minimum, losses = searched(problem, starts, seed, steps, tolerance, checkpoint, report)
             if minimum.outcome == USED_UP:
                 text = f"fit has used up its {steps} steps before it converged: give it more, or a better start."
                 warnings.warn(text, FitWarning, stacklevel=2)
@@ -114,74 +108,6 @@ def _problem(problem: Any, experiments: Any, free: Any, options: dict[str, Any])
     return Problem(problem, experiments, free, **options)  # pyright: ignore[reportArgumentType]
 
 
-def _least_squares(
-    problem: Problem, starts: int, seed: int, steps: int, tolerance: float, path: Any, report: Report
-) -> tuple[Problem, Minimum, tuple[float, ...]]:
-    """Search from all starts, and again with estimated noise until that does not change; return the problem with this
-    noise, the best minimum, and the losses of all starts."""
-    at = [problem.unconstrained(theta) for theta in drawn_starts(problem, starts, seed)]
-    checkpoint = Checkpoint(path, problem.names())
-    history: tuple[float, ...] = ()
-    losses: tuple[float, ...] = ()
-    minimum: Any = None
-    for _ in range(1 if problem.noise == "given" else _PASSES):
-        minima = levenberg_marquardt(problem, at, steps, tolerance, report, checkpoint)
-        minimum = min(minima, key=lambda one: np.nan_to_num(one.loss, nan=np.inf))
-        losses = losses or tuple(one.loss for one in minima if len(minima) > 1)
-        history += minimum.history
-        if minimum.linearised is None:
-            raise MechanismError(
-                "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and "
-                "initial states: problem.simulate(problem.start()) shows the verdict of each experiment in its result."
-            )
-        if problem.noise == "given" or minimum.outcome == "interrupted":
-            break
-        renewed, change = with_estimated_noise(problem, minimum)
-        problem, at, checkpoint = renewed, [minimum.u], Checkpoint(None, ())
-        if change < _NOISE_SETTLED:
-            break
-    return problem, replace(minimum, history=history), losses
-
-
-def with_estimated_noise(problem: Problem, minimum: Minimum) -> tuple[Problem, float]:
-    """Return the problem with the noise of each channel as the residuals show it, and the largest relative change."""
-    fitted = len(flattened(minimum.u))
-    count = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
-    freedom = max(1 - fitted / count, 1 / count)  # the share of the residuals that is not fitted
-    channels = sorted({name for stack in problem.stacks for name in stack.experiment.data})
-    change, stacks = 0.0, list(problem.stacks)
-    for name in channels:
-        errors, ts = _errors(problem, minimum, name)
-        sigma, time = estimated_noise(errors, ts, problem.noise == "coloured", freedom)
-        if not sigma > 0:  # a model that fits exactly leaves nothing to estimate from
-            continue
-        for k, stack in enumerate(stacks):
-            if name not in stack.experiment.data:
-                continue
-            before = float(np.max(np.asarray(stack.experiment.sigma[name])))
-            change = max(change, abs(sigma / before - 1))
-            levels = lambda s, n=name: (s.experiment.sigma[n], s.experiment.correlation_time[n])  # noqa: E731
-            stacks[k] = eqx.tree_at(levels, stack, (
-                jnp.full_like(stack.experiment.sigma[name], sigma),
-                jnp.full_like(stack.experiment.correlation_time[name], time),
-            ))  # fmt: skip
-    return eqx.tree_at(lambda p: p.stacks, problem, tuple(stacks)), change
-
-
-def _errors(problem: Problem, minimum: Minimum, name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """The errors of a channel in each experiment, NaN for missing samples, `(samples, k)`, and the times."""
-    errors, ts = [], []
-    for readings, stack in zip(minimum.readings, problem.stacks, strict=True):
-        if name not in stack.experiment.data:
-            continue
-        for k, n in enumerate(np.asarray(stack.lengths)):
-            error = np.asarray(readings[name][k, :n]) - np.asarray(stack.experiment.data[name][k, :n])
-            if np.isfinite(error).any():
-                errors.append(error.reshape(n, -1))
-                ts.append(np.asarray(stack.experiment.ts[k, :n]))
-    return errors, ts
-
-
 def _summarised(problem: Problem, minimum: Minimum, losses: tuple[float, ...]) -> Fit:
     """Return the `Fit` that corresponds to the result of a search."""
     theta = problem.physical(minimum.u)
@@ -197,18 +123,21 @@ def _states(problem: Problem, theta: Unknowns) -> tuple[State, ...]:
     """The initial state of each experiment."""
     states: dict[int, State] = {}
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):
-        for k, place in enumerate(stack.places):
+        for k in range(0, stack.lanes, stack.segments):
             mine, experiment = jax.tree.map(lambda x, k=k: x[k], (own, stack.experiment))
-            states[place] = problem.initial(theta.parameters, mine, experiment)[1]
+            states[stack.places[k]] = problem.initial(theta.parameters, mine, experiment)[1]
     return tuple(states[place] for place in sorted(states))
 
 
 def _by_experiment(problem: Problem, readings: tuple[dict[str, Any], ...]) -> tuple[dict[str, np.ndarray], ...]:
-    """The readings in the order of the experiments, without those that fill up a stack."""
+    """The readings in the order of the experiments."""
     found: dict[int, dict[str, np.ndarray]] = {}
     for values, stack in zip(readings, problem.stacks, strict=True):
-        for k, (place, n) in enumerate(zip(stack.places, np.asarray(stack.lengths), strict=True)):
-            found[place] = {name: np.asarray(x[k, :n]) for name, x in values.items()}
+        for name, x in values.items():
+            for place, whole in zip(
+                stack.places[:: stack.segments], joined_readings(np.asarray(x), stack), strict=True
+            ):
+                found.setdefault(place, {})[name] = whole
     return tuple(found[place] for place in sorted(found))
 
 
@@ -226,7 +155,9 @@ def predict(
     if any(stack.experiment.estimate for stack in problem.stacks):
         with reporting(progress) as report:
             start = problem.unconstrained(problem.start())
-            minimum = levenberg_marquardt(problem, [start], steps, 1e-6, report, Checkpoint(None, ()))[0]
+            minimum = levenberg_marquardt(
+                problem, [start], steps, 1e-6, report, Checkpoint(None, ()), without_multipliers(problem)
+            )[0]
         theta, readings, outcome = problem.physical(minimum.u), minimum.readings, minimum.outcome
     else:
         theta, outcome = problem.start(), ""

@@ -13,47 +13,85 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmbd.identification._experiment import OWN, Experiment
-from jaxmbd.identification._normal_equations import Linearised, Step, reduced
+from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._shooting import Joins, end_values
 
 
 class Evaluation(NamedTuple):
-    """What one evaluation gives: the readings of each stack, and blocks `[O S r]`, those of the priors last."""
+    """What one evaluation gives.
+
+    - `readings`: of each stack;
+    - `rows`: for each stack `(lanes, rows, s + p + 1)`, the Jacobian with respect to own and shared unknowns, and the
+      residuals; `links`: the same of the conditions at the ends of segments, without the column of the next segment, whose
+      derivative is minus one over `jump`, their standard deviation (0: there are none);
+    - `priors`: rows of the shared parameters.
+    """
 
     readings: tuple[dict[str, Array], ...]
-    blocks: tuple[Array, ...]
+    rows: tuple[Array, ...]
+    links: tuple[Array, ...]
     priors: Array
-
-    def linearised(self) -> Linearised:
-        """Return the blocks, reduced to triangles."""
-        return Linearised(tuple(reduced(np.asarray(x)) for x in self.blocks), np.asarray(self.priors))
+    jump: float
 
 
-def evaluate(problem: Problem, u: Unknowns) -> Evaluation:
+def linearised(problem: Problem, evaluation: Evaluation) -> Linearised:
+    """Return the rows of an evaluation, reduced to triangles."""
+    jump, blocks = float(evaluation.jump), []
+    for stack, rows, links in zip(problem.stacks, evaluation.rows, evaluation.links, strict=True):
+        rows = np.asarray(rows)
+        own = rows.shape[2] - evaluation.priors.shape[1]
+        if stack.segments == 1:
+            blocks.append(Block(reduced(rows), None, 1, own))
+            continue
+        zero = np.zeros((*rows.shape[:2], own))
+        rows = np.concatenate([rows[..., :own], zero, rows[..., own:]], axis=2)
+        next_one = np.broadcast_to(-np.eye(own) / jump, (len(rows), own, own))
+        conditions = np.asarray(links)
+        conditions = np.concatenate([conditions[..., :own], next_one, conditions[..., own:]], axis=2)
+        conditions[stack.segments - 1 :: stack.segments] = 0.0
+        blocks.append(Block(reduced(rows), conditions, stack.segments, own))
+    return Linearised(tuple(blocks), np.asarray(evaluation.priors))
+
+
+def evaluate(problem: Problem, u: Unknowns, joins: Joins) -> Evaluation:
     """Return residuals and Jacobian at the numbers `u` of a search."""
-    readings, blocks = [], []
-    for own, stack in zip(u.experiments, problem.stacks, strict=True):
-        reading, block = jax.vmap(lambda own, experiment: _block(problem, u.parameters, own, experiment))(
-            own, stack.experiment
-        )
+    readings, rows, links = [], [], []
+    for own, stack, multipliers in zip(u.experiments, problem.stacks, joins.multipliers, strict=True):
+        block = lambda own, experiment, joins=stack.segments > 1: _block(problem, u.parameters, own, experiment, joins)  # noqa: E731
+        reading, row, end = jax.vmap(block)(own, stack.experiment)
+        if stack.segments > 1:
+            later = jnp.roll(jnp.stack([own[name] for name in sorted(own)], axis=1), -1, axis=0)
+            end = end.at[..., -1].add(-later) / joins.deviation
+            end = end.at[..., -1].add(multipliers * joins.deviation)
         readings.append(reading)
-        blocks.append(block)
-    return Evaluation(tuple(readings), tuple(blocks), _prior_rows(problem, u.parameters))
+        rows.append(row)
+        links.append(end)
+    return Evaluation(tuple(readings), tuple(rows), tuple(links), _prior_rows(problem, u.parameters), joins.deviation)  # pyright: ignore[reportArgumentType]
 
 
-def _block(problem: Problem, shared: Any, own: Any, experiment: Experiment) -> tuple[dict[str, Array], Array]:
+def _block(
+    problem: Problem, shared: Any, own: Any, experiment: Experiment, joins: bool
+) -> tuple[dict[str, Array], Array, Array]:
+    """The readings of one segment, the rows of its residuals, and those of the values at its end."""
     flat, unravel = ravel_pytree((own, shared))
 
-    def rows(z: Array) -> tuple[Array, tuple[dict[str, Array], Array]]:
+    def values(z: Array) -> tuple[tuple[Array, Array], tuple[dict[str, Array], Array, Array]]:
         own, shared = unravel(z)
         theta = problem.physical(Unknowns(shared, (own,)))
-        readings = problem.reading(theta.parameters, theta.experiments[0], experiment, "forward")
+        motion = problem.motion(theta.parameters, theta.experiments[0], experiment, "forward")
+        readings = problem.read(*motion, experiment)
         priors = problem.prior_residuals(Unknowns({}, theta.experiments))
         r = jnp.concatenate([problem.residual(readings, experiment), priors])
-        return r, (readings, r)
+        end = end_values(motion[0], sorted(own)) if joins else r[:0]
+        return (r, end), (readings, r, end)
 
-    slope, (readings, r) = jax.jacfwd(rows, has_aux=True)(flat)
-    return readings, jnp.concatenate([slope.reshape(len(r), flat.size), r[:, None]], axis=1)
+    slopes, (readings, r, end) = jax.jacfwd(values, has_aux=True)(flat)
+    rows, ends = (
+        jnp.concatenate([slope.reshape(len(x), flat.size), x[:, None]], axis=1)
+        for slope, x in zip(slopes, (r, end), strict=True)
+    )
+    return readings, rows, ends
 
 
 def _prior_rows(problem: Problem, shared: Any) -> Array:
@@ -69,9 +107,7 @@ def _prior_rows(problem: Problem, shared: Any) -> Array:
 
 def shapes_of(problem: Problem, u: Unknowns) -> Step:
     """Return a `Step` with the shapes of the unknowns."""
-    own = (
-        np.zeros((len(stack.places), len(values))) for values, stack in zip(u.experiments, problem.stacks, strict=True)
-    )
+    own = (np.zeros((stack.lanes, len(values))) for values, stack in zip(u.experiments, problem.stacks, strict=True))
     return Step(np.zeros(ravel_pytree(u.parameters)[0].size), tuple(own))
 
 

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -19,11 +20,13 @@ from jaxmbd.identification._linearisation import (
     bounds_of,
     evaluate,
     flattened,
+    linearised,
     shapes_of,
     unflattened,
 )
 from jaxmbd.identification._normal_equations import Linearised
 from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._shooting import Joins
 
 INTERRUPTED = "interrupted"
 
@@ -63,8 +66,9 @@ class _Running:
 
 
 def levenberg_marquardt(
-    problem: Problem, starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report, checkpoint: Checkpoint
-) -> list[Minimum]:
+    problem: Problem, starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report, checkpoint: Checkpoint,
+    joins: Joins,
+) -> list[Minimum]:  # fmt: skip
     """Minimise by the Levenberg-Marquardt method from one or several starts, side by side; return one minimum for each.
 
     Each step evaluates residuals and Jacobian once, in one compiled program for all starts.
@@ -73,14 +77,15 @@ def levenberg_marquardt(
     states = checkpoint.states([flattened(u) for u in starts])
     running = [_begun(problem, like, state, steps, tolerance) for state in states]
     # One search is not mapped, so that the program is the same with and without further starts of other fits.
-    together = eqx.filter_jit(evaluate if len(running) == 1 else eqx.filter_vmap(evaluate, in_axes=(None, 0)))
+    together = eqx.filter_jit(evaluate if len(running) == 1 else eqx.filter_vmap(evaluate, in_axes=(None, 0, None)))
     report("compiling the simulations and their derivatives ...")
     outcome = ""
     try:
         while any(one.end is None for one in running):
-            for one, evaluation in zip(running, _evaluated(together, problem, like, running), strict=True):
+            evaluations = _evaluated(partial(together, problem), like, running, joins)
+            for one, evaluation in zip(running, evaluations, strict=True):
                 if one.end is None:
-                    _advance(one, evaluation)
+                    _advance(one, problem, evaluation)
             checkpoint.save([one.state for one in running])
             report(_progress(running))
     except KeyboardInterrupt:
@@ -97,28 +102,28 @@ def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tol
     return _Running(state, generator, next(generator))
 
 
-def _evaluated(together: Any, problem: Problem, like: Unknowns, running: Sequence[_Running]) -> list[Evaluation | None]:
+def _evaluated(together: Any, like: Unknowns, running: Sequence[_Running], joins: Joins) -> list[Evaluation | None]:
     """The evaluation that each search has asked for; None if no mechanism with such numbers exists."""
     asked = [unflattened(one.asked, like) for one in running]
     if len(running) > 1:
-        mapped = together(problem, jax.tree.map(lambda *x: jnp.stack(x), *asked))
+        mapped = together(jax.tree.map(lambda *x: jnp.stack(x), *asked), joins)
         return [jax.tree.map(lambda x, k=k: x[k], mapped) for k in range(len(running))]
     try:
-        return [together(problem, asked[0])]
+        return [together(asked[0], joins)]
     except eqx.EquinoxRuntimeError:  # a part does not allow such numbers
         if running[0].best is None:
             raise
         return [None]
 
 
-def _advance(one: _Running, evaluation: Evaluation | None) -> None:
+def _advance(one: _Running, problem: Problem, evaluation: Evaluation | None) -> None:
     """Give a search what it has asked for."""
-    linearised = None if evaluation is None else evaluation.linearised()
-    if linearised is not None and linearised.is_finite and (one.best is None or linearised.loss <= one.best[0].loss):
+    there = None if evaluation is None else linearised(problem, evaluation)
+    if there is not None and there.is_finite and (one.best is None or there.loss <= one.best[0].loss):
         assert evaluation is not None
-        one.best = linearised, evaluation
+        one.best = there, evaluation
     try:
-        one.asked = one.generator.send(linearised)
+        one.asked = one.generator.send(there)
     except StopIteration as stop:
         one.end = stop.value
 
@@ -139,6 +144,12 @@ def _minimum(one: _Running, like: Unknowns, outcome: str) -> Minimum:
     if one.best is None:
         return Minimum(u, (), None, history, outcome)
     return Minimum(u, one.best[1].readings, one.best[0], history, outcome, end.reason if end else "")
+
+
+def without_multipliers(problem: Problem, deviation: float = 0.0) -> Joins:
+    """Return joins of segments by their standard deviation alone."""
+    own = (jnp.zeros((stack.lanes, len(stack.experiment.estimate))) for stack in problem.stacks)
+    return Joins(jnp.asarray(deviation), tuple(own))
 
 
 def gradient_descent(
@@ -189,7 +200,7 @@ def gradient_descent(
 
 def _drawn(problem: Problem, batch: int, draws: np.random.Generator) -> tuple[np.ndarray, ...]:
     """The experiments of one step, for each stack at most so many."""
-    counts = [len(stack.places) for stack in problem.stacks]
+    counts = [stack.lanes for stack in problem.stacks]
     return tuple(draws.choice(n, min(batch, n), replace=False) for n in counts)
 
 
@@ -197,7 +208,7 @@ def _loss(problem: Problem, u: Unknowns, chosen: Any) -> tuple[Array, tuple[dict
     """The loss, and the readings; of the chosen experiments, scaled up to all of them."""
     stacks, shares = problem.stacks, (1.0,) * len(problem.stacks)
     if chosen is not None:
-        shares = tuple(len(stack.places) / len(k) for stack, k in zip(stacks, chosen, strict=True))
+        shares = tuple(stack.lanes / len(k) for stack, k in zip(stacks, chosen, strict=True))
         stacks = tuple(jax.tree.map(lambda x, k=k: x[k], stack) for stack, k in zip(stacks, chosen, strict=True))
         own = tuple({n: x[k] for n, x in values.items()} for values, k in zip(u.experiments, chosen, strict=True))
         problem, u = eqx.tree_at(lambda p: p.stacks, problem, stacks), Unknowns(u.parameters, own)

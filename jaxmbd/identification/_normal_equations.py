@@ -1,16 +1,19 @@
 """The linear least-squares problem of one step, `min |r + J δ|² + λ |D δ|²`, by blocks.
 
-The residuals of an experiment depend on the shared parameters and on its own unknowns alone:
+The residuals of an experiment depend on the shared parameters and on its own unknowns alone; if it is cut into segments, a
+segment has unknowns, and the conditions that the segments join depend on those of two neighbours:
 
-    J = [ S₁  O₁           ]
-        [ S₂      O₂       ]     S: shared parameters; O: own unknowns of each experiment
-        [ ⋮            ⋱   ]
+    J = [ S₁  O₁         ]
+        [ L₁  N₁  −E     ]     S: shared parameters; O: own unknowns of each segment
+        [ S₂      O₂     ]     L, N, E: conditions that a segment ends where the next one starts
+        [ ⋮           ⋱  ]
 
-An orthogonal transformation of each block row eliminates the own unknowns (Golub and Plemmons, Linear Algebra Appl. 34
-(1980)); what is left of all blocks is a small problem for the shared parameters. The cost grows linearly with the
-number of experiments, and no product `JᵀJ` squares the condition.
+Orthogonal transformations eliminate the own unknowns one segment after another (Golub and Plemmons, Linear Algebra Appl. 34
+(1980); for chains this is the square root information filter); what is left is a small problem for the shared parameters.
+The cost grows linearly with the number of segments, and no product `JᵀJ` squares the condition.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,25 +23,68 @@ from scipy.linalg import solve_triangular
 
 
 class Step(NamedTuple):
-    """Changes of the unknowns: `shared (p,)`, and `own`, for each stack `(experiments, s)`."""
+    """Changes of the unknowns: `shared (p,)`, and `own`, for each stack `(segments, s)`."""
 
     shared: np.ndarray
     own: tuple[np.ndarray, ...]
 
     def flat(self) -> np.ndarray:
-        """Return all numbers, the shared ones first, then stack by stack and experiment by experiment."""
+        """Return all numbers, the shared ones first, then stack by stack and segment by segment."""
         return np.concatenate([self.shared, *(x.ravel() for x in self.own)])
 
 
 @dataclass(frozen=True)
-class Linearised:
-    """Residuals and their Jacobian, each block reduced to a triangle `[O S r]`.
+class Block:
+    """The rows of a stack, reduced to triangles: columns own, next, shared, residual.
 
-    `stacks`: for each stack `(experiments, rows, s + p + 1)`; `priors`: rows for the shared parameters alone,
-    `(rows, p + 1)`.
+    `rows (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends where
+    the next one starts, zero for the last one of each experiment (`None` with one segment, which has no columns `next`);
+    `segments`: their number in each experiment.
     """
 
-    stacks: tuple[Float[np.ndarray, "_ _ _"], ...]
+    rows: Float[np.ndarray, "_ _ _"]
+    links: Float[np.ndarray, "_ _ _"] | None
+    segments: int
+    own: int
+
+    @property
+    def parts(self) -> tuple[np.ndarray, ...]:
+        """All rows."""
+        return (self.rows,) if self.links is None else (self.rows, self.links)
+
+    @property
+    def width(self) -> int:
+        """The number of columns of one lane's own unknowns and the next one's."""
+        return self.own if self.links is None else 2 * self.own
+
+    def unknowns(self, step: Step, own: np.ndarray) -> np.ndarray:
+        """Return the numbers that multiply the columns of each lane."""
+        shared = np.broadcast_to(step.shared, (len(own), len(step.shared)))
+        return np.concatenate([own, *(() if self.links is None else (self.later(own),)), shared], axis=1)
+
+    def later(self, own: np.ndarray) -> np.ndarray:
+        """Return the own numbers of each lane's next one; zero for the last lane of an experiment."""
+        chains = own.reshape(-1, self.segments, self.own)
+        return np.concatenate([chains[:, 1:], np.zeros_like(chains[:, :1])], axis=1).reshape(own.shape)
+
+    def gathered(self, columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return sums over lanes, of numbers for each column `(lanes, columns)`: own `(lanes, s)` and shared `(p,)`."""
+        own = columns[:, : self.own].copy()
+        if self.links is not None:
+            chains, later = (x.reshape(-1, self.segments, self.own) for x in (own, columns[:, self.own : self.width]))
+            chains[:, 1:] += later[:, :-1]
+            own = chains.reshape(own.shape)
+        return own, columns[:, self.width :].sum(axis=0)
+
+
+@dataclass(frozen=True)
+class Linearised:
+    """Residuals and their Jacobian.
+
+    `stacks`: the rows of each stack; `priors`: rows for the shared parameters alone, `(rows, p + 1)`.
+    """
+
+    stacks: tuple[Block, ...]
     priors: Float[np.ndarray, "_ _"]
 
     @property
@@ -49,35 +95,43 @@ class Linearised:
     @property
     def loss(self) -> float:
         """Half the sum of the squares of the residuals."""
-        return 0.5 * float(sum(np.sum(R[..., -1] ** 2) for R in (*self.stacks, self.priors)))
+        return 0.5 * float(sum(np.sum(R[..., -1] ** 2) for R in self._rows()))
 
     @property
     def is_finite(self) -> bool:
         """True if all residuals and derivatives are finite."""
-        return all(np.isfinite(R).all() for R in (*self.stacks, self.priors))
+        return all(np.isfinite(R).all() for R in self._rows())
+
+    def _rows(self) -> tuple[np.ndarray, ...]:
+        return (*(R for block in self.stacks for R in block.parts), self.priors)
 
     def gradient(self) -> Step:
         """Return the derivative of the loss, `Jᵀ r`."""
-        p = self.shared
-        products = [np.einsum("erk,er->ek", R[..., :-1], R[..., -1]) for R in self.stacks]
-        shared = self.priors[:, :-1].T @ self.priors[:, -1]
-        shared = shared + sum((g[:, g.shape[1] - p :].sum(axis=0) for g in products), np.zeros(p))
-        return Step(shared, tuple(g[:, : g.shape[1] - p] for g in products))
+        return self._summed(lambda R: np.einsum("...rk,...r->...k", R[..., :-1], R[..., -1]), links=True)
 
     def norms(self) -> Step:
-        """Return the lengths of the columns of the Jacobian."""
-        p = self.shared
-        squares = [np.sum(R[..., :-1] ** 2, axis=1) for R in self.stacks]
-        shared = np.sum(self.priors[:, :-1] ** 2, axis=0)
-        shared = shared + sum((x[:, x.shape[1] - p :].sum(axis=0) for x in squares), np.zeros(p))
-        return Step(np.sqrt(shared), tuple(np.sqrt(x[:, : x.shape[1] - p]) for x in squares))
+        """Return the lengths of the columns of the Jacobian, without the conditions between segments.
+
+        With their large weights the damping would hinder every change, also those that keep the conditions.
+        """
+        squares = self._summed(lambda R: np.sum(R[..., :-1] ** 2, axis=-2), links=False)
+        return Step(np.sqrt(squares.shared), tuple(np.sqrt(own) for own in squares.own))
+
+    def _summed(self, of: Callable[[np.ndarray], np.ndarray], links: bool) -> Step:
+        """Sums over all rows, with or without the conditions between segments, of a number for each column."""
+        shared, own = of(self.priors), []
+        for block in self.stacks:
+            mine, ours = block.gathered(np.sum([of(R) for R in block.parts[: 2 if links else 1]], axis=0))
+            own.append(mine)
+            shared = shared + ours
+        return Step(shared, tuple(own))
 
     def predicted(self, step: Step) -> float:
         """Return the loss after a step if the residuals were linear."""
         total = np.sum((self.priors[:, :-1] @ step.shared + self.priors[:, -1]) ** 2)
-        for R, own in zip(self.stacks, step.own, strict=True):
-            whole = np.concatenate([own, np.broadcast_to(step.shared, (len(own), self.shared))], axis=1)
-            total += np.sum((np.einsum("erk,ek->er", R[..., :-1], whole) + R[..., -1]) ** 2)
+        for block, own in zip(self.stacks, step.own, strict=True):
+            whole = block.unknowns(step, own)
+            total += sum(np.sum((np.einsum("erk,ek->er", R[..., :-1], whole) + R[..., -1]) ** 2) for R in block.parts)
         return 0.5 * float(total)
 
     def solved(self, damping: float, scale: Step, is_fixed: Step) -> Step:
@@ -90,23 +144,58 @@ class Linearised:
         kept[:, :-1][:, is_fixed.shared] = 0.0
         rest = [kept, np.column_stack([np.diag(np.where(is_fixed.shared, 1.0, root * scale.shared)), np.zeros(p)])]
         eliminated = []
-        for R, d, fixed in zip(self.stacks, scale.own, is_fixed.own, strict=True):
-            s = d.shape[1]
-            blocks = R.copy()
-            blocks[..., :s] *= ~fixed[:, None, :]
-            blocks[..., s:-1] *= ~is_fixed.shared
-            rows = np.zeros((len(R), s, R.shape[2]))
-            rows[:, np.arange(s), np.arange(s)] = np.where(fixed, 1.0, root * d)
-            triangle = _triangle(np.concatenate([blocks, rows], axis=1))
-            eliminated.append(triangle[:, :s])
-            rest.append(triangle[:, s:, s:].reshape(-1, p + 1))
+        for block, d, fixed in zip(self.stacks, scale.own, is_fixed.own, strict=True):
+            triangles, left = _eliminated(block, np.where(fixed, 1.0, root * d), fixed, is_fixed.shared)
+            eliminated.append(triangles)
+            rest.append(left.reshape(-1, p + 1))
         shared = _least_squares(np.concatenate(rest), p)
-        own = []
-        for triangle in eliminated:
-            s = triangle.shape[1]
-            right = -(triangle[:, :, -1] + triangle[:, :, s:-1] @ shared)
-            own.append(np.linalg.solve(triangle[:, :, :s], right[..., None])[..., 0] if s else right)
-        return Step(shared, tuple(own))
+        own = tuple(
+            _substituted(block, triangles, shared) for block, triangles in zip(self.stacks, eliminated, strict=True)
+        )
+        return Step(shared, own)
+
+
+def _eliminated(
+    block: Block, damping: np.ndarray, fixed: np.ndarray, shared_fixed: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """Eliminate the own unknowns of a stack, one segment after another, side by side for all experiments.
+
+    **Returns:** for each segment the triangles `[own next shared r]`, and the rows that are left, `[shared r]`.
+    """
+    s, width = block.own, block.width
+    columns = np.concatenate(
+        [fixed, *(() if block.links is None else (block.later(fixed.astype(float)) != 0,))], axis=1
+    )
+    free = np.concatenate([~columns, np.broadcast_to(~shared_fixed, (len(fixed), len(shared_fixed)))], axis=1)
+    rows = np.concatenate(block.parts, axis=1)
+    rows[..., :-1] *= free[:, None, :]
+    damped = np.zeros((len(rows), s, rows.shape[2]))
+    damped[:, np.arange(s), np.arange(s)] = damping
+    rows = np.concatenate([rows, damped], axis=1)
+    chains = rows.reshape(-1, block.segments, *rows.shape[1:])
+    carried = np.zeros((len(chains), 0, rows.shape[2]))
+    triangles: list[np.ndarray] = []
+    for k in range(block.segments):
+        triangle = _triangle(np.concatenate([carried, chains[:, k]], axis=1))
+        triangles.append(triangle[:, :s])
+        carried = triangle[:, s:].copy()
+        if block.links is not None:  # the next segment's unknowns become the own ones
+            carried[..., :s], carried[..., s:width] = triangle[:, s:, s:width], 0.0
+    return triangles, carried[..., width:]
+
+
+def _substituted(block: Block, triangles: list[np.ndarray], shared: np.ndarray) -> np.ndarray:
+    """The own unknowns of a stack, from the last segment to the first one."""
+    s, width = block.own, block.width
+    if not s:
+        return np.zeros((len(block.rows), 0))
+    own: list[np.ndarray] = []
+    for triangle in reversed(triangles):
+        right = -(triangle[:, :, -1] + triangle[:, :, width:-1] @ shared)
+        if own:
+            right -= np.einsum("ers,es->er", triangle[:, :, s:width], own[-1])
+        own.append(np.linalg.solve(triangle[:, :, :s], right[..., None])[..., 0])
+    return np.stack(own[::-1], axis=1).reshape(-1, s)
 
 
 def _least_squares(rows: Float[np.ndarray, "rows columns"], unknowns: int) -> Float[np.ndarray, " unknowns"]:
@@ -117,11 +206,9 @@ def _least_squares(rows: Float[np.ndarray, "rows columns"], unknowns: int) -> Fl
     return solve_triangular(R[:unknowns, :unknowns], -R[:unknowns, -1])
 
 
-def reduced(blocks: Float[np.ndarray, "experiments rows columns"]) -> Float[np.ndarray, "experiments few columns"]:
-    """Return blocks `[J r]` of at most as many rows as columns, with the same `JᵀJ`, `Jᵀr` and `|r|`."""
-    if not np.isfinite(blocks).all():
-        return blocks
-    return _triangle(blocks)
+def reduced(rows: Float[np.ndarray, "_ _ _"]) -> Float[np.ndarray, "_ _ _"]:
+    """Return rows `[J r]` of each lane, at most as many as columns, with the same `JᵀJ`, `Jᵀr` and `|r|`."""
+    return _triangle(rows) if np.isfinite(rows).all() else rows
 
 
 def _triangle(rows: np.ndarray) -> np.ndarray:

@@ -31,9 +31,10 @@ from jaxmbd.identification._losses import Loss, transformed
 from jaxmbd.identification._noise import log_density, whitened
 from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
 from jaxmbd.identification._places import Where
-from jaxmbd.identification._stacks import Stack, is_present, stacked
+from jaxmbd.identification._shooting import check_shooting
+from jaxmbd.identification._stacks import Stack, is_present, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
-from jaxmbd.model.body.checks import check_mapping, check_number
+from jaxmbd.model.body.checks import check_count, check_mapping, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -70,6 +71,9 @@ class Problem(eqx.Module):
       residuals above `loss_scale` noise levels;
     - `noise`: `"given"` by the experiments, or estimated from the residuals by `fit`, as `"white"` or `"coloured"`
       noise: a noise level for each channel, and for coloured noise its correlation time;
+    - `segments`: multiple shooting, for motions that are long or chaotic: each experiment is cut into so many segments,
+      each with an initial state of its own; `continuity`: the standard deviation `[m, rad, m/s, rad/s]` of the jumps
+      between them, which also stands for what the model cannot explain. Zero: without jumps (to 1e-7);
     - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
       `max_events`, `max_steps`: as for `simulate`.
 
@@ -83,6 +87,7 @@ class Problem(eqx.Module):
     loss: Loss = eqx.field(static=True)
     loss_scale: float = eqx.field(static=True)
     noise: Literal["given", "white", "coloured"] = eqx.field(static=True)
+    continuity: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -95,6 +100,8 @@ class Problem(eqx.Module):
         loss: Loss = "squares",
         loss_scale: float = 1.5,
         noise: Literal["given", "white", "coloured"] = "given",
+        segments: int = 1,
+        continuity: float | int = 0.0,
         formulation: AbstractFormulation | None = None,
         solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
         accuracy: Accuracy = "standard",
@@ -115,14 +122,18 @@ class Problem(eqx.Module):
         self.instruments = dict(instruments or {})
         listed = _listed(experiments)
         _check(self.parameters, self.instruments, listed)
-        self.stacks = stacked(listed)
+        check_count("Problem: segments", segments, 1)
+        check_number("Problem", "continuity", as_float(continuity), "m, rad, m/s, rad/s", zero=True)
+        if segments > 1:
+            check_shooting(self.parameters, self.instruments, listed, segments)
+        self.stacks = stacked(listed, segments)
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
             "rtol": None if rtol is None else jnp.asarray(rtol), "atol": None if atol is None else jnp.asarray(atol),
             "dt0": dt0, "events": tuple(events), "max_events": max_events,
         }  # fmt: skip
-        self.loss, self.loss_scale, self.noise = loss, float(loss_scale), noise
+        self.loss, self.loss_scale, self.noise, self.continuity = loss, float(loss_scale), noise, float(continuity)
 
     # --- unknowns ---------------------------------------------------------------------------------------
 
@@ -137,13 +148,20 @@ class Problem(eqx.Module):
         own = tuple(jax.vmap(Experiment.unknowns)(stack.experiment) for stack in self.stacks)
         return Unknowns({name: self.parameters.start[name] for name in self.shared}, own)
 
+    @property
+    def is_cut(self) -> bool:
+        """True if experiments are cut into segments."""
+        return any(stack.segments > 1 for stack in self.stacks)
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all numbers that are estimated, parameters first, then experiment by experiment."""
         start = self.start()
         names = [x for name in sorted(start.parameters) for x in labels(name, flat(start.parameters[name]).size)]
-        several = sum(len(stack.places) for stack in self.stacks) > 1
+        several = sum(stack.lanes for stack in self.stacks) > self.stacks[0].segments
         for stack, own in zip(self.stacks, start.experiments, strict=True):
-            names += [_label(name, place, several) for place in stack.places for name in sorted(own)]
+            for k, place in enumerate(stack.places):
+                where = f" in experiment {place}" * several + f", segment {k % stack.segments}" * (stack.segments > 1)
+                names += [_label(name) + where for name in sorted(own)]
         return tuple(names)
 
     def validation(self, theta: Unknowns, experiments: Experiment | Sequence[Experiment]) -> "Problem":
@@ -220,7 +238,12 @@ class Problem(eqx.Module):
         self, parameters: Mapping[str, Any], own: Mapping[str, Array], experiment: Experiment, adjoint: Adjoint
     ) -> dict[str, Array]:
         """Return the model's values of the measured channels of one experiment."""
-        solution, places, values = self.motion(parameters, own, experiment, adjoint)
+        return self.read(*self.motion(parameters, own, experiment, adjoint), experiment)
+
+    def read(
+        self, solution: Solution, places: dict[str, Any], values: dict[str, Any], experiment: Experiment
+    ) -> dict[str, Array]:
+        """Return the model's values of the measured channels from the `motion` of one experiment."""
         channels = {n: self.instruments[n].channel if n in self.instruments else n for n in experiment.data}
         series = solution.read(tuple(dict.fromkeys(channels.values())))
         readings = {}
@@ -287,20 +310,25 @@ class Problem(eqx.Module):
 
     def experiments(self) -> tuple[Experiment, ...]:
         """Return the experiments in the order in which they were given, without what makes those of a stack alike."""
-        listed: dict[int, Experiment] = {}
+        parts: dict[int, list[Experiment]] = {}
         for stack in self.stacks:
             for k, place in enumerate(stack.places):
                 n, whole = int(stack.lengths[k]), jax.tree.map(lambda x, k=k: x[k], stack.experiment)
-                data = {name: x[:n] for name, x in whole.data.items() if np.isfinite(np.asarray(x[:n])).any()}
-                listed[place] = eqx.tree_at(lambda e: (e.ts, e.data), whole, (whole.ts[:n], data))
-        return tuple(listed[place] for place in range(len(listed)))
+                data = {name: x[:n] for name, x in whole.data.items()}
+                parts.setdefault(place, []).append(eqx.tree_at(lambda e: (e.ts, e.data), whole, (whole.ts[:n], data)))
+        return tuple(_without_empty(joined(parts[place])) for place in sorted(parts))
 
 
-def _label(name: str, place: int, several: bool) -> str:
+def _without_empty(experiment: Experiment) -> Experiment:
+    """The experiment without channels that it does not have."""
+    data = {name: x for name, x in experiment.data.items() if np.isfinite(np.asarray(x)).any()}
+    return eqx.tree_at(lambda e: e.data, experiment, data)
+
+
+def _label(name: str) -> str:
     """The name of an unknown of one experiment."""
     kinds = {START: "initial ", SPEED: "initial speed of ", OWN: ""}
-    kind, name = next((kind, name.removeprefix(p)) for p, kind in kinds.items() if name.startswith(p))
-    return f"{kind}{name} in experiment {place}" if several else f"{kind}{name}"
+    return next(kind + name.removeprefix(prefix) for prefix, kind in kinds.items() if name.startswith(prefix))
 
 
 def _listed(experiments: Any) -> list[Experiment]:

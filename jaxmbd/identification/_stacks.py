@@ -4,6 +4,7 @@ Experiments of different lengths and with different channels are made alike: sho
 their last one, and samples that are missing.
 """
 
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -19,22 +20,32 @@ from jaxmbd.model.time_functions import Table
 
 
 class Stack(eqx.Module):
-    """Experiments with one more leading axis on all arrays.
+    """Experiments with one more leading axis on all arrays, each cut into `segments`, which follow one another.
 
-    `lengths`: the number of samples of each; `places`: the number of each in the list of all experiments.
+    `lengths`: the number of samples of each segment; `places`: the number of its experiment in the list of all.
     """
 
     experiment: Experiment
-    lengths: Int[Array, " experiments"]
+    lengths: Int[Array, " lanes"]
     places: tuple[int, ...] = eqx.field(static=True)
+    segments: int = eqx.field(static=True, default=1)
+
+    @property
+    def lanes(self) -> int:
+        """The number of segments of all its experiments."""
+        return len(self.places)
 
 
-def stacked(experiments: list[Experiment]) -> tuple[Stack, ...]:
-    """Return the stacks of a list of experiments."""
+def stacked(experiments: list[Experiment], segments: int = 1) -> tuple[Stack, ...]:
+    """Return the stacks of a list of experiments, each cut into so many segments."""
     groups: dict[Any, list[int]] = {}
     for k, experiment in enumerate(experiments):
         groups.setdefault(_kind(experiment), []).append(k)
-    return tuple(_stack([experiments[k] for k in places], tuple(places)) for places in groups.values())
+    stacks = []
+    for places in groups.values():
+        parts = [part for k in places for part in cut(experiments[k], segments)]
+        stacks.append(_stack(parts, tuple(k for k in places for _ in range(segments)), segments))
+    return tuple(stacks)
 
 
 def _kind(experiment: Experiment) -> Any:
@@ -46,13 +57,55 @@ def _kind(experiment: Experiment) -> Any:
     return structure, tuple(np.shape(leaf) for leaf in leaves), tables, names
 
 
-def _stack(experiments: list[Experiment], places: tuple[int, ...]) -> Stack:
+def cut(experiment: Experiment, segments: int) -> list[Experiment]:
+    """Return an experiment as segments that follow one another.
+
+    A segment ends at the first time of the next one, whose samples belong to the next one alone.
+    """
+    if segments == 1:
+        return [experiment]
+    last = len(experiment.ts) - 1
+    ends = np.round(np.linspace(0, last, segments + 1)).astype(int)
+    parts = []
+    for first, end in itertools.pairwise(ends):
+        data = {name: np.array(values[first : end + 1]) for name, values in experiment.data.items()}
+        if end < last:
+            for values in data.values():
+                values[-1] = np.nan
+        times_and_data = np.asarray(experiment.ts[first : end + 1]), data
+        parts.append(eqx.tree_at(lambda e: (e.ts, e.data), experiment, times_and_data))
+    return parts
+
+
+def joined(parts: list[Experiment]) -> Experiment:
+    """Return the experiment of which these are the segments."""
+    if len(parts) == 1:
+        return parts[0]
+    ts = jnp.concatenate([*(part.ts[:-1] for part in parts[:-1]), parts[-1].ts])
+    data = {
+        name: jnp.concatenate([*(p.data[name][:-1] for p in parts[:-1]), parts[-1].data[name]])
+        for name in parts[0].data
+    }
+    return eqx.tree_at(lambda e: (e.ts, e.data), parts[0], (ts, data))
+
+
+def joined_readings(values: np.ndarray, stack: Stack) -> list[np.ndarray]:
+    """Return readings `(lanes, samples, ...)` as those of whole experiments, without what fills up a stack."""
+    lengths = np.asarray(stack.lengths)
+    wholes = []
+    for first in range(0, stack.lanes, stack.segments):
+        last = first + stack.segments - 1
+        wholes.append(np.concatenate([values[k, : lengths[k] - (k != last)] for k in range(first, last + 1)]))
+    return wholes
+
+
+def _stack(experiments: list[Experiment], places: tuple[int, ...], segments: int) -> Stack:
     samples = max(len(experiment.ts) for experiment in experiments)
     shapes = _shapes(experiments)
     like = [_padded(experiment, samples, shapes) for experiment in _with_tables_alike(experiments)]
     together = jax.tree.map(lambda *x: jnp.asarray(np.stack([np.asarray(leaf) for leaf in x])), *like)
     lengths = jnp.asarray(np.array([len(experiment.ts) for experiment in experiments]))
-    return Stack(together, lengths, places)
+    return Stack(together, lengths, places, segments)
 
 
 def _shapes(experiments: list[Experiment]) -> dict[str, tuple[int, ...]]:

@@ -9,6 +9,7 @@ import itertools
 from dataclasses import dataclass
 from typing import Any
 
+import diffrax as dfx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,19 +89,22 @@ def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: 
 
 
 def _dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The Jacobian, the residuals, and the number of the experiment of each row, −1 for priors."""
+    """The Jacobian, the residuals, and the number of the segment of each row, −1 for priors and for conditions between segments."""
     p = linearised.shared
-    n = p + sum(len(R) * (R.shape[2] - 1 - p) for R in linearised.stacks)
+    n = p + sum(len(block.rows) * block.own for block in linearised.stacks)
     rows, residuals, experiment, at, count = [], [], [], p, 0
-    for R in linearised.stacks:
-        s = R.shape[2] - 1 - p
-        for block in R:
-            row = np.zeros((len(block), n))
-            row[:, :p], row[:, at : at + s] = block[:, s:-1], block[:, :s]
-            rows.append(row)
-            residuals.append(block[:, -1])
-            experiment.append(np.full(len(block), count))
-            at, count = at + s, count + 1
+    for block in linearised.stacks:
+        for k in range(len(block.rows)):
+            for part, number in zip(block.parts, (count, -1), strict=False):
+                row = np.zeros((part.shape[1], n))
+                row[:, :p] = part[k, :, block.width : -1]
+                if part[k].any():  # the conditions after the last segment are empty
+                    width = min(block.width, n - at)
+                    row[:, at : at + width] = part[k, :, :width]
+                rows.append(row)
+                residuals.append(part[k, :, -1])
+                experiment.append(np.full(len(row), number))
+            at, count = at + block.own, count + 1
     row = np.zeros((len(linearised.priors), n))
     row[:, :p] = linearised.priors[:, :-1]
     parts = [*rows, row], [*residuals, linearised.priors[:, -1]], [*experiment, np.full(len(row), -1)]
@@ -122,7 +126,7 @@ def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, np.ndarray
     for name in sorted(theta.parameters):
         add(name, theta.parameters[name], minimum.u.parameters[name])
     for stack, own, own_u in zip(problem.stacks, theta.experiments, minimum.u.experiments, strict=True):
-        for k, name in itertools.product(range(len(stack.places)), sorted(own)):
+        for k, name in itertools.product(range(stack.lanes), sorted(own)):
             if name.startswith(OWN):
                 add(name.removeprefix(OWN), own[name][k], own_u[name][k])
             else:
@@ -148,6 +152,8 @@ def _size_of_channels(problem: Problem, minimum: Minimum) -> float:
 def _tolerance(problem: Problem) -> float:
     """The share of the largest singular value below which singular values count as zero, well above the errors of the
     simulations."""
-    rtol = problem.options["rtol"]
+    rtol, controller = problem.options["rtol"], problem.options["stepsize_controller"]
     eps = float(jnp.finfo(problem.stacks[0].experiment.ts.dtype).eps)
+    if isinstance(controller, dfx.ConstantStepSize):  # the derivatives are those of the steps, to rounding
+        return eps**0.5
     return max(RANK, eps**0.5, 0.0 if rtol is None else 10 * float(rtol))

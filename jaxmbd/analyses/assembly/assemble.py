@@ -90,7 +90,7 @@ def assemble(
     start, time = with_turn_counts(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
-        _rate_name(mechanism, name)
+        rate_channel(mechanism, name)
     diagonal = None if weights is None else _weights(mechanism, _numbers("weights", weights)).astype(start.dtype)
     q, v, rank, result, residuals = _assemble(mechanism, start, prescribed, rates, time, diagonal)
     if check and is_known(mechanism, q, v, result, residuals):
@@ -181,7 +181,7 @@ def _speed_values(at: Configuration, names: tuple[str, ...], v: Array) -> Float[
     """Return the values of named speeds at `v`."""
     nothing = jnp.zeros(at.equations.m, v.dtype)
     reader = Reader(at.equations, Snapshot(at.t, at.q, v, jnp.zeros_like(v), nothing))
-    return jnp.stack([reader.read(_rate_name(at.mechanism, name)) for name in names]) if names else v[:0]
+    return jnp.stack([reader.read(rate_channel(at.mechanism, name)) for name in names]) if names else v[:0]
 
 
 def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
@@ -199,7 +199,7 @@ def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
     return v if slowest is None else v + slowest
 
 
-def _rate_name(mechanism: Mechanism, name: str) -> str:
+def rate_channel(mechanism: Mechanism, name: str) -> str:
     """Return the output channel of a prescribed speed; for the name of a coordinate, the channel of its rate."""
     space = mechanism.space
     bodies = {body.name: [f"{body.name}.{speed}" for speed in space.speeds] for body in mechanism.bodies}

@@ -1,0 +1,149 @@
+"""The linear algebra of a step, and the search: against dense matrices, and on functions with known minima."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from jaxmbd.identification._levenberg_marquardt import SearchState, search
+from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
+
+P, S = 3, 2  # shared unknowns, and own ones of each segment
+
+
+def linearised(stacks: tuple[tuple[int, int], ...], seed: int = 0) -> tuple[Linearised, np.ndarray, np.ndarray]:
+    """Random rows for stacks of `(experiments, segments)`, and the same as one dense matrix and vector."""
+    draws = np.random.default_rng(seed)
+    n = P + S * sum(count * segments for count, segments in stacks)
+    matrix, right, blocks, at = [], [], [], P
+    for count, segments in stacks:
+        lanes = count * segments
+        rows = draws.normal(size=(lanes, 9, S + P + 1))
+        links = draws.normal(size=(lanes, S, 2 * S + P + 1))
+        links[segments - 1 :: segments] = 0.0
+        for k in range(lanes):
+            dense = np.zeros((9, n))
+            dense[:, :P], dense[:, at + S * k : at + S * (k + 1)] = rows[k, :, S:-1], rows[k, :, :S]
+            matrix.append(dense)
+            right.append(rows[k, :, -1])
+            if segments > 1 and links[k].any():
+                dense = np.zeros((S, n))
+                dense[:, :P] = links[k, :, 2 * S : -1]
+                dense[:, at + S * k : at + S * (k + 2)] = links[k, :, : 2 * S]
+                matrix.append(dense)
+                right.append(links[k, :, -1])
+        at += S * lanes
+        if segments == 1:
+            blocks.append(Block(reduced(rows), None, 1, S))
+        else:
+            wide = np.concatenate([rows[..., :S], np.zeros((lanes, 9, S)), rows[..., S:]], axis=2)
+            blocks.append(Block(reduced(wide), links, segments, S))
+    priors = draws.normal(size=(2, P + 1))
+    dense = np.zeros((2, n))
+    dense[:, :P] = priors[:, :-1]
+    whole = Linearised(tuple(blocks), priors)
+    return whole, np.concatenate([*matrix, dense]), np.concatenate([*right, priors[:, -1]])
+
+
+def shaped(flat: np.ndarray, stacks: tuple[tuple[int, int], ...]) -> Step:
+    own, at = [], P
+    for count, segments in stacks:
+        size = S * count * segments
+        own.append(flat[at : at + size].reshape(-1, S))
+        at += size
+    return Step(flat[:P], tuple(own))
+
+
+@pytest.mark.parametrize("stacks", [((4, 1),), ((1, 5),), ((3, 4),), ((2, 1), (2, 3))])
+def test_blocks_give_the_step_of_the_dense_problem(stacks: tuple[tuple[int, int], ...]) -> None:
+    at, J, r = linearised(stacks)
+    n = J.shape[1]
+    draws = np.random.default_rng(1)
+    assert at.loss == pytest.approx(0.5 * r @ r, rel=1e-12)
+    np.testing.assert_allclose(at.gradient().flat(), J.T @ r, rtol=1e-10, atol=1e-12)
+    scale, damping = draws.uniform(0.5, 2.0, size=n), 0.3
+    for fixed in (np.zeros(n, bool), draws.uniform(size=n) < 0.3):
+        damped = np.concatenate([J * ~fixed, np.diag(np.where(fixed, 1.0, np.sqrt(damping) * scale))])
+        expected = np.linalg.lstsq(damped, -np.concatenate([r, np.zeros(n)]), rcond=None)[0]
+        step = at.solved(damping, shaped(scale, stacks), shaped(fixed, stacks))
+        np.testing.assert_allclose(step.flat(), expected, atol=1e-10)
+        assert not step.flat()[fixed].any()
+        loss = 0.5 * np.sum((J @ expected + r) ** 2)
+        assert at.predicted(step) == pytest.approx(loss, rel=1e-10)
+
+
+def test_scale_leaves_conditions_between_segments_out() -> None:
+    at, J, _ = linearised(((2, 3),))
+    np.testing.assert_allclose(at.norms().flat(), np.linalg.norm(J[_measured_rows(2, 3)], axis=0), rtol=1e-10)
+
+
+def _measured_rows(count: int, segments: int) -> np.ndarray:
+    """True for the rows of measurements and priors in the dense matrix."""
+    one = np.concatenate([*([np.repeat([True, False], [9, S])] * (segments - 1)), np.repeat(True, 9)])
+    return np.concatenate([*([one] * count), np.repeat(True, 2)])
+
+
+# --- the search -----------------------------------------------------------------------------------------
+
+
+def rosenbrock(x: np.ndarray) -> Linearised:
+    """Residuals `10 (x₂ − x₁²)` and `1 − x₁`, as rows of shared unknowns."""
+    rows = np.array([[-20 * x[0], 10.0, 10 * (x[1] - x[0] ** 2)], [-1.0, 0.0, 1 - x[0]]])
+    return Linearised((), rows)
+
+
+def run(start: list[float], lower: float = -np.inf, upper: float = np.inf, steps: int = 200) -> tuple[SearchState, str]:
+    state = SearchState(np.array(start))
+    shapes = Step(np.zeros(2), ())
+    generator = search(state, np.full(2, lower), np.full(2, upper), shapes, 2, steps, 1e-8)
+    asked = next(generator)
+    try:
+        while True:
+            assert (asked >= lower).all()
+            assert (asked <= upper).all()
+            asked = generator.send(rosenbrock(asked))
+    except StopIteration as stop:
+        return state, stop.value.outcome
+
+
+def test_search_finds_the_end_of_a_curved_valley() -> None:
+    state, outcome = run([-1.2, 1.0])
+    assert outcome == "converged"
+    np.testing.assert_allclose(state.u, [1.0, 1.0], atol=1e-7)
+    assert len(state.history) < 60
+
+
+def test_search_stops_at_bounds() -> None:
+    """With x ≤ 0.5 the minimum is x₁ = 1/2, x₂ = 1/4; with x ≥ 1.5 it is where x₂ = x₁² still, at x₁ = 1.5."""
+    state, outcome = run([-1.2, 0.3], upper=0.5)
+    assert outcome == "converged"
+    np.testing.assert_allclose(state.u, [0.5, 0.25], atol=3e-4)  # less than the noise can tell
+    state, outcome = run([3.0, 3.0], lower=1.5)
+    assert outcome == "converged"
+    np.testing.assert_allclose(state.u, [1.5, 2.25], atol=3e-4)
+
+
+def test_search_survives_trials_that_cannot_be_computed() -> None:
+    """Steps longer than 0.3 lead to numbers for which there is no mechanism, or no finite motion."""
+    state = SearchState(np.array([-1.2, 1.0]))
+    generator = search(state, np.full(2, -np.inf), np.full(2, np.inf), Step(np.zeros(2), ()), 2, 300, 1e-8)
+    asked, refused = next(generator), 0
+    try:
+        while True:
+            beyond = np.linalg.norm(asked - state.u) > 0.3
+            refused += beyond
+            at = rosenbrock(asked)
+            impossible = None if refused % 2 else dataclasses.replace(at, priors=at.priors * np.nan)
+            asked = generator.send(impossible if beyond else at)
+    except StopIteration as stop:
+        assert stop.value.outcome == "converged"
+    assert refused > 0
+    np.testing.assert_allclose(state.u, [1.0, 1.0], atol=1e-6)
+
+
+def test_search_says_that_its_start_cannot_be_computed() -> None:
+    generator = search(SearchState(np.zeros(2)), np.full(2, -1.0), np.full(2, 1.0), Step(np.zeros(2), ()), 2, 9, 1e-8)
+    next(generator)
+    with pytest.raises(StopIteration) as stop:
+        generator.send(None)
+    assert stop.value.value.outcome == "the start cannot be simulated"
