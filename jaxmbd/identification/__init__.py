@@ -2,6 +2,7 @@
 
 from jaxmbd.identification._experiment import Experiment as Experiment
 from jaxmbd.identification._fit import fit as fit
+from jaxmbd.identification._fit import fit_many as fit_many
 from jaxmbd.identification._fit import predict as predict
 from jaxmbd.identification._identifiability import FitWarning as FitWarning
 from jaxmbd.identification._instruments import Instrument as Instrument

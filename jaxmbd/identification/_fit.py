@@ -96,6 +96,30 @@ def fit(
         return _summarised(problem, minimum, losses)
 
 
+def fit_many(
+    problems: Sequence[Problem], *, steps: int = 50, tolerance: float | int = 1e-6, progress: bool = True
+) -> tuple[Fit, ...]:
+    """Fit several problems that differ in numbers only, side by side: other measurements, other fixed values.
+
+    Each search takes its own steps, by the Levenberg-Marquardt method. `fit` has the arguments, and what is returned for
+    each problem. Noise levels are those given.
+
+    **Raises:** `MechanismError` if problems have another structure, or are cut into segments.
+    """
+    problems = list(problems)
+    for problem in problems:
+        check_instance("fit_many: a problem", problem, Problem, "a Problem")
+        if problem.is_cut or problem.noise != "given":
+            raise MechanismError("fit_many takes problems without segments, and with given noise levels: take fit.")
+    if not problems:
+        return ()
+    starts = [problem.unconstrained(problem.start()) for problem in problems]
+    with reporting(progress) as report:
+        nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0])
+        minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
+    return tuple(_summarised(problem, one, ()) for problem, one in zip(problems, minima, strict=True))
+
+
 def _problem(problem: Any, experiments: Any, free: Any, options: dict[str, Any]) -> Problem:
     if isinstance(problem, Problem):
         if experiments is not None or free is not None or options:
@@ -156,7 +180,7 @@ def predict(
         with reporting(progress) as report:
             start = problem.unconstrained(problem.start())
             minimum = levenberg_marquardt(
-                problem, [start], steps, 1e-6, report, Checkpoint(None, ()), without_multipliers(problem)
+                [problem], [start], steps, 1e-6, report, Checkpoint(None, ()), without_multipliers(problem)
             )[0]
         theta, readings, outcome = problem.physical(minimum.u), minimum.readings, minimum.outcome
     else:

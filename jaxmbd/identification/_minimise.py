@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -13,6 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Array
 
+from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._levenberg_marquardt import USED_UP, SearchEnd, SearchState, search
 from jaxmbd.identification._linearisation import (
@@ -66,24 +66,26 @@ class _Running:
 
 
 def levenberg_marquardt(
-    problem: Problem, starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report, checkpoint: Checkpoint,
-    joins: Joins,
+    problems: Sequence[Problem], starts: Sequence[Unknowns], steps: int, tolerance: float, report: Report,
+    checkpoint: Checkpoint, joins: Joins,
 ) -> list[Minimum]:  # fmt: skip
-    """Minimise by the Levenberg-Marquardt method from one or several starts, side by side; return one minimum for each.
+    """Minimise by the Levenberg-Marquardt method from several starts, side by side; return one minimum for each.
 
     Each step evaluates residuals and Jacobian once, in one compiled program for all starts.
+
+    **Arguments:** `problems`: one for all starts, or one for each, which differ in numbers only.
     """
-    like = problem.unconstrained(problem.start())
+    like = problems[0].unconstrained(problems[0].start())
     states = checkpoint.states([flattened(u) for u in starts])
-    running = [_begun(problem, like, state, steps, tolerance) for state in states]
-    # One search is not mapped, so that the program is the same with and without further starts of other fits.
-    together = eqx.filter_jit(evaluate if len(running) == 1 else eqx.filter_vmap(evaluate, in_axes=(None, 0, None)))
+    each = list(problems) * (len(states) if len(problems) == 1 else 1)
+    running = [_begun(problem, like, state, steps, tolerance) for problem, state in zip(each, states, strict=True)]
+    together = _side_by_side(problems, len(running))
     report("compiling the simulations and their derivatives ...")
     outcome = ""
     try:
         while any(one.end is None for one in running):
-            evaluations = _evaluated(partial(together, problem), like, running, joins)
-            for one, evaluation in zip(running, evaluations, strict=True):
+            asked = [unflattened(one.asked, like) for one in running]
+            for one, problem, evaluation in zip(running, each, together(asked, joins), strict=True):
                 if one.end is None:
                     _advance(one, problem, evaluation)
             checkpoint.save([one.state for one in running])
@@ -102,18 +104,49 @@ def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tol
     return _Running(state, generator, next(generator))
 
 
-def _evaluated(together: Any, like: Unknowns, running: Sequence[_Running], joins: Joins) -> list[Evaluation | None]:
-    """The evaluation that each search has asked for; None if no mechanism with such numbers exists."""
-    asked = [unflattened(one.asked, like) for one in running]
-    if len(running) > 1:
-        mapped = together(jax.tree.map(lambda *x: jnp.stack(x), *asked), joins)
-        return [jax.tree.map(lambda x, k=k: x[k], mapped) for k in range(len(running))]
-    try:
-        return [together(asked[0], joins)]
-    except eqx.EquinoxRuntimeError:  # a part does not allow such numbers
-        if running[0].best is None:
-            raise
-        return [None]
+def _side_by_side(
+    problems: Sequence[Problem], count: int
+) -> Callable[[list[Unknowns], Joins], Sequence[Evaluation | None]]:
+    """The evaluation of all searches in one compiled program; None where a part does not allow such numbers."""
+    if count == 1:  # not mapped, so that the program is the same for all fits of this kind
+        alone, seen = eqx.filter_jit(evaluate), []
+
+        def evaluated(asked: list[Unknowns], joins: Joins) -> Sequence[Evaluation | None]:
+            try:
+                seen.append(alone(problems[0], asked[0], joins))
+            except eqx.EquinoxRuntimeError:
+                if not seen:
+                    raise
+                return [None]
+            del seen[:-1]
+            return seen[-1:]
+
+        return evaluated
+    problem, axis = (problems[0], None) if len(problems) == 1 else (stacked_problems(problems), eqx.if_array(0))
+    mapped = eqx.filter_jit(eqx.filter_vmap(evaluate, in_axes=(axis, eqx.if_array(0), None)))
+
+    def evaluated_together(asked: list[Unknowns], joins: Joins) -> Sequence[Evaluation | None]:
+        found = mapped(problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins)
+        return [jax.tree.map(lambda x, k=k: x[k], found) for k in range(count)]
+
+    return evaluated_together
+
+
+def stacked_problems(problems: Sequence[Problem]) -> Problem:
+    """Return problems that differ in numbers only as one, with a leading axis on all arrays."""
+    arrays, rest = zip(*(eqx.partition(problem, eqx.is_array) for problem in problems), strict=True)
+    for k, other in enumerate(arrays):
+        if _shapes_of(other) != _shapes_of(arrays[0]):
+            raise MechanismError(
+                f"Problems that are solved side by side must differ in numbers only: the structure of number {k}, or the "
+                "shape of one of its arrays, is not that of number 0."
+            )
+    return eqx.combine(jax.tree.map(lambda *x: jnp.stack(x), *arrays), rest[0])
+
+
+def _shapes_of(tree: Any) -> Any:
+    leaves, structure = jax.tree.flatten(tree)
+    return [leaf.shape for leaf in leaves], str(structure)
 
 
 def _advance(one: _Running, problem: Problem, evaluation: Evaluation | None) -> None:

@@ -62,7 +62,7 @@ def _run(
     report: Report,
 ) -> list[Minimum]:  # fmt: skip
     """Go on with searches, from the minima before."""
-    minima = levenberg_marquardt(problem, [one.u for one in before], steps, tolerance, report, checkpoint, joins)
+    minima = levenberg_marquardt([problem], [one.u for one in before], steps, tolerance, report, checkpoint, joins)
     if all(one.linearised is None for one in minima):
         raise MechanismError(
             "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and initial "

@@ -33,7 +33,7 @@ def followed(problem: Problem, start: Unknowns, report: Report) -> Unknowns:
             part = _of_segment(problem, start, stack, j)
             nothing = Checkpoint(None, ())
             (found,) = levenberg_marquardt(
-                part, [Unknowns({}, (mine,))], _STEPS, 1e-3, lambda text: None, nothing, without_multipliers(part)
+                [part], [Unknowns({}, (mine,))], _STEPS, 1e-3, lambda text: None, nothing, without_multipliers(part)
             )
             mine = found.u.experiments[0]
             states.append(mine)
