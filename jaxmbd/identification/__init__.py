@@ -1,12 +1,25 @@
 """Identification: parameters of mechanisms from measurements, with their uncertainty."""
 
+from jaxmbd.identification._diagnostics import Comparison as Comparison
+from jaxmbd.identification._diagnostics import Profile as Profile
+from jaxmbd.identification._diagnostics import Whiteness as Whiteness
+from jaxmbd.identification._diagnostics import cross_validate as cross_validate
+from jaxmbd.identification._diagnostics import information as information
+from jaxmbd.identification._diagnostics import prediction_errors as prediction_errors
+from jaxmbd.identification._diagnostics import profile_likelihood as profile_likelihood
+from jaxmbd.identification._diagnostics import whiteness as whiteness
 from jaxmbd.identification._experiment import Experiment as Experiment
+from jaxmbd.identification._experiment_design import ExperimentChoice as ExperimentChoice
+from jaxmbd.identification._experiment_design import choose_experiments as choose_experiments
+from jaxmbd.identification._experiment_design import fisher_information as fisher_information
 from jaxmbd.identification._fit import fit as fit
 from jaxmbd.identification._fit import fit_many as fit_many
 from jaxmbd.identification._fit import predict as predict
 from jaxmbd.identification._identifiability import FitWarning as FitWarning
 from jaxmbd.identification._instruments import Instrument as Instrument
 from jaxmbd.identification._parameters import Parameter as Parameter
+from jaxmbd.identification._posterior import Posterior as Posterior
+from jaxmbd.identification._posterior import sample_posterior as sample_posterior
 from jaxmbd.identification._priors import LogNormal as LogNormal
 from jaxmbd.identification._priors import Normal as Normal
 from jaxmbd.identification._problem import Problem as Problem

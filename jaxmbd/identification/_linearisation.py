@@ -123,15 +123,16 @@ def flattened(u: Unknowns) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def unflattened(flat: np.ndarray, like: Unknowns) -> Unknowns:
-    """Return the unknowns from one vector."""
+def unflattened(flat: np.ndarray | Array, like: Unknowns) -> Unknowns:
+    """Return the unknowns from one vector, with the structure of others."""
     shared, unravel = ravel_pytree(like.parameters)
     at, own = shared.size, []
     for values in like.experiments:
-        rows = _rows(values)
-        mine = flat[at : at + rows.size].reshape(rows.shape)
-        at += rows.size
-        own.append({name: jnp.asarray(mine[:, k], values[name].dtype) for k, name in enumerate(sorted(values))})
+        names = sorted(values)
+        lanes = len(values[names[0]]) if names else 0
+        mine = flat[at : at + lanes * len(names)].reshape(lanes, len(names))
+        at += lanes * len(names)
+        own.append({name: jnp.asarray(mine[:, k], values[name].dtype) for k, name in enumerate(names)})
     return Unknowns(unravel(jnp.asarray(flat[: shared.size], shared.dtype)), tuple(own))
 
 

@@ -62,7 +62,7 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     assert minimum.linearised is not None
     unknowns, slopes = _unknowns(problem, minimum)
     sizes = np.divide(unknowns.sizes, slopes, out=np.zeros_like(slopes), where=slopes != 0)
-    J, r, experiment = _dense(minimum.linearised)
+    J, r, experiment = dense(minimum.linearised)
     J *= sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
     samples = sum(int(np.isfinite(np.asarray(d)).sum()) for s in problem.stacks for d in s.experiment.data.values())
@@ -88,7 +88,7 @@ def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: 
     return determined.inverse @ (scores.T @ scores * count / (count - 1) + prior.T @ prior) @ determined.inverse
 
 
-def _dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The Jacobian, the residuals, and the number of the segment of each row, −1 for priors and for conditions between segments."""
     p = linearised.shared
     n = p + sum(len(block.rows) * block.own for block in linearised.stacks)

@@ -127,16 +127,17 @@ def test_search_survives_trials_that_cannot_be_computed() -> None:
     """Steps longer than 0.3 lead to numbers for which there is no mechanism, or no finite motion."""
     state = SearchState(np.array([-1.2, 1.0]))
     generator = search(state, np.full(2, -np.inf), np.full(2, np.inf), Step(np.zeros(2), ()), 2, 300, 1e-8)
-    asked, refused = next(generator), 0
-    try:
-        while True:
-            beyond = np.linalg.norm(asked - state.u) > 0.3
-            refused += beyond
-            at = rosenbrock(asked)
-            impossible = None if refused % 2 else dataclasses.replace(at, priors=at.priors * np.nan)
+    asked, refused, outcome = next(generator), 0, ""
+    while not outcome:
+        beyond = np.linalg.norm(asked - state.u) > 0.3
+        refused += beyond
+        at = rosenbrock(asked)
+        impossible = None if refused % 2 else dataclasses.replace(at, priors=at.priors * np.nan)
+        try:
             asked = generator.send(impossible if beyond else at)
-    except StopIteration as stop:
-        assert stop.value.outcome == "converged"
+        except StopIteration as stop:
+            outcome = stop.value.outcome
+    assert outcome == "converged"
     assert refused > 0
     np.testing.assert_allclose(state.u, [1.0, 1.0], atol=1e-6)
 

@@ -92,9 +92,9 @@ def test_segments_fit_a_chaotic_motion_that_one_shot_does_not() -> None:
 def test_what_cannot_be_cut_is_named() -> None:
     experiment = record(2.0)
     encoder = {"encoder": Instrument("A.angle", delay=0.01)}
+    data = {"encoder": experiment.data["A.angle"]}
+    measured = mbd.Experiment(experiment.ts, data, start=experiment.start, speeds=experiment.speeds, estimate=True)
     with pytest.raises(mbd.MechanismError, match="Instrument 'encoder' has a delay or a filter"):
-        data = {"encoder": experiment.data["A.angle"]}
-        measured = mbd.Experiment(experiment.ts, data, start=experiment.start, speeds=experiment.speeds, estimate=True)
         Problem(double(), measured, FREE, segments=3, instruments=encoder)
     fixed = mbd.Experiment(experiment.ts, experiment.data, start=experiment.start, speeds=experiment.speeds)
     with pytest.raises(mbd.MechanismError, match=r"all of them estimated.*start:A.angle"):
@@ -124,7 +124,7 @@ def measured(segments: range) -> mbd.Experiment:
 
 @pytest.mark.slow
 def test_a_measured_record_of_13_s_in_one_piece() -> None:
-    """Without jumps, from the published parameters, to 3 and 5 mrad; one shot from the same start stays far away."""
+    """Without jumps, to 3 and 5 mrad over all of it."""
     problem = Problem(demo.pendulum, measured(range(5)), demo.free_parameters(), segments=20, **demo.SETTINGS)
     result = mbd.fit(problem, progress=False)
     assert result.outcome == "converged"
@@ -133,11 +133,6 @@ def test_a_measured_record_of_13_s_in_one_piece() -> None:
         error = np.asarray(readings[name][0]) - np.asarray(result.experiments[0].data[name])
         assert np.sqrt(np.mean(error**2)) < most
         np.testing.assert_allclose(result.predicted[0][name], readings[name][0], atol=5e-4)
-    alone = Problem(demo.pendulum, measured(range(5)), demo.free_parameters(), **demo.SETTINGS)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", mbd.FitWarning)
-        shot = mbd.fit(alone, steps=60, progress=False)
-    assert min(shot.rms()[0].values()) > 0.1
 
 
 @pytest.mark.slow
@@ -149,6 +144,10 @@ def test_a_measured_record_of_69_s_with_weighted_continuity() -> None:
     assert result.outcome == "converged"
     assert max(result.rms()[0].values()) < 5e-4
     assert result.standard_errors is not None
-    published = demo.PUBLISHED
-    for name in published:
-        assert abs(float(result.parameters[name]) - published[name]) < 0.02 * published[name]
+    for name, published in demo.PUBLISHED.items():
+        assert abs(float(result.parameters[name]) - published) < 0.02 * published
+    alone = Problem(demo.pendulum, measured(range(26)), demo.free_parameters(), **demo.SETTINGS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", mbd.FitWarning)
+        shot = mbd.fit(alone, steps=30, progress=False)
+    assert min(shot.rms()[0].values()) > 0.02

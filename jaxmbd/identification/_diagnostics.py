@@ -1,0 +1,304 @@
+"""What a fit tells beyond its estimates: whether the residuals are noise, which model is better, and how far to trust it.
+
+Sources: Ljung and Box, Biometrika 65 (1978); Akaike, IEEE Trans. Automatic Control 19 (1974); Schwarz, Ann. Statist. 6
+(1978); Raue et al., Bioinformatics 25 (2009), for likelihood profiles.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy
+from jaxtyping import Float
+
+from jaxmbd.arrays import as_float
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._fit import fit_many, predict
+from jaxmbd.identification._linearisation import unflattened
+from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.identification._stacks import joined_readings
+from jaxmbd.model.body.checks import check_count, check_instance
+from jaxmbd.printing import table
+
+_LAGS = 20  # the largest lag of the test of whiteness, in samples
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """How well a model explains the measurements for its number of parameters; the smaller, the better.
+
+    - `samples`, `estimated`: the numbers of measured and of estimated numbers;
+    - `log_likelihood`: with the noise level of each channel that suits the residuals best;
+    - `aic = 2 k − 2 log L`, `bic = k log n − 2 log L`. Differences above ten are decisive.
+    """
+
+    samples: int
+    estimated: int
+    log_likelihood: float
+
+    @property
+    def aic(self) -> float:
+        """Akaike's information criterion."""
+        return 2 * self.estimated - 2 * self.log_likelihood
+
+    @property
+    def bic(self) -> float:
+        """Schwarz's information criterion."""
+        return self.estimated * np.log(self.samples) - 2 * self.log_likelihood
+
+    def __repr__(self) -> str:
+        return (
+            f"AIC {self.aic:.6g}, BIC {self.bic:.6g}: log-likelihood {self.log_likelihood:.6g}, {self.estimated} "
+            f"estimated from {self.samples} measured numbers"
+        )
+
+
+def information(result: Fit) -> Comparison:
+    """Return the information criteria of a fit, by which models of the same measurements are compared.
+
+    The noise level of each channel counts as an estimated number.
+    """
+    check_instance("information: result", result, Fit, "a Fit")
+    residuals = _residuals(result)
+    total, count = 0.0, 0
+    for parts in residuals.values():
+        r = np.concatenate([x.ravel() for x in parts])
+        variance = float(np.mean(r**2))
+        total -= 0.5 * len(r) * (np.log(2 * np.pi * max(variance, np.finfo(float).tiny)) + 1)
+        count += len(r)
+    return Comparison(count, len(result.problem.names()) + len(residuals), total)
+
+
+def _residuals(result: Fit) -> dict[str, list[Float[np.ndarray, " samples"]]]:
+    """The residuals of each channel, one series for each experiment and component, without missing samples."""
+    found: dict[str, list[np.ndarray]] = {}
+    for one in result.residuals:
+        for name, r in one.items():
+            columns = r.reshape(len(r), -1).T
+            found.setdefault(name, []).extend(column[np.isfinite(column)] for column in columns)
+    return {name: [x for x in parts if len(x) > 1] for name, parts in found.items()}
+
+
+@dataclass(frozen=True)
+class Whiteness:
+    """The test of Ljung and Box of each channel: are the residuals independent from sample to sample?
+
+    - `statistic`, `p_value`: by channel; a p-value below 0.01 says that something follows the motion which the model
+      does not have, so that errors that assume independence (with fewer than five experiments) are too small;
+    - `correlation`: the correlation of neighbouring samples, by channel.
+    """
+
+    statistic: dict[str, float]
+    p_value: dict[str, float]
+    correlation: dict[str, float]
+
+    def __repr__(self) -> str:
+        rows = [["channel", "p-value", "correlation of neighbours"]]
+        rows += [[name, f"{p:.2g}", f"{self.correlation[name]:+.2f}"] for name, p in self.p_value.items()]
+        return table(rows)
+
+
+def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
+    """Test the residuals of each channel for independence, over all experiments together.
+
+    `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as many
+    degrees of freedom as lags.
+    """
+    check_instance("whiteness: result", result, Fit, "a Fit")
+    check_count("whiteness: lags", lags, 1)
+    statistic, p_value, neighbours = {}, {}, {}
+    for name, parts in _residuals(result).items():
+        total, freedom, first = 0.0, 0, []
+        for r in parts:
+            n, count = len(r), min(lags, len(r) // 4)
+            if count < 1 or not np.any(r):
+                continue
+            rho = np.array([r[k:] @ r[:-k] for k in range(1, count + 1)]) / (r @ r)
+            total += n * (n + 2) * float(np.sum(rho**2 / (n - np.arange(1, count + 1))))
+            freedom += count
+            first.append(rho[0])
+        statistic[name] = total
+        p_value[name] = float(scipy.stats.chi2.sf(total, freedom)) if freedom else 1.0
+        neighbours[name] = float(np.mean(first)) if first else 0.0
+    return Whiteness(statistic, p_value, neighbours)
+
+
+def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tuple[dict[str, np.ndarray], ...]:
+    """Return the standard errors of the model's readings that follow from those of the estimates, by experiment and
+    channel: `√ diag(Y Σ Yᵀ)`, with the sensitivities `Y` of the readings and the covariance `Σ` of the estimates.
+
+    Twice as much on both sides is a band that holds the true reading in 95 of 100 cases, if the model is right. For a
+    `Prediction` give the `fitted` result that it comes from.
+    """
+    source = fitted if isinstance(result, Prediction) else result
+    if source is None or source.uncertainty is None:
+        raise MechanismError(
+            "prediction_errors needs a Fit with standard errors: give it, for a Prediction as fitted=."
+        )
+    known = source.uncertainty
+    if known.is_open.any():
+        raise MechanismError(
+            f"The data do not determine all unknowns, so that the band has no width: {source.warnings[0]}."
+        )
+    values, vectors = np.linalg.eigh(known.covariance)
+    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+    problem, theta = result.problem, result.theta
+    if isinstance(result, Prediction):  # the initial states of other experiments count as known
+        size = len(source.problem.names()) - sum(x.size for x in jax.tree.leaves(source.theta.experiments))
+        problem, factor = eqx.tree_at(lambda p: p.parameters.fixed, problem, {}), factor[:size]
+        theta = Unknowns(source.theta.parameters, theta.experiments)
+        factor = np.concatenate([factor, np.zeros((_size(theta) - size, factor.shape[1]))])
+    directions = [unflattened(column, theta) for column in factor.T]
+    moved = jax.vmap(lambda d: jax.jvp(lambda x: problem.readings(x, "forward"), (theta,), (d,))[1])(
+        jax.tree.map(lambda *x: jnp.stack(x), *directions)
+    )
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for channels, stack in zip(moved, problem.stacks, strict=True):
+        for name, x in channels.items():
+            deviation = np.sqrt(np.sum(np.asarray(x) ** 2, axis=0))
+            for place, whole in zip(stack.places[:: stack.segments], joined_readings(deviation, stack), strict=True):
+                found.setdefault(place, {})[name] = whole
+    return tuple(found[place] for place in sorted(found))
+
+
+def _size(theta: Unknowns) -> int:
+    return sum(x.size for x in jax.tree.leaves(theta))
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The loss along one parameter, all others fitted anew at each value.
+
+    - `name`; `values`, and the `losses` there, in units of the residuals' variance; `best`: that of the fit;
+    - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; infinite on
+      a side on which it does not within the values.
+    """
+
+    name: str
+    values: Float[np.ndarray, " n"]
+    losses: Float[np.ndarray, " n"]
+    best: float
+    interval: tuple[float, float]
+
+    def __repr__(self) -> str:
+        lower, upper = self.interval
+        return f"Profile of {self.name} from {self.values.min():.6g} to {self.values.max():.6g}: {lower:.6g} to {upper:.6g}"
+
+
+def profile_likelihood(
+    result: Fit, name: str, values: Any = None, *, level: float = 0.95, steps: int = 50, progress: bool = True
+) -> Profile:
+    """Return the loss along one parameter, with all others fitted anew at each value, and the interval it leads to.
+
+    Unlike an interval from a standard error it needs no linear model: it may be lopsided, or open on one side.
+
+    **Arguments:** `name`: a scalar parameter; `values`: by default 13 values up to four standard errors away; `level`:
+    of the interval; `steps`, `progress`: as for `fit`.
+    """
+    check_known("parameter", [name], result.parameters)
+    estimate = float(result.parameters[name])
+    if values is None:
+        error = float((result.standard_errors or {}).get(name, np.inf))
+        if not np.isfinite(error):
+            raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
+        values = estimate + error * np.linspace(-4, 4, 13)
+    values = np.asarray(as_float(values), float)
+    fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
+    variance = _variance(result)
+    losses = np.array([min(one.history) if one.uncertainty is None else _loss(one) for one in fits]) / variance
+    best = _loss(result) / variance
+    limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
+    sides = (values <= estimate, values >= estimate)
+    lower, upper = (_crossing(values[side], losses[side], estimate, best, limit) for side in sides)
+    return Profile(
+        name, values, losses, best, (-np.inf if lower is None else lower, np.inf if upper is None else upper)
+    )
+
+
+def _loss(result: Fit) -> float:
+    return float(result.problem.objective(result.theta))
+
+
+def _variance(result: Fit) -> float:
+    """The variance of the residuals in units of the noise that was given."""
+    freedom = max(
+        sum(np.isfinite(x).sum() for one in result.residuals for x in one.values()) - len(result.problem.names()), 1
+    )
+    return 2 * _loss(result) / float(freedom)
+
+
+def _with_fixed(result: Fit, name: str, value: float) -> Problem:
+    """The problem with one parameter fixed, to be searched from the estimates of the others."""
+    parameters = result.problem.parameters
+    start = {n: result.theta.parameters.get(n, x) for n, x in parameters.start.items()}
+    fixed = parameters.fixed | {name: jnp.full_like(start[name], value)}
+    where = lambda p: (p.parameters.fixed, p.parameters.start)  # noqa: E731
+    return eqx.tree_at(where, result.problem, (fixed, start), is_leaf=lambda x: x is parameters.fixed)
+
+
+def _crossing(values: np.ndarray, losses: np.ndarray, estimate: float, best: float, limit: float) -> float | None:
+    """Where the loss crosses a limit on one side of the estimate, by interpolation; None if it does not."""
+    order = np.argsort(np.abs(values - estimate))
+    before = (estimate, best)
+    for value, loss in zip(values[order], losses[order], strict=True):
+        if loss > limit:
+            # The loss is nearly a parabola: its root is interpolated.
+            roots = [np.sqrt(max(x - best, 0.0)) for x in (before[1], loss, limit)]
+            share = (roots[2] - roots[0]) / (roots[1] - roots[0])
+            return float(before[0] + share * (value - before[0]))
+        before = (value, loss)
+    return None
+
+
+def cross_validate(
+    problem: Problem, folds: int = 5, *, steps: int = 50, progress: bool = True
+) -> tuple[Prediction, ...]:
+    """Fit the problem several times, each time without a part of the experiments, and predict these.
+
+    **Arguments:** `folds`: the number of parts; experiment `k` belongs to part `k % folds`.
+
+    **Returns:** for each part the prediction of its experiments by a fit of all others.
+    """
+    check_instance("cross_validate: problem", problem, Problem, "a Problem")
+    check_count("cross_validate: folds", folds, 2)
+    experiments = problem.experiments()
+    if len(experiments) < folds:
+        raise MechanismError(f"cross_validate: {len(experiments)} experiments cannot be divided into {folds} parts.")
+    fits = fit_many([_without(problem, k, folds) for k in range(folds)], steps=steps, progress=progress)
+    return tuple(
+        predict(one, [e for place, e in enumerate(experiments) if place % folds == k], steps=steps, progress=progress)
+        for k, one in enumerate(fits)
+    )
+
+
+def _without(problem: Problem, fold: int, folds: int) -> Problem:
+    """The problem without the measurements of a part of the experiments, which are simulated all the same."""
+    stacks = []
+    for stack in problem.stacks:
+        left_out = jnp.asarray(np.array(stack.places) % folds == fold)
+        data = {
+            name: jnp.where(left_out.reshape((-1,) + (1,) * (x.ndim - 1)), jnp.nan, x)
+            for name, x in stack.experiment.data.items()
+        }
+        stacks.append(eqx.tree_at(lambda s: s.experiment.data, stack, data))
+    return eqx.tree_at(lambda p: p.stacks, problem, tuple(stacks))
+
+
+def summary(result: Fit) -> Sequence[str]:
+    """Return what is to be said about the quality of a fit, a sentence each."""
+    test = whiteness(result)
+    coloured = [name for name, p in test.p_value.items() if p < 0.01]
+    said = [f"The search {result.outcome}: {result.reason or 'see the history'}.", f"{information(result)}."]
+    if coloured:
+        said.append(
+            f"The residuals of {', '.join(coloured)} are not independent from sample to sample (p < 0.01): something "
+            "follows the motion which the model does not have, or the noise is coloured."
+        )
+    else:
+        said.append("The residuals are independent from sample to sample (Ljung-Box, p > 0.01).")
+    return said

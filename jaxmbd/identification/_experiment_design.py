@@ -1,0 +1,156 @@
+"""Experiment design: which measurements tell most about the parameters, before anything is measured.
+
+The Fisher information of an experiment is `F = Jᵀ J`, with the sensitivities `J` of its readings to the parameters, in
+units of the noise; what its own unknowns (initial states) could imitate is subtracted. The information of independent
+experiments adds up, and the standard errors to be expected are `√ diag F⁻¹`.
+
+Source: Atkinson, Donev, Tobias, *Optimum Experimental Designs, with SAS* (2007), chapters 10 to 12.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._experiment import Experiment
+from jaxmbd.identification._parameters import flat, labels
+from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.model.body.checks import check_count, check_instance
+from jaxmbd.printing import table
+
+Criterion = Literal["D", "A"]
+
+
+def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float[Array, "experiments p p"]:
+    """Return the Fisher information of each experiment about the parameters, per unit of each, in the order of the names.
+
+    It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it is
+    differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
+    Priors are not part of it. The order of the experiments is that of `problem.stacks`.
+
+    **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
+    """
+    check_instance("fisher_information: problem", problem, Problem, "a Problem")
+    theta = problem.start() if theta is None else theta
+    found = []
+    for own, stack in zip(theta.experiments, problem.stacks, strict=True):
+        found.append(jax.vmap(lambda own, e: _of_one(problem, theta.parameters, own, e))(own, stack.experiment))
+    return jnp.concatenate(found)
+
+
+def _of_one(problem: Problem, parameters: dict, own: dict, experiment: Experiment) -> Array:
+    values, unravel = ravel_pytree((own, parameters))
+
+    def residuals(x: Array) -> Array:
+        own, parameters = unravel(x)
+        return problem.residual(problem.reading(parameters, own, experiment, "any"), experiment)
+
+    J = jax.jacfwd(residuals)(values)
+    k = ravel_pytree(own)[0].size
+    mine, shared = J[:, :k], J[:, k:]
+    if not k:
+        return shared.T @ shared
+    basis = jnp.linalg.qr(mine)[0]
+    rest = shared - basis @ (basis.T @ shared)
+    return rest.T @ rest
+
+
+@dataclass(frozen=True)
+class ExperimentChoice:
+    """A choice of experiments. `print` shows them with the standard errors to be expected.
+
+    - `chosen`: the numbers of the experiments, in the order in which they were chosen;
+    - `standard_errors`: to be expected from these, by name; `of_all`: from all candidates;
+    - `criterion`, and its `value`: `log det F` for "D", the sum of the relative variances for "A".
+    """
+
+    chosen: tuple[int, ...]
+    standard_errors: dict[str, float]
+    of_all: dict[str, float]
+    criterion: Criterion
+    value: float
+
+    def __repr__(self) -> str:
+        rows = [["", "standard error", "with all candidates"]]
+        rows += [[name, f"{x:.3g}", f"{self.of_all[name]:.3g}"] for name, x in self.standard_errors.items()]
+        return f"Experiments {', '.join(map(str, self.chosen))} ({self.criterion}-optimal)\n{table(rows)}"
+
+
+def choose_experiments(
+    problem: Problem, count: int, criterion: Criterion = "D", theta: Unknowns | None = None
+) -> ExperimentChoice:
+    """Choose the experiments that tell most about the parameters, out of those of a problem.
+
+    They are chosen one after another, then exchanged as long as that helps (Fedorov's algorithm).
+
+    **Arguments:** `problem`: with the candidates as experiments; their measured values do not matter (zeros will do), but
+    their noise levels do; `count`: how many to choose; `criterion`: `"D"`, the least volume of the confidence region, or
+    `"A"`, the least sum of the variances relative to the squares of the parameters; `theta`: as for `fisher_information`.
+
+    **Raises:** `MechanismError` if there are not enough candidates, or if all together do not determine the parameters.
+    """
+    check_count("choose_experiments: count", count, 1)
+    check_known("criterion", [criterion], ("D", "A"))
+    theta = problem.start() if theta is None else theta
+    values = np.concatenate([flat(theta.parameters[name]) for name in sorted(theta.parameters)])
+    sizes = np.where(values == 0, 1.0, np.abs(values))
+    information = np.asarray(eqx.filter_jit(fisher_information)(problem, theta))
+    information = information * np.outer(sizes, sizes)
+    if count > len(information):
+        raise MechanismError(
+            f"choose_experiments: there are {len(information)} candidates, of which {count} are wanted."
+        )
+    names = [x for name in sorted(theta.parameters) for x in labels(name, flat(theta.parameters[name]).size)]
+    if np.linalg.matrix_rank(information.sum(axis=0), tol=1e-10 * np.abs(information).max(), hermitian=True) < len(
+        names
+    ):
+        raise MechanismError(
+            "choose_experiments: all candidates together do not determine the parameters "
+            f"{', '.join(names)}. Offer other motions, channels or inputs, or fix a parameter."
+        )
+    chosen = _exchanged(information, _greedy(information, count, criterion), criterion)
+    errors, of_all = (
+        dict(zip(names, (sizes * np.sqrt(np.diag(np.linalg.pinv(F)))).tolist(), strict=True))
+        for F in (information[chosen].sum(axis=0), information.sum(axis=0))
+    )
+    value = _merit(information[chosen].sum(axis=0), criterion)
+    return ExperimentChoice(tuple(chosen), errors, of_all, criterion, -value if criterion == "A" else value)
+
+
+def _merit(F: np.ndarray, criterion: Criterion) -> float:
+    """What is to be maximised: `log det F`, or minus the trace of its inverse. A little of the identity makes it finite
+    for too few experiments."""
+    F = F + 1e-9 * np.trace(F) / len(F) * np.eye(len(F))
+    if criterion == "D":
+        return float(np.linalg.slogdet(F)[1])
+    return -float(np.trace(np.linalg.inv(F)))
+
+
+def _greedy(information: np.ndarray, count: int, criterion: Criterion) -> list[int]:
+    chosen: list[int] = []
+    for _ in range(count):
+        so_far = information[chosen].sum(axis=0)
+        others = [k for k in range(len(information)) if k not in chosen]
+        chosen.append(max(others, key=lambda k: _merit(so_far + information[k], criterion)))
+    return chosen
+
+
+def _exchanged(information: np.ndarray, chosen: list[int], criterion: Criterion) -> list[int]:
+    """Exchange one experiment for another as long as the merit grows."""
+    while True:
+        best, swap = _merit(information[chosen].sum(axis=0), criterion), None
+        for place, leaves in enumerate(chosen):
+            rest = information[chosen].sum(axis=0) - information[leaves]
+            for enters in set(range(len(information))) - set(chosen):
+                merit = _merit(rest + information[enters], criterion)
+                if merit > best + 1e-9 * abs(best):
+                    best, swap = merit, (place, enters)
+        if swap is None:
+            return chosen
+        chosen[swap[0]] = swap[1]

@@ -1,0 +1,210 @@
+"""The posterior distribution of the unknowns, sampled by the No-U-Turn sampler of BlackJAX.
+
+The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ J`
+there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so that
+the sampler needs no adaptation of its metric. The density is that of the likelihood and the priors; parameters without a
+prior have a constant density within their range.
+
+Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et al., Bayesian Analysis 16 (2021).
+"""
+
+import time
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.linalg import solve_triangular
+
+from jaxmbd.errors import MechanismError
+from jaxmbd.identification._experiment import OWN
+from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
+from jaxmbd.identification._minimise import without_multipliers
+from jaxmbd.identification._problem import Problem, Unknowns
+from jaxmbd.identification._result import Fit
+from jaxmbd.identification._uncertainty import dense
+from jaxmbd.model.body.checks import check_count, check_instance
+from jaxmbd.printing import table
+from jaxmbd.progress import reporting
+
+_BLOCK = 25  # draws of one call, after which progress is shown and an interrupt is noticed
+_STEP = 0.5  # the first step in z, which the warm-up adapts
+_ACCEPTANCE = 0.8  # the rate that it aims at, as in Stan
+
+
+class Posterior(eqx.Module):
+    """Samples of the posterior distribution. `print` shows them beside the Laplace approximation.
+
+    - `samples`: by name of the unknowns (`problem.names()`), physical values `(chains, draws)`;
+    - `divergences`: the number of draws whose integration has failed: more than a few, and the distribution has a part
+      that the sampler does not reach;
+    - `effective`: the number of independent draws that tell as much, by name; `r_hat`: the ratio of the variance between
+      and within chains, by name, below 1.01 if all chains have reached the distribution;
+    - `laplace`: the standard deviation in the Laplace approximation, by name;
+    - `z (chains, draws, unknowns)`: the samples in the coordinates in which that is the standard normal distribution.
+    """
+
+    samples: dict[str, Float[np.ndarray, "chains draws"]]
+    divergences: int
+    effective: dict[str, float]
+    r_hat: dict[str, float]
+    laplace: dict[str, float]
+    z: Float[np.ndarray, "chains draws unknowns"]
+
+    def __repr__(self) -> str:
+        rows = [["", "mean", "deviation", "Laplace", "2.5 %", "97.5 %", "effective", "R-hat"]]
+        for name, x in self.samples.items():
+            low, high = np.quantile(x, (0.025, 0.975))
+            numbers = float(x.mean()), float(x.std()), self.laplace[name], float(low), float(high)
+            rows.append(
+                [name, *(f"{value:.5g}" for value in numbers), f"{self.effective[name]:.0f}", f"{self.r_hat[name]:.3f}"]
+            )
+        chains, draws, _ = self.z.shape
+        return f"{chains} chains of {draws} draws, {self.divergences} divergences\n{table(rows)}"
+
+
+def sample_posterior(
+    result: Fit, *, draws: int = 1000, warmup: int = 200, chains: int = 2, seed: int = 0, progress: bool = True
+) -> Posterior:
+    """Sample the posterior distribution of a problem, from its fit on.
+
+    The noise levels are those of the problem: fit it with `noise="white"` or `"coloured"` if they are not known.
+
+    **Arguments:** `draws`: of each chain; `warmup`: draws before them, by which the step is adapted and which do not
+    count; `chains`, which run side by side; `seed`; `progress`. Ctrl-C ends the sampling and returns the draws so far.
+
+    **Returns:** a `Posterior`; print it.
+
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
+    """
+    check_instance("sample_posterior: result", result, Fit, "a Fit")
+    for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):
+        check_count(f"sample_posterior: {name}", number, 1)
+    if result.uncertainty is None or result.uncertainty.is_open.any():
+        raise MechanismError(
+            "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
+            f"priors to some. {'; '.join(map(str, result.undetermined))}"
+        )
+    try:
+        import blackjax
+    except ImportError as error:
+        raise MechanismError("sample_posterior needs BlackJAX: pip install 'jaxmbd[bayes]'.") from error
+    problem, u = result.problem, result.problem.unconstrained(result.theta)
+    inverse_root = _inverse_root(problem, u)
+    density = eqx.Partial(_log_density, problem, u, jnp.asarray(flattened(u)), jnp.asarray(inverse_root))
+    with reporting(progress, "warming up the sampler ...") as report:
+        start = jax.random.normal(jax.random.key(seed), (chains, len(inverse_root)))
+        keys = jax.random.split(jax.random.key(seed + 1), chains)
+        state, step = eqx.filter_jit(_warmed_up)(blackjax, density, start, keys, warmup)
+        z, diverged = _drawn(blackjax, density, state, step, draws, seed, report)
+    return _summarised(problem, u, blackjax, inverse_root, z, diverged)
+
+
+def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
+    """`R⁻¹` with `Rᵀ R = Jᵀ J` at the estimates, in units of the given noise."""
+    at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, without_multipliers(problem)))
+    R = np.asarray(np.linalg.qr(dense(at)[0], mode="r"))
+    return solve_triangular(R, np.eye(len(R)))
+
+
+def _log_density(problem: Problem, like: Unknowns, centre: Array, inverse_root: Array, z: Array) -> Array:
+    """The logarithm of the density of `z`, but for a constant."""
+    u = unflattened(centre + inverse_root @ z, like)  # pyright: ignore[reportArgumentType]
+    theta = problem.physical(u)
+    return problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
+
+
+def _log_slopes(problem: Problem, u: Unknowns) -> Array:
+    """The logarithm of `dp/du` of all parameters, by which a density of `p` becomes one of `u`."""
+    ones = jax.tree.map(jnp.ones_like, u)
+    slopes = jax.jvp(problem.physical, (u,), (ones,))[1]
+    total = sum((jnp.sum(jnp.log(jnp.abs(x))) for x in jax.tree.leaves(slopes.parameters)), jnp.zeros(()))
+    own = [x for values in slopes.experiments for name, x in values.items() if name.startswith(OWN)]
+    return total + sum((jnp.sum(jnp.log(jnp.abs(x))) for x in own), jnp.zeros(()))
+
+
+def _warmed_up(blackjax: Any, density: Any, start: Array, keys: Array, warmup: int) -> tuple[Any, Array]:
+    """The states of all chains after the warm-up, and the step that it has found: the median of all chains."""
+    ones = jnp.ones(start.shape[1])
+
+    def of_chain(z: Array, key: Array) -> tuple[Any, Array]:
+        adaptation = blackjax.adaptation.step_size.dual_averaging_adaptation(_ACCEPTANCE)
+        begin, update, final = adaptation
+        kernel = blackjax.nuts.build_kernel()
+
+        def one(carried: tuple[Any, Any], key: Array) -> tuple[tuple[Any, Any], None]:
+            state, adapted = carried
+            state, info = kernel(key, state, density, jnp.exp(adapted.log_step_size), ones)
+            return (state, update(adapted, info.acceptance_rate)), None
+
+        carried = blackjax.nuts.init(z, density), begin(_STEP)
+        (state, adapted), _ = jax.lax.scan(one, carried, jax.random.split(key, warmup))
+        return state, final(adapted)
+
+    states, steps = jax.vmap(of_chain)(start, keys)
+    return states, jnp.median(steps)
+
+
+def _drawn(
+    blackjax: Any, density: Any, state: Any, step: Array, draws: int, seed: int, report: Any
+) -> tuple[np.ndarray, int]:
+    """The draws of all chains `(chains, draws, unknowns)`, and the number of divergences."""
+    ones = jnp.ones(state.position.shape[1])
+
+    @eqx.filter_jit
+    def block(density: Any, state: Any, keys: Array) -> tuple[Any, tuple[Array, Array]]:
+        def of_chain(state: Any, keys: Array) -> tuple[Any, tuple[Array, Array]]:
+            kernel = blackjax.nuts.build_kernel()
+
+            def one(state: Any, key: Array) -> tuple[Any, tuple[Array, Array]]:
+                state, info = kernel(key, state, density, step, ones)
+                return state, (state.position, info.is_divergent)
+
+            return jax.lax.scan(one, state, keys)
+
+        return jax.vmap(of_chain)(state, keys)
+
+    chains, parts, diverged, key = len(state.position), [], 0, jax.random.key(seed + 2)
+    began = time.monotonic()
+    try:
+        while sum(part.shape[1] for part in parts) < draws:
+            key, mine = jax.random.split(key)
+            keys = jax.random.split(mine, (chains, _BLOCK))
+            state, (z, is_divergent) = block(density, state, keys)
+            parts.append(np.asarray(z))
+            diverged += int(np.sum(np.asarray(is_divergent)))
+            done = sum(part.shape[1] for part in parts)
+            left = (time.monotonic() - began) / done * (draws - done)
+            report(f"draw {done} of {draws}, {left:.0f} s left")
+    except KeyboardInterrupt:
+        if not parts:
+            raise
+    return np.concatenate(parts, axis=1)[:, :draws], diverged
+
+
+def _summarised(
+    problem: Problem, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, z: np.ndarray, diverged: int
+) -> Posterior:
+    numbers = jnp.asarray(flattened(u) + z @ inverse_root.T)
+
+    def physical(x: Array) -> Array:
+        theta = problem.physical(unflattened(x, u))  # pyright: ignore[reportArgumentType]
+        rows = [jnp.stack([own[n] for n in sorted(own)], axis=1).ravel() for own in theta.experiments if own]
+        return jnp.concatenate([*(jnp.ravel(x) for x in jax.tree.leaves(theta.parameters)), *rows])
+
+    values = np.asarray(jax.jit(jax.vmap(jax.vmap(physical)))(numbers))
+    slope = np.asarray(jax.jacfwd(physical)(jnp.asarray(flattened(u))))
+    deviations = np.linalg.norm(slope @ inverse_root, axis=1)
+    names = problem.names()
+    effective = blackjax.diagnostics.effective_sample_size(values)
+    r_hat = blackjax.diagnostics.potential_scale_reduction(values) if len(z) > 1 else np.full(len(names), np.nan)
+    return Posterior(
+        {name: values[..., k] for k, name in enumerate(names)},
+        diverged,
+        {name: float(effective[k]) for k, name in enumerate(names)},
+        {name: float(r_hat[k]) for k, name in enumerate(names)},
+        {name: float(deviations[k]) for k, name in enumerate(names)},
+        z,
+    )

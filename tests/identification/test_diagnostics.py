@@ -1,0 +1,235 @@
+"""What a fit tells beyond its estimates, on slider-cranks with known parameters."""
+
+import itertools
+from functools import cache
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.identification import (
+    Parameter,
+    Positive,
+    Problem,
+    choose_experiments,
+    cross_validate,
+    fisher_information,
+    fit_many,
+    information,
+    predict,
+    prediction_errors,
+    profile_likelihood,
+    whiteness,
+)
+
+TRUE = {"m": 0.8, "c": 1.5, "k": 120.0}
+TS = np.linspace(0.0, 1.0, 81)
+CHANNELS = ("O.angle", "imu")
+
+
+def slider_crank(p: dict[str, Any]) -> pl.Mechanism:
+    crank = pl.Body("crank", p["m"], 1e-3, pose=(0.05, 0.0, 0.0))
+    rod = pl.Body("rod", 0.4, 3e-3, pose=(0.25, 0.0, 0.0))
+    slider = pl.Body("slider", 0.5, 1e-3, pose=(0.4, 0.0, 0.0))
+    return pl.Mechanism(
+        [crank, rod, slider],
+        [
+            pl.Revolute("O", pl.ground.at(), crank.at(-0.05)),
+            pl.Revolute("A", crank.at(0.05), rod.at(-0.15)),
+            pl.Revolute("B", rod.at(0.15), slider.at()),
+            pl.Prismatic("rail", pl.ground.at(), slider.at()),
+        ],
+        [
+            pl.Gravity(9.81),
+            pl.JointFriction("friction", "rail.displacement", viscous=p["c"]),
+            pl.SpringDamper("spring", pl.ground.at(0.7), slider.at(), stiffness=p["k"], free_length=0.3),
+        ],
+        sensors=[pl.Accelerometer("imu", rod.at(0.05))],
+        coordinates="joint",
+    )
+
+
+@cache
+def clean(start: float = 1.0) -> dict[str, np.ndarray]:
+    mechanism = slider_crank(TRUE)
+    motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": start}), TS)
+    return {name: np.asarray(motion[name]) for name in CHANNELS}
+
+
+SIGMA = 0.01
+
+
+def noise_levels() -> dict[str, float]:
+    return {name: SIGMA * float(np.std(values)) for name, values in clean().items()}
+
+
+def measured(seed: int, start: float = 1.0) -> mbd.Experiment:
+    """An encoder on the crank and an accelerometer on the coupler, with noise of 1 %."""
+    draws, levels = np.random.default_rng(seed), noise_levels()
+    data = {name: x + levels[name] * draws.normal(size=x.shape) for name, x in clean(start).items()}
+    return mbd.Experiment(TS, data, start={"O.angle": start}, sigma=levels)
+
+
+FREE = {name: Parameter(start=1.1 * value, within=Positive()) for name, value in TRUE.items()}
+
+
+@cache
+def fitted() -> mbd.Fit:
+    return mbd.fit(slider_crank, measured(0), FREE, progress=False)
+
+
+def test_fits_side_by_side_are_those_one_by_one() -> None:
+    problems = [Problem(slider_crank, measured(seed), FREE) for seed in range(3)]
+    together = fit_many(problems, progress=False)
+    for seed, one in enumerate(together):
+        alone = mbd.fit(slider_crank, measured(seed), FREE, progress=False)
+        assert one.standard_errors is not None
+        for name in TRUE:
+            error = float(one.standard_errors[name])
+            assert abs(float(one.parameters[name] - alone.parameters[name])) < 1e-2 * error
+    shorter = mbd.Experiment(TS[:40], {"O.angle": np.zeros(40)}, start={"O.angle": 1.0})
+    others = [problems[0], Problem(slider_crank, shorter, FREE)]
+    with pytest.raises(mbd.MechanismError, match=r"differ in numbers only.*number 1"):
+        fit_many(others, progress=False)
+    assert fit_many([]) == ()
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    fits = fit_many([Problem(slider_crank, measured(seed), FREE) for seed in range(100)], progress=False)
+    assert {one.outcome for one in fits} == {"converged"}
+    for name, true in TRUE.items():
+        inside = sum(float(one.interval()[name][0]) < true < float(one.interval()[name][1]) for one in fits)
+        assert 90 <= inside <= 99, name
+
+
+def test_profile_of_a_nearly_linear_parameter_is_its_interval() -> None:
+    result = fitted()
+    profile = profile_likelihood(result, "k", progress=False)
+    lower, upper = result.interval()["k"]
+    np.testing.assert_allclose(profile.interval, (float(lower), float(upper)), rtol=1e-3)
+    assert profile.losses.min() >= profile.best - 1e-6
+    assert profile.losses[0] > profile.best + 5
+    narrow = profile_likelihood(result, "k", float(result.parameters["k"]) + np.array([-1e-3, 1e-3]), progress=False)
+    assert narrow.interval == (-np.inf, np.inf)
+    with pytest.raises(mbd.MechanismError, match=r"no parameter named 'K'"):
+        profile_likelihood(result, "K")
+
+
+def test_residuals_of_a_right_model_are_white_and_others_are_not() -> None:
+    assert min(whiteness(fitted()).p_value.values()) > 0.01
+    free = {name: FREE[name] for name in ("m", "k")}
+    without = mbd.fit(lambda p: slider_crank({"c": 1.0, **p}), measured(0), free, progress=False)
+    test = whiteness(without)
+    assert max(test.p_value.values()) < 1e-6
+    assert test.correlation["O.angle"] > 0.5
+    assert "p-value" in str(test)
+    right, wrong = information(fitted()), information(without)
+    assert right.estimated == 5
+    assert right.samples == 3 * 81
+    assert right.aic < wrong.aic - 100
+    assert right.bic < wrong.bic - 100
+    useless = mbd.fit(lambda p: slider_crank(p), measured(0), FREE | {"unused": Parameter(start=1.0)}, progress=False)
+    assert information(useless).aic == pytest.approx(right.aic + 2, abs=0.1)
+
+
+def test_bands_of_predictions_are_the_scatter_of_predictions() -> None:
+    """Against the predictions of fits of many measurements."""
+    fits = fit_many([Problem(slider_crank, measured(seed), FREE) for seed in range(40)], progress=False)
+    scatter = np.std([one.predicted[0]["O.angle"] for one in fits], axis=0)
+    band = prediction_errors(fits[0])[0]["O.angle"]
+    late = slice(10, None)
+    np.testing.assert_allclose(np.median(band[late] / scatter[late]), 1.0, atol=0.25)
+    unseen = mbd.Experiment(TS, {"O.angle": np.zeros(81)}, start={"O.angle": 1.2})
+    prediction = predict(fits[0], unseen)
+    other = prediction_errors(prediction, fits[0])[0]["O.angle"]
+    assert other.shape == (81,)
+    assert other[0] < 1e-12
+    assert 0.2 < np.median(other[late] / band[late]) < 5.0
+
+
+def test_cross_validation_predicts_what_it_has_not_seen() -> None:
+    experiments = [measured(seed, start) for seed, start in enumerate((0.8, 1.0, 1.2, 1.4))]
+    predictions = cross_validate(Problem(slider_crank, experiments, FREE), folds=2, progress=False)
+    assert [len(one.experiments) for one in predictions] == [2, 2]
+    np.testing.assert_array_equal(predictions[1].experiments[0].data["O.angle"], experiments[1].data["O.angle"])
+    for one in predictions:
+        for rms in one.rms():
+            assert rms["O.angle"] == pytest.approx(noise_levels()["O.angle"], rel=0.25)
+    with pytest.raises(mbd.MechanismError, match="4 experiments cannot be divided into 5 parts"):
+        cross_validate(Problem(slider_crank, experiments, FREE))
+
+
+# --- experiment design ----------------------------------------------------------------------------------
+
+
+def candidates() -> list[mbd.Experiment]:
+    """Motions from several starts; at the third one the mechanism hardly moves."""
+    return [measured(seed, start) for seed, start in enumerate((0.8, 1.2, 3.1, 1.6, 2.4))]
+
+
+def test_information_gives_the_errors_that_a_fit_finds() -> None:
+    problem = Problem(slider_crank, measured(0), FREE)
+    information = np.asarray(fisher_information(problem, fitted().theta))
+    assert information.shape == (1, 3, 3)
+    expected = np.sqrt(np.diag(np.linalg.inv(information[0])))
+    residual = fitted().residuals[0]
+    levels = noise_levels()
+    count = sum(r.size for r in residual.values())
+    scale = np.sqrt(sum(np.sum((r / levels[name]) ** 2) for name, r in residual.items()) / (count - 3))
+    assert fitted().standard_errors is not None
+    found = [float(fitted().standard_errors[name]) for name in sorted(TRUE)]  # pyright: ignore[reportOptionalSubscript]
+    np.testing.assert_allclose(found, scale * expected, rtol=1e-4)
+
+
+def test_information_without_what_initial_states_imitate() -> None:
+    """The errors of a fit that estimates the start, too, are larger, and are those of the information."""
+    known = measured(0)
+    free_start = mbd.Experiment(TS, known.data, start=known.start, sigma=noise_levels(), estimate=True)
+    problem = Problem(slider_crank, free_start, FREE)
+    theta = problem.start()
+    own = np.asarray(fisher_information(problem, theta))[0]
+    fixed = np.asarray(fisher_information(Problem(slider_crank, known, FREE)))[0]
+    assert (np.linalg.eigvalsh(fixed - own) > -1e-6 * np.trace(fixed)).all()
+    assert np.trace(own) < 0.999 * np.trace(fixed)
+
+
+@pytest.mark.parametrize("criterion", ["D", "A"])
+def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
+    problem = Problem(slider_crank, candidates(), FREE)
+    choice = choose_experiments(problem, 2, criterion)
+    information = np.asarray(fisher_information(problem))
+    values = np.array([float(problem.start().parameters[name]) for name in sorted(TRUE)])
+    scaled = information * np.outer(values, values)
+
+    def merit(pair: tuple[int, ...]) -> float:
+        F = scaled[list(pair)].sum(axis=0)
+        return np.linalg.slogdet(F)[1] if criterion == "D" else -np.trace(np.linalg.inv(F))
+
+    best = max(itertools.combinations(range(5), 2), key=merit)
+    assert sorted(choice.chosen) == list(best)
+    for name, error in choice.standard_errors.items():
+        assert error > choice.of_all[name]
+    assert f"{criterion}-optimal" in str(choice)
+    with pytest.raises(mbd.MechanismError, match="there are 5 candidates, of which 6 are wanted"):
+        choose_experiments(problem, 6)
+
+
+def test_information_has_a_derivative_with_respect_to_the_start() -> None:
+    """`log det F` as a function of the initial angle, by which an experiment is improved, in both modes."""
+    problem = Problem(slider_crank, measured(0), FREE, rtol=1e-10, atol=1e-11)
+
+    def merit(angle: Any) -> Any:
+        where = lambda p: p.stacks[0].experiment.start["O.angle"]  # noqa: E731
+        moved = eqx.tree_at(where, problem, jnp.reshape(angle, (1,)))
+        return jnp.linalg.slogdet(fisher_information(moved)[0])[1]
+
+    at = jnp.asarray(1.0)
+    expected = (merit(at + 1e-4) - merit(at - 1e-4)) / 2e-4
+    np.testing.assert_allclose(jax.grad(merit)(at), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jvp(merit, (at,), (jnp.ones(()),))[1], expected, rtol=1e-5)

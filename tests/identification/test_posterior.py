@@ -1,0 +1,83 @@
+"""Samples of the posterior: against densities that are known, and the Laplace approximation where it is right."""
+
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.identification import LogNormal, Normal, Parameter, Positive, sample_posterior
+
+TS = np.linspace(0.0, 2.0, 21)
+NOISE = 0.02
+
+
+def pendulum(mass: float = 1.0, viscous: float = 0.1) -> pl.Mechanism:
+    bar = pl.Body("bar", mass, 0.1, pose=(0.0, -0.5, 0.0))
+    return pl.Mechanism(
+        [bar],
+        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, 0.5))],
+        [pl.Gravity(9.81), pl.JointFriction("friction", "O.angle", viscous=viscous)],
+        coordinates="joint",
+    )
+
+
+def swing(noise: float = NOISE) -> mbd.Experiment:
+    mechanism = pendulum(1.0, 0.2)
+    angle = np.asarray(mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}), TS)["O.angle"])
+    measured = angle + noise * np.random.default_rng(0).normal(size=len(TS))
+    return mbd.Experiment(TS, {"O.angle": measured}, start={"O.angle": 1.0}, estimate=True, sigma=noise)
+
+
+FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), prior=LogNormal(0.2, 0.5))
+
+
+def test_samples_where_the_laplace_approximation_is_right() -> None:
+    result = mbd.fit(pendulum(), swing(), {"friction": FRICTION}, rtol=1e-6, atol=1e-7, progress=False)
+    posterior = sample_posterior(result, draws=300, warmup=100, progress=False)
+    assert posterior.divergences == 0
+    for name, samples in posterior.samples.items():
+        assert samples.shape == (2, 300)
+        assert posterior.effective[name] > 200
+        assert abs(posterior.r_hat[name] - 1) < 0.03
+        assert samples.std() == pytest.approx(posterior.laplace[name], rel=0.15)
+    assert posterior.samples["friction"].mean() == pytest.approx(float(result.parameters["friction"]), rel=0.1)
+    assert posterior.z.std() == pytest.approx(1.0, rel=0.15)
+    assert "R-hat" in str(posterior)
+
+
+def test_samples_have_the_density_of_the_problem() -> None:
+    """Measurements that hardly tell anything: the posterior is then nearly the prior, which is lopsided, so that the
+    change of variables counts. Against its integrals on a grid."""
+    result = mbd.fit(
+        pendulum(), mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, sigma=1.0), {"friction": FRICTION},
+        rtol=1e-6, atol=1e-7, progress=False,
+    )  # fmt: skip
+    posterior = sample_posterior(result, draws=1500, warmup=200, progress=False)
+    grid = np.linspace(0.01, 3.0, 200)
+    problem, theta = result.problem, result.theta
+    log_density = np.array(
+        [
+            float(problem.log_likelihood(at) + problem.log_prior(at))
+            for at in (theta._replace(parameters={"friction": np.asarray(x)}) for x in grid)  # pyright: ignore
+        ]
+    )
+    weights = np.exp(log_density - log_density.max())
+    weights /= weights.sum()
+    mean = np.sum(weights * grid)
+    deviation = np.sqrt(np.sum(weights * (grid - mean) ** 2))
+    samples = posterior.samples["friction"]
+    assert samples.mean() == pytest.approx(mean, abs=4 * deviation / np.sqrt(posterior.effective["friction"]))
+    assert samples.std() == pytest.approx(deviation, rel=0.1)
+
+
+def test_a_posterior_without_width_is_refused() -> None:
+    mass = Parameter(lambda m: m["bar"].mass, within=Positive())
+    inertia = Parameter(lambda m: m["bar"].inertia, within=Positive())
+    free = {
+        "mass": mass,
+        "inertia": inertia,
+        "friction": Parameter(lambda m: m["friction"].viscous, prior=Normal(0.2, 1.0)),
+    }
+    result = mbd.fit(pendulum(), swing(), free, progress=False)
+    with pytest.raises(mbd.MechanismError, match=r"do not determine all unknowns.*give priors to some"):
+        sample_posterior(result)
