@@ -198,8 +198,10 @@ def _summarised(
     slope = np.asarray(jax.jacfwd(physical)(jnp.asarray(flattened(u))))
     deviations = np.linalg.norm(slope @ inverse_root, axis=1)
     names = problem.names()
-    effective = blackjax.diagnostics.effective_sample_size(values)
-    r_hat = blackjax.diagnostics.potential_scale_reduction(values) if len(z) > 1 else np.full(len(names), np.nan)
+    effective = np.atleast_1d(blackjax.diagnostics.effective_sample_size(values))
+    r_hat = np.full(len(names), np.nan)
+    if len(z) > 1:
+        r_hat = np.atleast_1d(blackjax.diagnostics.potential_scale_reduction(values))
     return Posterior(
         {name: values[..., k] for k, name in enumerate(names)},
         diverged,

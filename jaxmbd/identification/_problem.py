@@ -290,7 +290,8 @@ class Problem(eqx.Module):
         for own in theta.experiments:
             numbers += [(name.removeprefix(OWN), x) for name, x in own.items() if name.startswith(OWN)]
         free = self.parameters.free
-        return [(free[n], leaf) for n, x in numbers if free[n].prior is not None for leaf in jax.tree.leaves(x)]
+        given = [(free[n], x) for n, x in numbers if free[n].prior is not None]
+        return [(parameter, jnp.asarray(leaf)) for parameter, x in given for leaf in jax.tree.leaves(x)]
 
     def log_likelihood(self, theta: Unknowns, adjoint: Adjoint = "any") -> Float[Array, ""]:
         """Return the logarithm of the density of the measurements for given unknowns.
