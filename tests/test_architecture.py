@@ -57,7 +57,7 @@ INTERNALS = {
 DRAWING = {"plot", "cli"}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
+OPTIONAL = {"IPython", "PIL", "blackjax", "imageio_ffmpeg", "sympy"}
 DEFERRED = {"xarray"}
 
 

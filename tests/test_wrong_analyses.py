@@ -79,12 +79,13 @@ CASES: Cases = {
     ),
     "fit within": (
         lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within="positive"),
-        "Parameter: within must be a range, Unbounded(), Positive() or Bounded(lower, upper), got 'positive'.",
+        "Parameter: within must be a range, Unbounded(), Positive(), Bounded(lower, upper) or Box(lower, upper), got "
+        "'positive'.",
     ),
     "fit within class": (
         lambda: mbd.identification.Parameter(lambda m: m["rod"].mass, within=mbd.identification.Positive),
-        "Parameter: within must be a range, Unbounded(), Positive() or Bounded(lower, upper); got the class "
-        "Positive itself: write Positive(...).",
+        "Parameter: within must be a range, Unbounded(), Positive(), Bounded(lower, upper) or Box(lower, upper); got "
+        "the class Positive itself: write Positive(...).",
     ),
     "fit Parameter where number": (
         lambda: mbd.identification.Parameter(1.0),

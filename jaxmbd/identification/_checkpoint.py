@@ -30,7 +30,7 @@ class Checkpoint:
         return self._stored is not None
 
     def states(self, starts: Sequence[np.ndarray]) -> list[SearchState]:
-        """Return the states of the searches: those of the file, the first time that they are asked for, or the starts."""
+        """Return the states of the searches: those of the file, the first time they are asked for, or the starts."""
         stored, self._stored = self._stored, None
         return [SearchState(u) for u in starts] if stored is None else self._states(stored, len(starts), len(starts[0]))
 

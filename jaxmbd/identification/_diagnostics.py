@@ -1,4 +1,4 @@
-"""What a fit tells beyond its estimates: whether the residuals are noise, which model is better, and how far to trust it.
+"""What a fit tells beyond its estimates: are the residuals noise, which model is better, how far is it to be trusted.
 
 Sources: Ljung and Box, Biometrika 65 (1978); Akaike, IEEE Trans. Automatic Control 19 (1974); Schwarz, Ann. Statist. 6
 (1978); Raue et al., Bioinformatics 25 (2009), for likelihood profiles.
@@ -106,8 +106,8 @@ class Whiteness:
 def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
     """Test the residuals of each channel for independence, over all experiments together.
 
-    `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as many
-    degrees of freedom as lags.
+    `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as
+    many degrees of freedom as lags.
     """
     check_instance("whiteness: result", result, Fit, "a Fit")
     check_count("whiteness: lags", lags, 1)
@@ -175,8 +175,8 @@ class Profile:
     """The loss along one parameter, all others fitted anew at each value.
 
     - `name`; `values`, and the `losses` there, in units of the residuals' variance; `best`: that of the fit;
-    - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; infinite on
-      a side on which it does not within the values.
+    - `interval`: the values at which the loss exceeds the best one by half the quantile of χ² for the level; infinite
+      on a side on which it does not within the values.
     """
 
     name: str
@@ -187,7 +187,8 @@ class Profile:
 
     def __repr__(self) -> str:
         lower, upper = self.interval
-        return f"Profile of {self.name} from {self.values.min():.6g} to {self.values.max():.6g}: {lower:.6g} to {upper:.6g}"
+        over = f"from {self.values.min():.6g} to {self.values.max():.6g}"
+        return f"Profile of {self.name} {over}: {lower:.6g} to {upper:.6g}"
 
 
 def profile_likelihood(

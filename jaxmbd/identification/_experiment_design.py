@@ -28,10 +28,10 @@ Criterion = Literal["D", "A"]
 
 
 def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float[Array, "experiments p p"]:
-    """Return the Fisher information of each experiment about the parameters, per unit of each, in the order of the names.
+    """Return the Fisher information of each experiment about the parameters, per unit of each, sorted by name.
 
-    It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it is
-    differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
+    It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it
+    is differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
     Priors are not part of it. The order of the experiments is that of `problem.stacks`.
 
     **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
@@ -89,9 +89,10 @@ def choose_experiments(
 
     They are chosen one after another, then exchanged as long as that helps (Fedorov's algorithm).
 
-    **Arguments:** `problem`: with the candidates as experiments; their measured values do not matter (zeros will do), but
-    their noise levels do; `count`: how many to choose; `criterion`: `"D"`, the least volume of the confidence region, or
-    `"A"`, the least sum of the variances relative to the squares of the parameters; `theta`: as for `fisher_information`.
+    **Arguments:** `problem`: with the candidates as experiments; their measured values do not matter (zeros will do),
+    but their noise levels do; `count`: how many to choose; `criterion`: `"D"`, the least volume of the confidence
+    region, or `"A"`, the least sum of the variances relative to the squares of the parameters; `theta`: as for
+    `fisher_information`.
 
     **Raises:** `MechanismError` if there are not enough candidates, or if all together do not determine the parameters.
     """

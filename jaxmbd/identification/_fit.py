@@ -101,8 +101,8 @@ def fit_many(
 ) -> tuple[Fit, ...]:
     """Fit several problems that differ in numbers only, side by side: other measurements, other fixed values.
 
-    Each search takes its own steps, by the Levenberg-Marquardt method. `fit` has the arguments, and what is returned for
-    each problem. Noise levels are those given.
+    Each search takes its own steps, by the Levenberg-Marquardt method. `fit` has the arguments, and what is returned
+    for each problem. Noise levels are those given.
 
     **Raises:** `MechanismError` if problems have another structure, or are cut into segments.
     """

@@ -12,7 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
-from jaxmbd.identification._experiment import OWN, Experiment
+from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins, end_values
@@ -23,8 +23,8 @@ class Evaluation(NamedTuple):
 
     - `readings`: of each stack;
     - `rows`: for each stack `(lanes, rows, s + p + 1)`, the Jacobian with respect to own and shared unknowns, and the
-      residuals; `links`: the same of the conditions at the ends of segments, without the column of the next segment, whose
-      derivative is minus one over `jump`, their standard deviation (0: there are none);
+      residuals; `links`: the same of the conditions at the ends of segments, without the column of the next segment,
+      whose derivative is minus one over `jump`, their standard deviation (0: there are none);
     - `priors`: rows of the shared parameters.
     """
 
@@ -136,13 +136,7 @@ def unflattened(flat: np.ndarray | Array, like: Unknowns) -> Unknowns:
     return Unknowns(unravel(jnp.asarray(flat[: shared.size], shared.dtype)), tuple(own))
 
 
-def bounds_of(problem: Problem, like: Unknowns) -> tuple[np.ndarray, np.ndarray]:
-    """Return the bounds of all unknowns as vectors; initial values have none."""
-    sides = []
-    for side, limit in zip(problem.parameters.bounds(), (-np.inf, np.inf), strict=True):
-        of = lambda name, x, side=side, limit=limit: (  # noqa: E731
-            jnp.broadcast_to(side[name.removeprefix(OWN)], x.shape) if name.startswith(OWN) else jnp.full_like(x, limit)
-        )
-        own = tuple({name: of(name, x) for name, x in values.items()} for values in like.experiments)
-        sides.append(flattened(Unknowns({name: side[name] for name in like.parameters}, own)))
-    return sides[0], sides[1]
+def bounds_of(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of all unknowns as vectors."""
+    lower, upper = problem.bounds()
+    return flattened(lower), flattened(upper)

@@ -100,7 +100,7 @@ def levenberg_marquardt(
 def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
     samples = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
     left = max(steps - len(state.history), 1)
-    generator = search(state, *bounds_of(problem, like), shapes_of(problem, like), samples, left, tolerance)
+    generator = search(state, *bounds_of(problem), shapes_of(problem, like), samples, left, tolerance)
     return _Running(state, generator, next(generator))
 
 
@@ -138,8 +138,8 @@ def stacked_problems(problems: Sequence[Problem]) -> Problem:
     for k, other in enumerate(arrays):
         if _shapes_of(other) != _shapes_of(arrays[0]):
             raise MechanismError(
-                f"Problems that are solved side by side must differ in numbers only: the structure of number {k}, or the "
-                "shape of one of its arrays, is not that of number 0."
+                f"Problems that are solved side by side must differ in numbers only: the structure of number {k}, or "
+                "the shape of one of its arrays, is not that of number 0."
             )
     return eqx.combine(jax.tree.map(lambda *x: jnp.stack(x), *arrays), rest[0])
 
@@ -193,7 +193,7 @@ def gradient_descent(
     `batch`: the number of experiments of each step, drawn anew for each step; None for all of them.
     """
     u = problem.unconstrained(problem.start())
-    least, largest = (unflattened(side, u) for side in bounds_of(problem, u))
+    least, largest = problem.bounds()
     optimiser = optax.with_extra_args_support(optimiser)
     state = optimiser.init(u)  # pyright: ignore[reportArgumentType]
 

@@ -1,16 +1,16 @@
 """The linear least-squares problem of one step, `min |r + J δ|² + λ |D δ|²`, by blocks.
 
-The residuals of an experiment depend on the shared parameters and on its own unknowns alone; if it is cut into segments, a
-segment has unknowns, and the conditions that the segments join depend on those of two neighbours:
+The residuals of an experiment depend on the shared parameters and on its own unknowns alone; if it is cut into
+segments, a segment has unknowns, and the conditions that the segments join depend on those of two neighbours:
 
     J = [ S₁  O₁         ]
         [ L₁  N₁  −E     ]     S: shared parameters; O: own unknowns of each segment
         [ S₂      O₂     ]     L, N, E: conditions that a segment ends where the next one starts
         [ ⋮           ⋱  ]
 
-Orthogonal transformations eliminate the own unknowns one segment after another (Golub and Plemmons, Linear Algebra Appl. 34
-(1980); for chains this is the square root information filter); what is left is a small problem for the shared parameters.
-The cost grows linearly with the number of segments, and no product `JᵀJ` squares the condition.
+Orthogonal transformations eliminate the own unknowns one segment after another (Golub and Plemmons, Linear Algebra
+Appl. 34 (1980); for chains this is the square root information filter); what is left is a small problem for the shared
+parameters. The cost grows linearly with the number of segments, and no product `JᵀJ` squares the condition.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,9 @@ class Step(NamedTuple):
 class Block:
     """The rows of a stack, reduced to triangles: columns own, next, shared, residual.
 
-    `rows (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends where
-    the next one starts, zero for the last one of each experiment (`None` with one segment, which has no columns `next`);
-    `segments`: their number in each experiment.
+    `rows (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends
+    where the next one starts, zero for the last one of each experiment (`None` with one segment, which has no columns
+    `next`); `segments`: their number in each experiment.
     """
 
     rows: Float[np.ndarray, "_ _ _"]

@@ -1,9 +1,9 @@
 """The posterior distribution of the unknowns, sampled by the No-U-Turn sampler of BlackJAX.
 
-The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ J`
-there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so that
-the sampler needs no adaptation of its metric. The density is that of the likelihood and the priors; parameters without a
-prior have a constant density within their range.
+The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ
+J` there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so
+that the sampler needs no adaptation of its metric. The density is that of the likelihood and the priors; parameters
+without a prior have a constant density within their range.
 
 Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et al., Bayesian Analysis 16 (2021).
 """
@@ -40,8 +40,8 @@ class Posterior(eqx.Module):
     - `samples`: by name of the unknowns (`problem.names()`), physical values `(chains, draws)`;
     - `divergences`: the number of draws whose integration has failed: more than a few, and the distribution has a part
       that the sampler does not reach;
-    - `effective`: the number of independent draws that tell as much, by name; `r_hat`: the ratio of the variance between
-      and within chains, by name, below 1.01 if all chains have reached the distribution;
+    - `effective`: the number of independent draws that tell as much, by name; `r_hat`: the ratio of the variance
+      between and within chains, by name, below 1.01 if all chains have reached the distribution;
     - `laplace`: the standard deviation in the Laplace approximation, by name;
     - `z (chains, draws, unknowns)`: the samples in the coordinates in which that is the standard normal distribution.
     """
@@ -111,9 +111,12 @@ def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
 
 def _log_density(problem: Problem, like: Unknowns, centre: Array, inverse_root: Array, z: Array) -> Array:
     """The logarithm of the density of `z`, but for a constant."""
-    u = unflattened(centre + inverse_root @ z, like)  # pyright: ignore[reportArgumentType]
+    numbers = unflattened(centre + inverse_root @ z, like)  # pyright: ignore[reportArgumentType]
+    u = jax.tree.map(jnp.clip, numbers, *problem.bounds())
+    inside = jnp.all(jnp.stack([jnp.all(a == b) for a, b in zip(*map(jax.tree.leaves, (u, numbers)), strict=True)]))
     theta = problem.physical(u)
-    return problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
+    density = problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
+    return jnp.where(inside, density, -jnp.inf)
 
 
 def _log_slopes(problem: Problem, u: Unknowns) -> Array:

@@ -55,7 +55,8 @@ class Problem(eqx.Module):
 
     `residuals`, `log_likelihood`, `log_prior` and `simulate` are functions of `θ`, an `Unknowns` with physical values;
     all of them can be compiled, mapped and differentiated, in both modes. `start()` is the `θ` at which a search
-    starts; `unconstrained(θ)` and `physical(u)` map between `θ` and the numbers of a search, which have no ranges.
+    starts; `unconstrained(θ)` and `physical(u)` map between `θ` and the numbers of a search, which have no ranges,
+    but the `bounds()` of parameters in a `Box`.
 
     **Arguments:**
 
@@ -188,6 +189,21 @@ class Problem(eqx.Module):
             numbers = {name.removeprefix(OWN): value for name, value in values.items() if name.startswith(OWN)}
             own.append(values | {OWN + name: value for name, value in mapped(numbers).items()})
         return Unknowns(mapped(x.parameters), tuple(own))
+
+    def bounds(self) -> tuple[Unknowns, Unknowns]:
+        """Return the least and the largest numbers of a search, infinite but for parameters in a `Box`.
+
+        A solver that does not keep to them meets mechanisms that cannot be.
+        """
+        start, sides = self.start(), []
+        for side, limit in zip(self.parameters.bounds(), (-jnp.inf, jnp.inf), strict=True):
+            own = []
+            for values in start.experiments:
+                everywhere = {name: jnp.full_like(x, limit) for name, x in values.items()}
+                mine = {n: side[n.removeprefix(OWN)] for n in values if n.startswith(OWN)}
+                own.append(everywhere | {n: jnp.broadcast_to(x, values[n].shape) for n, x in mine.items()})
+            sides.append(Unknowns({name: side[name] for name in start.parameters}, tuple(own)))
+        return sides[0], sides[1]
 
     # --- the model and its residuals ----------------------------------------------------------------------
 

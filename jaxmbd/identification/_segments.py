@@ -109,7 +109,7 @@ def _condensed(block: Block) -> Block:
 
 
 def jumps(minimum: Minimum, joins: Joins) -> tuple[Array, ...]:
-    """Return the jumps between segments at the end of a search, for each stack `(lanes, s)`, and zero after the last."""
+    """Return the jumps between segments at the end of a search, for each stack `(lanes, s)`, zero after the last."""
     assert minimum.linearised is not None
     found = []
     for block, multipliers in zip(minimum.linearised.stacks, joins.multipliers, strict=True):

@@ -1,7 +1,7 @@
 """Multiple shooting: an experiment as segments, each with an initial state of its own, that join without jumps.
 
-Over a long or chaotic motion a small change of the start grows so much that the loss has no usable derivative. In a short
-segment it does not; the states at the joints become unknowns, and the conditions
+Over a long or chaotic motion a small change of the start grows so much that the loss has no usable derivative. In a
+short segment it does not; the states at the joints become unknowns, and the conditions
 
     (x(end of segment k) − x(start of segment k + 1)) / σ_c = 0
 
@@ -63,7 +63,8 @@ def check_shooting(
     for name, instrument in instruments.items():
         if instrument.delay is not None or instrument.time_constant is not None:
             raise MechanismError(
-                f"Instrument {name!r} has a delay or a filter, which segments would cut off: leave one or the other out."
+                f"Instrument {name!r} has a delay or a filter, which segments would cut off: leave one or the other "
+                "out."
             )
     for experiment in experiments:
         if len(experiment.ts) <= segments:

@@ -71,7 +71,7 @@ def test_segments_of_a_short_motion_give_the_fit_of_one_shot() -> None:
     np.testing.assert_array_equal(several.experiments[0].ts, record(2.0).ts)
     np.testing.assert_array_equal(several.experiments[0].data["A.angle"], record(2.0).data["A.angle"])
     whole = several.problem.readings(several.theta)[0]["B.angle"][0]
-    np.testing.assert_allclose(whole, several.predicted[0]["B.angle"], atol=1e-5)
+    np.testing.assert_allclose(whole, several.predicted[0]["B.angle"], atol=5e-5)
 
 
 @pytest.mark.slow
