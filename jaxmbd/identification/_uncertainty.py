@@ -89,8 +89,8 @@ def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: 
 
 
 def dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The Jacobian, the residuals, and the number of the segment of each row, −1 for priors and for the conditions between
-    segments."""
+    """The Jacobian, the residuals, and the number of the segment of each row; −1 for priors, and for the conditions
+    between segments."""
     p = linearised.shared
     n = p + sum(len(block.rows) * block.own for block in linearised.stacks)
     rows, residuals, experiment, at, count = [], [], [], p, 0
