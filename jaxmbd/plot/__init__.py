@@ -6,6 +6,7 @@ from jaxmbd.plot._bode import bode as bode
 from jaxmbd.plot._channels import channels as channels
 from jaxmbd.plot._channels import fit as fit
 from jaxmbd.plot._draw import draw as draw
+from jaxmbd.plot._fit_report import fit_report as fit_report
 from jaxmbd.plot._modes import animate_mode as animate_mode
 from jaxmbd.plot._modes import modes as modes
 from jaxmbd.plot._spy import spy as spy
