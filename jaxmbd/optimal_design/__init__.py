@@ -1,0 +1,7 @@
+"""Optimal design: dimensions of mechanisms that minimise an objective under constraints."""
+
+from jaxmbd.optimal_design._design import Design as Design
+from jaxmbd.optimal_design._design import Start as Start
+from jaxmbd.optimal_design._design import design as design
+from jaxmbd.optimal_design._limits import Limit as Limit
+from jaxmbd.optimal_design._limits import Margin as Margin
