@@ -65,7 +65,9 @@ from .model.time_functions import SmoothingSpline as SmoothingSpline
 from .model.time_functions import Table as Table
 from .optimal_design import Design as Design
 from .optimal_design import Limit as Limit
+from .optimal_design import Synthesis as Synthesis
 from .optimal_design import design as design
+from .optimal_design import synthesise as synthesise
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System
 from .symbolic import export as export

@@ -5,3 +5,6 @@ from jaxmbd.optimal_design._design import Start as Start
 from jaxmbd.optimal_design._design import design as design
 from jaxmbd.optimal_design._limits import Limit as Limit
 from jaxmbd.optimal_design._limits import Margin as Margin
+from jaxmbd.optimal_design._synthesis import Candidate as Candidate
+from jaxmbd.optimal_design._synthesis import Synthesis as Synthesis
+from jaxmbd.optimal_design._synthesis import synthesise as synthesise

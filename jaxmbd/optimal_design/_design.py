@@ -190,7 +190,7 @@ def _in_batches(
 
     def run(chosen: list[Search]) -> None:
         lanes = begin(residual, jnp.asarray(np.stack([s.x for s in chosen])), problem)
-        lanes, given_up = rounds(residual, lanes, bounds, problem, steps=steps, is_hopeless=_is_idle, report=said)
+        lanes, _ = rounds(residual, lanes, bounds, problem, steps=steps, is_hopeless=_is_idle, report=said)
         for search, x, cost in zip(chosen, np.asarray(lanes.z), np.asarray(lanes.cost), strict=True):
             search.x = x
             if not np.isfinite(cost):

@@ -125,7 +125,7 @@ class Margin:
 
 
 def margin_of(name: str, limit: Limit, value: np.ndarray, tolerance: float) -> Margin:
-    """Return the margin of a constraint for its value; `tolerance`: the largest scaled violation that counts as none."""
+    """Return the margin of a constraint for its value; `tolerance`: the scaled violation that counts as none."""
     size, scaled = float(limit.size()), np.asarray(limit.margins(jnp.asarray(value)))
     least = -float(np.max(np.abs(scaled))) if limit.equals is not None else float(np.min(scaled))
     kept = bool(np.isfinite(scaled).all()) and least >= -tolerance

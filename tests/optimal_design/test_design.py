@@ -125,7 +125,9 @@ def test_an_infeasible_problem_has_a_named_verdict() -> None:
     assert "no design found that keeps all constraints, from 3 starts; violated: 'long' (by 2)" in found.outcome
     assert float(found.values["ground"]) == pytest.approx(3.0)  # as near as the range allows
     text = repr(found)
-    assert "NOT FEASIBLE" in text and "VIOLATED" in text and "ground (upper)" in found.active_bounds
+    assert "NOT FEASIBLE" in text
+    assert "VIOLATED" in text
+    assert "ground (upper)" in found.active_bounds
 
 
 def test_starts_that_cannot_be_assembled_do_not_stop_the_others() -> None:
