@@ -23,12 +23,13 @@ from jaxtyping import Array, Bool, Float
 from jaxmbd.arrays import Scalar
 
 _FIRST_DAMPING = 1e-2
-_DAMPINGS = 1e-14, 1e14  # limits; a search at the upper one finds no descent any more
+_DAMPINGS = 1e-26, 1e14  # limits; a search at the upper one finds no descent any more
 _LESS, _MORE = 0.3, 4.0  # factors of the damping after a step that is accepted, and one that is rejected
 _ROUND = 10  # steps between two looks at the batch
 _SMALL_STEP = 1e-12  # largest change of a scaled variable in a step that ends a search
 
 Residual = Callable[[Array, Any], Array]
+Settle = Callable[[Array, Any], Array]
 
 
 class Lanes(eqx.Module):
@@ -43,10 +44,14 @@ class Lanes(eqx.Module):
     change: Float[Array, " lanes"]
 
 
-def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any) -> Lanes:
-    """Return searches at their starting points."""
+def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any, weight: float = 1.0) -> Lanes:
+    """Return searches at their starting points.
+
+    `weight`: that of rows which stand for constraints. The damping is relative to all rows, and has to let the search
+    move along the constraints, where the other rows alone resist.
+    """
     cost = _costs(residual, starts, args)
-    fresh = jnp.full_like(cost, _FIRST_DAMPING)
+    fresh = jnp.full_like(cost, _FIRST_DAMPING / weight**2)
     return Lanes(starts, cost, fresh, jnp.full_like(cost, jnp.inf))
 
 
@@ -62,14 +67,19 @@ def _cost(r: Array) -> Scalar:
 
 @eqx.filter_jit
 def advance(
-    residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: Any, steps: int
-) -> Lanes:
-    """Return searches after some more steps."""
+    residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: Any, steps: int,
+    settle: Settle | None = None,
+) -> Lanes:  # fmt: skip
+    """Return searches after some more steps.
+
+    `settle`: brings a trial point back to a manifold on which the search is to stay, before it is judged.
+    """
 
     def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array]:
         def step(carry: tuple[Array, Array, Array, Array, Array], _: None) -> tuple[Any, None]:
             z, r, J, cost, damping = carry
             trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
+            trial = trial if settle is None else settle(trial, args)
             r_trial, J_trial = _with_jacobian(residual, trial, args)
             cost_trial = _cost(r_trial)
             accepted = (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
@@ -120,6 +130,7 @@ def rounds(
     steps: int,
     is_hopeless: Callable[[Lanes, np.ndarray], Bool[np.ndarray, " lanes"]],
     report: Callable[[int, int, float], None],
+    settle: Settle | None = None,
 ) -> tuple[Lanes, Bool[np.ndarray, " lanes"]]:
     """Advance all searches until they have converged, are hopeless, or have taken all steps.
 
@@ -139,7 +150,7 @@ def rounds(
         size = min(len(done), 1 << (len(running) - 1).bit_length())
         chosen = np.concatenate([running, np.full(size - len(running), running[0])])
         now = Lanes(*(jnp.asarray(x[chosen]) for x in fields))
-        later = advance(residual, now, *bounds, args, min(_ROUND, steps - first))
+        later = advance(residual, now, *bounds, args, min(_ROUND, steps - first), settle)
         values = [np.asarray(x)[: len(running)] for x in (later.z, later.cost, later.damping, later.change)]
         before = fields[1][running]
         for field, value in zip(fields, values, strict=True):

@@ -27,6 +27,9 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
 
+_DRAWN = 16  # random points from which one start is drawn if there are limits
+_BETWEEN, _CLOSING_STEPS, _DAMPING = 3, 3, 1e-6  # steps of the input between two positions, and the search in each
+_CLOSES = 1e-6  # share of the length of a path by which its ends may differ if it is closed
 _ZERO_RANGE = np.pi  # free zeros of angles start within ± this
 
 
@@ -158,18 +161,95 @@ class Positions(eqx.Module):
         return {n: shift(n, v) for n, v in task.follow.items()}, {n: shift(n, v) for n, v in task.timing.items()}
 
     def starts(self, count: int, seed: int) -> Float[Array, "count n"]:
-        """Return random starting points: variables within their ranges, bodies anywhere near the mechanism."""
+        """Return random starting points: variables within their ranges, and for each a motion in one assembly mode.
+
+        With limits, the variables are those of more random points that violate them least.
+        """
         x = self.variables.random(count, seed)
-        tree = in_joint_coordinates(self.variables.mechanism(self.variables.start))
-        q = random_starts(tree, count * self.task.positions, seed).reshape(count, -1)
-        shape = (count, len(self.task.free_zeros))
-        zeros = jax.random.uniform(jax.random.key(seed + 1), shape, x.dtype, -_ZERO_RANGE, _ZERO_RANGE)
-        return jnp.concatenate([x, zeros, q.astype(x.dtype)], axis=1)
+        if self.limits:
+            x = self.variables.random(count * _DRAWN, seed)
+            x = x[jnp.argsort(_missed(self, x), stable=True)[:count]]
+        first = random_starts(in_joint_coordinates(self.variables.mechanism(self.variables.start)), count, seed)
+        keys = jax.random.split(jax.random.key(seed + 1), count)
+        shares, is_closed = _shares(self.task)
+        return _motions(self, x, first.astype(x.dtype), keys, jnp.asarray(shares, x.dtype), is_closed)
 
     def bounds(self, unknowns: int) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Return the bounds of the unknowns."""
         rest = jnp.full(unknowns - len(self.variables.labels), jnp.inf)
         return jnp.concatenate([self.variables.lower, -rest]), jnp.concatenate([self.variables.upper, rest])
+
+
+@eqx.filter_jit
+def _missed(positions: Positions, x: Float[Array, "count n"]) -> Float[Array, " count"]:
+    """Return the sum of squares of the violations of all limits."""
+
+    def one(x: Array) -> Array:
+        mechanism = positions.variables.mechanism(x)
+        rows = [limit.violations(limit.value(n, mechanism)) for n, limit in positions.limits.items()]
+        return jnp.sum(jnp.concatenate(rows) ** 2)
+
+    return jax.vmap(one)(x)
+
+
+@eqx.filter_jit
+def _motions(
+    positions: Positions, x: Array, first: Array, keys: Array, shares: Array, is_closed: bool
+) -> Float[Array, "count n"]:
+    """Return unknowns in which the positions are those of one motion as far as the linkage can be assembled.
+
+    The input moves from a random value on, either way, by a whole turn if the path to be followed is closed, or by a
+    random angle. Positions that started each in a mode of its own would end in different circuits.
+    """
+    zeros = positions.task.free_zeros
+
+    def one(x: Array, q: Array, key: Array) -> Array:
+        begin, way, span, *own = jax.random.uniform(key, (3 + len(zeros),), x.dtype)
+        ahead = jnp.where(way < 0.5, -1.0, 1.0) * (1.0 if is_closed else span) * 2 * jnp.pi
+        offsets = _ZERO_RANGE * (2 * jnp.asarray(own, x.dtype).reshape(-1) - 1)
+        head = jnp.concatenate([x, offsets])
+        _, exact = positions.prescribed(jnp.concatenate([head, jnp.zeros(len(shares) * len(q), x.dtype)]))
+        inputs = exact.get(positions.task.input, 2 * jnp.pi * begin + ahead * shares)
+        equations = Equations(in_joint_coordinates(positions.variables.mechanism(x)))
+        before = jnp.concatenate([inputs[:1], inputs[:-1]])
+        between = jnp.linspace(0.0, 1.0, _BETWEEN + 1)[1:]
+
+        def reach(q: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+            a, b = pair
+            for share in between:
+                q = _nearly_closed(equations, q, {positions.task.input: a + share * (b - a)})
+            return q, q
+
+        for _ in range(_BETWEEN):  # from the random position to the first one
+            q = _nearly_closed(equations, q, {positions.task.input: inputs[0]})
+        _, qs = jax.lax.scan(reach, q, (before, inputs))
+        return jnp.concatenate([head, qs.ravel()])
+
+    return jax.vmap(one)(x, first, keys)
+
+
+def _nearly_closed(equations: Equations, q: Array, values: dict[str, Array]) -> Array:
+    """Return coordinates after some damped steps towards a closed position; also where there is none."""
+    closing = (equations, values, jnp.zeros((), q.dtype))
+    for _ in range(_CLOSING_STEPS):
+        r = closure(q, closing)
+        J = jax.jacfwd(closure)(q, closing)
+        normal = J.T @ J
+        normal += _DAMPING * jnp.trace(normal) * jnp.eye(len(q), dtype=q.dtype)
+        q = q - jnp.linalg.solve(normal, J.T @ r)
+    return q
+
+
+def _shares(task: Task) -> tuple[np.ndarray, bool]:
+    """Return the share of the way at which each position lies, and whether the last one is the first one again."""
+    if task.timing:
+        return np.linspace(0.0, 1.0, task.positions), False  # the input is prescribed
+    rows = [np.asarray(v).reshape(task.positions, -1) / np.asarray(task.scales[n]) for n, v in task.follow.items()]
+    points = np.concatenate(rows, axis=1)
+    way = np.append(0.0, np.cumsum(np.linalg.norm(np.diff(points, axis=0), axis=1)))
+    if way[-1] == 0:
+        return np.linspace(0.0, 1.0, task.positions), False
+    return way / way[-1], bool(np.linalg.norm(points[-1] - points[0]) < _CLOSES * way[-1])
 
 
 def followed(positions: Positions, equations: Equations, z: Array, q: Array) -> tuple[Array, Array]:
@@ -204,3 +284,15 @@ def weighted(z: Float[Array, " n"], problem: tuple[Positions, Array]) -> Float[A
     return jnp.concatenate(rows)
 
 
+def settled(z: Float[Array, " n"], problem: tuple[Positions, Array]) -> Float[Array, " n"]:
+    """Return unknowns in which the positions are closed at the same dimensions, as far as possible.
+
+    Along a straight step the closure is violated to second order, and with a large weight that would allow tiny steps
+    only.
+    """
+    positions, _ = problem
+    _, _, q = positions.split(z)
+    _, exact = positions.prescribed(z)
+    equations = Equations(positions.mechanism(z))
+    q = jax.vmap(lambda q, values: _nearly_closed(equations, q, values))(q, exact)
+    return z.at[len(z) - q.size :].set(q.ravel())

@@ -21,7 +21,7 @@ from jaxmbd.optimal_design._defects import defect_of
 from jaxmbd.optimal_design._least_squares import Lanes, begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import TOLERANCE
-from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, task_of, weighted
+from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
 from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.printing import count_of, table
 from jaxmbd.progress import reporting
@@ -29,8 +29,10 @@ from jaxmbd.progress import reporting
 # Weights of closure and timing, the most steps with each, and the share of the searches that go on. With a small weight
 # the search passes through linkages that cannot be assembled; with the last one, what is left open is far below what a
 # final assembly closes.
-_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 100, 1.0), (1e5, 60, 1.0))
+_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 60, 1.0), (1e5, 200, 1.0))
+_CLOSED = 100.0  # weight from which on each step ends at closed positions
 _IDLE = 1e-3  # share of its cost that a round has to take off, unless a search of this stage has ended
+_CONVERGED = 1e-7  # the same in the last stage
 _FEWEST = 8  # searches that go on in any case
 _OPEN = 1e-9  # closure residual, as a share of the size, above which a linkage counts as open
 _SHOWN = 8
@@ -193,8 +195,11 @@ class _Search:
             def said(step: int, running: int, best: float, k: int = k) -> None:
                 report(f"synthesise, stage {k + 1} of {len(_STAGES)}: step {step}, {running} starts, best {best:.3g}")
 
-            lanes = begin(weighted, jnp.asarray(self.z[going]), args)
-            lanes, _ = rounds(weighted, lanes, bounds, args, steps=steps, is_hopeless=_is_idle, report=said)
+            lanes = begin(weighted, jnp.asarray(self.z[going]), args, weight)
+            settle = settled if weight > _CLOSED else None
+            lanes, _ = rounds(
+                weighted, lanes, bounds, args, steps=steps, is_hopeless=_is_ended if k == len(_STAGES) - 1 else _is_idle, report=said, settle=settle
+            )
             self.z[going], self.cost[going] = np.asarray(lanes.z), np.asarray(lanes.cost)
             order = going[np.argsort(self.cost[going], kind="stable")]
             most = max(_FEWEST, round(share * len(order)))
@@ -208,6 +213,11 @@ class _Search:
 def _is_idle(lanes: Lanes, gain: np.ndarray) -> np.ndarray:
     """A search of one stage that no longer gets better waits for the next stage."""
     return ~(gain > _IDLE)
+
+
+def _is_ended(lanes: Lanes, gain: np.ndarray) -> np.ndarray:
+    """A search of the last stage ends when it hardly gets better."""
+    return ~(gain > _CONVERGED)
 
 
 @dataclass(frozen=True)
