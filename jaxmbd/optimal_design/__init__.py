@@ -8,3 +8,7 @@ from jaxmbd.optimal_design._limits import Margin as Margin
 from jaxmbd.optimal_design._synthesis import Candidate as Candidate
 from jaxmbd.optimal_design._synthesis import Synthesis as Synthesis
 from jaxmbd.optimal_design._synthesis import synthesise as synthesise
+from jaxmbd.optimal_design._quantities import centre_of_mass as centre_of_mass
+from jaxmbd.optimal_design._quantities import crank_margins as crank_margins
+from jaxmbd.optimal_design._quantities import holding_effort as holding_effort
+from jaxmbd.optimal_design._quantities import transmission_angle as transmission_angle

@@ -6,7 +6,7 @@ assemble a mechanism: it passes through dimensions that cannot be assembled, and
 decide on the assembly mode.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
@@ -28,7 +28,7 @@ from jaxmbd.optimal_design._limits import Limits
 from jaxmbd.optimal_design._variables import Variables
 
 _DRAWN = 16  # random points from which one start is drawn if there are limits
-_BETWEEN, _CLOSING_STEPS, _DAMPING = 3, 3, 1e-6  # steps of the input between two positions, and the search in each
+_BETWEEN, _CLOSING_STEPS, _DAMPING = 3, 3, 1e-12  # steps of the input between two positions, and the search in each
 _CLOSES = 1e-6  # share of the length of a path by which its ends may differ if it is closed
 _ZERO_RANGE = np.pi  # free zeros of angles start within ± this
 
@@ -232,12 +232,22 @@ def _nearly_closed(equations: Equations, q: Array, values: dict[str, Array]) -> 
     """Return coordinates after some damped steps towards a closed position; also where there is none."""
     closing = (equations, values, jnp.zeros((), q.dtype))
     for _ in range(_CLOSING_STEPS):
-        r = closure(q, closing)
-        J = jax.jacfwd(closure)(q, closing)
-        normal = J.T @ J
-        normal += _DAMPING * jnp.trace(normal) * jnp.eye(len(q), dtype=q.dtype)
-        q = q - jnp.linalg.solve(normal, J.T @ r)
+        q = _descended(lambda q: closure(q, closing), q)
     return q
+
+
+def _descended(rows: Callable[[Array], Array], q: Array) -> Array:
+    """Return coordinates after a step of Gauss and Newton's method, slightly damped."""
+
+    def twice(q: Array) -> tuple[Array, Array]:
+        r = rows(q)
+        return r, r
+
+    J, r = jax.jacfwd(twice, has_aux=True)(q)
+    sizes = jnp.sqrt(_DAMPING) * jnp.min(jnp.linalg.norm(J, axis=0))
+    stacked = jnp.concatenate([J, sizes * jnp.eye(len(q), dtype=q.dtype)])
+    Q, R = jnp.linalg.qr(stacked)
+    return q - jax.scipy.linalg.solve_triangular(R, Q[: len(r)].T @ r)
 
 
 def _shares(task: Task) -> tuple[np.ndarray, bool]:
@@ -255,21 +265,21 @@ def _shares(task: Task) -> tuple[np.ndarray, bool]:
 def followed(positions: Positions, equations: Equations, z: Array, q: Array) -> tuple[Array, Array]:
     """Return the rows of closure and timing, and those of what is followed, of all positions: `(positions, rows)`."""
     follow, exact = positions.prescribed(z)
-    names = [*follow, *exact]
-    bodies = [body.name for body in equations.mechanism.bodies]
-    time = jnp.zeros((), q.dtype)
+    values = dict(sorted({**follow, **exact}.items()))  # as JAX sorts dictionaries
+    return jax.vmap(lambda q, values: _rows_of(positions, equations, q, values))(q, values)
 
-    def one(q: Array, values: dict[str, Array]) -> tuple[Array, Array]:
-        rows = closure(q, (equations, values, time))
-        parts, first = {}, equations.m
-        for name in sorted(names):  # as JAX sorts dictionaries
-            width = 3 if name in bodies else rows_of(equations.mechanism, name)
-            parts[name] = rows[first : first + width]
-            first += width
-        near = [parts[name] / positions.task.scales[name] for name in follow]
-        return jnp.concatenate([rows[: equations.m], *(parts[name] for name in exact)]), jnp.concatenate(near)
 
-    return jax.vmap(one)(q, dict(sorted({**follow, **exact}.items())))
+def _rows_of(positions: Positions, equations: Equations, q: Array, values: dict[str, Array]) -> tuple[Array, Array]:
+    """Return the rows of closure and timing, and the scaled rows of what is followed, at one position."""
+    task, bodies = positions.task, [body.name for body in equations.mechanism.bodies]
+    rows = closure(q, (equations, values, jnp.zeros((), q.dtype)))
+    parts, first = {}, equations.m
+    for name in values:
+        width = 3 if name in bodies else rows_of(equations.mechanism, name)
+        parts[name] = rows[first : first + width]
+        first += width
+    near = [parts[name] / task.scales[name] for name in task.follow]
+    return jnp.concatenate([rows[: equations.m], *(parts[name] for name in task.timing)]), jnp.concatenate(near)
 
 
 def weighted(z: Float[Array, " n"], problem: tuple[Positions, Array]) -> Float[Array, " rows"]:
@@ -285,14 +295,25 @@ def weighted(z: Float[Array, " n"], problem: tuple[Positions, Array]) -> Float[A
 
 
 def settled(z: Float[Array, " n"], problem: tuple[Positions, Array]) -> Float[Array, " n"]:
-    """Return unknowns in which the positions are closed at the same dimensions, as far as possible.
+    """Return unknowns in which each position is the closed one that follows best at the same dimensions and zeros.
 
-    Along a straight step the closure is violated to second order, and with a large weight that would allow tiny steps
-    only.
+    Along a straight step the closure is violated to second order, which with a large weight would allow tiny steps
+    only; and the positions slide along their paths, where the whole would follow a curved valley.
     """
-    positions, _ = problem
-    _, _, q = positions.split(z)
-    _, exact = positions.prescribed(z)
+    positions, weight = problem
+    task = positions.task
+    follow, exact = positions.prescribed(z)
+    values = dict(sorted({**follow, **exact}.items()))
     equations = Equations(positions.mechanism(z))
-    q = jax.vmap(lambda q, values: _nearly_closed(equations, q, values))(q, exact)
+
+    def rows(q: Array, values: dict[str, Array]) -> Array:
+        exact_rows, near = _rows_of(positions, equations, q, values)
+        return jnp.concatenate([(weight / task.size) * exact_rows, near])
+
+    def one(q: Array, values: dict[str, Array]) -> Array:
+        for _ in range(_CLOSING_STEPS):
+            q = _descended(lambda q: rows(q, values), q)
+        return q
+
+    q = jax.vmap(one)(positions.split(z)[2], values)
     return z.at[len(z) - q.size :].set(q.ravel())
