@@ -12,3 +12,5 @@ from jaxmbd.optimal_design._quantities import centre_of_mass as centre_of_mass
 from jaxmbd.optimal_design._quantities import crank_margins as crank_margins
 from jaxmbd.optimal_design._quantities import holding_effort as holding_effort
 from jaxmbd.optimal_design._quantities import transmission_angle as transmission_angle
+from jaxmbd.optimal_design._tolerance import Tolerances as Tolerances
+from jaxmbd.optimal_design._tolerance import tolerance_analysis as tolerance_analysis

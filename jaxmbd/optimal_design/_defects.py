@@ -30,6 +30,7 @@ _CORRECTION = 0.1  # share of the step: a larger correction halves the step
 _COSINE = 0.95  # of the angle between two tangents: a sharper bend halves the step
 _NEAR = 0.15  # share of the distance of two points within which a position counts as lying between them
 _ABOUT = 0.05  # share of a circuit by which a path that closes may overlap itself
+_SAME = 0.5  # points along a circuit within which two positions count as one
 _NEWTON_STEPS = 4
 
 
@@ -171,8 +172,8 @@ def _way(found: Float[np.ndarray, " positions"], count: int, sign: int, is_close
     ahead = sign * np.diff(found)
     if is_closed:
         ahead = np.mod(ahead, count)
-        ahead = np.where(ahead > (1 - _ABOUT) * count, ahead - count, ahead)  # two positions that are the same
-    if (ahead < -_ABOUT * count if is_closed else ahead < 0).any() or ahead.sum() > (1 + _ABOUT) * count:
+        ahead = np.where(ahead > count - _SAME, 0.0, ahead)  # two positions that are the same
+    if (ahead < -_SAME).any() or ahead.sum() > (1 + _ABOUT) * count:
         return None
     passed = np.zeros(count, bool)
     first = round(found[0])

@@ -29,10 +29,10 @@ from jaxmbd.progress import reporting
 # Weights of closure and timing, the most steps with each, and the share of the searches that go on. With a small weight
 # the search passes through linkages that cannot be assembled; with the last one, what is left open is far below what a
 # final assembly closes.
-_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 60, 1.0), (1e5, 200, 1.0))
+_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 60, 1.0), (1e5, 600, 1.0))
 _CLOSED = 100.0  # weight from which on each step ends at closed positions
 _IDLE = 1e-3  # share of its cost that a round has to take off, unless a search of this stage has ended
-_CONVERGED = 1e-7  # the same in the last stage
+_CONVERGED = 1e-9  # the same in the last stage
 _FEWEST = 8  # searches that go on in any case
 _OPEN = 1e-9  # closure residual, as a share of the size, above which a linkage counts as open
 _SHOWN = 8
