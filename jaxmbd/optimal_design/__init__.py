@@ -14,3 +14,5 @@ from jaxmbd.optimal_design._quantities import holding_effort as holding_effort
 from jaxmbd.optimal_design._quantities import transmission_angle as transmission_angle
 from jaxmbd.optimal_design._tolerance import Tolerances as Tolerances
 from jaxmbd.optimal_design._tolerance import tolerance_analysis as tolerance_analysis
+from jaxmbd.optimal_design._optimal_control import Control as Control
+from jaxmbd.optimal_design._optimal_control import optimal_control as optimal_control

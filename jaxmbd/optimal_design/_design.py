@@ -143,11 +143,18 @@ def design(
     check_count("design: steps", steps, 1)
     check_flags("design", progress=progress)
     problem = Problem(objective, variables_of("design", mechanism, variables), limits_of("design", constraints))
+    return optimise(problem, starts, seed, method, steps, progress, "design")
+
+
+def optimise(
+    problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str
+) -> Design:
+    """Solve a design problem that has been checked; `what` is the verb that the user called."""
     has_residuals = check_problem(problem)
     x = np.asarray(problem.variables.random(starts, seed))
     searches = [Search(point) for point in x]
     outcome = ""
-    with reporting(progress, "design: compiling ...") as report:
+    with reporting(progress, f"{what}: compiling ...") as report:
         try:
             _search(problem, searches, has_residuals, method, steps, report)
         except KeyboardInterrupt:

@@ -65,7 +65,7 @@ class Limit(eqx.Module):
         largest = jnp.max(jnp.stack([jnp.where(jnp.isfinite(size), size, 0.0) for size in sizes]))
         return jnp.where(largest > 0, largest, 1.0)
 
-    def value(self, name: str, mechanism: Mechanism) -> Float[Array, " k"]:
+    def value(self, name: str, mechanism: Any) -> Float[Array, " k"]:
         """Return the quantity as a vector."""
         value = user_array(f"Constraint {name!r}", "function", self.function, mechanism, takes="mechanism")
         return jnp.ravel(value).astype(jnp.result_type(float))

@@ -59,10 +59,10 @@ class _Evaluation:
         return self.known[key]
 
     def _evaluate(self, x: np.ndarray) -> tuple[Point, Point]:
-        shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self.problem)
         try:
             found: tuple[Point, Point] = jax.tree.map(np.asarray, linearised(jnp.asarray(x), self.problem))
         except RUN_TIME_ERRORS:  # an analysis that raises in place of returning NaN
+            shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self.problem)
             found = jax.tree.map(lambda s: np.full(s.shape, np.nan), shapes)
         value = found[0]
         self.search.offer(x, float(value.objective), violation_of(value))

@@ -20,11 +20,20 @@ _FEW = 24  # variables up to which derivatives are computed in forward mode
 
 
 class Problem(eqx.Module):
-    """The objective, a number or residuals, the variables and the constraints."""
+    """The objective, a number or residuals, the variables and the constraints.
 
-    objective: Callable[[Mechanism], Any]
+    `subject`: what objective and constraints are functions of, made of the mechanism and the values of the variables by
+    name; by default the mechanism.
+    """
+
+    objective: Callable[[Any], Any]
     variables: Variables
     limits: Limits
+    subject: Callable[[Mechanism, dict[str, Any]], Any] = lambda mechanism, values: mechanism
+
+    def at(self, x: Float[Array, " n"]) -> Any:
+        """Return the subject at a point."""
+        return self.subject(self.variables.mechanism(x), self.variables.values(x))
 
 
 class Point(eqx.Module):
@@ -40,8 +49,8 @@ class Point(eqx.Module):
 
 def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
     """Return what the objective function returns: a number, or residuals."""
-    mechanism = problem.variables.mechanism(x)
-    return user_array("design", "objective", problem.objective, mechanism, takes="mechanism")
+    subject = problem.at(x)
+    return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 
 def objective(x: Float[Array, " n"], problem: Problem) -> Scalar:
@@ -52,23 +61,23 @@ def objective(x: Float[Array, " n"], problem: Problem) -> Scalar:
 
 def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]:
     """Return by how much all constraints are missed, in their scales."""
-    mechanism = problem.variables.mechanism(x)
-    rows = [limit.violations(limit.value(name, mechanism)) for name, limit in problem.limits.items()]
+    subject = problem.at(x)
+    rows = [limit.violations(limit.value(name, subject)) for name, limit in problem.limits.items()]
     return jnp.concatenate(rows) if rows else jnp.zeros(0, x.dtype)
 
 
 @eqx.filter_jit
 def constraint_values(x: Float[Array, " n"], problem: Problem) -> dict[str, Array]:
     """Return the values of all constraints by name."""
-    mechanism = problem.variables.mechanism(x)
-    return {name: limit.value(name, mechanism) for name, limit in problem.limits.items()}
+    subject = problem.at(x)
+    return {name: limit.value(name, subject) for name, limit in problem.limits.items()}
 
 
 def _rows(x: Array, problem: Problem) -> Point:
-    mechanism = problem.variables.mechanism(x)
+    subject = problem.at(x)
     parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
     for name, limit in problem.limits.items():
-        parts[limit.equals is not None].append(limit.margins(limit.value(name, mechanism)))
+        parts[limit.equals is not None].append(limit.margins(limit.value(name, subject)))
     return Point(objective(x, problem), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]))
 
 
@@ -94,9 +103,9 @@ def check_problem(problem: Problem) -> bool:
     """
     x = problem.variables.start
     shape = eqx.filter_eval_shape(residuals, x, problem).shape
-    mechanism = eqx.filter_eval_shape(lambda x: problem.variables.mechanism(x), x)
+    subject = eqx.filter_eval_shape(problem.at, x)
     for name, limit in problem.limits.items():
-        value = eqx.filter_eval_shape(lambda m, name=name, limit=limit: limit.value(name, m), mechanism)
+        value = eqx.filter_eval_shape(lambda m, name=name, limit=limit: limit.value(name, m), subject)
         for end in (limit.lower, limit.upper, limit.equals):
             if end is not None and np.size(end) not in (1, value.size):
                 raise MechanismError(
