@@ -167,7 +167,9 @@ def _locate(circuit: Circuit, place: Float[np.ndarray, " numbers"]) -> float:
     return k + shares[k] if off[k] <= _NEAR * lengths[k] else float("nan")
 
 
-def _way(found: Float[np.ndarray, " positions"], count: int, sign: int, is_closed: bool) -> Bool[np.ndarray, " k"] | None:
+def _way(
+    found: Float[np.ndarray, " positions"], count: int, sign: int, is_closed: bool
+) -> Bool[np.ndarray, " k"] | None:
     """Return the points that a path passes if it takes the positions in their order; None if it cannot."""
     ahead = sign * np.diff(found)
     if is_closed:

@@ -13,7 +13,7 @@ from jaxmbd.errors import check_known
 from jaxmbd.identification._parameters import Build
 from jaxmbd.model.body.checks import check_callable, check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.optimal_design._least_squares import Lanes, begin, rounds
+from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
 from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
@@ -22,7 +22,8 @@ from jaxmbd.printing import count_of, table
 from jaxmbd.progress import reporting
 
 _RESTORING_STEPS = 60
-_IDLE = 1e-3  # share of its cost that a round has to take off, unless a search is to be given up
+# Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
+_IDLE, _CONVERGED = 1e-3, 1e-9
 _SHOWN = 8  # starts in the table
 INTERRUPTED = "interrupted"
 
@@ -146,9 +147,7 @@ def design(
     return optimise(problem, starts, seed, method, steps, progress, "design")
 
 
-def optimise(
-    problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str
-) -> Design:
+def optimise(problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str) -> Design:
     """Solve a design problem that has been checked; `what` is the verb that the user called."""
     has_residuals = check_problem(problem)
     x = np.asarray(problem.variables.random(starts, seed))
@@ -170,10 +169,13 @@ def _search(
 ) -> None:  # fmt: skip
     """Run all searches; what they have found so far is in `searches` at any time."""
     if problem.limits:
-        _in_batches(violations, problem, searches, _RESTORING_STEPS, report, "feasibility")
+        _in_batches(violations, problem, searches, _RESTORING_STEPS, report, "feasibility", _IDLE)
     elif has_residuals:
-        _in_batches(_residual_vector, problem, searches, steps, report, "least squares")
+        _in_batches(_residual_vector, problem, searches, steps, report, "least squares", _CONVERGED)
     _evaluate(problem, searches)
+    if has_residuals and not problem.limits:
+        for search in searches:
+            search.verdict = search.verdict or ("converged" if search.steps < steps else "used all its steps")
     todo = sorted((s for s in searches if not s.verdict), key=lambda s: (s.violation, s.objective))
     for k, search in enumerate(todo):
         best = min((s.objective for s in searches if s.violation <= TOLERANCE), default=np.inf)
@@ -187,9 +189,13 @@ def _residual_vector(x: Any, problem: Problem) -> Any:
 
 def _in_batches(
     residual: Callable[..., Any], problem: Problem, searches: list[Search], steps: int, report: Callable[[str], None],
-    what: str,
+    what: str, least_gain: float,
 ) -> None:  # fmt: skip
-    """Reduce residuals from all starts side by side; one by one if an analysis raises in place of returning NaN."""
+    """Reduce residuals from all starts side by side; one by one if an analysis raises in place of returning NaN.
+
+    A search ends when a round takes off less than the share `least_gain` of its cost: it has converged, or it is stuck;
+    the violations tell which.
+    """
     bounds = problem.variables.lower, problem.variables.upper
 
     def said(step: int, running: int, best: float) -> None:
@@ -197,9 +203,9 @@ def _in_batches(
 
     def run(chosen: list[Search]) -> None:
         lanes = begin(residual, jnp.asarray(np.stack([s.x for s in chosen])), problem)
-        lanes, _ = rounds(residual, lanes, bounds, problem, steps=steps, is_hopeless=_is_idle, report=said)
-        for search, x, cost in zip(chosen, np.asarray(lanes.z), np.asarray(lanes.cost), strict=True):
-            search.x = x
+        lanes, taken = rounds(residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said)
+        for search, x, cost, count in zip(chosen, np.asarray(lanes.z), np.asarray(lanes.cost), taken, strict=True):
+            search.x, search.steps = x, int(count)
             if not np.isfinite(cost):
                 search.verdict = "the objective is not finite"
 
@@ -211,11 +217,6 @@ def _in_batches(
                 run([search])
             except RUN_TIME_ERRORS as error:
                 search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
-
-
-def _is_idle(lanes: Lanes, gain: np.ndarray) -> np.ndarray:
-    """A search that no longer gets better: it has converged, or it is stuck; the violations tell which."""
-    return ~(gain > _IDLE)
 
 
 def _evaluate(problem: Problem, searches: list[Search]) -> None:

@@ -1,8 +1,8 @@
-"""Nonlinear least squares within bounds from many starts at once, in which hopeless starts are given up.
+"""Nonlinear least squares within bounds from many starts at once, of which those that get no better stop.
 
 Levenberg's and Marquardt's method with projection onto the bounds: a variable on a bound, which the gradient pushes
 outwards, is held for the step. All starts take the same number of steps side by side under `vmap`; between these rounds
-those that have converged or that are hopeless leave the batch, so the work goes to the others. The damped equations are
+those that have converged or get no better leave the batch, so the work goes to the others. The damped equations are
 solved by a QR factorisation, since rows that stand for constraints have large weights (normal equations would square
 their ratio).
 
@@ -18,7 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float, Int
 
 from jaxmbd.arrays import Scalar
 
@@ -122,25 +122,18 @@ def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, uppe
 
 
 def rounds(
-    residual: Residual,
-    lanes: Lanes,
-    bounds: tuple[Array, Array],
-    args: Any,
-    *,
-    steps: int,
-    is_hopeless: Callable[[Lanes, np.ndarray], Bool[np.ndarray, " lanes"]],
-    report: Callable[[int, int, float], None],
-    settle: Settle | None = None,
-) -> tuple[Lanes, Bool[np.ndarray, " lanes"]]:
-    """Advance all searches until they have converged, are hopeless, or have taken all steps.
+    residual: Residual, lanes: Lanes, bounds: tuple[Array, Array], args: Any, *, steps: int, least_gain: float,
+    report: Callable[[int, int, float], None], settle: Settle | None = None,
+) -> tuple[Lanes, Int[np.ndarray, " lanes"]]:  # fmt: skip
+    """Advance all searches until they have converged, get no better, or have taken all steps.
 
-    **Arguments:** `is_hopeless(lanes, gain)`: True for each search to be given up, where `gain` is the share of its
-    cost that the last round has taken off; `report(step, running, best)`.
+    **Arguments:** `least_gain`: a search ends if a round takes off less than this share of its cost;
+    `report(step, running, best)`.
 
-    **Returns:** the searches, and True for each that was given up.
+    **Returns:** the searches, and the number of steps that each has taken.
     """
     # On the host between the rounds, so that leaving the batch compiles nothing but one program for each power of two.
-    done, given_up = np.zeros(len(lanes.cost), bool), np.zeros(len(lanes.cost), bool)
+    done, taken = np.zeros(len(lanes.cost), bool), np.zeros(len(lanes.cost), int)
     fields = [np.array(x) for x in (lanes.z, lanes.cost, lanes.damping, lanes.change)]
     for first in range(0, steps, _ROUND):
         running = np.flatnonzero(~done)
@@ -149,16 +142,14 @@ def rounds(
         report(first, len(running), float(np.min(fields[1], initial=np.inf)))
         size = min(len(done), 1 << (len(running) - 1).bit_length())
         chosen = np.concatenate([running, np.full(size - len(running), running[0])])
-        now = Lanes(*(jnp.asarray(x[chosen]) for x in fields))
-        later = advance(residual, now, *bounds, args, min(_ROUND, steps - first), settle)
+        now, count = Lanes(*(jnp.asarray(x[chosen]) for x in fields)), min(_ROUND, steps - first)
+        later = advance(residual, now, *bounds, args, count, settle)
         values = [np.asarray(x)[: len(running)] for x in (later.z, later.cost, later.damping, later.change)]
         before = fields[1][running]
         for field, value in zip(fields, values, strict=True):
             field[running] = value
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore"):
             gain = np.where(before > 0, (before - values[1]) / before, 0.0)
-        lost = is_hopeless(Lanes(*map(jnp.asarray, values)), gain)
-        ended = (values[3] <= _SMALL_STEP) | (values[1] == 0)
-        given_up[running[lost & ~ended]] = True
-        done[running[lost | ended]] = True
-    return Lanes(*map(jnp.asarray, fields)), given_up
+        taken[running] += count
+        done[running] = (values[3] <= _SMALL_STEP) | (values[1] == 0) | ~(gain > least_gain)
+    return Lanes(*map(jnp.asarray, fields)), taken

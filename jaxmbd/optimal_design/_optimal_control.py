@@ -1,8 +1,8 @@
 """Optimal control: efforts over time that move a mechanism from a state to an end, by single or multiple shooting.
 
-Efforts are sampled forces in the mechanism. With one segment the motion is integrated as a whole (single shooting); with
-more, the independent coordinates and speeds at the beginning of each segment are variables too, and continuity is a
-constraint (multiple shooting), so that an unstable motion does not amplify errors from its start to its end. Only
+Efforts are sampled forces in the mechanism. With one segment the motion is integrated as a whole (single shooting).
+With more, the independent coordinates and speeds at the beginning of each segment are variables too, and continuity is
+a constraint (multiple shooting), so that an unstable motion does not amplify errors from its start to its end. Only
 independent coordinates are variables: each segment begins with an assembly, so closed loops stay closed.
 
 Source: Bock, Plitt, *A multiple shooting algorithm for direct solution of optimal control problems*, IFAC Proc. 17
@@ -127,7 +127,7 @@ def optimal_control(
     `min J`   subject to   the equations of motion, `y(T) = y_end`, and efforts within their bounds; by default
     `J = Σ ∫ u(t)² dt`
 
-    The motion is integrated with constant steps (`RungeKutta4`), so that the derivatives are those of a smooth function.
+    The motion is integrated with constant steps (`RungeKutta4`), so that it is a smooth function of the efforts.
 
     **Arguments:**
 

@@ -18,7 +18,7 @@ from jaxmbd.identification._parameters import Build
 from jaxmbd.model.body.checks import check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._defects import defect_of
-from jaxmbd.optimal_design._least_squares import Lanes, begin, rounds
+from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import TOLERANCE
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
@@ -29,7 +29,7 @@ from jaxmbd.progress import reporting
 # Weights of closure and timing, the most steps with each, and the share of the searches that go on. With a small weight
 # the search passes through linkages that cannot be assembled; with the last one, what is left open is far below what a
 # final assembly closes.
-_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 60, 1.0), (1e5, 600, 1.0))
+_STAGES = ((1.0, 60, 0.5), (10.0, 60, 0.5), (1e3, 60, 1.0), (3e3, 600, 1.0))
 _CLOSED = 100.0  # weight from which on each step ends at closed positions
 _IDLE = 1e-3  # share of its cost that a round has to take off, unless a search of this stage has ended
 _CONVERGED = 1e-9  # the same in the last stage
@@ -139,7 +139,8 @@ def synthesise(
     - `follow`: what is followed, with a row for each position in the order in which they are to be passed: points
       `{"P": [[x, y], …]}` `[m]`, angles `{"D.angle": […]}` `[rad]`, lengths, or poses of a body
       `{"coupler": [[x, y, theta], …]}`. In a sum, errors of lengths count as shares of the size of what is followed;
-    - `input`: the coordinate that drives the linkage, `"A.angle"`; `timing`: its values at the positions, if prescribed;
+    - `input`: the coordinate that drives the linkage, `"A.angle"`; `timing`: its values at the positions, if they are
+      prescribed;
     - `free_zeros`: names whose values are measured from a zero that is free: `("A.angle", "D.angle")`;
     - `full_turn`: the input must be able to turn round;
     - `constraints`: a `Limit` by name, such as the Grashof condition;
@@ -148,7 +149,7 @@ def synthesise(
     **Returns:** a `Synthesis`; print it. If all linkages have defects it is the one with the least error, and its
     `outcome` says so. Ctrl-C ends the search and returns the best so far.
 
-    **Raises:** `MechanismError` for unknown names, wrong shapes, or a mechanism of another number of degrees of freedom.
+    **Raises:** `MechanismError` for unknown names, wrong shapes, or a mechanism with other than one degree of freedom.
 
         >>> print(synthesise(build, {"crank": (1.0, 9.0), ...}, {"P": points}, input="A.angle"))
 
@@ -197,9 +198,8 @@ class _Search:
 
             lanes = begin(weighted, jnp.asarray(self.z[going]), args, weight)
             settle = settled if weight > _CLOSED else None
-            lanes, _ = rounds(
-                weighted, lanes, bounds, args, steps=steps, is_hopeless=_is_ended if k == len(_STAGES) - 1 else _is_idle, report=said, settle=settle
-            )
+            gain = _CONVERGED if k == len(_STAGES) - 1 else _IDLE
+            lanes, _ = rounds(weighted, lanes, bounds, args, steps=steps, least_gain=gain, report=said, settle=settle)
             self.z[going], self.cost[going] = np.asarray(lanes.z), np.asarray(lanes.cost)
             order = going[np.argsort(self.cost[going], kind="stable")]
             most = max(_FEWEST, round(share * len(order)))
@@ -208,16 +208,6 @@ class _Search:
                     self.verdicts[i] = "not finite"
             for i in order[most:]:
                 self.verdicts[i] = self.verdicts[i] or f"given up after stage {k + 1}"
-
-
-def _is_idle(lanes: Lanes, gain: np.ndarray) -> np.ndarray:
-    """A search of one stage that no longer gets better waits for the next stage."""
-    return ~(gain > _IDLE)
-
-
-def _is_ended(lanes: Lanes, gain: np.ndarray) -> np.ndarray:
-    """A search of the last stage ends when it hardly gets better."""
-    return ~(gain > _CONVERGED)
 
 
 @dataclass(frozen=True)

@@ -99,10 +99,11 @@ def tolerance_analysis(
 
     **Raises:** `MechanismError` for unknown names and tolerances that are not positive.
 
-        >>> print(tolerance_analysis(path, {"crank": 1e-4}, mechanism=m, variables={"crank": lambda m: m["rod"].length}))
+        >>> rod = {"rod": lambda m: m["rod"].length}
+        >>> print(tolerance_analysis(path, {"rod": 1e-4}, mechanism=linkage, variables=rod))
 
-    Source: Hartenberg, Denavit, *Kinematic Synthesis of Linkages* (1964), ch. 11; Erdman, Sandor, Kota, *Mechanism
-    Design* (2001).
+    Source: Hartenberg, Denavit, *Kinematic Synthesis of Linkages* (1964); Erdman, Sandor, Kota, *Mechanism Design*
+    (2001).
     """
     check_callable("tolerance_analysis", "quantity", quantity)
     check_known("distribution", [distribution], get_args(Distribution))

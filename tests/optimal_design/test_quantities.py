@@ -90,7 +90,9 @@ def test_spring_that_balances_a_parallelogram() -> None:
     with `m l = (1 + 1) 0.4 + 3 · 0.8` (Herder 2001, ch. 3); many pairs `a b = m g l / k` balance it."""
 
     def held(mechanism: pl.Mechanism) -> Array:
-        states = [mbd.assemble(mechanism, {"lower.theta": x}, guess={"upper.theta": x}, check=False) for x in (-0.6, 0.4, 1.0)]
+        states = [
+            mbd.assemble(mechanism, {"lower.theta": x}, guess={"upper.theta": x}, check=False) for x in (-0.6, 0.4, 1.0)
+        ]
         return jnp.stack([holding_effort(mechanism, state, "lower.theta") for state in states])
 
     found = mbd.design(
@@ -131,11 +133,11 @@ def test_counterweights_that_balance_the_forces_of_a_four_bar() -> None:
         return centres - jnp.mean(centres, axis=0, keepdims=True)
 
     free = Parameter(start=jnp.zeros(2), within=Bounded(-2.0, 2.0), unit="m")
-    found = mbd.design(
-        wandering, {"crank": free, "rocker": free}, mechanism=heavy_four_bar, starts=2, progress=False
-    )
+    found = mbd.design(wandering, {"crank": free, "rocker": free}, mechanism=heavy_four_bar, starts=2, progress=False)
     (_, c, k, r), s3 = LENGTHS, 0.6 + 0.1j
     crank, rocker = -2.0 * c * (1 - s3 / k) / 1.0, -2.0 * r * np.conj(s3 / k) / 1.5
     np.testing.assert_allclose(found.values["crank"], [crank.real, crank.imag], atol=1e-7)
-    np.testing.assert_allclose(found.values["rocker"], [rocker.real, abs(rocker.imag) * np.sign(found.values["rocker"][1])], atol=1e-7)
+    np.testing.assert_allclose(
+        found.values["rocker"], [rocker.real, abs(rocker.imag) * np.sign(found.values["rocker"][1])], atol=1e-7
+    )
     assert found.objective < 1e-16
