@@ -12,7 +12,6 @@ from jaxtyping import Array, Float
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_instance, check_mapping, check_shape
-from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.user_functions import user_array
 
 _ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
@@ -37,7 +36,7 @@ class Limit(eqx.Module):
         >>> Limit(lambda m: closure_error(m, {"crank.theta": 0.0}), upper=1e-12, scale=1.0, unit="m²")
     """
 
-    function: Callable[[Mechanism], Any]
+    function: Callable[[Any], Any]
     lower: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
     upper: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
     equals: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)

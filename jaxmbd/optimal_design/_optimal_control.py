@@ -178,13 +178,15 @@ def optimal_control(
     limits = {"end": Limit(lambda s: _at_end(s[1], end), equals=jnp.asarray([*end.values()]), scale=1.0)}
     if segments > 1:
         limits["continuity"] = Limit(lambda s: _gaps(shooting, *s), equals=0.0)
-    limits |= {name: _of_mechanism(limit) for name, limit in limits_of("optimal_control", constraints).items()}
+    for name, limit in limits_of("optimal_control", constraints).items():
+        if name in limits:
+            raise MechanismError(f"optimal_control: {name!r} is the name of a constraint already: take another one.")
+        limits[name] = _of_mechanism(limit)
     cost = (lambda m: _squares(m, tables)) if objective is None else objective
     problem = Problem(lambda s: cost(s[0]), variables, limits, subject)
     found = optimise(problem, starts, seed, method, steps, progress, "optimal_control")
-    ts = np.asarray(shooting.ts)
-    grid = np.append(ts[:, :-1].ravel(), ts[-1, -1])
-    solution = simulate(found.mechanism, start, jnp.asarray(grid), solver=RungeKutta4(), dt0=shooting.dt, throw=False)
+    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], segments * steps_per_segment + 1)
+    solution = simulate(found.mechanism, start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
     missed = [abs(float(solution[name][-1]) - float(value)) for name, value in end.items()]
     values = {name: np.asarray(found.values[name]) for name in tables}
     return Control(values, found.mechanism, solution, found.objective, max(missed, default=0.0), found)

@@ -209,7 +209,7 @@ def _motions(
         offsets = _ZERO_RANGE * (2 * jnp.asarray(own, x.dtype).reshape(-1) - 1)
         head = jnp.concatenate([x, offsets])
         _, exact = positions.prescribed(jnp.concatenate([head, jnp.zeros(len(shares) * len(q), x.dtype)]))
-        inputs = exact.get(positions.task.input, 2 * jnp.pi * begin + ahead * shares)
+        inputs = exact[positions.task.input] if exact else 2 * jnp.pi * begin + ahead * shares
         equations = Equations(in_joint_coordinates(positions.variables.mechanism(x)))
         before = jnp.concatenate([inputs[:1], inputs[:-1]])
         between = jnp.linspace(0.0, 1.0, _BETWEEN + 1)[1:]

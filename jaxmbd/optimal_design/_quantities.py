@@ -14,6 +14,7 @@ from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.joint.joint import AbstractPair
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 
@@ -39,11 +40,11 @@ def transmission_angle(
     (2001).
     """
     check_mechanism(mechanism)
-    names = [joint.name for joint in mechanism.joints]
-    check_known("joint", (joint, coupler, output), names)
+    pairs = {pin.name: pin.markers[:1] for pin in mechanism.joints if isinstance(pin, AbstractPair)}
+    check_known("joint", (joint, coupler, output), pairs)
     if mechanism.space.dim != 2:
         raise MechanismError("transmission_angle: a mechanism in the plane is needed, and this one is in space.")
-    pins = [mechanism.joints[names.index(name)].markers[:1] for name in (joint, coupler, output)]
+    pins = [pairs[name] for name in (joint, coupler, output)]
 
     def one(at: Configuration) -> Scalar:
         here, there, out = (at.near(marker).frames[0].position for marker in pins)

@@ -122,8 +122,9 @@ def _declared(name: str, variable: Any) -> Any:
             variable = Parameter(within=Bounded(*variable))
     except MechanismError as error:
         raise MechanismError(f"Variable {name!r}: {error}") from None
-    lacks_start = isinstance(variable, Parameter) and variable.where is None and variable.start is None
-    if lacks_start and isinstance(variable.within, Bounded):
+    if not isinstance(variable, Parameter) or variable.where is not None or variable.start is not None:
+        return variable
+    if isinstance(variable.within, Bounded):
         middle = 0.5 * (variable.within.lower + variable.within.upper)
         return Parameter(None, middle, variable.within, variable.unit)
     return variable

@@ -14,8 +14,8 @@ from jaxmbd.optimal_design import tolerance_analysis
 from tests.optimal_design.linkages import four_bar
 
 ANGLES = np.linspace(0.3, 2.1, 4)
-NAMES = ("ground", "crank", "coupler", "rocker")
-LENGTHS = dict(zip(NAMES, (2.0, 0.5, 1.5, 1.2), strict=True))
+NAMES: tuple[str, ...] = ("ground", "crank", "coupler", "rocker")
+LENGTHS: dict[str, float] = dict(zip(NAMES, (2.0, 0.5, 1.5, 1.2), strict=True))
 VARIABLES = {name: mbd.identification.Parameter(start=value) for name, value in LENGTHS.items()}
 
 
@@ -38,7 +38,7 @@ def closed_form(values: dict[str, float]) -> np.ndarray:
 
 
 def test_linear_theory_and_samples_agree_for_small_tolerances() -> None:
-    widths = {"ground": 1e-3, "crank": 2e-3, "coupler": 1e-3, "rocker": 5e-4}
+    widths: dict[str, float] = {"ground": 1e-3, "crank": 2e-3, "coupler": 1e-3, "rocker": 5e-4}
     found = tolerance_analysis(rocker, widths, mechanism=of_lengths, variables=VARIABLES, samples=4000)
     np.testing.assert_allclose(found.nominal, closed_form(LENGTHS), atol=1e-9)
     slopes = []
@@ -57,7 +57,7 @@ def test_linear_theory_and_samples_agree_for_small_tolerances() -> None:
 
 
 def test_uniform_deviations_stay_within_the_worst_case() -> None:
-    widths = dict.fromkeys(NAMES, 1e-3)
+    widths: dict[str, float] = dict.fromkeys(NAMES, 1e-3)
     found = tolerance_analysis(
         rocker, widths, mechanism=of_lengths, variables=VARIABLES, samples=500, distribution="uniform"
     )
