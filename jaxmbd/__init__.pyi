@@ -2,11 +2,14 @@
 
 from . import examples as examples
 from . import identification as identification
+from . import optimal_design as optimal_design
 from . import planar as planar
 from . import spatial as spatial
 from .analyses.assembly.assemble import assemble as assemble
 from .analyses.assembly.assembly_modes import AssemblyModes as AssemblyModes
 from .analyses.assembly.assembly_modes import assembly_modes as assembly_modes
+from .analyses.assembly.closure_error import closure_error as closure_error
+from .analyses.assembly.closure_error import closure_residual as closure_residual
 from .analyses.describe import Description as Description
 from .analyses.describe import describe as describe
 from .analyses.equilibrium.balance import Rotation as Rotation
@@ -60,6 +63,11 @@ from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from .model.time_functions import Piecewise as Piecewise
 from .model.time_functions import SmoothingSpline as SmoothingSpline
 from .model.time_functions import Table as Table
+from .optimal_design import Design as Design
+from .optimal_design import Limit as Limit
+from .optimal_design import Synthesis as Synthesis
+from .optimal_design import design as design
+from .optimal_design import synthesise as synthesise
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System
 from .symbolic import export as export

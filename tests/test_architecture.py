@@ -37,6 +37,7 @@ FLOORS = {
     8.3: "integrate.adjoint",
     9: "analyses",
     10: "identification",
+    10.3: "optimal_design",
     10.5: "scene",
     11: "symbolic plot",
     12: "data examples",

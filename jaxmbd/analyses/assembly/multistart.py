@@ -213,12 +213,12 @@ def search(
     Angles of the end points are reduced to the turn nearest to those of `origin`.
     """
     origin, size = with_turn_counts(mechanism, origin, prescribed), jnp.asarray(extent(mechanism)[1], origin.dtype)
-    tree = _in_joint_coordinates(mechanism)
+    tree = in_joint_coordinates(mechanism)
     results, own = _search_all(mechanism, tree, random_starts(tree, tries - 1, seed), origin, prescribed, t, size)
     return results, np.asarray(own)
 
 
-def _in_joint_coordinates(mechanism: Mechanism) -> Mechanism:
+def in_joint_coordinates(mechanism: Mechanism) -> Mechanism:
     """Return the mechanism in joint coordinates, without forces and sensors of motion.
 
     It is returned unchanged if a user's constraint is written for its own coordinates.

@@ -1,0 +1,150 @@
+"""Closure error: how far a mechanism is from being assembled, as a function that is differentiable everywhere.
+
+An optimiser of dimensions meets mechanisms that cannot be assembled. `assemble` has no answer for them; the closure
+error has one, with a gradient that leads back to those that can.
+
+Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.1 (nonlinear least squares), §2.1 (the Hessian at a
+minimiser).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.assembly.assemble import prescribed_at
+from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, least_squares, shape_of
+from jaxmbd.analyses.checks import check_time
+from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.equations.equations import Equations
+from jaxmbd.model.body.checks import check_finite, check_mapping
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+
+_NEWTON_STEPS = 4  # at a residual that is not zero the least-squares search converges linearly only
+
+
+def closure_error(
+    mechanism: Mechanism,
+    fixed: Mapping[str, Number | Sequence[Number]] | None = None,
+    *,
+    guess: Mapping[str, Number] | State | None = None,
+    t: Number = 0.0,
+    locked: Iterable[str] = (),
+) -> Scalar:
+    """Return half the sum of squares of the closure's residual at its minimiser over the coordinates.
+
+    `E(p) = min_q ½ r(q, p)ᵀ r(q, p)`,   `∂E/∂p = rᵀ ∂r/∂p`
+
+    The residual `r` holds the position constraints `Φ(q, t)` and, below them, the values that are fixed. `E` is zero,
+    with the derivative zero, where the mechanism can be assembled, and positive where it cannot. The derivatives
+    exist in both cases, in both modes and of any order; on the boundary between the two, where a linkage is stretched
+    out, the first ones are continuous and the second ones are not. The minimiser is the one that the search from the
+    guess reaches: a local one.
+
+    **Arguments:** as for `assemble`.
+
+    **Returns:** `E` `[m², rad²]`, a number.
+
+    **Raises:** `MechanismError` for names that do not exist.
+
+        >>> closure_error(four_bar, {"crank.theta": 0.3})  # its coupler is 0.1 m too short
+        Array(0.00125, dtype=float64)
+
+    Source: the derivative of a minimum is the partial one (envelope theorem); Nocedal, Wright, *Numerical
+    Optimization* (2006), §10.1.
+    """
+    r = closure_residual(mechanism, fixed, guess=guess, t=t, locked=locked)
+    return 0.5 * jnp.sum(r**2)
+
+
+def closure_residual(
+    mechanism: Mechanism,
+    fixed: Mapping[str, Number | Sequence[Number]] | None = None,
+    *,
+    guess: Mapping[str, Number] | State | None = None,
+    t: Number = 0.0,
+    locked: Iterable[str] = (),
+) -> Float[Array, " rows"]:
+    """Return the residual `r(q, p)` of the closure at the minimiser of `½ rᵀ r` over the coordinates.
+
+    The rows are those of `closure_error`: the constraints in their order, then the fixed values by name. It is zero
+    where the mechanism can be assembled; in a least-squares objective it shows what is open.
+
+    **Arguments:** as for `assemble`.
+
+    **Returns:** `r` `[m, rad]`, `(rows,)`.
+
+    **Raises:** `MechanismError` for names that do not exist.
+
+        >>> closure_residual(four_bar, {"crank.theta": 0.3})
+        Array([0., 0., 0., 0., 0.0167, 0.0014, -0.0167, -0.0014, 0.], dtype=float64)
+    """
+    check_mechanism(mechanism)
+    start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess, {}))
+    check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
+    values = _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
+    start, time = with_turn_counts(mechanism, start, values), check_time("closure_error", t).astype(start.dtype)
+    return _residual_at_minimum(mechanism, start, prescribed_at(mechanism, start, values, locked, time), time)
+
+
+def _numbers(what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
+    check_mapping(what, values, "{'crank.theta': 0.3}")
+    arrays = {name: as_float(value) for name, value in sorted((values or {}).items())}
+    for name, value in arrays.items():
+        check_finite(what, repr(name), value, shapes.get(name, ()))
+    return arrays
+
+
+@cached_on_disk
+def _residual_at_minimum(mechanism: Mechanism, start: Array, prescribed: dict[str, Array], t: Scalar) -> Array:
+    closing = (Equations(mechanism), prescribed, t)
+    return closure(closest(closing, start), closing)
+
+
+@eqx.filter_custom_jvp
+def closest(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
+    """Return a minimiser near `start` of half the sum of squares of a closure's residual; it need not be closed.
+
+    Its derivative is the change of least norm that keeps it stationary, `H δq = −δ(∂E/∂q)`.
+    """
+    q = least_squares(closure, start, closing)
+
+    def newton(q: Array, _: None) -> tuple[Array, None]:
+        gradient = _slope(q, closing)
+        improved = q - _solve(_curvature(q, closing), gradient)
+        shorter = jnp.linalg.norm(_slope(improved, closing)) < jnp.linalg.norm(gradient)
+        return jnp.where(shorter, improved, q), None
+
+    return jax.lax.scan(newton, q, None, length=_NEWTON_STEPS)[0]
+
+
+@closest.def_jvp
+def _closest_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple[Array, Array]:
+    (closing, start), (changes, _) = primals, tangents
+    q = closest(closing, start)
+    _, change = eqx.filter_jvp(lambda c: _slope(q, c), (closing,), (changes,))
+    return q, jnp.zeros_like(q) if change is None else -_solve(_curvature(q, closing), change)
+
+
+def _slope(q: Array, closing: ClosureProblem) -> Array:
+    """Return the gradient of half the sum of squares, `Jᵀ r`."""
+    r, pull = jax.vjp(lambda q: closure(q, closing), q)
+    return pull(r)[0]
+
+
+def _curvature(q: Array, closing: ClosureProblem) -> Array:
+    """Return the Hessian of half the sum of squares, `Jᵀ J + Σ rᵢ ∇²rᵢ`."""
+    return jax.jacfwd(_slope)(q, closing)
+
+
+def _solve(matrix: Array, side: Array) -> Array:
+    """Return the solution of least norm: a coordinate that nothing determines keeps its value."""
+    return lx.linear_solve(lx.MatrixLinearOperator(matrix), side, singular(side.dtype), throw=False).value

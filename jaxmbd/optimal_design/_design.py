@@ -1,0 +1,281 @@
+"""Optimal design: the dimensions of a mechanism that minimise an objective under constraints, and the result."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.errors import check_known
+from jaxmbd.identification._parameters import Build
+from jaxmbd.model.body.checks import check_callable, check_count, check_flags
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.optimal_design._least_squares import begin, rounds
+from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
+from jaxmbd.optimal_design._nonlinear_programme import RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
+from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
+from jaxmbd.optimal_design._variables import variables_of
+from jaxmbd.printing import count_of, table
+from jaxmbd.progress import reporting
+
+_RESTORING_STEPS = 60
+# Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
+_IDLE, _CONVERGED = 1e-3, 1e-9
+_SHOWN = 8  # starts in the table
+INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True)
+class Start:
+    """One of the starts: its number, why it ended, and its best point: values, objective, largest violation, steps."""
+
+    number: int
+    verdict: str
+    objective: float
+    violation: float
+    values: dict[str, Any]
+    steps: int
+
+
+@dataclass(frozen=True)
+class Design:
+    """The result of `design`. `print` shows it as a table.
+
+    - `values`: the best values of the variables by name; `objective`: the objective there;
+    - `mechanism`: the mechanism with these values;
+    - `constraints`: the constraints with their margins; `is_feasible`: whether all are kept;
+    - `active_bounds`: the variables that lie on a bound;
+    - `starts`: all starts with their verdicts, the best first; `outcome`: why the search stopped.
+
+    If no start keeps all constraints, the values are those of the least violation.
+    """
+
+    values: dict[str, Any]
+    objective: float
+    mechanism: Mechanism
+    constraints: tuple[Margin, ...]
+    active_bounds: tuple[str, ...]
+    starts: tuple[Start, ...]
+    outcome: str
+    labels: tuple[str, ...]
+    numbers: np.ndarray
+    units: tuple[str, ...]
+
+    @property
+    def is_feasible(self) -> bool:
+        """True if all constraints are kept."""
+        return all(margin.kept for margin in self.constraints)
+
+    def __repr__(self) -> str:
+        kept = "all constraints kept" if self.is_feasible else "NOT FEASIBLE"
+        head = f"Design: {self.outcome}; objective {self.objective:.6g}" + f", {kept}" * bool(self.constraints)
+        sides = dict(text.rsplit(" ", 1) for text in self.active_bounds)
+        rows = [["variable", "value", "bound"]]
+        for label, number, unit in zip(self.labels, self.numbers, self.units, strict=True):
+            rows.append([f"{label} [{unit}]" if unit else label, f"{number:.6g}", sides.get(label, "").strip("()")])
+        parts = [head, table(rows)]
+        if self.constraints:
+            heading = ["constraint", "value", "limits", "margin", ""]
+            parts.append(table([heading, *(margin.row() for margin in self.constraints)]))
+        rows = [["start", "verdict", "objective", "violation", "steps"]]
+        for start in self.starts[:_SHOWN]:
+            numbers = f"{start.objective:.6g}", f"{start.violation:.2g}", str(start.steps)
+            rows.append([str(start.number), start.verdict, *numbers])
+        verdicts: dict[str, int] = {}
+        for start in self.starts[_SHOWN:]:
+            verdicts[start.verdict] = verdicts.get(start.verdict, 0) + 1
+        more = [f"... and {count_of(n, 'start')} more: {verdict}" for verdict, n in verdicts.items()]
+        return "\n\n".join(parts) + "\n\n" + "\n".join([table(rows, words=2), *more])
+
+
+def design(
+    objective: Callable[[Mechanism], Any],
+    variables: Mapping[str, Any],
+    constraints: Mapping[str, Any] | None = None,
+    *,
+    mechanism: Mechanism | Build,
+    starts: int = 16,
+    seed: int = 0,
+    method: Method = "slsqp",
+    steps: int = 200,
+    progress: bool = True,
+) -> Design:
+    """Find the values of named variables that minimise an objective and keep all constraints.
+
+    `min f(x)`,   `lower ≤ g(x) ≤ upper`,   `h(x) = value`,   `x` within its ranges
+
+    Feasibility comes first: from all starts at once the violations of the constraints are reduced (least squares,
+    side by side under `vmap`; starts that get no further are given up). Each start that remains is then optimised by
+    SciPy's sequential quadratic programming with exact gradients; without constraints, and with an objective that is a
+    vector, all at once by Levenberg and Marquardt's method. A start that cannot be assembled ends with a verdict and
+    does not stop the others.
+
+    **Arguments:**
+
+    - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised. Any
+      analysis may be called in it, with `check=False` or `throw=False`: its values are NaN where it fails;
+    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`.
+      A `Positive` variable is at least 1e-6 of its starting value;
+    - `constraints`: a `Limit` by name. `closure_error` leads back designs that cannot be assembled;
+    - `mechanism`: the mechanism, or a function from the values by name to one;
+    - `starts`: the number of starts: the starting values, then random ones within the ranges; `seed`;
+    - `method`: `"slsqp"` or `"trust-constr"`, which is slower, for objectives with badly scaled curvature;
+    - `steps`: the maximum number of steps of a start;
+    - `progress`: show the progress on one line.
+
+    **Returns:** a `Design`; print it. Its `outcome` names the constraint that no start can keep. Ctrl-C ends the
+    search and returns the best design so far.
+
+    **Raises:** `MechanismError` for unknown names, reversed bounds and functions that return no numbers.
+
+        >>> length = mbd.identification.Parameter(where=lambda m: m["spring"].length, within=Bounded(0.1, 0.4))
+        >>> print(design(lambda m: mbd.equilibrium(m).state["rod.theta"] ** 2, {"length": length}, mechanism=m))
+
+    Source: Nocedal, Wright, *Numerical Optimization* (2006), ch. 18; Kraft, *A software package for sequential
+    quadratic programming* (1988).
+    """
+    check_callable("design", "objective", objective)
+    check_known("method", [method], get_args(Method))
+    check_count("design: starts", starts, 1)
+    check_count("design: seed", seed, 0)
+    check_count("design: steps", steps, 1)
+    check_flags("design", progress=progress)
+    problem = Problem(objective, variables_of("design", mechanism, variables), limits_of("design", constraints))
+    return optimise(problem, starts, seed, method, steps, progress, "design")
+
+
+def optimise(problem: Problem, starts: int, seed: int, method: Method, steps: int, progress: bool, what: str) -> Design:
+    """Solve a design problem that has been checked; `what` is the verb that the user called."""
+    has_residuals = check_problem(problem)
+    x = np.asarray(problem.variables.random(starts, seed))
+    searches = [Search(point) for point in x]
+    outcome = ""
+    with reporting(progress, f"{what}: compiling ...") as report:
+        try:
+            _search(problem, searches, has_residuals, method, steps, report)
+        except KeyboardInterrupt:
+            outcome = INTERRUPTED
+            for search in searches:
+                search.verdict = search.verdict or INTERRUPTED
+    return _result(problem, searches, outcome)
+
+
+def _search(
+    problem: Problem, searches: list[Search], has_residuals: bool, method: Method, steps: int,
+    report: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Run all searches; what they have found so far is in `searches` at any time."""
+    if problem.limits:
+        _in_batches(violations, problem, searches, _RESTORING_STEPS, report, "feasibility", _IDLE)
+    elif has_residuals:
+        _in_batches(_residual_vector, problem, searches, steps, report, "least squares", _CONVERGED)
+    _evaluate(problem, searches)
+    if has_residuals and not problem.limits:
+        for search in searches:
+            search.verdict = search.verdict or ("converged" if search.steps < steps else "used all its steps")
+    todo = sorted((s for s in searches if not s.verdict), key=lambda s: (s.violation, s.objective))
+    for k, search in enumerate(todo):
+        best = min((s.objective for s in searches if s.violation <= TOLERANCE), default=np.inf)
+        report(f"design: start {k + 1} of {len(todo)}, best objective {best:.6g}")
+        solve(problem, search.x, method, steps, search)
+
+
+def _residual_vector(x: Any, problem: Problem) -> Any:
+    return jnp.ravel(residuals(x, problem))
+
+
+def _in_batches(
+    residual: Callable[..., Any], problem: Problem, searches: list[Search], steps: int, report: Callable[[str], None],
+    what: str, least_gain: float,
+) -> None:  # fmt: skip
+    """Reduce residuals from all starts side by side; one by one if an analysis raises in place of returning NaN.
+
+    A search ends when a round takes off less than the share `least_gain` of its cost: it has converged, or it is stuck;
+    the violations tell which.
+    """
+    bounds = problem.variables.lower, problem.variables.upper
+
+    def said(step: int, running: int, best: float) -> None:
+        report(f"design, {what}: step {step}, {count_of(running, 'start')}, best {best:.3g}")
+
+    def run(chosen: list[Search]) -> None:
+        lanes = begin(residual, jnp.asarray(np.stack([s.x for s in chosen])), problem)
+        lanes, taken = rounds(residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said)
+        for search, x, cost, count in zip(chosen, np.asarray(lanes.z), np.asarray(lanes.cost), taken, strict=True):
+            search.x, search.steps = x, int(count)
+            if not np.isfinite(cost):
+                search.verdict = "the objective is not finite"
+
+    try:
+        run(searches)
+    except RUN_TIME_ERRORS:
+        for search in searches:
+            try:
+                run([search])
+            except RUN_TIME_ERRORS as error:
+                search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
+
+
+def _evaluate(problem: Problem, searches: list[Search]) -> None:
+    """Give each search its objective and violation, and those that are not worth going on a verdict."""
+    for search in searches:
+        if search.verdict:
+            continue
+        try:
+            value = float(_objective(jnp.asarray(search.x), problem))
+            missed = np.asarray(_violations(jnp.asarray(search.x), problem))
+        except RUN_TIME_ERRORS as error:
+            search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
+            continue
+        search.objective, search.violation = value, float(np.max(np.abs(missed), initial=0.0))
+        if not np.isfinite(value):
+            search.objective, search.verdict = np.inf, "the objective is not finite"
+
+
+_objective, _violations = eqx.filter_jit(objective), eqx.filter_jit(violations)
+
+
+def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
+    variables = problem.variables
+    order = sorted(range(len(searches)), key=lambda k: _rank(searches[k]))
+    best = searches[order[0]]
+    starts = tuple(
+        Start(k, s.verdict, s.objective, s.violation, variables.values(jnp.asarray(s.x)), s.steps)
+        for k, s in ((k, searches[k]) for k in order)
+    )
+    x = jnp.asarray(best.x)
+    margins = _margins(problem, x)
+    mechanism = variables.mechanism(x)
+    bounds = variables.on_bounds(x)
+    return Design(
+        variables.values(x), best.objective, mechanism, margins, bounds, starts,
+        outcome or _outcome(best, margins, len(searches)), variables.labels, np.asarray(variables.physical(x)),
+        variables.units,
+    )  # fmt: skip
+
+
+def _margins(problem: Problem, x: jax.Array) -> tuple[Margin, ...]:
+    try:
+        values = constraint_values(x, problem)
+    except RUN_TIME_ERRORS:
+        values = {name: np.full(1, np.nan) for name in problem.limits}
+    return tuple(margin_of(name, limit, np.asarray(values[name]), TOLERANCE) for name, limit in problem.limits.items())
+
+
+def _rank(search: Search) -> tuple[bool, float]:
+    is_kept = search.violation <= TOLERANCE and np.isfinite(search.objective)
+    return (False, search.objective) if is_kept else (True, search.violation)
+
+
+def _outcome(best: Search, margins: tuple[Margin, ...], starts: int) -> str:
+    """Return why the search stopped, for the best start."""
+    broken = [margin for margin in margins if not margin.kept]
+    if broken:
+        names = ", ".join(f"{m.name!r} (by {-m.margin:.3g})" for m in broken)
+        return f"no design found that keeps all constraints, from {count_of(starts, 'start')}; violated: {names}"
+    if not np.isfinite(best.objective):
+        return f"no design found, from {count_of(starts, 'start')}: {best.verdict}"
+    return best.verdict

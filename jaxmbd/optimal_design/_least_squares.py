@@ -1,0 +1,155 @@
+"""Nonlinear least squares within bounds from many starts at once, of which those that get no better stop.
+
+Levenberg's and Marquardt's method with projection onto the bounds: a variable on a bound, which the gradient pushes
+outwards, is held for the step. All starts take the same number of steps side by side under `vmap`; between these rounds
+those that have converged or get no better leave the batch, so the work goes to the others. The damped equations are
+solved by a QR factorisation, since rows that stand for constraints have large weights (normal equations would square
+their ratio).
+
+Source: Kanzow, Yamashita, Fukushima, *Levenberg-Marquardt methods with strong local convergence properties for solving
+nonlinear equations with convex constraints*, J. Comput. Appl. Math. 172 (2004); Nocedal, Wright, *Numerical
+Optimization* (2006), §10.3; Golub, Van Loan, *Matrix Computations* (2013), §6.1.4 (large weights).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from jaxmbd.arrays import Scalar
+
+_FIRST_DAMPING = 1e-2
+_DAMPINGS = 1e-26, 1e14  # limits; a search at the upper one finds no descent any more
+_LESS, _MORE = 0.3, 4.0  # factors of the damping after a step that is accepted, and one that is rejected
+_ROUND = 10  # steps between two looks at the batch
+_SMALL_STEP = 1e-12  # largest change of a scaled variable in a step that ends a search
+
+Residual = Callable[[Array, Any], Array]
+Settle = Callable[[Array, Any], Array]
+
+
+class Lanes(eqx.Module):
+    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings, and the largest change in the last round.
+
+    A cost is infinite where the residual is not finite.
+    """
+
+    z: Float[Array, "lanes n"]
+    cost: Float[Array, " lanes"]
+    damping: Float[Array, " lanes"]
+    change: Float[Array, " lanes"]
+
+
+def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any, weight: float = 1.0) -> Lanes:
+    """Return searches at their starting points.
+
+    `weight`: that of rows which stand for constraints. The damping is relative to all rows, and has to let the search
+    move along the constraints, where the other rows alone resist.
+    """
+    cost = _costs(residual, starts, args)
+    fresh = jnp.full_like(cost, _FIRST_DAMPING / weight**2)
+    return Lanes(starts, cost, fresh, jnp.full_like(cost, jnp.inf))
+
+
+@eqx.filter_jit
+def _costs(residual: Residual, z: Array, args: Any) -> Array:
+    return jax.vmap(lambda z: _cost(residual(z, args)))(z)
+
+
+def _cost(r: Array) -> Scalar:
+    cost = 0.5 * jnp.sum(r**2)
+    return jnp.where(jnp.isfinite(cost), cost, jnp.inf)
+
+
+@eqx.filter_jit
+def advance(
+    residual: Residual, lanes: Lanes, lower: Float[Array, " n"], upper: Float[Array, " n"], args: Any, steps: int,
+    settle: Settle | None = None,
+) -> Lanes:  # fmt: skip
+    """Return searches after some more steps.
+
+    `settle`: brings a trial point back to a manifold on which the search is to stay, before it is judged.
+    """
+
+    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array]:
+        def step(carry: tuple[Array, Array, Array, Array, Array], _: None) -> tuple[Any, None]:
+            z, r, J, cost, damping = carry
+            trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
+            trial = trial if settle is None else settle(trial, args)
+            r_trial, J_trial = _with_jacobian(residual, trial, args)
+            cost_trial = _cost(r_trial)
+            accepted = (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
+            new, old = (trial, r_trial, J_trial, cost_trial), (z, r, J, cost)
+            z, r, J, cost = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)
+            damping = jnp.clip(damping * jnp.where(accepted, _LESS, _MORE), *_DAMPINGS)
+            return (z, r, J, cost, damping), None
+
+        r, J = _with_jacobian(residual, z, args)
+        (end, _, _, cost, damping), _ = jax.lax.scan(step, (z, r, J, _cost(r), damping), None, length=steps)
+        return end, cost, damping, jnp.max(jnp.abs(end - z))
+
+    z, cost, damping, change = jax.vmap(one)(lanes.z, lanes.damping)
+    return Lanes(z, cost, damping, change)
+
+
+def _with_jacobian(residual: Residual, z: Array, args: Any) -> tuple[Array, Array]:
+    def twice(z: Array) -> tuple[Array, Array]:
+        r = residual(z, args)
+        return r, r
+
+    J, r = jax.jacfwd(twice, has_aux=True)(z)
+    return r, J
+
+
+def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, upper: Array) -> Array:
+    """Return the step: the solution of `min |J d + r|² + damping |D d|²` with the held variables fixed.
+
+    `D` holds the norms of the columns of `J` (Marquardt's scaling), so that the units of variables do not matter.
+    """
+    gradient = J.T @ r
+    held = ((z <= lower) & (gradient > 0)) | ((z >= upper) & (gradient < 0))
+    free = jnp.where(held[None], 0.0, jnp.where(jnp.isfinite(J), J, 0.0))
+    sizes = jnp.linalg.norm(free, axis=0)
+    sizes = jnp.maximum(sizes, 1e-8 * jnp.max(sizes) + jnp.finfo(z.dtype).tiny)
+    stacked = jnp.concatenate([free, jnp.diag(jnp.sqrt(damping) * sizes)])
+    Q, R = jnp.linalg.qr(stacked)
+    d = jax.scipy.linalg.solve_triangular(R, -(Q[: len(r)].T @ jnp.where(jnp.isfinite(r), r, 0.0)))
+    return jnp.where(held | ~jnp.isfinite(d), 0.0, d)
+
+
+def rounds(
+    residual: Residual, lanes: Lanes, bounds: tuple[Array, Array], args: Any, *, steps: int, least_gain: float,
+    report: Callable[[int, int, float], None], settle: Settle | None = None,
+) -> tuple[Lanes, Int[np.ndarray, " lanes"]]:  # fmt: skip
+    """Advance all searches until they have converged, get no better, or have taken all steps.
+
+    **Arguments:** `least_gain`: a search ends if a round takes off less than this share of its cost;
+    `report(step, running, best)`.
+
+    **Returns:** the searches, and the number of steps that each has taken.
+    """
+    # On the host between the rounds, so that leaving the batch compiles nothing but one program for each power of two.
+    done, taken = np.zeros(len(lanes.cost), bool), np.zeros(len(lanes.cost), int)
+    fields = [np.array(x) for x in (lanes.z, lanes.cost, lanes.damping, lanes.change)]
+    for first in range(0, steps, _ROUND):
+        running = np.flatnonzero(~done)
+        if not len(running):
+            break
+        report(first, len(running), float(np.min(fields[1], initial=np.inf)))
+        size = min(len(done), 1 << (len(running) - 1).bit_length())
+        chosen = np.concatenate([running, np.full(size - len(running), running[0])])
+        now, count = Lanes(*(jnp.asarray(x[chosen]) for x in fields)), min(_ROUND, steps - first)
+        later = advance(residual, now, *bounds, args, count, settle)
+        values = [np.asarray(x)[: len(running)] for x in (later.z, later.cost, later.damping, later.change)]
+        before = fields[1][running]
+        for field, value in zip(fields, values, strict=True):
+            field[running] = value
+        with np.errstate(invalid="ignore", divide="ignore"):
+            gain = np.where(before > 0, (before - values[1]) / before, 0.0)
+        taken[running] += count
+        done[running] = (values[3] <= _SMALL_STEP) | (values[1] == 0) | ~(gain > least_gain)
+    return Lanes(*map(jnp.asarray, fields)), taken

@@ -1,0 +1,138 @@
+"""Limits on quantities of a mechanism: constraints of a design, their residuals, and their margins."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import as_float, is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_instance, check_mapping, check_shape
+from jaxmbd.user_functions import user_array
+
+_ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
+_NOT_FINITE = 1e3  # violation, as a multiple of the scale, that stands for a value that is not finite
+
+
+class Limit(eqx.Module):
+    """A constraint of a design: a quantity of the mechanism between two limits, or equal to a value.
+
+    `lower ≤ f(mechanism) ≤ upper`,   or   `f(mechanism) = equals`
+
+    **Arguments:**
+
+    - `function`: from the mechanism to a number or an array, each element of which has to keep the limits. Analyses in
+      it are called so that they raise no error, `assemble(..., check=False)` and `kinematics(..., throw=False)`, and
+      are NaN where there is no motion;
+    - `lower`, `upper`: at least one of them, or `equals`;
+    - `scale`: the size of a violation that matters, in the quantity's unit; by default the largest size of the limits,
+      one if these are zero. A limit is kept if it is missed by less than 1e-6 of it;
+    - `unit`: the unit in the table of results.
+
+        >>> Limit(lambda m: closure_error(m, {"crank.theta": 0.0}), upper=1e-12, scale=1.0, unit="m²")
+    """
+
+    function: Callable[[Any], Any]
+    lower: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    upper: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    equals: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    scale: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+    unit: str = eqx.field(static=True, default="")
+
+    def __check_init__(self) -> None:
+        if not callable(self.function):
+            raise MechanismError(f"Limit: function must be a function of the mechanism, got {self.function!r}.")
+        given = {n: getattr(self, n) for n in ("lower", "upper", "equals") if getattr(self, n) is not None}
+        for name, value in given.items():
+            check_shape("Limit", name, value, np.shape(value))
+        if not given or (self.equals is not None and len(given) > 1):
+            raise MechanismError(f"A Limit has lower, upper or both, or else equals; got {', '.join(given) or 'none'}.")
+        if len(given) == 2 and is_concrete(given) and not np.all(np.asarray(self.lower) <= np.asarray(self.upper)):
+            raise MechanismError(f"Limit: lower must not exceed upper, got {self.lower} and {self.upper}.")
+        if self.scale is not None and is_concrete(self.scale) and not np.all(np.asarray(self.scale) > 0):
+            raise MechanismError(f"Limit: scale must be greater than zero, got {self.scale}.")
+
+    def size(self) -> Array:
+        """Return the scale."""
+        if self.scale is not None:
+            return self.scale
+        sizes = [jnp.max(jnp.abs(x)) for x in (self.lower, self.upper, self.equals) if x is not None]
+        largest = jnp.max(jnp.stack([jnp.where(jnp.isfinite(size), size, 0.0) for size in sizes]))
+        return jnp.where(largest > 0, largest, 1.0)
+
+    def value(self, name: str, mechanism: Any) -> Float[Array, " k"]:
+        """Return the quantity as a vector."""
+        value = user_array(f"Constraint {name!r}", "function", self.function, mechanism, takes="mechanism")
+        return jnp.ravel(value).astype(jnp.result_type(float))
+
+    def margins(self, value: Float[Array, " k"]) -> Float[Array, " rows"]:
+        """Return the scaled distances from the limits, negative outside; for `equals`, the signed difference."""
+        if self.equals is not None:
+            return (value - jnp.ravel(self.equals)) / self.size()
+        rows = [] if self.lower is None else [value - jnp.ravel(self.lower)]
+        rows += [] if self.upper is None else [jnp.ravel(self.upper) - value]
+        return jnp.concatenate(rows) / self.size()
+
+    def violations(self, value: Float[Array, " k"]) -> Float[Array, " rows"]:
+        """Return by how much the limits are missed, zero where they are kept; a constant where that is unknown."""
+        margins = self.margins(value)
+        missed = margins if self.equals is not None else jnp.maximum(-margins, 0.0)
+        # Not a zero: a design without a value must not count as one that keeps the limit.
+        return jnp.where(jnp.isfinite(missed), missed, _NOT_FINITE)
+
+
+Limits = dict[str, Limit]
+
+
+def limits_of(what: str, constraints: Mapping[str, Any] | None) -> Limits:
+    """Check constraints by name."""
+    check_mapping(f"{what}: constraints", constraints, "{'reach': Limit(function, lower=0.5)}")
+    for name, limit in (constraints or {}).items():
+        check_instance(f"{what}: constraint {name!r}", limit, Limit, "a Limit(function, lower=..., upper=...)")
+    return dict(constraints or {})
+
+
+@dataclass(frozen=True)
+class Margin:
+    """A constraint of a finished design.
+
+    - `name`; `value`, one for each element;
+    - `limits`: its limits as text;
+    - `margin`: the least distance from a limit, negative if one is violated, in the unit of the value; for `equals`
+      minus the largest difference;
+    - `active`: whether the value lies on a limit; `kept`: whether all limits are kept; `unit`.
+    """
+
+    name: str
+    value: np.ndarray
+    limits: str
+    margin: float
+    active: bool
+    kept: bool
+    unit: str
+
+    def row(self) -> list[str]:
+        """Return the cells of a table: name, value, limits, margin, remark."""
+        low, high = (f"{f(self.value):.6g}" for f in (np.min, np.max))
+        remark = ("active" if self.active else "") if self.kept else "VIOLATED"
+        name = f"{self.name} [{self.unit}]" if self.unit else self.name
+        return [name, low if low == high else f"{low} … {high}", self.limits, f"{self.margin:.3g}", remark]
+
+
+def margin_of(name: str, limit: Limit, value: np.ndarray, tolerance: float) -> Margin:
+    """Return the margin of a constraint for its value; `tolerance`: the scaled violation that counts as none."""
+    size, scaled = float(limit.size()), np.asarray(limit.margins(jnp.asarray(value)))
+    least = -float(np.max(np.abs(scaled))) if limit.equals is not None else float(np.min(scaled))
+    kept = bool(np.isfinite(scaled).all()) and least >= -tolerance
+    ends = [("≥", limit.lower), ("≤", limit.upper), ("=", limit.equals)]
+    text = ", ".join(f"{sign} {_shown(end)}" for sign, end in ends if end is not None)
+    return Margin(name, value, text, least * size, kept and least <= _ACTIVE, kept, limit.unit)
+
+
+def _shown(end: Any) -> str:
+    values = np.ravel(np.asarray(end))
+    return f"{values[0]:.6g}" if np.ptp(values) == 0 else f"{values.min():.6g} … {values.max():.6g}"

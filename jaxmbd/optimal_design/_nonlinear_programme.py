@@ -1,0 +1,130 @@
+"""One start of a nonlinear programme, by the methods of SciPy with exact derivatives."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize as spo
+from jaxtyping import Float
+
+from jaxmbd.optimal_design._problem import Point, Problem, linearised
+
+Method = Literal["slsqp", "trust-constr"]
+
+RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
+TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none
+_PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
+_WORSE = 1e20  # scaled objective in place of one that is not finite: the line search then takes a shorter step
+
+
+@dataclass
+class Search:
+    """The course of one search: the best point, its objective and largest violation, the steps and the verdict."""
+
+    x: Float[np.ndarray, " n"]
+    objective: float = np.inf
+    violation: float = np.inf
+    steps: int = 0
+    verdict: str = ""
+
+    def offer(self, x: np.ndarray, objective: float, violation: float) -> None:
+        """Keep a point if it is better: of less violation, or of less objective where both keep the limits."""
+        if not np.isfinite(objective):
+            return
+        kept, was_kept = violation <= TOLERANCE, self.violation <= TOLERANCE
+        better = objective < self.objective if kept and was_kept else violation < self.violation
+        if better or not np.isfinite(self.objective):
+            self.x, self.objective, self.violation = np.array(x), objective, violation
+
+
+@dataclass
+class _Evaluation:
+    """Values and derivatives at the last points that SciPy asked for: it asks for each by itself."""
+
+    problem: Problem
+    search: Search
+    size: float = 1.0
+    known: dict[bytes, tuple[Point, Point]] = field(default_factory=dict)
+
+    def at(self, x: np.ndarray) -> tuple[Point, Point]:
+        key = np.asarray(x).tobytes()
+        if key not in self.known:
+            if len(self.known) > 4:
+                self.known.clear()
+            self.known[key] = self._evaluate(x)
+        return self.known[key]
+
+    def _evaluate(self, x: np.ndarray) -> tuple[Point, Point]:
+        try:
+            found: tuple[Point, Point] = jax.tree.map(np.asarray, linearised(jnp.asarray(x), self.problem))
+        except RUN_TIME_ERRORS:  # an analysis that raises in place of returning NaN
+            shapes = eqx.filter_eval_shape(linearised, jnp.asarray(x), self.problem)
+            found = jax.tree.map(lambda s: np.full(s.shape, np.nan), shapes)
+        value = found[0]
+        self.search.offer(x, float(value.objective), violation_of(value))
+        return found
+
+    def objective(self, x: np.ndarray) -> float:
+        value = self.at(x)[0]
+        rows = (value.objective, value.inequalities, value.equations)
+        is_finite = all(np.isfinite(row).all() for row in rows)
+        return float(value.objective) / self.size if is_finite else _WORSE
+
+    def rows(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda x: _finite(getattr(self.at(x)[0], part))
+
+    def slopes(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda x: _finite(getattr(self.at(x)[1], part)) / (self.size if part == "objective" else 1.0)
+
+
+def _finite(values: Any) -> np.ndarray:
+    """Return values in which those that are not finite are zero: the objective tells SciPy that the point is bad."""
+    return np.where(np.isfinite(values), values, 0.0)
+
+
+def violation_of(value: Point) -> float:
+    """Return the largest violation, infinite if one is unknown."""
+    missed = [np.max(-np.asarray(value.inequalities), initial=0.0), np.max(np.abs(value.equations), initial=0.0)]
+    return float(max(missed)) if np.isfinite(missed).all() else np.inf
+
+
+def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search) -> None:
+    """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt."""
+    evaluation = _Evaluation(problem, search)
+    first, _ = evaluation.at(start)
+    if not np.isfinite(first.objective):
+        search.verdict = "the objective is not finite"
+        return
+    evaluation.size = max(abs(float(first.objective)), float(np.finfo(float).tiny) ** 0.5)
+    rules = []
+    for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
+        if getattr(first, part).size:
+            rules.append({"type": kind, "fun": evaluation.rows(part), "jac": evaluation.slopes(part)})
+    variables = problem.variables
+    bounds = spo.Bounds(np.asarray(variables.lower), np.asarray(variables.upper))  # pyright: ignore[reportArgumentType]
+    precision = {"ftol": _PRECISION} if method == "slsqp" else {"xtol": _PRECISION, "gtol": 1e-9}
+
+    def count(*_: Any) -> None:
+        search.steps += 1
+
+    with np.errstate(all="ignore"):
+        found = spo.minimize(
+            evaluation.objective, start, method=method, jac=evaluation.slopes("objective"), bounds=bounds,
+            constraints=rules, callback=count, options={"maxiter": steps, **precision},
+        )  # fmt: skip
+    ended = {0: "used all its steps", 1: "converged", 2: "converged"}
+    text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)
+    search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
+
+
+def _slsqp_text(found: Any) -> str:
+    if found.success:
+        return "converged"
+    if found.status == 9:
+        return "used all its steps"
+    # At a minimum that is known to rounding the line search finds no descent any more.
+    return "converged to rounding" if found.status == 8 else f"stopped: {found.message}"

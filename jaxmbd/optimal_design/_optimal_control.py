@@ -1,0 +1,289 @@
+"""Optimal control: efforts over time that move a mechanism from a state to an end, by single or multiple shooting.
+
+Efforts are sampled forces in the mechanism. With one segment the motion is integrated as a whole (single shooting).
+With more, the independent coordinates and speeds at the beginning of each segment are variables too, and continuity is
+a constraint (multiple shooting), so that an unstable motion does not amplify errors from its start to its end. Only
+independent coordinates are variables: each segment begins with an assembly, so closed loops stay closed.
+
+Source: Bock, Plitt, *A multiple shooting algorithm for direct solution of optimal control problems*, IFAC Proc. 17
+(1984); Betts, *Practical Methods for Optimal Control* (2010), ch. 3.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, get_args
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.output_channels import read
+from jaxmbd.analyses.simulation.simulate import simulate
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State, check_state
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._parameters import Parameter
+from jaxmbd.identification._ranges import Bounded, Unbounded
+from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
+from jaxmbd.model.body.checks import check_count, check_flags, check_mapping, checked_names
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.time_functions import Table
+from jaxmbd.optimal_design._design import Design, optimise
+from jaxmbd.optimal_design._limits import Limit, limits_of
+from jaxmbd.optimal_design._nonlinear_programme import Method
+from jaxmbd.optimal_design._problem import Problem
+from jaxmbd.optimal_design._variables import variables_of
+
+_NODES, _RATES = "coordinates of segments", "speeds of segments"
+
+
+@dataclass(frozen=True)
+class Control:
+    """The result of `optimal_control`. `print` shows the search.
+
+    - `efforts`: the values of each effort at its sample times, by name;
+    - `mechanism`: the mechanism with them; `solution`: its motion, integrated as a whole;
+    - `objective`; `end_error`: the largest difference from the end values, of the motion integrated as a whole;
+    - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped.
+    """
+
+    efforts: dict[str, np.ndarray]
+    mechanism: Mechanism
+    solution: Solution
+    objective: float
+    end_error: float
+    design: Design
+
+    @property
+    def outcome(self) -> str:
+        """Why the search stopped."""
+        return self.design.outcome
+
+    def __repr__(self) -> str:
+        peaks = ", ".join(f"{name!r} up to {np.abs(u).max():.4g}" for name, u in self.efforts.items())
+        return f"Control: efforts {peaks}; the end is missed by {self.end_error:.2g}\n\n{self.design!r}"
+
+
+class _Shooting(eqx.Module):
+    """What a control problem is integrated with: the start, the times of the segments, and what is independent."""
+
+    start: State
+    ts: Float[Array, "segments times"]
+    guesses: Float[Array, "segments nq"]
+    dt: float = eqx.field(static=True)
+    coordinates: tuple[str, ...] = eqx.field(static=True)
+
+    def segments(self, mechanism: Mechanism, values: Mapping[str, Any]) -> Solution:
+        """Return the motion of all segments, side by side."""
+
+        def one(ts: Array, guess: Array, coordinates: Array, speeds: Array) -> Solution:
+            near = eqx.tree_at(lambda s: (s.q, s.t), self.start, (guess, ts[0]))
+            state = assemble(
+                mechanism, dict(zip(self.coordinates, coordinates, strict=True)), guess=near,
+                speeds=dict(zip(self.coordinates, speeds, strict=True)), t=ts[0], check=False,
+            )  # fmt: skip
+            return simulate(mechanism, state, ts, solver=RungeKutta4(), dt0=self.dt, throw=False)
+
+        first = self.independent(mechanism, self.start)
+        nodes = [jnp.concatenate([x[None], values[name]]) for x, name in zip(first, (_NODES, _RATES), strict=True)]
+        return jax.vmap(one)(self.ts, self.guesses, *nodes)
+
+    def independent(self, mechanism: Mechanism, state: State) -> tuple[Array, Array]:
+        """Return the independent coordinates, and their rates."""
+        values = read(mechanism, state, [name for c in self.coordinates for name in (c, _rate(c))])
+        stacked = [jnp.stack([values[of(c)] for c in self.coordinates]) for of in (str, _rate)]
+        return stacked[0], stacked[1]
+
+
+def _rate(coordinate: str) -> str:
+    """Return the channel of the rate of a coordinate of a joint, or of a body."""
+    owner, _, component = coordinate.partition(".")
+    return {"x": f"{owner}.vx", "y": f"{owner}.vy", "theta": f"{owner}.omega"}.get(component, f"{coordinate}_rate")
+
+
+def optimal_control(
+    mechanism: Mechanism,
+    start: State,
+    efforts: Mapping[str, Any],
+    end: Mapping[str, float],
+    *,
+    coordinates: Iterable[str],
+    duration: float,
+    segments: int = 1,
+    steps_per_segment: int = 50,
+    objective: Callable[[Mechanism], Any] | None = None,
+    constraints: Mapping[str, Any] | None = None,
+    guess: Mapping[str, Any] | None = None,
+    starts: int = 1,
+    seed: int = 0,
+    method: Method = "slsqp",
+    steps: int = 200,
+    progress: bool = True,
+) -> Control:
+    """Find efforts over time that move a mechanism from a state to given values at the end.
+
+    `min J`   subject to   the equations of motion, `y(T) = y_end`, and efforts within their bounds; by default
+    `J = Σ ∫ u(t)² dt`
+
+    The motion is integrated with constant steps (`RungeKutta4`), so that it is a smooth function of the efforts.
+
+    **Arguments:**
+
+    - `mechanism`: with a `JointForce` or `Force` for each effort, whose `force` is a `Table`: its values are varied;
+    - `start`: the state at the begin of the motion;
+    - `efforts`: by the name of the force its bounds, `(-3.0, 3.0)`, or None for no bounds;
+    - `end`: values at the end by channel, `{"O.angle": 3.14, "O.angle_rate": 0.0}`;
+    - `coordinates`: as many coordinates as the mechanism has degrees of freedom, which determine its position;
+    - `duration` `[s]`; `segments`: 1 for single shooting, more for multiple shooting; `steps_per_segment`;
+    - `objective`: of the mechanism, a number; `constraints`: a `Limit` by name, on the mechanism;
+    - `guess`: values of the coordinates at the ends of the segments but the last, `(segments − 1,)`, by coordinate;
+      by default on a straight line from the start to their values in `end`;
+    - `starts`, `seed`, `method`, `steps`, `progress`: as in `design`; starts but the first have random efforts.
+
+    **Returns:** a `Control`; print it. Ctrl-C returns the best so far.
+
+    **Raises:** `MechanismError` for unknown names, forces that are no tables, or a wrong number of coordinates.
+
+        >>> optimal_control(arm, state, {"motor": (-3.0, 3.0)}, {"O.angle": 3.14, "O.angle_rate": 0.0},
+        ...                 coordinates=["O.angle"], duration=3.0, segments=6)
+
+    Source: Bock, Plitt (1984); Betts, *Practical Methods for Optimal Control* (2010), ch. 3.
+    """
+    check_state(mechanism, start)
+    check_flags("optimal_control", progress=progress)
+    for name, count in (("segments", segments), ("steps_per_segment", steps_per_segment), ("starts", starts)):
+        check_count(f"optimal_control: {name}", count, 1)
+    check_known("method", [method], get_args(Method))
+    check_mapping("efforts", efforts, "{'motor': (-3.0, 3.0)}")
+    check_mapping("end", end, "{'O.angle': 3.14}")
+    names = checked_names("optimal_control: coordinates", coordinates, "O.angle")
+    tables = {name: _table(mechanism, name) for name in efforts}
+    nodes = _guessed(mechanism, start, names, end, guess or {}, segments)
+    shooting = _shooting(mechanism, start, names, nodes, duration, steps_per_segment)
+
+    def build(values: dict[str, Any]) -> Mechanism:
+        return _with_efforts(mechanism, {name: values[name] for name in tables})
+
+    free = {name: Parameter(None, table.values, _range(efforts[name]), "") for name, table in tables.items()}
+    rates = jnp.broadcast_to(jnp.diff(nodes, axis=0)[: segments - 1] * segments / duration, nodes[1:-1].shape)
+    own = {_NODES: nodes[1:-1], _RATES: rates} if segments > 1 else {}
+    variables = variables_of("optimal_control", build, free | {n: Parameter(start=v) for n, v in own.items()})
+    empty = {name: jnp.zeros((0, len(names))) for name in (_NODES, _RATES)}
+
+    def subject(mechanism: Mechanism, values: dict[str, Any]) -> tuple[Mechanism, Solution]:
+        return mechanism, shooting.segments(mechanism, empty | values)
+
+    limits = {"end": Limit(lambda s: _at_end(s[1], end), equals=jnp.asarray([*end.values()]), scale=1.0)}
+    if segments > 1:
+        limits["continuity"] = Limit(lambda s: _gaps(shooting, *s), equals=0.0)
+    for name, limit in limits_of("optimal_control", constraints).items():
+        if name in limits:
+            raise MechanismError(f"optimal_control: {name!r} is the name of a constraint already: take another one.")
+        limits[name] = _of_mechanism(limit)
+    cost = (lambda m: _squares(m, tables)) if objective is None else objective
+    problem = Problem(lambda s: cost(s[0]), variables, limits, subject)
+    found = optimise(problem, starts, seed, method, steps, progress, "optimal_control")
+    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], segments * steps_per_segment + 1)
+    solution = simulate(found.mechanism, start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
+    missed = [abs(float(solution[name][-1]) - float(value)) for name, value in end.items()]
+    values = {name: np.asarray(found.values[name]) for name in tables}
+    return Control(values, found.mechanism, solution, found.objective, max(missed, default=0.0), found)
+
+
+def _table(mechanism: Mechanism, name: str) -> Table:
+    check_known("force", [name], [force.name for force in mechanism.forces])
+    table = getattr(mechanism[name], "force", None)
+    if not isinstance(table, Table):
+        raise MechanismError(
+            f"optimal_control: the effort {name!r} must be a force with samples over time: JointForce({name!r}, "
+            "'O.angle', Table(times, values))."
+        )
+    return table
+
+
+def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
+    for name, samples in values.items():
+        mechanism = eqx.tree_at(lambda m, name=name: m[name].force.values, mechanism, samples)
+    return mechanism
+
+
+def _range(bounds: Any) -> Bounded | Unbounded:
+    return Unbounded() if bounds is None else Bounded(*bounds)
+
+
+def _guessed(
+    mechanism: Mechanism, start: State, names: tuple[str, ...], end: Mapping[str, Any], guess: Mapping[str, Any],
+    segments: int,
+) -> Float[Array, "nodes k"]:  # fmt: skip
+    """Return guessed values of the coordinates at the ends of all segments, from the start on."""
+    check_known("coordinate for guess", guess, names)
+    first = [float(read(mechanism, start, name)) for name in names]
+    columns = []
+    for name, begin in zip(names, first, strict=True):
+        inner = np.linspace(begin, float(end.get(name, begin)), segments + 1)
+        if name in guess:
+            inner[1:-1] = np.asarray(guess[name], float)
+        columns.append(inner)
+    return jnp.asarray(np.stack(columns, axis=-1), start.q.dtype)
+
+
+def _shooting(
+    mechanism: Mechanism, start: State, names: tuple[str, ...], nodes: Array, duration: float, steps: int
+) -> _Shooting:
+    """Return the times of the segments, and a position near each node in one assembly mode.
+
+    **Raises:** `MechanismError` unless the coordinates determine the position.
+    """
+    segments = len(nodes) - 1
+    if not duration > 0:
+        raise MechanismError(f"optimal_control: duration must be greater than zero [s], got {duration!r}.")
+    rank = 0 if start.rank is None else int(start.rank)
+    if start.rank is not None and mechanism.nv - rank != len(names):
+        raise MechanismError(
+            f"optimal_control: the mechanism has {mechanism.nv - rank} degrees of freedom, and coordinates names "
+            f"{len(names)}: {', '.join(names)}. Name as many as determine its position."
+        )
+    ends = float(start.t) + np.linspace(0.0, duration, segments + 1)
+    ts = np.linspace(ends[:-1], ends[1:], 2 if segments > 1 else steps + 1, axis=-1)
+    state, guesses = start, [start.q]
+    for node in np.asarray(nodes[1:-1]):
+        state = assemble(mechanism, dict(zip(names, node, strict=True)), guess=state)
+        guesses.append(state.q)
+    dt = float(duration) / (segments * steps)
+    return _Shooting(start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, names)
+
+
+def _at_end(solution: Solution, end: Mapping[str, Any]) -> Array:
+    last = jax.tree.map(lambda x: x[-1], eqx.filter(solution, eqx.is_array))
+    whole = eqx.combine(last, eqx.filter(solution, eqx.is_array, inverse=True))
+    state = whole.state(-1)
+    values = read(whole.mechanism, state, [*end])
+    return jnp.stack([values[name] for name in end])
+
+
+def _gaps(shooting: _Shooting, mechanism: Mechanism, solution: Solution) -> Array:
+    """Return the differences of coordinates and speeds between the end of a segment and the begin of the next one."""
+
+    def ends(k: int) -> Array:
+        states = eqx.filter_vmap(lambda s: s.state(k))(solution)
+        found = eqx.filter_vmap(lambda s: jnp.concatenate(shooting.independent(mechanism, s)))(states)
+        return found
+
+    return ends(-1)[:-1] - ends(0)[1:]
+
+
+def _of_mechanism(limit: Limit) -> Limit:
+    return eqx.tree_at(lambda c: c.function, limit, lambda s: limit.function(s[0]))
+
+
+def _squares(mechanism: Mechanism, tables: Mapping[str, Table]) -> Array:
+    """Return the integral of the squared efforts, exact for tables that are linear or constant between samples."""
+    total = jnp.zeros(())
+    for name in tables:
+        table = mechanism[name].force
+        width, a, b = jnp.diff(table.times), table.values[:-1], table.values[1:]
+        total += jnp.sum(width * (a**2 if table.order == 0 else (a**2 + a * b + b**2) / 3))
+    return total

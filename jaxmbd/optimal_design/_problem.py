@@ -1,0 +1,115 @@
+"""A design problem as functions of one vector: objective, margins, violations, and their derivatives."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import Scalar
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.optimal_design._limits import Limits
+from jaxmbd.optimal_design._variables import Variables
+from jaxmbd.user_functions import user_array
+
+_FEW = 24  # variables up to which derivatives are computed in forward mode
+
+
+class Problem(eqx.Module):
+    """The objective, a number or residuals, the variables and the constraints.
+
+    `subject`: what objective and constraints are functions of, made of the mechanism and the values of the variables by
+    name; by default the mechanism.
+    """
+
+    objective: Callable[[Any], Any]
+    variables: Variables
+    limits: Limits
+    subject: Callable[[Mechanism, dict[str, Any]], Any] = lambda mechanism, values: mechanism
+
+    def at(self, x: Float[Array, " n"]) -> Any:
+        """Return the subject at a point."""
+        return self.subject(self.variables.mechanism(x), self.variables.values(x))
+
+
+class Point(eqx.Module):
+    """A design problem at one point: the objective, and the scaled margins of inequalities and equations.
+
+    All are arrays of the rows that the optimiser sees, or their derivatives with respect to `x`.
+    """
+
+    objective: Array
+    inequalities: Array
+    equations: Array
+
+
+def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
+    """Return what the objective function returns: a number, or residuals."""
+    subject = problem.at(x)
+    return user_array("design", "objective", problem.objective, subject, takes="mechanism")
+
+
+def objective(x: Float[Array, " n"], problem: Problem) -> Scalar:
+    """Return the number to be minimised: the objective, or half the sum of squares of its residuals."""
+    value = residuals(x, problem)
+    return value if value.ndim == 0 else 0.5 * jnp.sum(value**2)
+
+
+def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]:
+    """Return by how much all constraints are missed, in their scales."""
+    subject = problem.at(x)
+    rows = [limit.violations(limit.value(name, subject)) for name, limit in problem.limits.items()]
+    return jnp.concatenate(rows) if rows else jnp.zeros(0, x.dtype)
+
+
+@eqx.filter_jit
+def constraint_values(x: Float[Array, " n"], problem: Problem) -> dict[str, Array]:
+    """Return the values of all constraints by name."""
+    subject = problem.at(x)
+    return {name: limit.value(name, subject) for name, limit in problem.limits.items()}
+
+
+def _rows(x: Array, problem: Problem) -> Point:
+    subject = problem.at(x)
+    parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
+    for name, limit in problem.limits.items():
+        parts[limit.equals is not None].append(limit.margins(limit.value(name, subject)))
+    return Point(objective(x, problem), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]))
+
+
+@eqx.filter_jit
+def linearised(x: Float[Array, " n"], problem: Problem) -> tuple[Point, Point]:
+    """Return a problem at one point, and its derivatives."""
+    differentiate = jax.jacfwd if x.shape[0] <= _FEW else jax.jacrev
+
+    def twice(x: Array) -> tuple[Point, Point]:
+        rows = _rows(x, problem)
+        return rows, rows
+
+    slopes, rows = differentiate(twice, has_aux=True)(x)
+    return rows, slopes
+
+
+def check_problem(problem: Problem) -> bool:
+    """Trace a problem on shapes only, so that mistakes in users' functions are found at once.
+
+    **Returns:** True if the objective is a vector of residuals.
+
+    **Raises:** `MechanismError` if the objective returns no numbers, or if limits and values differ in shape.
+    """
+    x = problem.variables.start
+    shape = eqx.filter_eval_shape(residuals, x, problem).shape
+    subject = eqx.filter_eval_shape(problem.at, x)
+    for name, limit in problem.limits.items():
+        value = eqx.filter_eval_shape(lambda m, name=name, limit=limit: limit.value(name, m), subject)
+        for end in (limit.lower, limit.upper, limit.equals):
+            if end is not None and np.size(end) not in (1, value.size):
+                raise MechanismError(
+                    f"Constraint {name!r}: its function returns {value.size} numbers, and there are {np.size(end)} "
+                    "limits. Give one limit for all, or one for each."
+                )
+    return shape != ()

@@ -1,0 +1,135 @@
+"""Quantities for objectives and constraints: transmission angles, turning cranks, centre of mass, holding efforts."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import lineax as lx
+from jaxtyping import Array, Float
+
+from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.equations.equations import Configuration, Equations
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.joint.joint import AbstractPair
+from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+
+
+def transmission_angle(
+    mechanism: Mechanism, motion: State | Solution, joint: str, coupler: str, output: str
+) -> Float[Array, "*times"]:
+    """Return the transmission angle at a pin, between 0 and π/2.
+
+    `tan μ = |a × b| / |a · b|`, with `a` from the pin to that at the coupler's other end, and `b` to that of the
+    output link
+
+    **Arguments:** the mechanism, in the plane; a `State`, or a `Solution` of many; the names of three joints: the pin
+    between coupler and output link, the coupler's other pin, and the output link's other one.
+
+    **Returns:** `μ` `[rad]`, one for each time of a solution.
+
+    **Raises:** `MechanismError` for names that do not exist, and for a mechanism in space.
+
+        >>> transmission_angle(four_bar, assemble(four_bar, {"crank.theta": 0.3}), "C", "B", "D")
+        Array(1.0132, dtype=float64)
+
+    Source: Alt, *Der Übertragungswinkel*, Werkstattstechnik 26 (1932); Erdman, Sandor, Kota, *Mechanism Design*
+    (2001).
+    """
+    check_mechanism(mechanism)
+    pairs = {pin.name: pin.markers[:1] for pin in mechanism.joints if isinstance(pin, AbstractPair)}
+    check_known("joint", (joint, coupler, output), pairs)
+    if mechanism.space.dim != 2:
+        raise MechanismError("transmission_angle: a mechanism in the plane is needed, and this one is in space.")
+    pins = [pairs[name] for name in (joint, coupler, output)]
+
+    def one(at: Configuration) -> Scalar:
+        here, there, out = (at.near(marker).frames[0].position for marker in pins)
+        a, b = there - here, out - here
+        return jnp.arctan2(jnp.abs(a[0] * b[1] - a[1] * b[0]), jnp.abs(jnp.sum(a * b)))
+
+    return _over(mechanism, motion, one)
+
+
+def centre_of_mass(mechanism: Mechanism, motion: State | Solution) -> Float[Array, "*times dim"]:
+    """Return the position of the centre of mass of all bodies `[m]`.
+
+    `p = Σ mᵢ pᵢ / Σ mᵢ`. It stands still in a force-balanced mechanism, which then shakes its base by no force.
+
+    **Arguments:** a `State`, or a `Solution` of many.
+
+    **Returns:** the position, `(dim,)` or `(times, dim)`.
+
+    Source: Berkof, Lowen, *A new method for completely force balancing simple linkages*, J. Eng. Ind. 91 (1969).
+    """
+    check_mechanism(mechanism)
+    masses = jnp.stack([body.mass for body in mechanism.bodies])
+    dim = mechanism.space.dim
+
+    def one(at: Configuration) -> Array:
+        return jnp.sum(masses[:, None] * at.poses()[:, :dim], axis=0) / jnp.sum(masses)
+
+    return _over(mechanism, motion, one)
+
+
+def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: str) -> Float[Array, "*times"]:
+    """Return the effort along a coordinate that holds a mechanism of one degree of freedom at rest.
+
+    `F − Cᵀ λ + Gᵀ τ = 0`, with the applied forces `F` at rest and `G v` the rate of the coordinate. It is zero at all
+    positions of a mechanism whose weight is balanced.
+
+    **Arguments:** a `State`, or a `Solution` of many, whose speeds are not used; the name of a coordinate of a joint
+    or a body.
+
+    **Returns:** `τ` `[N, N m]`, one for each time of a solution. The reactions are those of least norm.
+
+    **Raises:** `MechanismError` for a name that does not exist.
+
+        >>> holding_effort(arm, assemble(arm, {"bar.theta": 0.3}), "bar.theta")
+        Array(9.3718, dtype=float64)
+
+    Source: principle of virtual power; Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989),
+    §6.4.
+    """
+    check_mechanism(mechanism)
+    mechanism.coordinate(coordinate)
+
+    def one(at: Configuration) -> Scalar:
+        still = jnp.zeros(mechanism.nv, at.q.dtype)
+        G = jax.jacfwd(lambda v: at.coordinate(coordinate, v)[1])(still)
+        rows = jnp.concatenate([at.jacobian, G[None]])
+        applied = at.force(still)
+        solved = lx.linear_solve(lx.MatrixLinearOperator(rows.T), -applied, singular(G.dtype), throw=False)
+        return solved.value[-1]
+
+    return _over(mechanism, motion, one)
+
+
+def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number) -> Float[Array, "3"]:
+    """Return three lengths that are all positive if the crank of a four-bar turns round while the rocker swings.
+
+    `(k + r − g − c,  g + r − c − k,  g + k − c − r)`, Grashof's condition with the crank as the shortest link
+
+    **Arguments:** the lengths `g, c, k, r` of the ground link, crank, coupler and rocker `[m]`.
+
+    **Returns:** the margins `[m]`, for a `Limit(…, lower=0.0)`.
+
+        >>> crank_margins(2.0, 0.5, 1.5, 1.2)
+        Array([0.2, 1.2, 1.8], dtype=float64)
+
+    Source: Grashof, *Theoretische Maschinenlehre* (1883).
+    """
+    g, c, k, r = (as_float(x) for x in (ground, crank, coupler, rocker))
+    return jnp.stack([k + r - g - c, g + r - c - k, g + k - c - r])
+
+
+def _over(mechanism: Mechanism, motion: State | Solution, of: Any) -> Array:
+    """Return a function of the position, at a state or at all times of a solution."""
+    check_instance("motion", motion, (State, Solution), "a State, or a Solution of kinematics or simulate")
+    equations = Equations(mechanism)
+    if isinstance(motion, State):
+        return of(equations.at(motion.t, motion.q))
+    return jax.vmap(lambda t, q: of(equations.at(t, q)))(jnp.asarray(motion.ts), motion.q)

@@ -1,0 +1,159 @@
+"""Design variables: named numbers of a mechanism with ranges, as one vector of which the optimiser knows the bounds.
+
+They are declared as the free parameters of `fit` are. Unlike an estimate, an optimum often lies on a bound, which a
+smooth map of all real numbers to the range would never reach; so the optimiser works on the numbers themselves,
+shifted and scaled, within bounds.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from jaxmbd.arrays import is_concrete
+from jaxmbd.errors import MechanismError
+from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
+from jaxmbd.identification._ranges import Bounded, Box, Positive
+from jaxmbd.model.body.checks import check_mapping
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.user_functions import call_user
+
+_LEAST = 1e-6  # least value of a positive variable, as a share of its starting value
+_SPREAD = 3.0  # random starts of a positive variable: its starting value times or divided by up to this factor
+_ON_BOUND = 1e-6  # share of the width of a range (or of the scale): a variable that is closer to a bound lies on it
+
+
+class Variables(eqx.Module):
+    """Design variables as a vector `x`: a share of the range if there are two bounds, else a multiple of a scale.
+
+    - `parameters`: the free parameters;
+    - `shift`, `scale`: physical values are `shift + scale x`; `lower`, `upper`: the bounds of `x`;
+    - `labels`: the name of each number; `positive`: those that are spread by factors.
+    """
+
+    parameters: Parameters
+    start: Float[Array, " n"]
+    shift: Float[Array, " n"]
+    scale: Float[Array, " n"]
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    labels: tuple[str, ...] = eqx.field(static=True)
+    units: tuple[str, ...] = eqx.field(static=True)
+    positive: tuple[bool, ...] = eqx.field(static=True)
+
+    def physical(self, x: Float[Array, " n"]) -> Float[Array, " n"]:
+        """Return the physical value of each number."""
+        return self.shift + self.scale * x
+
+    def values(self, x: Float[Array, " n"]) -> dict[str, Any]:
+        """Return the physical values by name."""
+        return ravel_pytree(self.parameters.start)[1](self.physical(x))
+
+    def mechanism(self, x: Float[Array, " n"]) -> Mechanism:
+        """Return the mechanism with these values."""
+        return self.parameters.mechanism_at(self.values(x))
+
+    def random(self, count: int, seed: int) -> Float[Array, "count n"]:
+        """Return starting points: the start itself, then random ones within the ranges.
+
+        A variable without bounds is drawn from the normal distribution about its start with its scale.
+        """
+        key = jax.random.key(seed)
+        shares = jax.random.uniform(key, (count, len(self.labels)), self.start.dtype)
+        has_both = (jnp.isfinite(self.lower) & jnp.isfinite(self.upper))[None]
+        factors = self.start[None] * _SPREAD ** (2 * shares - 1)
+        normal = self.start[None] + jax.scipy.stats.norm.ppf(jnp.clip(shares, 1e-3, 1 - 1e-3))
+        free = jnp.where(np.asarray(self.positive)[None], factors, normal)
+        drawn = jnp.where(has_both, shares, free)
+        return drawn.at[0].set(self.start)
+
+    def on_bounds(self, x: Float[Array, " n"]) -> tuple[str, ...]:
+        """Return a text for each variable that lies on one of its bounds."""
+        texts = []
+        for label, value, low, high in zip(self.labels, x, self.lower, self.upper, strict=True):
+            for bound, side in ((low, "lower"), (high, "upper")):
+                if abs(float(value - bound)) <= _ON_BOUND:
+                    texts.append(f"{label} ({side})")
+        return tuple(texts)
+
+
+def _unit(start: Array) -> Array:
+    """Return the scale of a variable without bounds: its largest number at the start, or one."""
+    size = jnp.max(jnp.abs(start), initial=0.0)
+    return jnp.broadcast_to(jnp.where(size > 0, size, 1.0), start.shape)
+
+
+def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str, Any]) -> Variables:
+    """Look up and check design variables: a `Parameter`, a function to a leaf, or a pair of bounds, by name.
+
+    **Arguments:** `what`, the verb that the user called, for messages.
+    """
+    if not isinstance(mechanism, Mechanism) and not callable(mechanism):
+        raise MechanismError(
+            f"{what}: mechanism must be a Mechanism, or a function from the variables' values to one, got "
+            f"{type(mechanism).__name__}."
+        )
+    check_mapping(f"{what}: variables", declared, "{'length': Parameter(...)}")
+    if not declared:
+        raise MechanismError(f"{what}: variables must name at least one number: {{'length': Parameter(...)}}.")
+    free = {name: _declared(name, variable) for name, variable in declared.items()}
+    if not is_concrete(mechanism, free):
+        raise MechanismError(f"{what} cannot be compiled (jit, vmap): its steps depend on values.")
+    found = collect(mechanism, free)
+    variables = _vector(found)
+    if found.build is not None:
+        names = "{" + ", ".join(map(repr, found.start)) + "}"
+        built = call_user(what, "mechanism", found.build, found.start, takes=names)
+        if not isinstance(built, Mechanism):
+            raise MechanismError(f"{what}: the function mechanism must return a Mechanism, got {built!r}.")
+    return variables
+
+
+def _declared(name: str, variable: Any) -> Any:
+    """Return a declaration that has a start: the middle of the range if none is given and nothing is looked up."""
+    try:
+        if isinstance(variable, tuple | list) and len(variable) == 2:
+            variable = Parameter(within=Bounded(*variable))
+    except MechanismError as error:
+        raise MechanismError(f"Variable {name!r}: {error}") from None
+    if not isinstance(variable, Parameter) or variable.where is not None or variable.start is not None:
+        return variable
+    if isinstance(variable.within, Bounded | Box):
+        middle = 0.5 * (variable.within.lower + variable.within.upper)
+        return Parameter(None, middle, variable.within, variable.unit)
+    return variable
+
+
+def _vector(parameters: Parameters) -> Variables:
+    free = parameters.free
+    shift, scale, lower, upper, positive = {}, {}, {}, {}, {}
+    for name, start in parameters.start.items():
+        within = free[name].within
+        low, high, base, unit = -jnp.inf, jnp.inf, 0.0, None
+        if isinstance(within, Bounded | Box):
+            low, high, base, unit = 0.0, 1.0, within.lower, within.upper - within.lower
+        elif isinstance(within, Positive):
+            low, unit = _LEAST, None
+        fill = lambda value, start=start: jax.tree.map(lambda x: jnp.broadcast_to(value, x.shape), start)  # noqa: E731
+        shift[name], lower[name], upper[name] = fill(base), fill(low), fill(high)
+        is_positive = isinstance(within, Positive)
+        own = (lambda x: x) if is_positive else _unit
+        scale[name] = jax.tree.map(own, start) if unit is None else fill(unit)
+        scale[name] = jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape), scale[name], start)
+        positive[name] = fill(float(is_positive))
+    flats = [ravel_pytree(tree)[0] for tree in (parameters.start, shift, scale, lower, upper, positive)]
+    start, base, units, low, high, signs = flats
+    labels, names = [], []
+    for name in sorted(parameters.start):  # as JAX sorts dictionaries
+        size = ravel_pytree(parameters.start[name])[0].size
+        labels += [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]
+        names += [free[name].unit] * size
+    return Variables(
+        parameters, (start - base) / units, base, units, low, high, tuple(labels), tuple(names),
+        tuple(bool(s) for s in np.asarray(signs)),
+    )  # fmt: skip

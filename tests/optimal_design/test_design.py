@@ -1,0 +1,216 @@
+"""Designs with known optima, and the verdicts of those that have none."""
+
+import re
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.identification import Bounded, Parameter, Positive
+from jaxmbd.optimal_design import _nonlinear_programme
+from tests.optimal_design.linkages import four_bar
+
+LENGTHS = {"ground": (0.5, 3.0), "crank": (0.1, 2.0), "coupler": (0.1, 2.0), "rocker": (0.1, 2.0)}
+AHEAD = np.linspace(0.0, 2 * np.pi, 4, endpoint=False)
+
+
+def of_lengths(values: dict[str, Any]) -> pl.Mechanism:
+    return four_bar([values[name] for name in ("ground", "crank", "coupler", "rocker")])
+
+
+def link(mechanism: pl.Mechanism, joint: str, marker: int = 0) -> Array:
+    return mechanism[joint].markers[marker].position[0]
+
+
+def open_at(angle: float) -> mbd.Limit:
+    """The linkage can be assembled at a crank angle."""
+    return mbd.Limit(lambda m: mbd.closure_error(m, {"crank.theta": angle}), upper=1e-10, scale=1e-4)
+
+
+def box(values: dict[str, Any]) -> pl.Mechanism:
+    """A mechanism that holds two numbers, `x` and `y`, as the ends of a spring."""
+    bar = pl.Body("bar", mass=1.0, inertia=1.0)
+    pin = pl.Revolute("O", pl.ground.at(0.0, 0.0), bar.at(values["x"], values["y"]))
+    return pl.Mechanism([bar], [pin])
+
+
+def corner(mechanism: pl.Mechanism) -> Array:
+    return mechanism["O"].markers[1].position
+
+
+def test_a_programme_with_an_analytic_answer() -> None:
+    """`min (x − 2)² + (y − 1)²` with `x² ≤ y` and `x + y ≤ 2`: the optimum is (1, 1), where both limits are active
+    (Nocedal, Wright, (2006), eq. 12.1)."""
+    found = mbd.design(
+        lambda m: jnp.sum((corner(m) - jnp.array([2.0, 1.0])) ** 2),
+        {"x": (-3.0, 3.0), "y": (-3.0, 3.0)},
+        {
+            "parabola": mbd.Limit(lambda m: corner(m)[1] - corner(m)[0] ** 2, lower=0.0),
+            "line": mbd.Limit(lambda m: jnp.sum(corner(m)), upper=2.0),
+            "wide": mbd.Limit(lambda m: corner(m), lower=-5.0, upper=5.0),
+        },
+        mechanism=box,
+        starts=4,
+        progress=False,
+    )
+    assert found.outcome.startswith("converged")
+    np.testing.assert_allclose([found.values["x"], found.values["y"]], 1.0, atol=1e-6)
+    assert found.objective == pytest.approx(1.0, abs=1e-6)
+    assert {m.name: m.active for m in found.constraints} == {"parabola": True, "line": True, "wide": False}
+    assert {m.name: m.margin for m in found.constraints}["wide"] == pytest.approx(4.0, abs=1e-5)
+    np.testing.assert_allclose(corner(found.mechanism), 1.0, atol=1e-6)
+    assert found.active_bounds == ()
+
+
+@pytest.mark.parametrize("method", ["slsqp", "trust-constr"])
+def test_an_optimum_on_a_bound(method: Any) -> None:
+    """The number of least size within 1 … 3 is 1, and with `x y = 2` the other is 2."""
+    found = mbd.design(
+        lambda m: corner(m)[0] ** 2, {"x": (1.0, 3.0), "y": Parameter(start=1.0, within=Positive())},
+        {"product": mbd.Limit(lambda m: jnp.prod(corner(m)), equals=2.0)},
+        mechanism=box, starts=2, method=method, progress=False,
+    )  # fmt: skip
+    np.testing.assert_allclose([found.values["x"], found.values["y"]], [1.0, 2.0], atol=1e-4)
+    if method == "slsqp":
+        assert found.active_bounds == ("x (lower)",)
+        assert re.search(r"x +1 +lower", repr(found))
+
+
+def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
+    """Least squares with a bound that is active: `x` is held at 1, and `y` fits the rest."""
+    target = jnp.array([0.0, 2.0, 3.0])
+    found = mbd.design(
+        lambda m: jnp.array([[1.0, 0.0], [1.0, 1.0], [0.0, 1.0]]) @ corner(m) - target,
+        {"x": (1.0, 3.0), "y": (-5.0, 5.0)}, mechanism=box, starts=3, progress=False,
+    )  # fmt: skip
+    np.testing.assert_allclose([found.values["x"], found.values["y"]], [1.0, 2.0], atol=1e-7)
+    assert found.objective == pytest.approx(0.5 * (1 + 1 + 1), rel=1e-9)
+
+
+def test_shortest_four_bar_that_reaches_two_positions() -> None:
+    """Starts that cannot be assembled find back, and the linkage closes at both crank angles. The shortest base and
+    coupler are at their bounds."""
+    found = mbd.design(
+        lambda m: link(m, "C") + link(m, "D") ** 2, LENGTHS,
+        {
+            "closes": mbd.Limit(
+                lambda m: jnp.stack([mbd.closure_error(m, {"crank.theta": x}) for x in (0.0, 3.1)]),
+                upper=1e-10, scale=1e-4,
+            ),
+            "rocker": mbd.Limit(
+                lambda m: mbd.assemble(m, {"crank.theta": 0.3}, check=False).q[-1], lower=-9.0, upper=9.0
+            ),
+        },
+        mechanism=of_lengths, starts=5, progress=False,
+    )  # fmt: skip
+    assert found.is_feasible
+    kept = [start.objective for start in found.starts if start.verdict.startswith("converged")]
+    assert len(kept) >= 3
+    assert found.objective == min(kept)
+    assert found.objective == pytest.approx(0.1 + 0.5**2, rel=1e-6)
+    for angle in (0.0, 3.1):  # the limit, and a millionth of its scale
+        assert float(mbd.closure_error(found.mechanism, {"crank.theta": angle})) <= 2e-10
+
+
+def test_an_infeasible_problem_has_a_named_verdict() -> None:
+    found = mbd.design(
+        lambda m: link(m, "D") ** 2, LENGTHS,
+        {"closes": open_at(3.1), "long": mbd.Limit(lambda m: link(m, "D"), lower=5.0, unit="m")},
+        mechanism=of_lengths, starts=3, progress=False,
+    )  # fmt: skip
+    assert not found.is_feasible
+    assert "no design found that keeps all constraints, from 3 starts; violated: 'long' (by 2)" in found.outcome
+    assert float(found.values["ground"]) == pytest.approx(3.0)  # as near as the range allows
+    text = repr(found)
+    assert "NOT FEASIBLE" in text
+    assert "VIOLATED" in text
+    assert "ground (upper)" in found.active_bounds
+
+
+def test_starts_that_cannot_be_assembled_do_not_stop_the_others() -> None:
+    """Without a constraint that leads back, such starts end by name; an analysis that raises does no harm either."""
+    for check in (False, True):
+        found = mbd.design(
+            lambda m, check=check: (mbd.assemble(m, {"crank.theta": 0.3}, check=check).q[-1] - 2.0) ** 2,
+            LENGTHS, mechanism=of_lengths, starts=4, seed=3, progress=False,
+        )  # fmt: skip
+        verdicts = [start.verdict for start in found.starts]
+        assert any("not finite" in v or "raises" in v for v in verdicts), verdicts
+        assert found.objective < 1e-8
+
+
+def test_a_constraint_that_is_not_a_number_is_not_kept() -> None:
+    found = mbd.design(
+        lambda m: jnp.sum(corner(m) ** 2), {"x": (1.0, 3.0), "y": (-1.0, 1.0)},
+        {"root": mbd.Limit(lambda m: jnp.sqrt(-corner(m)[0]), lower=0.0)},
+        mechanism=box, starts=2, progress=False,
+    )  # fmt: skip
+    assert not found.is_feasible
+    assert "'root'" in found.outcome
+
+
+def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, whole = [], _nonlinear_programme.linearised
+
+    def interrupted(x: Array, problem: Any) -> Any:
+        calls.append(x)
+        if len(calls) == 6:
+            raise KeyboardInterrupt
+        return whole(x, problem)
+
+    monkeypatch.setattr(_nonlinear_programme, "linearised", interrupted)
+    found = mbd.design(
+        lambda m: jnp.sum(corner(m) ** 4), {"x": (-3.0, 3.0), "y": (-3.0, 2.0)}, mechanism=box, starts=1,
+        progress=False,
+    )  # fmt: skip
+    assert found.outcome == "interrupted"
+    assert 0 < found.objective < 0.5**4  # that of the start is 0.5⁴, at the middle of the range of y
+
+
+def test_variables_by_leaf_of_a_mechanism() -> None:
+    mechanism = box({"x": 2.0, "y": 0.5})
+    where = Parameter(where=lambda m: m["O"].markers[1].position, within=Bounded(0.25, 4.0), unit="m")
+    found = mbd.design(lambda m: jnp.sum(corner(m) ** 2), {"pin": where}, mechanism=mechanism, progress=False)
+    np.testing.assert_allclose(found.values["pin"], [0.25, 0.25], atol=1e-8)
+    assert found.active_bounds == ("pin[0] (lower)", "pin[1] (lower)")
+
+
+@pytest.mark.usefixtures("as_a_user_runs_it")
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"variables": {"x": (3.0, 1.0), "y": (0.0, 1.0)}}, "Variable 'x': Bounded: lower must be below upper"),
+        ({"variables": {}}, "variables must name at least one number"),
+        ({"variables": {"x": (0.0, 1.0)}}, "raises KeyError"),
+        ({"variables": {"x": 1.0}}, "Free parameter 'x'"),
+        ({"constraints": {"a": 1.0}}, "constraint 'a' must be a Limit"),
+        ({"constraints": {"a": mbd.Limit(lambda m: corner(m), lower=jnp.zeros(3))}}, "returns 2 numbers"),
+        ({"objective": 3.0}, "objective"),
+        ({"objective": lambda m: m["Q"]}, "Q"),
+        ({"mechanism": 3}, "mechanism must be a Mechanism, or a function"),
+        ({"starts": 0}, "starts must be at least 1"),
+        ({"method": "bfgs"}, "method named 'bfgs'"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], text: str) -> None:
+    given = {
+        "objective": lambda m: jnp.sum(corner(m)),
+        "variables": {"x": (0.0, 1.0), "y": (0.0, 1.0)},
+        "mechanism": box,
+    }
+    given |= arguments
+    with pytest.raises(mbd.MechanismError, match=re.escape(text)):
+        mbd.design(**given, progress=False)
+
+
+def test_wrong_limits() -> None:
+    with pytest.raises(mbd.MechanismError, match="lower must not exceed upper"):
+        mbd.Limit(lambda m: 1.0, lower=2.0, upper=1.0)
+    with pytest.raises(mbd.MechanismError, match="equals"):
+        mbd.Limit(lambda m: 1.0, lower=2.0, equals=1.0)
+    with pytest.raises(mbd.MechanismError, match="scale"):
+        mbd.Limit(lambda m: 1.0, lower=2.0, scale=0.0)

@@ -1,0 +1,121 @@
+"""Optimal control: known optima, single against multiple shooting, a closed loop, and wrong arguments."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.optimal_design import optimal_control
+
+DURATION, KNOTS = 1.0, 9
+SWING, LIMIT = 3.0, 3.0  # [s], [N m]: the weight alone needs 4.9 N m at 90°
+
+
+def disc(samples: int = KNOTS, duration: float = DURATION, gravity: float = 0.0, offset: float = 0.0) -> pl.Mechanism:
+    """A body on a pin with a motor; with an offset and gravity a pendulum."""
+    body = pl.Body("disc", mass=1.0, inertia=0.5 if offset == 0 else 1 / 12, pose=(0.0, -offset, 0.0))
+    table = mbd.Table(np.linspace(0.0, duration, samples), np.zeros(samples))
+    pin = pl.Revolute("O", pl.ground.at(), body.at(0.0, offset))
+    forces = [pl.Gravity(gravity), pl.JointForce("motor", "O.angle", table)]
+    return pl.Mechanism([body], [pin], forces, coordinates="joint")
+
+
+@pytest.mark.parametrize("segments", [1, 2])
+def test_least_effort_from_rest_to_rest(segments: int) -> None:
+    """A double integrator from 0 to 1 rad in 1 s: `u = J (6 − 12 t)`, `∫ u² dt = 12 J²`, the textbook's solution
+    (Bryson, Ho, *Applied Optimal Control* (1975)); a table that is linear between samples holds it exactly."""
+    mechanism = disc()
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+    found = optimal_control(
+        mechanism, start, {"motor": (-10.0, 10.0)}, {"O.angle": 1.0, "O.angle_rate": 0.0}, coordinates=["O.angle"],
+        duration=DURATION, segments=segments, steps_per_segment=16 // segments, progress=False,
+    )  # fmt: skip
+    assert found.outcome.startswith("converged")
+    np.testing.assert_allclose(found.efforts["motor"], 0.5 * (6 - 12 * np.linspace(0, 1, KNOTS)), atol=1e-4)
+    assert found.objective == pytest.approx(12 * 0.5**2, rel=1e-8)
+    assert found.end_error < 1e-9
+    assert float(found.solution["O.angle"][-1]) == pytest.approx(1.0, abs=1e-9)
+    assert "motor" in repr(found)
+
+
+@pytest.mark.slow
+def test_swing_up_of_a_pendulum_with_a_weak_motor() -> None:
+    """The motor cannot lift the rod in one go. Single and multiple shooting find the same motion."""
+    mechanism = disc(17, SWING, gravity=9.81, offset=0.5)
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+    costs = []
+    for segments in (1, 5):
+        found = optimal_control(
+            mechanism, start, {"motor": (-LIMIT, LIMIT)}, {"O.angle": np.pi, "O.angle_rate": 0.0},
+            coordinates=["O.angle"], duration=SWING, segments=segments, steps_per_segment=100 // segments,
+            progress=False,
+        )  # fmt: skip
+        assert found.design.is_feasible
+        assert found.end_error < 1e-6
+        assert np.abs(found.efforts["motor"]).max() <= LIMIT
+        costs.append(found.objective)
+    assert costs[0] == pytest.approx(costs[1], rel=1e-6)
+    assert np.min(np.asarray(found.solution["O.angle"])) < -0.3  # it swings back first
+
+
+def five_bar(duration: float, samples: int) -> tuple[pl.Mechanism, pl.Mechanism]:
+    """The five-bar of the examples: with motors whose torques are sampled, and with drivers."""
+    example = mbd.examples.get("five_bar").mechanism
+    table = mbd.Table(np.linspace(0.0, duration, samples), np.zeros(samples))
+    motors = [pl.JointForce(f"motor {pin}", f"{pin}.angle", table) for pin in "OC"]
+    parts = example.bodies, example.joints
+    free = pl.Mechanism(*parts, [*example.forces, *motors])
+
+    def smooth(begin: float, change: float) -> Any:
+        return lambda t: (
+            begin + change * (10 * (t / duration) ** 3 - 15 * (t / duration) ** 4 + 6 * (t / duration) ** 5)
+        )
+
+    drivers = [pl.Driver("motor O", "O.angle", smooth(1.0, 0.8)), pl.Driver("motor C", "C.angle", smooth(1.9, 0.4))]
+    return free, pl.Mechanism(*parts, example.forces, drivers)
+
+
+@pytest.mark.slow
+def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
+    """A closed loop from rest to rest, with multiple shooting: less effort than the usual polynomial of fifth degree
+    takes, and the loop stays closed."""
+    duration = 0.4
+    free, driven = five_bar(duration, 9)
+    start = mbd.assemble(free, {"O.angle": 1.0, "C.angle": 1.9})
+    end = {"O.angle": 1.8, "C.angle": 2.3, "O.angle_rate": 0.0, "C.angle_rate": 0.0}
+    found = optimal_control(
+        free, start, {"motor O": None, "motor C": None}, end, coordinates=["O.angle", "C.angle"], duration=duration,
+        segments=2, steps_per_segment=20, progress=False,
+    )  # fmt: skip
+    assert found.design.is_feasible
+    assert found.end_error < 1e-4  # as a whole it is integrated without an assembly in between
+    assert float(jnp.max(found.solution.violation().position)) < 1e-6
+    ts = np.linspace(0.0, duration, 81)
+    usual = mbd.inverse_dynamics(driven, ts)
+    effort = sum(np.trapezoid(np.asarray(usual.effort(name)) ** 2, ts) for name in ("motor O", "motor C"))
+    assert found.objective < effort
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({"efforts": {"mtr": None}}, "force named 'mtr'"),
+        ({"coordinates": ["O.angle", "disc.x"]}, "1 degrees? of freedom"),
+        ({"duration": 0.0}, "duration must be greater than zero"),
+        ({"segments": 0}, "segments must be at least 1"),
+        ({"guess": {"P.angle": [1.0]}}, "coordinate for guess named 'P.angle'"),
+        ({"efforts": {"motor": (1.0, -1.0)}}, "lower must be below upper"),
+        ({"constraints": {"end": mbd.Limit(lambda m: 0.0, upper=1.0)}}, "'end' is the name of a constraint"),
+    ],
+)
+def test_wrong_arguments(changed: dict[str, Any], text: str) -> None:
+    mechanism = disc()
+    given: dict[str, Any] = {
+        "mechanism": mechanism, "start": mbd.assemble(mechanism, {"O.angle": 0.0}), "efforts": {"motor": None},
+        "end": {"O.angle": 1.0}, "coordinates": ["O.angle"], "duration": 1.0, "segments": 2,
+    }  # fmt: skip
+    with pytest.raises(mbd.MechanismError, match=text):
+        optimal_control(**{**given, **changed}, progress=False)
