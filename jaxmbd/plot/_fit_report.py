@@ -12,12 +12,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmbd.identification._diagnostics import summary
+from jaxmbd.identification._parameters import flat, labels
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._channels import fit
 from jaxmbd.plot._style import SMALL, new_figure
 
 _DRAWN = 6  # experiments whose samples are drawn
+_LISTED = 8  # numbers of a parameter that are listed
 _STYLE = """
 body { font-family: system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem; text-align: right; }
@@ -60,13 +62,16 @@ def _estimates(result: Fit) -> list[list[str]]:
     errors = result.standard_errors
     interval = result.interval() if errors is not None else {}
     for name, value in result.parameters.items():
-        if np.size(value) != 1 or not hasattr(value, "shape"):
-            rows.append([name, "several numbers", "", "", result.units[name]])
+        numbers = flat(value)
+        if numbers.size > _LISTED:
+            rows.append([name, f"{numbers.size} numbers", "", "", result.units[name]])
             continue
-        error = "" if errors is None else f"{float(np.ravel(errors[name])[0]):.2g}"
-        sides = [float(np.ravel(x)[0]) for x in interval.get(name, ())]
-        between = f"{sides[0]:.5g} to {sides[1]:.5g}" if sides and np.isfinite(sides).all() else ""
-        rows.append([name, f"{float(np.ravel(value)[0]):.6g}", error, between, result.units[name]])
+        sides = [flat(x) for x in interval.get(name, ())]
+        for k, label in enumerate(labels(name, numbers.size)):
+            error = "" if errors is None else f"{flat(errors[name])[k]:.2g}"
+            ends = [x[k] for x in sides]
+            between = f"{ends[0]:.5g} to {ends[1]:.5g}" if ends and np.isfinite(ends).all() else ""
+            rows.append([label, f"{numbers[k]:.6g}", error, between, result.units[name]])
     return rows
 
 
