@@ -153,6 +153,13 @@ def test_a_constraint_that_is_not_a_number_is_not_kept() -> None:
     assert "'root'" in found.outcome
 
 
+def test_a_value_that_is_unknown_counts_as_a_large_violation() -> None:
+    """Not as none: the search for a feasible design would be drawn to where a constraint has no value."""
+    limit = mbd.Limit(lambda m: 0.0, lower=1.0, upper=3.0, scale=2.0)
+    missed = limit.violations(jnp.array([0.0, jnp.nan, 2.0, 5.0]))
+    np.testing.assert_allclose(missed.reshape(2, 4), [[0.5, 1e3, 0, 0], [0, 1e3, 0, 1.0]])
+
+
 def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, whole = [], _nonlinear_programme.linearised
 
