@@ -128,9 +128,12 @@ def tolerance_analysis(
         )
     wide, slopes = np.asarray(widths), np.asarray(slopes)
     share = 1 / _SIGMAS if is_normal else 1 / np.sqrt(3.0)
+    # Of a scalar quantity NumPy returns scalars, which are no arrays.
+    spreads = np.abs(slopes) @ wide, np.sqrt((slopes**2) @ (share * wide) ** 2)
+    moments = values[good].mean(axis=0), values[good].std(axis=0)
+    worst_case, sigma, mean, spread = map(np.asarray, (*spreads, *moments))
     return Tolerances(
-        np.asarray(value), slopes, declared.labels, wide, np.abs(slopes) @ wide,
-        np.sqrt((slopes**2) @ (share * wide) ** 2), values[good], values[good].mean(axis=0), values[good].std(axis=0),
+        np.asarray(value), slopes, declared.labels, wide, worst_case, sigma, values[good], mean, spread,
         float(1 - good.mean()),
     )  # fmt: skip
 

@@ -91,6 +91,7 @@ def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     assert found.objective == pytest.approx(0.5 * (1 + 1 + 1), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_shortest_four_bar_that_reaches_two_positions() -> None:
     """Starts that cannot be assembled find back, and the linkage closes at both crank angles. The shortest base and
     coupler are at their bounds."""
@@ -153,6 +154,13 @@ def test_a_constraint_that_is_not_a_number_is_not_kept() -> None:
     assert "'root'" in found.outcome
 
 
+def test_a_value_that_is_unknown_counts_as_a_large_violation() -> None:
+    """Not as none: the search for a feasible design would be drawn to where a constraint has no value."""
+    limit = mbd.Limit(lambda m: 0.0, lower=1.0, upper=3.0, scale=2.0)
+    missed = limit.violations(jnp.array([0.0, jnp.nan, 2.0, 5.0]))
+    np.testing.assert_allclose(missed.reshape(2, 4), [[0.5, 1e3, 0, 0], [0, 1e3, 0, 1.0]])
+
+
 def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     calls, whole = [], _nonlinear_programme.linearised
 
@@ -169,6 +177,36 @@ def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -
     )  # fmt: skip
     assert found.outcome == "interrupted"
     assert 0 < found.objective < 0.5**4  # that of the start is 0.5⁴, at the middle of the range of y
+
+
+@pytest.mark.slow
+def test_a_limit_on_a_reaction_and_on_a_stroke() -> None:
+    """The longest arm whose pin carries at most 10 N, `m ω² l = 10 N`, and the shortest with a stroke of 0.8 m."""
+
+    def spun(values: dict[str, Any]) -> pl.Mechanism:
+        bar = pl.Body("bar", mass=2.0, inertia=0.1)
+        pin = pl.Revolute("O", pl.ground.at(0.0, 0.0), bar.at(-values["length"], 0.0))
+        return pl.Mechanism([bar], [pin], drivers=[pl.Driver("motor", "O.angle", lambda t: 2.0 * t)])
+
+    def motion(mechanism: pl.Mechanism) -> mbd.Solution:
+        return mbd.kinematics(mechanism, jnp.linspace(0.0, 3.0, 5), throw=False)
+
+    limits = {
+        "reaction": mbd.Limit(lambda m: jnp.linalg.norm(motion(m).reaction("O").force, axis=-1), upper=10.0, unit="N"),
+        "stroke": mbd.Limit(lambda m: jnp.ptp(motion(m)["bar.x"]), lower=0.8, unit="m"),
+    }
+    found = [
+        mbd.design(
+            lambda m, sign=sign: sign * m["O"].markers[1].position[0], {"length": (0.2, 2.0)}, limits, mechanism=spun,
+            starts=2, progress=False,
+        )
+        for sign in (1.0, -1.0)
+    ]  # fmt: skip
+    assert float(found[0].values["length"]) == pytest.approx(10.0 / (2.0 * 2.0**2), rel=1e-6)
+    assert [margin.active for margin in found[0].constraints] == [True, False]
+    assert [margin.active for margin in found[1].constraints] == [False, True]
+    reach = float(np.ptp(np.cos(2.0 * np.linspace(0.0, 3.0, 5))))
+    assert float(found[1].values["length"]) == pytest.approx(0.8 / reach, rel=1e-5)
 
 
 def test_variables_by_leaf_of_a_mechanism() -> None:

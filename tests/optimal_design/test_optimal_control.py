@@ -23,7 +23,7 @@ def disc(samples: int = KNOTS, duration: float = DURATION, gravity: float = 0.0,
     return pl.Mechanism([body], [pin], forces, coordinates="joint")
 
 
-@pytest.mark.parametrize("segments", [1, 2])
+@pytest.mark.parametrize("segments", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_least_effort_from_rest_to_rest(segments: int) -> None:
     """A double integrator from 0 to 1 rad in 1 s: `u = J (6 − 12 t)`, `∫ u² dt = 12 J²`, the textbook's solution
     (Bryson, Ho, *Applied Optimal Control* (1975)); a table that is linear between samples holds it exactly."""

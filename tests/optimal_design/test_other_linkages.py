@@ -4,6 +4,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
@@ -42,6 +43,7 @@ def motion(mechanism: pl.Mechanism, angles: Any, guess: Any, name: str) -> np.nd
     return np.array(found)
 
 
+@pytest.mark.slow
 def test_path_of_a_geared_five_bar() -> None:
     """Nine points of a closed path with timing: the four lengths of the links are found again."""
     guess = {"coupler.theta": 1.0, "link.theta": 2.0}

@@ -85,6 +85,7 @@ def parallelogram(values: dict[str, Any]) -> pl.Mechanism:
     return pl.Mechanism([lower, upper, plate], pins, [pl.Gravity(9.81), spring], coordinates="joint")
 
 
+@pytest.mark.slow
 def test_spring_that_balances_a_parallelogram() -> None:
     """The plate's weight acts at the ends of the arms, wherever its centre of mass lies, so that the linkage is an arm
     with `m l = (1 + 1) 0.4 + 3 · 0.8` (Herder 2001, ch. 3); many pairs `a b = m g l / k` balance it."""

@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.optimal_design import crank_margins
+from jaxmbd.optimal_design import _synthesis, crank_margins
 from jaxmbd.optimal_design._defects import defect_of, trace
 from tests.optimal_design.linkages import four_bar
 
@@ -209,6 +209,26 @@ def test_motion_generation_through_three_poses() -> None:
     assert found.is_successful
     assert found.error < 1e-18
     np.testing.assert_allclose(found.followed["coupler"], poses, atol=1e-8)
+
+
+def test_an_interrupt_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, whole = [], _synthesis.rounds
+
+    def interrupted(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return whole(*arguments, **options)
+
+    monkeypatch.setattr(_synthesis, "rounds", interrupted)
+    angles = np.linspace(0.4, 2.4, 4)
+    found = mbd.synthesise(
+        of_lengths, LENGTHS, {"rocker.theta": [1.9, 1.95, 2.1, 2.4]}, input="crank.theta", timing=angles, starts=8,
+        progress=False,
+    )  # fmt: skip
+    assert found.outcome == "interrupted"
+    assert len(found.candidates) == 8
+    assert np.isfinite(found.error)
 
 
 def test_input_that_is_wrong_is_named() -> None:

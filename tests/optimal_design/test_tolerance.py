@@ -65,6 +65,20 @@ def test_uniform_deviations_stay_within_the_worst_case() -> None:
     np.testing.assert_allclose(found.spread, found.sigma, rtol=0.1)
 
 
+def test_a_scalar_quantity() -> None:
+    """The perimeter is linear: its worst case is the sum of all tolerances, and the two theories agree."""
+    found = tolerance_analysis(
+        lambda m: m["D"].markers[0].position[0] + 2 * m["B"].markers[0].position[0], dict.fromkeys(NAMES, 0.1),
+        mechanism=of_lengths, variables=VARIABLES, samples=2000,
+    )  # fmt: skip
+    assert found.nominal.shape == found.worst_case.shape == found.spread.shape == ()
+    assert float(found.worst_case) == pytest.approx(0.1 + 0.2)
+    assert float(found.sigma) == pytest.approx(np.hypot(0.1, 0.2) / 3)
+    assert float(found.spread) == pytest.approx(float(found.sigma), rel=0.05)
+    np.testing.assert_allclose(found.contributions(), [0.0, 0.8, 0.2, 0.0], atol=1e-12)  # by name
+    assert "80.0 %" in repr(found)
+
+
 def test_samples_that_cannot_be_assembled_are_counted() -> None:
     """At 2.1 rad the coupler of 1.6 reaches; with deviations of half a metre it often does not."""
     found = tolerance_analysis(
