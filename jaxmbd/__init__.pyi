@@ -4,6 +4,7 @@ from . import examples as examples
 from . import identification as identification
 from . import planar as planar
 from . import spatial as spatial
+from . import sweeps as sweeps
 from .analyses.assembly.assemble import assemble as assemble
 from .analyses.assembly.assembly_modes import AssemblyModes as AssemblyModes
 from .analyses.assembly.assembly_modes import assembly_modes as assembly_modes
@@ -60,6 +61,7 @@ from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from .model.time_functions import Piecewise as Piecewise
 from .model.time_functions import SmoothingSpline as SmoothingSpline
 from .model.time_functions import Table as Table
+from .sweeps import sweep as sweep
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System
 from .symbolic import export as export

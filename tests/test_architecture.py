@@ -37,6 +37,7 @@ FLOORS = {
     8.3: "integrate.adjoint",
     9: "analyses",
     10: "identification",
+    10.2: "sweeps",
     10.5: "scene",
     11: "symbolic plot",
     12: "data examples",
@@ -57,7 +58,7 @@ INTERNALS = {
 DRAWING = {"plot", "cli"}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "imageio_ffmpeg", "sympy"}
+OPTIONAL = {"IPython", "PIL", "SALib", "imageio_ffmpeg", "sympy", "zarr"}
 DEFERRED = {"xarray"}
 
 
