@@ -63,7 +63,14 @@ def here(function: Function, chunks: Chunks, numbers: Iterable[int]) -> Iterator
 
 
 def _failed(function: Function, chunks: Chunks, number: int, error: BaseException) -> SolveError:
-    return SolveError(f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: {error}")
+    return SolveError(f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: {_short(error)}")
+
+
+def _short(error: BaseException) -> str:
+    """The text of an error without the calls that led to it, which callbacks from compiled programs put in front."""
+    lines = str(error).splitlines()
+    calls = [k for k, line in enumerate(lines) if line.startswith('  File "')]
+    return "\n".join(lines[calls[-1] + 1 :] if calls else lines)
 
 
 def pickled(function: Function) -> bytes:

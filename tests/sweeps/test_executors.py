@@ -1,0 +1,131 @@
+"""Chunks that other processes compute: the same bytes, workers that break, and functions that cannot be sent."""
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.sweeps import sweep
+from jaxmbd.sweeps._store import Store
+from tests.sweeps import functions
+from tests.sweeps.functions import period
+from tests.sweeps.test_store import CHUNK, SPACE, content, run
+
+
+def pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+
+
+@pytest.fixture(autouse=True)
+def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+
+
+def test_processes_give_the_same_store(tmp_path: Path) -> None:
+    run(tmp_path / "here.zarr")
+    with pool() as executor:
+        found = run(tmp_path / "there.zarr", executor=executor)
+        with pytest.raises(mbd.SolveError, match=r"chunk 0 \(variants 0 to 1\) of raises_in_workers raised .*the gap is"):
+            sweep(functions.raises_in_workers, {"x": np.arange(6.0)}, chunk=2, executor=executor)
+    assert found.identical(sweep(period, SPACE, chunk=CHUNK))
+    assert content(tmp_path / "here.zarr") == content(tmp_path / "there.zarr")
+
+
+def test_few_chunks_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two for each thread."""
+    flying, most = 0, 0
+    submit = ThreadPoolExecutor.submit
+
+    def counted(self: Any, *arguments: Any) -> Any:
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        future = submit(self, *arguments)
+        return future
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    result = ThreadPoolExecutor.__dict__  # noqa: F841
+    with ThreadPoolExecutor(2) as executor:
+        from jaxmbd.sweeps._chunks import Chunks, by_workers
+        from jaxmbd.sweeps._space import space_of
+
+        chunks = Chunks(space_of({"length": np.arange(1.0, 41.0), "g": 1.0}), 2)
+        for _ in by_workers(period, chunks, range(chunks.count), executor):
+            flying -= 1
+    assert most == 4
+
+
+def test_broken_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its chunks are computed again by a new executor, if that can be made."""
+    monkeypatch.setenv("JAXMBD_TEST_MARK", str(tmp_path / "mark"))
+    found = sweep(functions.breaks_once, {"x": np.arange(5.0)}, chunk=2, executor=pool)
+    np.testing.assert_array_equal(found["double"], 2 * np.arange(5.0))
+    (tmp_path / "mark").unlink()
+    with pytest.raises(mbd.SolveError, match=r"the executor broke while it computed chunk 0 \(variants 0 to 1\), .*lambda"):
+        with pool() as executor:
+            sweep(functions.breaks_once, {"x": np.arange(5.0)}, chunk=2, executor=executor)
+
+
+@pytest.mark.slow
+def test_worker_that_breaks_each_time() -> None:
+    with pytest.raises(mbd.SolveError, match=r"broke 4 times while they computed breaks_always for chunk 0 \("):
+        sweep(functions.breaks_always, {"x": np.arange(2.0)}, executor=pool)
+
+
+def test_function_that_cannot_be_sent(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as executor, pytest.raises(mbd.MechanismError, match="Define it at the top level of a mod"):
+        run(tmp_path / "a.zarr", lambda x: period(x), executor=executor)
+    assert not (tmp_path / "a.zarr").exists()
+
+
+@pytest.mark.usefixtures("as_a_user_runs_it")
+def test_what_is_no_executor() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"must be a concurrent.futures.Executor, got 4"):
+        sweep(period, SPACE, executor=4)  # pyright: ignore
+    with pytest.raises(mbd.MechanismError, match="function without arguments that returns one; got None"):
+        sweep(period, SPACE, executor=lambda: None)  # pyright: ignore
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    from dask.distributed import Client, LocalCluster
+
+    with (
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as made,
+        Client(made) as client,
+    ):
+        yield client
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_dask_with_a_worker_killed(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "here.zarr", chunk=1)
+    pids: list[int] = list(cluster.run(os.getpid).values())
+    write, killed = Store.write, []
+
+    def killing(self: Store, number: int, values: Any) -> None:
+        write(self, number, values)
+        if not killed:
+            os.kill(pids[0], signal.SIGKILL)
+            killed.append(number)
+
+    monkeypatch.setattr(Store, "write", killing)
+    executor: Executor = cluster.get_executor()
+    run(tmp_path / "there.zarr", chunk=1, executor=executor)
+    assert killed
+    assert content(tmp_path / "here.zarr") == content(tmp_path / "there.zarr")
+
+
+def test_precision_goes_to_the_workers() -> None:
+    with ThreadPoolExecutor(1) as executor, jax.enable_x64(False):
+        found = sweep(period, {"length": [1.0], "g": 9.81}, executor=executor)
+    assert found["period"].dtype == np.float32
