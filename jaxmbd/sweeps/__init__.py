@@ -6,6 +6,10 @@ from jaxmbd.sweeps._samples import Uniform as Uniform
 from jaxmbd.sweeps._samples import latin_hypercube as latin_hypercube
 from jaxmbd.sweeps._samples import sobol as sobol
 from jaxmbd.sweeps._samples import tolerances as tolerances
+from jaxmbd.sweeps._sensitivity import LocalSensitivities as LocalSensitivities
+from jaxmbd.sweeps._sensitivity import SensitivityIndices as SensitivityIndices
+from jaxmbd.sweeps._sensitivity import local_sensitivities as local_sensitivities
+from jaxmbd.sweeps._sensitivity import sensitivity_indices as sensitivity_indices
 from jaxmbd.sweeps._space import grid as grid
 from jaxmbd.sweeps._sweep import Sweep as Sweep
 from jaxmbd.sweeps._sweep import SweepWarning as SweepWarning

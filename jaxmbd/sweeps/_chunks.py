@@ -63,7 +63,9 @@ def here(function: Function, chunks: Chunks, numbers: Iterable[int]) -> Iterator
 
 
 def _failed(function: Function, chunks: Chunks, number: int, error: BaseException) -> SolveError:
-    return SolveError(f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: {_short(error)}")
+    return SolveError(
+        f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: {_short(error)}"
+    )
 
 
 def _short(error: BaseException) -> str:

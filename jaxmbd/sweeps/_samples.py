@@ -52,7 +52,7 @@ def latin_hypercube(ranges: Mapping[str, tuple[float, float]], count: int, seed:
 
     **Example:** `latin_hypercube({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 100, seed=0)`
     """
-    lower, upper = _bounds("latin_hypercube", ranges)
+    lower, upper = bounds("latin_hypercube", ranges)
     _check_draw("latin_hypercube", count, seed)
     unit = qmc.LatinHypercube(len(lower), rng=np.random.default_rng(seed)).random(count)
     return _named(ranges, qmc.scale(unit, lower, upper))
@@ -70,7 +70,7 @@ def sobol(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> S
 
     **Example:** `sobol({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 128, seed=0)`
     """
-    lower, upper = _bounds("sobol", ranges)
+    lower, upper = bounds("sobol", ranges)
     _check_draw("sobol", count, seed)
     if count & (count - 1):
         near = 2 ** round(math.log2(count))
@@ -120,7 +120,8 @@ def _is_finite(x: Any) -> bool:
     return isinstance(x, int | float | np.number) and math.isfinite(x)
 
 
-def _bounds(what: str, ranges: Mapping[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
+def bounds(what: str, ranges: Mapping[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """The least and the largest values of checked ranges."""
     check_mapping(f"{what}: ranges", ranges, '{"length": (0.1, 0.2)}')
     if not ranges:
         raise MechanismError(f'{what}: ranges names no numbers. Give at least one, such as {{"length": (0.1, 0.2)}}.')

@@ -46,7 +46,9 @@ class Store:
         start = number * self.chunk
         for output in self.outputs:
             block = values[output.name]
-            self._group[output.name][start : start + len(block)] = block
+            # Each chunk that is done has its files, also if all its values are zero or NaN.
+            array = self._group[output.name].with_config({"write_empty_chunks": True})
+            array[start : start + len(block)] = block
         self._group[_DONE][number] = 1
 
     def values(self) -> dict[str, np.ndarray]:
@@ -192,7 +194,7 @@ def _allocate(
         fill_value=np.nan if dtype.kind == "f" else 0,
         dimension_names=dims,
         attributes=attributes or {},
-        config={"write_empty_chunks": True},  # each chunk that is done has its files
+        config={"write_empty_chunks": True},
     )
 
 

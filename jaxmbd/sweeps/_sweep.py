@@ -155,8 +155,8 @@ def sweep(
       `Solution`). It must be traceable by JAX.
     - `space`: a dictionary `{name: values}` or `{name: (dimension, values)}`. Values that share a dimension vary
       together, distinct dimensions multiply; plain values have a dimension of their own, and a single number is the
-      same in all variants. Or an `xarray.Dataset`: its variables, and the coordinates of dimensions without variables, are the
-      numbers. See `grid`, `latin_hypercube`, `sobol` and `tolerances`.
+      same in all variants. Or an `xarray.Dataset`: its variables, and the coordinates of dimensions without
+      variables, are the numbers. See `grid`, `latin_hypercube`, `sobol` and `tolerances`.
     - `store`: a folder for a Zarr store, to which each chunk is written once it is computed. If it exists, the sweep is
       continued. Its attributes say what it was computed from: if the function, what it closes over, the space, the
       chunk, or the versions of jaxmbd and JAX differ, that is an error.
@@ -168,9 +168,9 @@ def sweep(
     - `progress`: whether to show a line with the rate and the time left.
 
     **Returns:** a dataset over the dimensions of the space. The numbers of the space are coordinates; an array has
-    further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text. Attributes
-    count the variants, those with a verdict other than successful (`failed`), and those with NaN in spite of a successful
-    verdict, or without any (`nan_without_verdict`).
+    further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text. The
+    attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in spite of
+    a successful verdict, or without any (`nan_without_verdict`).
 
     **Raises:** `MechanismError` if an argument is invalid, the function cannot be traced, or the store is damaged or
     belongs to another sweep; `SolveError` with the chunk that raised, or whose workers broke; `KeyboardInterrupt` that

@@ -14,6 +14,8 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import sweep
+from jaxmbd.sweeps._chunks import Chunks, by_workers
+from jaxmbd.sweeps._space import space_of
 from jaxmbd.sweeps._store import Store
 from tests.sweeps import functions
 from tests.sweeps.functions import period
@@ -33,7 +35,9 @@ def test_processes_give_the_same_store(tmp_path: Path) -> None:
     run(tmp_path / "here.zarr")
     with pool() as executor:
         found = run(tmp_path / "there.zarr", executor=executor)
-        with pytest.raises(mbd.SolveError, match=r"chunk 0 \(variants 0 to 1\) of raises_in_workers raised .*the gap is"):
+        with pytest.raises(
+            mbd.SolveError, match=r"chunk 0 \(variants 0 to 1\) of raises_in_workers raised .*the gap is"
+        ):
             sweep(functions.raises_in_workers, {"x": np.arange(6.0)}, chunk=2, executor=executor)
     assert found.identical(sweep(period, SPACE, chunk=CHUNK))
     assert content(tmp_path / "here.zarr") == content(tmp_path / "there.zarr")
@@ -48,15 +52,10 @@ def test_few_chunks_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
         nonlocal flying, most
         flying += 1
         most = max(most, flying)
-        future = submit(self, *arguments)
-        return future
+        return submit(self, *arguments)
 
     monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
-    result = ThreadPoolExecutor.__dict__  # noqa: F841
     with ThreadPoolExecutor(2) as executor:
-        from jaxmbd.sweeps._chunks import Chunks, by_workers
-        from jaxmbd.sweeps._space import space_of
-
         chunks = Chunks(space_of({"length": np.arange(1.0, 41.0), "g": 1.0}), 2)
         for _ in by_workers(period, chunks, range(chunks.count), executor):
             flying -= 1
@@ -69,9 +68,9 @@ def test_broken_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = sweep(functions.breaks_once, {"x": np.arange(5.0)}, chunk=2, executor=pool)
     np.testing.assert_array_equal(found["double"], 2 * np.arange(5.0))
     (tmp_path / "mark").unlink()
-    with pytest.raises(mbd.SolveError, match=r"the executor broke while it computed chunk 0 \(variants 0 to 1\), .*lambda"):
-        with pool() as executor:
-            sweep(functions.breaks_once, {"x": np.arange(5.0)}, chunk=2, executor=executor)
+    said = r"the executor broke while it computed chunk 0 \(variants 0 to 1\), .*lambda"
+    with pool() as executor, pytest.raises(mbd.SolveError, match=said):
+        sweep(functions.breaks_once, {"x": np.arange(5.0)}, chunk=2, executor=executor)
 
 
 @pytest.mark.slow
@@ -81,7 +80,10 @@ def test_worker_that_breaks_each_time() -> None:
 
 
 def test_function_that_cannot_be_sent(tmp_path: Path) -> None:
-    with ThreadPoolExecutor(1) as executor, pytest.raises(mbd.MechanismError, match="Define it at the top level of a mod"):
+    with (
+        ThreadPoolExecutor(1) as executor,
+        pytest.raises(mbd.MechanismError, match="Define it at the top level of a mod"),
+    ):
         run(tmp_path / "a.zarr", lambda x: period(x), executor=executor)
     assert not (tmp_path / "a.zarr").exists()
 
@@ -99,7 +101,7 @@ def cluster() -> Iterator[Any]:
     from dask.distributed import Client, LocalCluster
 
     with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as made,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as made,
         Client(made) as client,
     ):
         yield client

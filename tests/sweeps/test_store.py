@@ -18,7 +18,7 @@ import pytest
 import zarr
 
 import jaxmbd as mbd
-from jaxmbd.sweeps import read_store, sweep
+from jaxmbd.sweeps import SweepWarning, read_store, sweep
 from jaxmbd.sweeps._store import Store
 from tests.sweeps.functions import closure, period
 
@@ -44,8 +44,18 @@ def test_store_holds_what_memory_holds(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a.zarr"]
 
 
+def test_chunks_of_nothing_but_zeros_or_nan(tmp_path: Path) -> None:
+    """They are done all the same."""
+    space = {"x": np.arange(4.0)}
+    with pytest.warns(SweepWarning):
+        found = run(tmp_path / "a.zarr", lambda x: {"zero": 0 * x["x"], "nan": x["x"] * jnp.nan}, space, chunk=2)
+    np.testing.assert_array_equal(found["zero"], np.zeros(4))
+    np.testing.assert_array_equal(found["nan"], np.full(4, np.nan))
+    assert content(tmp_path / "a.zarr").keys() >= {"zero/c/1", "nan/c/1"}
+
+
 def test_verdicts_in_a_store(tmp_path: Path) -> None:
-    space = {"crank": 0.3, "coupler": [0.8, 0.1], "rocker": 0.6, "base": 0.9, "angle": 0.4}
+    space = {"crank": 0.3, "coupler": [0.8, 0.01], "rocker": 0.6, "base": 0.9, "angle": 0.4}
     found = run(tmp_path / "a.zarr", closure, space)
     assert found.identical(read_store(tmp_path / "a.zarr"))
     assert found["result_text"].values.tolist() == ["", mbd.RESULTS[mbd.RESULTS.not_assembled]]
@@ -68,9 +78,11 @@ def test_interrupt_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyP
         write(self, number, values)
 
     monkeypatch.setattr(Store, "write", interrupted)
-    with pytest.raises(KeyboardInterrupt, match=r"2 of 4 chunks were done. They are kept in '.*cut.zarr': call sweep with"):
+    with pytest.raises(
+        KeyboardInterrupt, match=r"2 of 4 chunks were done\. They are kept in '.*cut.zarr': call sweep with"
+    ):
         run(tmp_path / "cut.zarr")
-    with pytest.raises(mbd.MechanismError, match=f"unfinished: {2 if before else 3} of 4 chunks"):
+    with pytest.raises(mbd.MechanismError, match=rf"unfinished: {2 if before else 3} of 4 chunks"):
         read_store(tmp_path / "cut.zarr")
     monkeypatch.setattr(Store, "write", counted)
     run(tmp_path / "cut.zarr")
@@ -86,7 +98,7 @@ def test_interrupt_without_a_store() -> None:
         return {"y": x["x"]}
 
     calls = [1]
-    with pytest.raises(KeyboardInterrupt, match="0 of 2 chunks were done. Nothing is kept"):
+    with pytest.raises(KeyboardInterrupt, match=r"0 of 2 chunks were done\. Nothing is kept"):
         sweep(interrupted, {"x": [1.0, 2.0]}, chunk=1)
 
 
@@ -140,7 +152,12 @@ CHANGES: list[tuple[Any, Any, dict[str, Any], str]] = [
     (other(2.0), {"x": [1.0, 2.5]}, {}, "What differs: the number 'x'"),
     (other(2.0), {"x": [1.0, 2.0], "z": 1.0}, {}, "What differs: the number 'z' is not in the store"),
     (other(2.0), {"x": [1.0, 2.0]}, {"chunk": 1}, "the size of a chunk (2 in the store, 1 now)"),
-    (partial(scaled, by=2.0), {"x": [1.0, 2.0]}, {}, "the function's name (other.<locals>.<lambda> in the store, partial"),
+    (
+        partial(scaled, by=2.0),
+        {"x": [1.0, 2.0]},
+        {},
+        "the function's name (other.<locals>.<lambda> in the store, partial",
+    ),
 ]
 
 

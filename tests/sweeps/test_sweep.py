@@ -88,7 +88,9 @@ def test_samples_are_in_their_ranges_and_the_same_for_a_seed() -> None:
 
 
 def test_nan_without_verdict_is_counted_and_said() -> None:
-    with pytest.warns(SweepWarning, match=r"2 of 4 variants .* without a verdict, in 'root' \(2\); .*variant 0 with x = -2"):
+    with pytest.warns(
+        SweepWarning, match=r"2 of 4 variants .* without a verdict, in 'root' \(2\); .*variant 0 with x = -2"
+    ):
         found = sweep(lambda x: {"root": jnp.sqrt(x["x"]), "x2": x["x"] ** 2}, {"x": [-2.0, -1.0, 1.0, 4.0]})
     assert found.attrs["nan_without_verdict"] == 2
     np.testing.assert_array_equal(found["root"], [np.nan, np.nan, 1.0, 2.0])
