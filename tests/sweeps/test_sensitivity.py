@@ -63,7 +63,7 @@ def test_failed_variants_are_counted() -> None:
         ({"function": lambda x: {"y": jnp.stack([x["x1"]] * 2)}}, "'y' has shape (2,)"),
         (
             {"function": lambda x: {"y": 0 * x["x1"]}},
-            "for all variants, it depends on none of the numbers x1, x2, x3",
+            "for all variants: it depends on none of the numbers x1, x2, x3",
         ),
         ({"ranges": {"x1": (1.0, 1.0)}}, "the range of 'x1' must be a pair"),
     ],
