@@ -167,9 +167,9 @@ def sweep(
     - `overwrite`: whether to delete a store that exists.
     - `progress`: whether to show a line with the rate and the time left.
 
-    **Returns:** a dataset over the dimensions of the space. The numbers of the space are coordinates; an array has
-    further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text. The
-    attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in spite of
+    **Returns:** a dataset over the dimensions of the space, in memory. The numbers of the space are coordinates; an
+    array has further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text.
+    The attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in spite of
     a successful verdict, or without any (`nan_without_verdict`).
 
     **Raises:** `MechanismError` if an argument is invalid, the function cannot be traced, or the store is damaged or

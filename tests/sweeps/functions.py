@@ -24,6 +24,10 @@ def closure(numbers: dict[str, Any]) -> dict[str, Any]:
     return {"rocker_angle": state["rocker.theta"], "result": state}
 
 
+def doubled(numbers: dict[str, Any]) -> dict[str, Any]:
+    return {"double": 2 * numbers["x"]}
+
+
 def breaks_once(numbers: dict[str, Any]) -> dict[str, Any]:
     """Ends the first process that traces it; a file remembers that."""
     _end_unless("JAXMBD_TEST_MARK")

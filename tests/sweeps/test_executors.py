@@ -4,7 +4,15 @@ import multiprocessing
 import os
 import signal
 from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import (
+    BrokenExecutor,
+    CancelledError,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+)
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +70,55 @@ def test_few_chunks_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     assert most == 4
 
 
+@dataclass
+class Fragile(Executor):
+    """Computes in this process; the first workers that get a certain chunk are said to have died."""
+
+    deaths: int
+    error: BaseException
+    submitted: list[float] = field(default_factory=list)
+
+    def submit(self, fn: Any, /, *arguments: Any, **_: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        x = arguments[1]["x"][0]
+        self.submitted.append(x)
+        if x == 2.0 and self.submitted.count(2.0) <= self.deaths:
+            future.set_exception(self.error)
+        else:
+            future.set_result(fn(*arguments))
+        return future
+
+
+class KilledWorker(Exception):  # noqa: N818
+    """What Dask raises has this name."""
+
+
+@pytest.mark.parametrize("error", [CancelledError(), KilledWorker("worker 3 died")])
+def test_chunk_of_a_broken_worker_is_submitted_three_times_more(error: BaseException) -> None:
+    executor = Fragile(3, error)
+    found = sweep(functions.doubled, {"x": np.arange(6.0)}, chunk=2, executor=executor)
+    np.testing.assert_array_equal(found["double"], 2 * np.arange(6.0))
+    assert sorted(executor.submitted) == [0.0, 2.0, 2.0, 2.0, 2.0, 4.0]
+    with pytest.raises(mbd.SolveError, match=r"broke 4 times .* doubled for chunk 1 \(variants 2 to 3\)"):
+        sweep(functions.doubled, {"x": np.arange(6.0)}, chunk=2, executor=Fragile(4, error))
+
+
+def test_executor_that_has_broken_is_made_anew() -> None:
+    """With all that was in flight; an executor that cannot be made anew is an error."""
+    made: list[Fragile] = []
+
+    def make() -> Fragile:
+        made.append(Fragile(1 if len(made) < 2 else 0, BrokenExecutor("gone")))
+        return made[-1]
+
+    found = sweep(functions.doubled, {"x": np.arange(6.0)}, chunk=2, executor=make)
+    np.testing.assert_array_equal(found["double"], 2 * np.arange(6.0))
+    assert len(made) == 3
+    with pytest.raises(mbd.SolveError, match=r"the executor broke while it computed chunk 1 \(variants 2 to 3\)"):
+        sweep(functions.doubled, {"x": np.arange(6.0)}, chunk=2, executor=Fragile(1, BrokenExecutor("gone")))
+
+
+@pytest.mark.slow
 def test_broken_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its chunks are computed again by a new executor, if that can be made."""
     monkeypatch.setenv("JAXMBD_TEST_MARK", str(tmp_path / "mark"))

@@ -13,7 +13,7 @@ from tests.crank_rocker import rocker_angle
 from tests.sweeps.functions import closure, period
 
 A, B = 7.0, 0.1  # the usual constants of Ishigami's function
-ISHIGAMI = dict.fromkeys(("x1", "x2", "x3"), (-np.pi, np.pi))
+ISHIGAMI: dict[str, tuple[float, float]] = dict.fromkeys(("x1", "x2", "x3"), (-np.pi, np.pi))
 
 
 def ishigami(x: dict[str, Any]) -> dict[str, Any]:

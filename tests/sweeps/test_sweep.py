@@ -11,6 +11,9 @@ import xarray as xr
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import Normal, Sweep, SweepWarning, Uniform, grid, latin_hypercube, sobol, sweep, tolerances
+from jaxmbd.sweeps._chunks import Chunks
+from jaxmbd.sweeps._explanation import Rate, duration
+from jaxmbd.sweeps._space import space_of
 from tests.crank_rocker import rocker_angle
 from tests.sweeps.functions import closure, period
 
@@ -147,6 +150,18 @@ def test_explanation(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < said.seconds < 60
     print(said)
     assert re.search(r"chunks +10 of 512", capsys.readouterr().out)
+
+
+def test_line_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """100 variants in chunks of 30, of which one chunk was done before: two chunks in 12 s, and one is left."""
+    now = 5.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    rate = Rate(Chunks(space_of({"x": np.arange(100.0)}), 30), 1)
+    assert rate.text() == "sweep: 30 of 100 variants,"
+    now = 17.0
+    rate.count(3)
+    assert rate.text() == "sweep: 90 of 100 variants, 5 per s, 6 s left,"
+    assert [duration(x) for x in (0.123, 45.0, 600.0, 9000.0)] == ["0.12 s", "45 s", "10 min", "2.5 h"]
 
 
 def fails(_: Any) -> Any:
