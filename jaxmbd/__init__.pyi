@@ -5,6 +5,7 @@ from . import identification as identification
 from . import optimal_design as optimal_design
 from . import planar as planar
 from . import spatial as spatial
+from . import sweeps as sweeps
 from .analyses.assembly.assemble import assemble as assemble
 from .analyses.assembly.assembly_modes import AssemblyModes as AssemblyModes
 from .analyses.assembly.assembly_modes import assembly_modes as assembly_modes
@@ -68,6 +69,7 @@ from .optimal_design import Limit as Limit
 from .optimal_design import Synthesis as Synthesis
 from .optimal_design import design as design
 from .optimal_design import synthesise as synthesise
+from .sweeps import sweep as sweep
 from .symbolic import SymbolicSystem as SymbolicSystem
 from .symbolic import System as System
 from .symbolic import export as export

@@ -37,6 +37,7 @@ FLOORS = {
     8.3: "integrate.adjoint",
     9: "analyses",
     10: "identification",
+    10.2: "sweeps",
     10.3: "optimal_design",
     10.5: "scene",
     11: "symbolic plot",
@@ -58,7 +59,7 @@ INTERNALS = {
 DRAWING = {"plot", "cli"}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "blackjax", "imageio_ffmpeg", "sympy"}
+OPTIONAL = {"IPython", "PIL", "SALib", "blackjax", "imageio_ffmpeg", "sympy", "zarr"}
 DEFERRED = {"xarray"}
 
 

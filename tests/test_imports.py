@@ -11,7 +11,7 @@ import pytest
 import jaxmbd as mbd
 
 # Imported by none of the analyses of motions, so only by those who use them.
-SLOW = ("matplotlib", "xarray", "pandas", "IPython", "optax", "rich", "typer", "sympy")
+SLOW = ("matplotlib", "xarray", "pandas", "IPython", "optax", "rich", "typer", "sympy", "zarr", "SALib", "dask")
 SLOW_PARTS = ("scipy.interpolate", "scipy.optimize", "scipy.spatial")
 
 CHILD = """

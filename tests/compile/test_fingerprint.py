@@ -1,8 +1,10 @@
 """A value's fingerprint changes with the code that it depends on, and with nothing else."""
 
+import os
 import subprocess
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -133,3 +135,26 @@ print(*(hashlib.sha256(fingerprint(vars(lab)[name])).hexdigest() for name in {NA
     ]
     assert runs[0] == runs[1]
     assert len(set(runs[0].split())) == len(NAMES)
+
+
+@pytest.mark.slow
+def test_content_of_a_function_is_the_same_in_another_process() -> None:
+    """Sets are in another order there."""
+    code = """
+from hashlib import sha256
+from jaxmbd.compile.cache.fingerprint import fingerprint
+names = {"crank", "coupler", "rocker", "base"}
+def f(x, name="crank"): return x if name in {"crank", "coupler", "rocker", "base"} or name in names else -x
+print(sha256(fingerprint(f)).hexdigest())
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        )
+        for seed in ("1", "2", "3")
+    ]
+    assert len({run.stdout for run in runs}) == 1

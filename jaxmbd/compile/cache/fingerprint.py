@@ -53,6 +53,8 @@ class _Describer(pickle.Pickler):
     def persistent_id(self, obj: Any) -> Any:
         if _is_known(obj):
             return obj.__name__ if isinstance(obj, ModuleType) else f"{obj.__module__}.{obj.__qualname__}"
+        if type(obj) in (set, frozenset) and all(isinstance(x, str | int | float) for x in obj):
+            return [type(obj).__name__, *sorted(map(repr, obj))]  # their order differs between processes
         return self.begun.get(id(obj))
 
     def reducer_override(self, obj: Any) -> Any:

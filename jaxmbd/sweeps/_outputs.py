@@ -1,0 +1,145 @@
+"""What the function of a sweep returns for one variant, as named arrays; and its compilation for chunks of variants."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.analyses.result_codes import RESULTS, number_of, text_of
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
+from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.sweeps._space import RESERVED, Space
+
+Function: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+
+RESULT, RESULT_TEXT = "result", "result_text"
+
+
+@dataclass(frozen=True)
+class Output:
+    """One named output of a variant: its shape and type."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(f"{self.name}_{k}" for k in range(len(self.shape)))
+
+
+class _Named(dict[str, Any]):
+    """The numbers of one variant; a name that does not exist is an error that says which do."""
+
+    def __missing__(self, name: Any) -> Any:
+        raise unknown("number in the space of the sweep", name, self)
+
+
+def name_of(function: Any) -> str:
+    """What messages call a function."""
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+def of_one(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The function for one variant with its outputs as arrays, the verdict as an integer."""
+
+    def outputs(numbers: dict[str, Any]) -> dict[str, Any]:
+        found: Any = function(_Named(numbers))
+        if not isinstance(found, Mapping):
+            raise MechanismError(
+                f"sweep: {name_of(function)} must return a dictionary of named outputs, such as "
+                f'{{"force": force}}; got {type(found).__name__}.'
+            )
+        if not found:
+            raise MechanismError(f"sweep: {name_of(function)} returns no outputs. Return at least one by its name.")
+        return {name: _as_array(function, name, value) for name, value in found.items()}
+
+    return outputs
+
+
+def _as_array(function: Function, name: Any, value: Any) -> Any:
+    if not isinstance(name, str) or not name or "/" in name or name.startswith((".", "__")):
+        raise MechanismError(
+            f"sweep: {name_of(function)} names an output {name!r}; names are non-empty strings without '/' that do not "
+            "begin with '.' or '__'."
+        )
+    verdict = value.result if isinstance(value, State | Solution) else value
+    if name == RESULT:
+        if not _is_verdict(verdict):
+            raise MechanismError(
+                f"sweep: the output 'result' of {name_of(function)} must be a verdict (a code of jaxmbd.RESULTS, a "
+                f"State or a Solution), got {type(value).__name__}. Give other outputs another name."
+            )
+        return jnp.asarray(number_of(verdict), jnp.int32)
+    if verdict is not value or _is_verdict(value):
+        raise MechanismError(
+            f"sweep: the output {name!r} of {name_of(function)} is a {type(value).__name__}. A verdict has the name "
+            f'"result"; other outputs are numbers, such as {name}["rod.x"].'
+        )
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise MechanismError(
+            f"sweep: the output {name!r} of {name_of(function)} must be a number or an array of numbers, got "
+            f"{type(value).__name__}."
+        ) from error
+    if array.dtype.kind not in "biuf":
+        raise MechanismError(
+            f"sweep: the output {name!r} of {name_of(function)} has the type {array.dtype}; real numbers, integers and "
+            "booleans can be stored. Return real and imaginary part by two names."
+        )
+    return array
+
+
+def _is_verdict(value: Any) -> bool:
+    return isinstance(value, RESULTS)
+
+
+def outputs_of(function: Function, space: Space) -> tuple[Output, ...]:
+    """The outputs of one variant, found by tracing the function once.
+
+    **Raises:** `MechanismError` if the function raises, or returns what is no dictionary of named numbers.
+    """
+    first = {name: jax.ShapeDtypeStruct((), jnp.asarray(x[0]).dtype) for name, x in space.rows(0, 1).items()}
+    try:
+        shapes = jax.eval_shape(of_one(function), first)
+    except MechanismError:
+        raise
+    except Exception as error:
+        raise MechanismError(
+            f"sweep: {name_of(function)} raised {type(error).__name__} when it was traced for one variant with the "
+            f"numbers {', '.join(space.names)}: {error}"
+        ) from error
+    found = tuple(Output(name, tuple(x.shape), np.dtype(x.dtype)) for name, x in shapes.items())
+    taken = {*space.names, *space.dims, *space.labels, *(RESERVED - {RESULT})}
+    for output in found:
+        for name in (output.name, *output.dims):
+            if name in taken:
+                raise MechanismError(
+                    f"sweep: {name_of(function)} has an output {output.name!r}, of which the name {name!r} is taken: "
+                    f"numbers, dimensions and outputs are {', '.join(sorted(taken))}. Name the output otherwise."
+                )
+            taken.add(name)
+    return found
+
+
+def compiled(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """The function for many variants at once."""
+    return jax.jit(jax.vmap(of_one(function)))
+
+
+def values_of(run: Callable[..., Any], rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """The outputs of a chunk. It is filled up to `size` variants with its last one, so that one program serves all."""
+    count = len(next(iter(rows.values())))
+    full = {name: np.concatenate([x, np.repeat(x[-1:], size - count)]) for name, x in rows.items()}
+    found = jax.device_get(run(full))
+    return {name: np.asarray(x)[:count] for name, x in found.items()}
+
+
+def result_texts() -> list[str]:
+    """The texts of the result codes, in the order of their integers."""
+    return [text_of(np.asarray(k)) for k in range(len(RESULTS))]  # pyright: ignore[reportArgumentType]

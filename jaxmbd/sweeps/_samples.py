@@ -1,0 +1,134 @@
+"""Spaces of variants that are drawn: designs that fill ranges evenly, and parts within their tolerances."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from scipy import stats
+from scipy.stats import qmc
+
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_count, check_mapping
+
+VARIANT = "variant"
+Samples: TypeAlias = dict[str, tuple[str, np.ndarray]]
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normal distribution with `mean` and standard deviation `sd`, in the unit of the number."""
+
+    mean: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        if not (_is_finite(self.mean) and _is_finite(self.sd) and self.sd > 0):
+            raise MechanismError(f"Normal: mean and sd must be finite and sd > 0; got mean {self.mean}, sd {self.sd}.")
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """A uniform distribution between `lo` and `hi`, in the unit of the number."""
+
+    lo: float
+    hi: float
+
+    def __post_init__(self) -> None:
+        if not (_is_finite(self.lo) and _is_finite(self.hi) and self.lo < self.hi):
+            raise MechanismError(f"Uniform: lo and hi must be finite and lo < hi; got lo {self.lo}, hi {self.hi}.")
+
+
+def latin_hypercube(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> Samples:
+    """Return a Latin hypercube: each of `count` equal parts of each range has one variant.
+
+    **Arguments:** `ranges`: the least and largest value by name; `count`: the number of variants; `seed`: the same seed
+    gives the same variants.
+
+    **Returns:** a space for `sweep` with the dimension `"variant"`.
+
+    **Raises:** `MechanismError` if a range is no pair of increasing finite numbers.
+
+    **Example:** `latin_hypercube({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 100, seed=0)`
+    """
+    lower, upper = bounds("latin_hypercube", ranges)
+    _check_draw("latin_hypercube", count, seed)
+    unit = qmc.LatinHypercube(len(lower), rng=np.random.default_rng(seed)).random(count)
+    return _named(ranges, qmc.scale(unit, lower, upper))
+
+
+def sobol(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> Samples:
+    """Return the points of a scrambled Sobol' sequence, which fill the ranges more evenly than random ones.
+
+    **Arguments:** `ranges`: the least and largest value by name; `count`: the number of variants, a power of two;
+    `seed`: of the scrambling.
+
+    **Returns:** a space for `sweep` with the dimension `"variant"`.
+
+    **Raises:** `MechanismError` if a range is no pair of increasing finite numbers, or `count` is no power of two.
+
+    **Example:** `sobol({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 128, seed=0)`
+    """
+    lower, upper = bounds("sobol", ranges)
+    _check_draw("sobol", count, seed)
+    if count & (count - 1):
+        near = 2 ** round(math.log2(count))
+        raise MechanismError(
+            f"sobol: count must be a power of two, for the points to be balanced; got {count}. Near: {near}."
+        )
+    unit = qmc.Sobol(len(lower), rng=np.random.default_rng(seed)).random_base2(count.bit_length() - 1)
+    return _named(ranges, qmc.scale(unit, lower, upper))
+
+
+def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> Samples:
+    """Return variants drawn at random from independent distributions, such as those of a production.
+
+    **Arguments:** `parts`: a `Normal` or `Uniform` by name; `count`: the number of variants; `seed`: the same seed
+    gives the same variants.
+
+    **Returns:** a space for `sweep` with the dimension `"variant"`.
+
+    **Raises:** `MechanismError` if something else than `Normal` or `Uniform` is given.
+
+    **Example:** `tolerances({"length": Normal(0.3, 1e-4), "gap": Uniform(0.0, 1e-3)}, 1000, seed=0)`
+    """
+    check_mapping("tolerances: parts", parts, '{"length": Normal(0.3, 1e-4)}')
+    _check_draw("tolerances", count, seed)
+    draws, rng = {}, np.random.default_rng(seed)
+    for name, part in parts.items():
+        if isinstance(part, Normal):
+            law: Any = stats.norm(part.mean, part.sd)
+        elif isinstance(part, Uniform):
+            law = stats.uniform(part.lo, part.hi - part.lo)
+        else:
+            raise MechanismError(f"tolerances: {name!r} must be Normal(mean, sd) or Uniform(lo, hi), got {part!r}.")
+        draws[name] = (VARIANT, np.asarray(law.rvs(size=count, random_state=rng), float))
+    return draws
+
+
+def _named(ranges: Mapping[str, Any], points: np.ndarray) -> Samples:
+    return {name: (VARIANT, points[:, k].copy()) for k, name in enumerate(ranges)}
+
+
+def _check_draw(what: str, count: Any, seed: Any) -> None:
+    check_count(f"{what}: count", count, 1)
+    check_count(f"{what}: seed", seed, 0)
+
+
+def _is_finite(x: Any) -> bool:
+    return isinstance(x, int | float | np.number) and math.isfinite(x)
+
+
+def bounds(what: str, ranges: Mapping[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
+    """The least and the largest values of checked ranges."""
+    check_mapping(f"{what}: ranges", ranges, '{"length": (0.1, 0.2)}')
+    if not ranges:
+        raise MechanismError(f'{what}: ranges names no numbers. Give at least one, such as {{"length": (0.1, 0.2)}}.')
+    for name, pair in ranges.items():
+        ok = isinstance(pair, tuple | list) and len(pair) == 2 and all(map(_is_finite, pair)) and pair[0] < pair[1]
+        if not ok:
+            raise MechanismError(
+                f"{what}: the range of {name!r} must be a pair of finite numbers, the smaller one first; got {pair!r}."
+            )
+    return [float(a) for a, _ in ranges.values()], [float(b) for _, b in ranges.values()]

@@ -1,0 +1,201 @@
+"""Which numbers an output depends on: over ranges (Sobol' indices, Morris' screening), and at one point (derivatives).
+
+Sobol' indices are parts of the variance of an output: `S1` of one number alone, `ST` with all its interactions. Morris'
+method takes steps of one number at a time: `mu_star` is the mean size of their effects, `sigma` their spread.
+
+Source: Saltelli et al., *Global Sensitivity Analysis: The Primer* (2008), chapters 3 and 4.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.arrays import as_float
+from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
+from jaxmbd.printing import format_number, table
+from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, name_of, of_one, result_texts
+from jaxmbd.sweeps._samples import VARIANT, bounds
+from jaxmbd.sweeps._sweep import sweep
+
+Method = Literal["sobol", "morris"]
+
+# The indices of each method with the half widths of their 95 % confidence intervals.
+_INDICES = {
+    "sobol": {"S1": "S1_conf", "ST": "ST_conf"},
+    "morris": {"mu_star": "mu_star_conf", "mu": None, "sigma": None},
+}
+
+
+@dataclass(frozen=True)
+class SensitivityIndices:
+    """Indices of one output to each number; `print` shows them as a table.
+
+    - `names`: the numbers; `output`; `method`; `variants`: how many were computed;
+    - `indices`: arrays by name: `S1` and `ST`, or `mu_star`, `mu` and `sigma` (in the unit of the output);
+    - `confidence`: half widths of the 95 % confidence intervals by bootstrap, for those that have one.
+    """
+
+    names: tuple[str, ...]
+    output: str
+    method: Method
+    variants: int
+    indices: dict[str, np.ndarray]
+    confidence: dict[str, np.ndarray]
+
+    def __repr__(self) -> str:
+        rows = [["", *self.indices]]
+        for k, name in enumerate(self.names):
+            cells = []
+            for index, values in self.indices.items():
+                width = f" ± {self.confidence[index][k]:.2g}" if index in self.confidence else ""
+                cells.append(f"{values[k]:.4g}{width}")
+            rows.append([name, *cells])
+        title = {"sobol": "Sobol' indices", "morris": "Morris' elementary effects"}[self.method]
+        return f"{title} of {self.output}, {self.variants} variants\n{table(rows)}"
+
+
+def sensitivity_indices(
+    function: Function,
+    ranges: Mapping[str, tuple[float, float]],
+    output: str,
+    *,
+    count: int,
+    seed: int,
+    method: Method = "sobol",
+    **options: Any,
+) -> SensitivityIndices:
+    """Return how much an output depends on each number, over the whole of their ranges.
+
+    **Arguments:** `function`: as for `sweep`; `ranges`: the least and largest value by name; `output`: the name of a
+    scalar output; `count`: with `"sobol"` a power of two, of which `count (n + 2)` variants for `n` numbers follow,
+    with `"morris"` the number of trajectories, of `n + 1` variants each; `seed`: of the samples and of the bootstrap;
+    `options`: of `sweep`, such as `store`.
+
+    **Returns:** indices with their confidence, to be printed.
+
+    **Raises:** `MechanismError` if an argument is invalid; `SolveError` if variants failed, with their number: the
+    indices cannot be computed from a part of the variants.
+
+    **Example:** `sensitivity_indices(function, {"length": (0.5, 1.0), "g": (9.7, 9.9)}, "period", count=256, seed=0)`
+    """
+    lower, upper = bounds("sensitivity_indices", ranges)
+    check_known("method", [method], _INDICES)
+    check_count("sensitivity_indices: count", count, 2)
+    check_count("sensitivity_indices: seed", seed, 0)
+    if method == "sobol" and count & (count - 1):
+        raise MechanismError(f"sensitivity_indices: count must be a power of two for Sobol' indices, got {count}.")
+    names = tuple(ranges)
+    problem = {"num_vars": len(names), "names": list(names), "bounds": list(map(list, zip(lower, upper, strict=True)))}
+    points = _sample(problem, method, count, seed)
+    space = {name: (VARIANT, points[:, k].copy()) for k, name in enumerate(names)}
+    found = sweep(function, space, **options)
+    check_known("output", [output], [str(x) for x in found.data_vars if x not in (RESULT, RESULT_TEXT)])
+    if found[output].dims != (VARIANT,):
+        raise MechanismError(
+            f"sensitivity_indices: {output!r} has shape {found[output].shape[1:]} for a variant; a scalar is needed."
+        )
+    values = np.asarray(found[output].values, float)
+    failed = ~np.isfinite(values)
+    if RESULT in found:
+        failed |= found[RESULT].values != 0
+    if failed.any():
+        at = ", ".join(f"{name} = {points[np.argmax(failed), k]:.6g}" for k, name in enumerate(names))
+        raise SolveError(
+            f"sensitivity_indices: {failed.sum()} of {len(values)} variants of {name_of(function)} failed or gave no "
+            f"finite {output!r}, the first one with {at}. Choose ranges in which none fails."
+        )
+    indices = _analyse(problem, method, points, values, seed)
+    found_indices = {name: np.asarray(indices[name], float) for name in _INDICES[method]}
+    widths = {name: np.asarray(indices[conf], float) for name, conf in _INDICES[method].items() if conf}
+    return SensitivityIndices(names, output, method, len(values), found_indices, widths)
+
+
+def _sample(problem: dict[str, Any], method: Method, count: int, seed: int) -> np.ndarray:
+    from SALib.sample import morris, sobol
+
+    if method == "sobol":
+        return np.asarray(sobol.sample(problem, count, calc_second_order=False, seed=seed))
+    return np.asarray(morris.sample(problem, count, seed=seed))
+
+
+def _analyse(problem: dict[str, Any], method: Method, points: np.ndarray, values: np.ndarray, seed: int) -> Any:
+    from SALib.analyze import morris, sobol
+
+    if np.ptp(values) == 0:
+        raise MechanismError(
+            f"sensitivity_indices: the output is {values[0]:.6g} for all variants: it depends on none of the numbers "
+            f"{', '.join(problem['names'])}."
+        )
+    if method == "sobol":
+        return sobol.analyze(problem, values, calc_second_order=False, seed=seed)
+    return morris.analyze(problem, points, values, seed=seed)
+
+
+@dataclass(frozen=True)
+class LocalSensitivities:
+    """Derivatives of outputs with respect to numbers at one point; `print` shows them as a table.
+
+    - `numbers`, `values`: the point, and the outputs there, by name (entries of arrays as `"path[2]"`);
+    - `derivatives`: `∂y/∂x` as `derivatives["y"]["x"]`, in the units of both;
+    - `elasticities`: `(x / y) ∂y/∂x`, per cent of `y` for one per cent of `x`; NaN where `y` is zero.
+    """
+
+    numbers: dict[str, float]
+    values: dict[str, float]
+    derivatives: dict[str, dict[str, float]]
+    elasticities: dict[str, dict[str, float]]
+
+    def __repr__(self) -> str:
+        rows = [["output", "number", "at", "derivative", "elasticity"]]
+        for output, parts in self.derivatives.items():
+            for name, slope in parts.items():
+                numbers = (self.numbers[name], slope, self.elasticities[output][name])
+                rows.append([output, name, *map(format_number, numbers)])
+        return table(rows, words=2)
+
+
+def local_sensitivities(function: Function, numbers: Mapping[str, float]) -> LocalSensitivities:
+    """Return the derivatives of all outputs with respect to all numbers, `∂y_i/∂x_k`, in forward mode.
+
+    **Arguments:** `function`: as for `sweep`; `numbers`: the point, by name.
+
+    **Returns:** derivatives and elasticities by name, to be printed. Integers and booleans are left out.
+
+    **Raises:** `MechanismError` if an argument is invalid; `SolveError` if the verdict at the point is not successful.
+
+    **Example:** `local_sensitivities(function, {"length": 1.0, "g": 9.81}).elasticities["period"]["length"]`
+    """
+    check_mapping("local_sensitivities: numbers", numbers, '{"length": 1.0}')
+    if not numbers:
+        raise MechanismError('local_sensitivities: numbers is empty. Give at least one, such as {"length": 1.0}.')
+    for name, value in numbers.items():
+        check_finite("local_sensitivities", name, value)
+    point = {name: as_float(value) for name, value in numbers.items()}
+    one = of_one(function)
+
+    def real(x: dict[str, Any]) -> tuple[Any, Any]:
+        found = one(x)
+        verdict = found.pop(RESULT, jnp.zeros((), jnp.int32))
+        kept = {name: jnp.ravel(value) for name, value in found.items() if value.dtype.kind == "f"}
+        return kept, (kept, verdict)
+
+    slopes, (values, verdict) = jax.jit(jax.jacfwd(real, has_aux=True))(point)
+    if int(verdict) != 0:
+        text = result_texts()[int(verdict)]
+        raise SolveError(f"local_sensitivities: {name_of(function)} failed at this point. {text}")
+    flat, derivatives, elasticities = {}, {}, {}
+    for output, entries in values.items():
+        for k, y in enumerate(np.asarray(entries).tolist()):
+            label = output if len(entries) == 1 else f"{output}[{k}]"
+            flat[label] = y
+            derivatives[label] = {name: float(slopes[output][name][k]) for name in numbers}
+            elasticities[label] = {
+                name: slope * float(numbers[name]) / y if y else float("nan")
+                for name, slope in derivatives[label].items()
+            }
+    return LocalSensitivities({name: float(x) for name, x in numbers.items()}, flat, derivatives, elasticities)

@@ -1,0 +1,101 @@
+"""Sensitivities of functions whose indices and derivatives are known in closed form."""
+
+import re
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.sweeps import local_sensitivities, sensitivity_indices
+from tests.crank_rocker import rocker_angle
+from tests.sweeps.functions import closure, period
+
+A, B = 7.0, 0.1  # the usual constants of Ishigami's function
+ISHIGAMI: dict[str, tuple[float, float]] = dict.fromkeys(("x1", "x2", "x3"), (-np.pi, np.pi))
+
+
+def ishigami(x: dict[str, Any]) -> dict[str, Any]:
+    return {"y": jnp.sin(x["x1"]) + A * jnp.sin(x["x2"]) ** 2 + B * x["x3"] ** 4 * jnp.sin(x["x1"])}
+
+
+def test_sobol_indices_of_ishigamis_function() -> None:
+    """Ishigami and Homma (1990): variances of the parts in closed form."""
+    found = sensitivity_indices(ishigami, ISHIGAMI, "y", count=2048, seed=1)
+    V1, V2, V13 = 0.5 * (1 + B * np.pi**4 / 5) ** 2, A**2 / 8, B**2 * np.pi**8 * (1 / 18 - 1 / 50)
+    V = V1 + V2 + V13
+    for index, exact in (("S1", [V1, V2, 0.0]), ("ST", [V1 + V13, V2, V13])):
+        errors = np.abs(found.indices[index] - np.array(exact) / V)
+        assert np.all(errors < 1.5 * found.confidence[index] + 0.005)
+        assert np.all(errors < 0.03)
+    assert found.variants == 2048 * 5
+    assert re.search(r"x2 +0\.4\d+ ± 0\.0\d+", str(found))
+
+
+def test_morris_effects_of_a_linear_function() -> None:
+    """They are the slopes times the ranges, without any spread."""
+    ranges = {"a": (0.0, 1.0), "b": (0.0, 2.0), "c": (0.0, 1.0)}
+    function = lambda x: {"y": 3 * x["a"] - 2 * x["b"] + 0 * x["c"]}  # noqa: E731
+    found = sensitivity_indices(function, ranges, "y", count=10, seed=1, method="morris")
+    np.testing.assert_allclose(found.indices["mu_star"], [3.0, 4.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found.indices["mu"], [3.0, -4.0, 0.0], atol=1e-12)
+    np.testing.assert_allclose(found.indices["sigma"], 0.0, atol=1e-12)
+    assert found.variants == 10 * 4
+
+
+def test_failed_variants_are_counted() -> None:
+    ranges = {"crank": (0.1, 0.9), "angle": (0.0, 6.0)}
+    with pytest.raises(
+        mbd.SolveError, match=r"\d+ of 64 variants of .* failed or gave no finite 'rocker_angle', the first"
+    ):
+        sensitivity_indices(
+            lambda x: closure({**x, "coupler": 0.8, "rocker": 0.6, "base": 0.9}),
+            ranges, "rocker_angle", count=16, seed=0,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"count": 100}, "must be a power of two for Sobol' indices, got 100"),
+        ({"output": "z"}, "There is no output named 'z'"),
+        ({"function": lambda x: {"y": jnp.stack([x["x1"]] * 2)}}, "'y' has shape (2,)"),
+        (
+            {"function": lambda x: {"y": 0 * x["x1"]}},
+            "for all variants: it depends on none of the numbers x1, x2, x3",
+        ),
+        ({"ranges": {"x1": (1.0, 1.0)}}, "the range of 'x1' must be a pair"),
+    ],
+)
+def test_wrong_arguments(arguments: dict[str, Any], said: str) -> None:
+    given = {"function": ishigami, "ranges": ISHIGAMI, "output": "y", "count": 4, "seed": 0, **arguments}
+    with pytest.raises(mbd.MechanismError, match=re.escape(said)):
+        sensitivity_indices(**given)
+
+
+def test_local_sensitivities_of_a_pendulum() -> None:
+    """`T = 2π √(l/g)`: elasticities of ±1/2."""
+    found = local_sensitivities(period, {"length": 1.3, "g": 9.81})
+    T = 2 * np.pi * np.sqrt(1.3 / 9.81)
+    assert found.values["period"] == pytest.approx(T, rel=1e-14)
+    assert found.derivatives["period"] == pytest.approx({"length": T / 2.6, "g": -T / 19.62}, rel=1e-13)
+    assert found.elasticities["multiples[2]"] == pytest.approx({"length": 0.5, "g": -0.5}, rel=1e-13)
+    assert np.isnan(found.elasticities["multiples[0]"]["g"])
+    assert re.search(r"period +g +9\.81 +-0\.1\d+ +-0\.5$", str(found))
+
+
+def test_local_sensitivities_of_a_four_bar_linkage() -> None:
+    """The rocker's angle over the crank's and over lengths, beside differences of the law of cosines."""
+    point = {"crank": 0.3, "coupler": 0.8, "rocker": 0.6, "base": 0.9, "angle": 0.9}
+    found, h = local_sensitivities(closure, point).derivatives["rocker_angle"], 1e-5
+
+    def angle(**changes: float) -> float:
+        x = {**point, **changes}
+        return rocker_angle(x["angle"], 1, (x["crank"], x["coupler"], x["rocker"], x["base"]))
+
+    for name, value in point.items():
+        exact = (angle(**{name: value + h}) - angle(**{name: value - h})) / (2 * h)
+        assert found[name] == pytest.approx(exact, abs=1e-8)
+    with pytest.raises(mbd.SolveError, match=r"closure failed at this point. The joints are not closed"):
+        local_sensitivities(closure, {**point, "coupler": 0.01})
