@@ -169,8 +169,8 @@ def sweep(
 
     **Returns:** a dataset over the dimensions of the space, in memory. The numbers of the space are coordinates; an
     array has further dimensions `name_0`, `name_1`, ... `result` is the integer of the verdict, `result_text` its text.
-    The attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in spite of
-    a successful verdict, or without any (`nan_without_verdict`).
+    The attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in
+    spite of a successful verdict, or without any (`nan_without_verdict`).
 
     **Raises:** `MechanismError` if an argument is invalid, the function cannot be traced, or the store is damaged or
     belongs to another sweep; `SolveError` with the chunk that raised, or whose workers broke; `KeyboardInterrupt` that
