@@ -44,7 +44,7 @@ def corner(mechanism: pl.Mechanism) -> Array:
 
 def test_a_programme_with_an_analytic_answer() -> None:
     """`min (x − 2)² + (y − 1)²` with `x² ≤ y` and `x + y ≤ 2`: the optimum is (1, 1), where both limits are active
-    (Nocedal, Wright, (2006), eq. 12.1)."""
+    (Nocedal, Wright (2006), ch. 1)."""
     found = mbd.design(
         lambda m: jnp.sum((corner(m) - jnp.array([2.0, 1.0])) ** 2),
         {"x": (-3.0, 3.0), "y": (-3.0, 3.0)},

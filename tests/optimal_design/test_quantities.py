@@ -56,7 +56,7 @@ def test_holding_effort_of_an_arm_and_of_its_spring() -> None:
 
 
 def test_spring_that_balances_an_arm_at_all_angles() -> None:
-    """`k = m g l / (a b)` with zero free length: Herder, *Energy-free systems* (thesis, Delft, 2001), ch. 3, the basic
+    """`k = m g l / (a b)` with zero free length: Herder, *Energy-free systems* (thesis, Delft, 2001), the basic
     spring force balancer."""
     found = mbd.design(
         efforts, {"stiffness": Parameter(lambda m: m["spring"].stiffness, within=Bounded(1.0, 1e3), unit="N/m")},
@@ -88,7 +88,7 @@ def parallelogram(values: dict[str, Any]) -> pl.Mechanism:
 @pytest.mark.slow
 def test_spring_that_balances_a_parallelogram() -> None:
     """The plate's weight acts at the ends of the arms, wherever its centre of mass lies, so that the linkage is an arm
-    with `m l = (1 + 1) 0.4 + 3 · 0.8` (Herder 2001, ch. 3); many pairs `a b = m g l / k` balance it."""
+    with `m l = (1 + 1) 0.4 + 3 · 0.8` (Herder 2001); many pairs `a b = m g l / k` balance it."""
 
     def held(mechanism: pl.Mechanism) -> Array:
         states = [
