@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.model.body.checks import check_count, check_flags
 from jaxmbd.progress import reporting
 from jaxmbd.sweeps._chunks import Chunks, Executors, Values, by_workers, here, pickled
@@ -113,6 +113,7 @@ class Sweep:
         try:
             with reporting(self.progress, rate.text()) as report, closing(self._found(missing)) as found:
                 for number, values in found:
+                    self._check(number, values)
                     put(number, values)
                     finished += 1
                     rate.count(finished)
@@ -121,6 +122,17 @@ class Sweep:
             raise KeyboardInterrupt(
                 f"sweep: interrupted when {finished} of {self.chunks.count} chunks were done. {how_to_go_on}"
             ) from error
+
+    def _check(self, number: int, values: Values) -> None:
+        """Raise if a worker has computed something else, from another version of the function's module."""
+        start, stop = number * self.chunks.size, min((number + 1) * self.chunks.size, self.chunks.space.count)
+        wanted = {x.name: f"{x.dtype}{[stop - start, *x.shape]}" for x in self.outputs}
+        given = {name: f"{x.dtype}{[*x.shape]}" for name, x in values.items()}
+        if given != wanted:
+            raise SolveError(
+                f"sweep: a worker returned {given} for {self.chunks.named(number)} of {name_of(self.function)}, where "
+                f"this process expects {wanted}. All must have the same versions of the function and of its libraries."
+            )
 
     def _found(self, missing: list[int]) -> Any:
         if not missing:
