@@ -220,6 +220,7 @@ def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
         choose_experiments(problem, 6)
 
 
+@pytest.mark.slow
 def test_information_has_a_derivative_with_respect_to_the_start() -> None:
     """`log det F` as a function of the initial angle, by which an experiment is improved, in both modes."""
     problem = Problem(slider_crank, measured(0), FREE, rtol=1e-10, atol=1e-11)
