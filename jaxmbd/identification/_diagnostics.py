@@ -211,7 +211,7 @@ def profile_likelihood(
     values = np.asarray(as_float(values), float)
     fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
     variance = _variance(result)
-    losses = np.array([min(one.history) if one.uncertainty is None else _loss(one) for one in fits]) / variance
+    losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
     best = _loss(result) / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)

@@ -12,7 +12,7 @@ import optax
 
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
@@ -173,7 +173,7 @@ def predict(
     Initial values that an experiment wants estimated are estimated from its own measurements; all else is predicted
     without looking at them.
 
-    **Raises:** `MechanismError` for unknown channels; `SolveError` if nothing of an experiment can be simulated.
+    **Raises:** `MechanismError` for unknown channels; `SolveError` if the search for initial values cannot begin.
     """
     problem = result.problem.validation(result.theta, experiments)
     if any(stack.experiment.estimate for stack in problem.stacks):
@@ -182,6 +182,11 @@ def predict(
             minimum = levenberg_marquardt(
                 [problem], [start], steps, 1e-6, report, Checkpoint(None, ()), without_multipliers(problem)
             )[0]
+        if minimum.linearised is None:
+            raise SolveError(
+                "predict: an experiment cannot be assembled or simulated from its starting values with the estimates "
+                "of the fit. Give it a better start."
+            )
         theta, readings, outcome = problem.physical(minimum.u), minimum.readings, minimum.outcome
     else:
         theta, outcome = problem.start(), ""

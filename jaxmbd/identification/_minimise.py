@@ -94,7 +94,7 @@ def levenberg_marquardt(
         if all(one.best is None for one in running):
             raise
         outcome = INTERRUPTED
-    return [_minimum(one, like, outcome) for one in running]
+    return [_minimum(one, problem, like, outcome) for one, problem in zip(running, each, strict=True)]
 
 
 def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
@@ -169,13 +169,16 @@ def _progress(running: Sequence[_Running]) -> str:
     return f"step {steps}: loss {min(losses, default=np.nan):.6g}{of}"
 
 
-def _minimum(one: _Running, like: Unknowns, outcome: str) -> Minimum:
+def _minimum(one: _Running, problem: Problem, like: Unknowns, outcome: str) -> Minimum:
+    """The end of a search; without readings (NaN) if not even its start could be computed."""
     end = one.end
     outcome = outcome or (end.outcome if end else "")
     u = unflattened(one.state.u, like)
     history = tuple(one.state.history)
     if one.best is None:
-        return Minimum(u, (), None, history, outcome)
+        data = (stack.experiment.data for stack in problem.stacks)
+        nothing = tuple({name: jnp.full_like(x, jnp.nan) for name, x in channels.items()} for channels in data)
+        return Minimum(u, nothing, None, history, outcome)
     return Minimum(u, one.best[1].readings, one.best[0], history, outcome, end.reason if end else "")
 
 

@@ -30,7 +30,7 @@ class Parameter(eqx.Module):
     **Arguments:**
 
     - `where`: a function from the mechanism to the leaf that is free, to several leaves that share one value, or to a
-      whole module, such as a neural network; or `BodyInertia("arm")`;
+      whole module, such as a neural network;
     - `start`: the starting value, in place of `where` if the first argument of the problem is a function that builds
       the mechanism, or if the parameter belongs to an instrument;
     - `within`: the range: `Unbounded()`, `Positive()`, `Bounded(lower, upper)` or `Box(lower, upper)`;

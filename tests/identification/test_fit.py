@@ -210,3 +210,22 @@ def test_bad_fits_are_named() -> None:
             good,
             {"mass": mbd.identification.Parameter(within=mbd.identification.Positive())},
         )
+
+
+def test_one_of_many_fits_that_cannot_begin_does_not_stop_the_others() -> None:
+    """A start whose speed is infinite to the simulation: that fit says so, the other one is as it would be alone."""
+    good = mbd.Experiment(
+        TS, {"O.angle": np.asarray(measured()[0].data["O.angle"])}, start={"O.angle": 0.5}, missing=True
+    )
+    bad = mbd.Experiment(TS, good.data, start={"O.angle": 0.5}, speeds={"O.angle": 1e300}, missing=True)
+    fine = mbd.Experiment(TS, good.data, start={"O.angle": 0.5}, speeds={"O.angle": 0.0}, missing=True)
+    free = {"mass": where_mass, "friction": where_friction}
+    problems = [mbd.identification.Problem(pendulum(), one, free) for one in (fine, bad)]
+    found, failed = mbd.identification.fit_many(problems, progress=False)
+    assert found.outcome == "converged"
+    assert failed.outcome == "the start cannot be simulated"
+    assert failed.standard_errors is None
+    assert np.isnan(failed.predicted[0]["O.angle"]).all()
+    estimated = mbd.Experiment(TS, good.data, start=bad.start, speeds=bad.speeds, estimate=True, missing=True)
+    with pytest.raises(mbd.SolveError, match=r"predict: an experiment cannot be assembled or simulated.*better start"):
+        mbd.identification.predict(found, estimated, progress=False)
