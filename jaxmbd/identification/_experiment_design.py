@@ -32,16 +32,22 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
 
     It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it
     is differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
-    Priors are not part of it. The order of the experiments is that of `problem.stacks`.
+    Priors are not part of it. The experiments have the order in which they were given.
 
     **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
+
+    **Raises:** `MechanismError` if experiments are cut into segments.
     """
     check_instance("fisher_information: problem", problem, Problem, "a Problem")
+    if problem.is_cut:
+        raise MechanismError("fisher_information takes whole experiments: leave segments out of the problem.")
     theta = problem.start() if theta is None else theta
     found = []
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):
         found.append(jax.vmap(lambda own, e: _of_one(problem, theta.parameters, own, e))(own, stack.experiment))
-    return jnp.concatenate(found)
+    # Experiments of other structure are in other stacks.
+    places = np.concatenate([stack.places for stack in problem.stacks])
+    return jnp.concatenate(found)[np.argsort(places)]
 
 
 def _of_one(problem: Problem, parameters: dict, own: dict, experiment: Experiment) -> Array:

@@ -220,6 +220,18 @@ def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
         choose_experiments(problem, 6)
 
 
+def test_experiments_have_the_numbers_in_which_they_were_given() -> None:
+    """One of other structure among them, with a start that is estimated, is simulated apart from the others."""
+    listed = candidates()[:3]
+    own = mbd.Experiment(TS, listed[1].data, start=listed[1].start, sigma=noise_levels(), estimate=True)
+    mixed = Problem(slider_crank, [listed[0], own, listed[2]], FREE)
+    assert len(mixed.stacks) == 2
+    found = fisher_information(mixed)
+    for k, experiment in enumerate((listed[0], own, listed[2])):
+        alone = fisher_information(Problem(slider_crank, experiment, FREE))[0]
+        np.testing.assert_allclose(found[k], alone, rtol=1e-6)
+
+
 @pytest.mark.slow
 def test_information_has_a_derivative_with_respect_to_the_start() -> None:
     """`log det F` as a function of the initial angle, by which an experiment is improved, in both modes."""
