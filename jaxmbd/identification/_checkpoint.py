@@ -41,13 +41,12 @@ class Checkpoint:
         try:
             # A damaged file is not closed by NumPy if its path is given.
             with open(self._path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                return self._checked({name: file[name] for name in file.files})
-        except MechanismError:
-            raise
+                stored = {name: file[name] for name in file.files}
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise MechanismError(
                 f"The checkpoint {str(self._path)!r} cannot be read ({error}). Delete it to start anew."
             ) from None
+        return self._checked(stored)
 
     def _checked(self, stored: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Raise unless the file is a checkpoint of a fit with the same unknowns."""

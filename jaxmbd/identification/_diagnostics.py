@@ -21,7 +21,7 @@ from jaxmbd.identification._fit import fit_many, predict
 from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
-from jaxmbd.identification._stacks import joined_readings
+from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
 
@@ -149,7 +149,7 @@ def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tu
     factor = vectors * np.sqrt(np.maximum(values, 0.0))
     problem, theta = result.problem, result.theta
     if isinstance(result, Prediction):  # the initial states of other experiments count as known
-        size = len(source.problem.names()) - sum(x.size for x in jax.tree.leaves(source.theta.experiments))
+        size = len(source.problem.parameter_names())
         problem, factor = eqx.tree_at(lambda p: p.parameters.fixed, problem, {}), factor[:size]
         theta = Unknowns(source.theta.parameters, theta.experiments)
         factor = np.concatenate([factor, np.zeros((_size(theta) - size, factor.shape[1]))])
@@ -157,13 +157,8 @@ def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tu
     moved = jax.vmap(lambda d: jax.jvp(lambda x: problem.readings(x, "forward"), (theta,), (d,))[1])(
         jax.tree.map(lambda *x: jnp.stack(x), *directions)
     )
-    found: dict[int, dict[str, np.ndarray]] = {}
-    for channels, stack in zip(moved, problem.stacks, strict=True):
-        for name, x in channels.items():
-            deviation = np.sqrt(np.sum(np.asarray(x) ** 2, axis=0))
-            for place, whole in zip(stack.places[:: stack.segments], joined_readings(deviation, stack), strict=True):
-                found.setdefault(place, {})[name] = whole
-    return tuple(found[place] for place in sorted(found))
+    deviations = jax.tree.map(lambda x: jnp.sqrt(jnp.sum(x**2, axis=0)), moved)
+    return by_experiment(problem.stacks, deviations)
 
 
 def _size(theta: Unknowns) -> int:
@@ -227,10 +222,7 @@ def _loss(result: Fit) -> float:
 
 def _variance(result: Fit) -> float:
     """The variance of the residuals in units of the noise that was given."""
-    freedom = max(
-        sum(np.isfinite(x).sum() for one in result.residuals for x in one.values()) - len(result.problem.names()), 1
-    )
-    return 2 * _loss(result) / float(freedom)
+    return 2 * _loss(result) / max(result.problem.samples - len(result.problem.names()), 1)
 
 
 def _with_fixed(result: Fit, name: str, value: float) -> Problem:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._parameters import flat, labels
+from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
@@ -113,7 +113,7 @@ def choose_experiments(
         raise MechanismError(
             f"choose_experiments: there are {len(information)} candidates, of which {count} are wanted."
         )
-    names = [x for name in sorted(theta.parameters) for x in labels(name, flat(theta.parameters[name]).size)]
+    names = problem.parameter_names()
     if np.linalg.matrix_rank(information.sum(axis=0), tol=1e-10 * np.abs(information).max(), hermitian=True) < len(
         names
     ):

@@ -7,7 +7,6 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import numpy as np
 import optax
 
 from jaxmbd.analyses.state import State
@@ -22,7 +21,7 @@ from jaxmbd.identification._parameters import Build
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._search import searched
-from jaxmbd.identification._stacks import joined_readings
+from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import uncertainty
 from jaxmbd.model.body.checks import check_count, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -138,7 +137,7 @@ def _summarised(problem: Problem, minimum: Minimum, losses: tuple[float, ...]) -
     found = None if minimum.linearised is None else uncertainty(problem, minimum)
     return Fit(
         problem=problem, theta=theta, uncertainty=found, experiments=problem.experiments(),
-        states=_states(problem, theta), predicted=_by_experiment(problem, minimum.readings),
+        states=_states(problem, theta), predicted=by_experiment(problem.stacks, minimum.readings),
         history=minimum.history, outcome=minimum.outcome, reason=minimum.reason, other_losses=losses,
     )  # fmt: skip
 
@@ -151,18 +150,6 @@ def _states(problem: Problem, theta: Unknowns) -> tuple[State, ...]:
             mine, experiment = jax.tree.map(lambda x, k=k: x[k], (own, stack.experiment))
             states[stack.places[k]] = problem.initial(theta.parameters, mine, experiment)[1]
     return tuple(states[place] for place in sorted(states))
-
-
-def _by_experiment(problem: Problem, readings: tuple[dict[str, Any], ...]) -> tuple[dict[str, np.ndarray], ...]:
-    """The readings in the order of the experiments."""
-    found: dict[int, dict[str, np.ndarray]] = {}
-    for values, stack in zip(readings, problem.stacks, strict=True):
-        for name, x in values.items():
-            for place, whole in zip(
-                stack.places[:: stack.segments], joined_readings(np.asarray(x), stack), strict=True
-            ):
-                found.setdefault(place, {})[name] = whole
-    return tuple(found[place] for place in sorted(found))
 
 
 def predict(
@@ -193,5 +180,5 @@ def predict(
         readings = eqx.filter_jit(Problem.readings)(problem, theta)
     return Prediction(
         problem=problem, theta=theta, experiments=problem.experiments(), states=_states(problem, theta),
-        predicted=_by_experiment(problem, readings), outcome=outcome,
+        predicted=by_experiment(problem.stacks, readings), outcome=outcome,
     )  # fmt: skip

@@ -98,9 +98,8 @@ def levenberg_marquardt(
 
 
 def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
-    samples = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
     left = max(steps - len(state.history), 1)
-    generator = search(state, *bounds_of(problem), shapes_of(problem, like), samples, left, tolerance)
+    generator = search(state, *bounds_of(problem), shapes_of(problem, like), problem.samples, left, tolerance)
     return _Running(state, generator, next(generator))
 
 

@@ -32,7 +32,7 @@ from jaxmbd.identification._noise import log_density, whitened
 from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
 from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
-from jaxmbd.identification._stacks import Stack, is_present, joined, stacked
+from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.body.checks import check_count, check_mapping, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -154,10 +154,20 @@ class Problem(eqx.Module):
         """True if experiments are cut into segments."""
         return any(stack.segments > 1 for stack in self.stacks)
 
+    @property
+    def samples(self) -> int:
+        """The number of measured numbers, without those that are missing."""
+        channels = (x for stack in self.stacks for x in stack.experiment.data.values())
+        return sum(int(np.isfinite(np.asarray(x)).sum()) for x in channels)
+
+    def parameter_names(self) -> tuple[str, ...]:
+        """Return the names of the numbers of all shared parameters, sorted by the parameters' names."""
+        start = self.start().parameters
+        return tuple(x for name in sorted(start) for x in labels(name, flat(start[name]).size))
+
     def names(self) -> tuple[str, ...]:
         """Return the names of all numbers that are estimated, parameters first, then experiment by experiment."""
-        start = self.start()
-        names = [x for name in sorted(start.parameters) for x in labels(name, flat(start.parameters[name]).size)]
+        start, names = self.start(), list(self.parameter_names())
         several = sum(stack.lanes for stack in self.stacks) > self.stacks[0].segments
         for stack, own in zip(self.stacks, start.experiments, strict=True):
             for k, place in enumerate(stack.places):
@@ -275,7 +285,7 @@ class Problem(eqx.Module):
         their scales, and which samples are present."""
         found = {}
         for name, measured in experiment.data.items():
-            present = is_present(measured)
+            present = jnp.isfinite(measured)
             errors = readings[name] - jnp.where(present, measured, 0.0)
             level = experiment.sigma[name], experiment.correlation_time[name]
             found[name] = (*whitened(errors, present, experiment.ts, *level), present)

@@ -95,23 +95,49 @@ class Positive(AbstractRange):
         return f"runs to infinity (from {start:.3g} to {value:.3g})" if value * _VANISHED > start else ""
 
 
-class Bounded(AbstractRange):
+class AbstractInterval(AbstractRange):
+    """Values between two bounds."""
+
+    lower: eqx.AbstractVar[Array]
+    upper: eqx.AbstractVar[Array]
+
+    def __check_init__(self) -> None:
+        name = type(self).__name__
+        for field in ("lower", "upper"):
+            value = getattr(self, field)
+            check_finite(name, field, value, value.shape if isinstance(value, Array) else ())
+        if is_concrete(self.lower, self.upper) and not np.all(np.asarray(self.lower) < np.asarray(self.upper)):
+            raise MechanismError(f"{name}: lower must be below upper, got {self.lower} and {self.upper}.")
+
+    def __repr__(self) -> str:
+        return readable(self, lambda: f"{type(self).__name__}({self.lower:g}, {self.upper:g})", lower=0, upper=0)
+
+    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
+        return np.broadcast_to(np.asarray(self.upper - self.lower), np.shape(value))
+
+    def share(self, value: Array) -> Array:
+        """Return where a value lies: 0 at the lower bound, 1 at the upper one."""
+        return (value - self.lower) / (self.upper - self.lower)
+
+    def remark(self, value: float, start: float, error: float) -> str:
+        lower, upper = float(jnp.min(self.lower)), float(jnp.max(self.upper))
+        share = (value - lower) / (upper - lower)
+        if _EDGE < share < 1 - _EDGE:
+            return ""
+        return f"lies at the {'lower' if share <= _EDGE else 'upper'} end of its range, {lower:.6g} to {upper:.6g}"
+
+
+class Bounded(AbstractInterval):
     """Values between two bounds, `p = lower + (upper − lower) / (1 + exp(−u))`. The bounds are never reached."""
 
     lower: Array = eqx.field(converter=as_float)
     upper: Array = eqx.field(converter=as_float)
 
-    def __check_init__(self) -> None:
-        _check_bounds(self)
-
-    def __repr__(self) -> str:
-        return _text(self)
-
     def physical(self, u: Array, start: Array) -> Array:
         return self.lower + (self.upper - self.lower) * jax.nn.sigmoid(u)
 
     def unconstrained(self, value: Array, start: Array) -> Array:
-        share = (value - self.lower) / (self.upper - self.lower)
+        share = self.share(value)
         return jnp.log(share) - jnp.log1p(-share)
 
     def bounds(self, start: Array) -> tuple[Array, Array]:
@@ -120,14 +146,8 @@ class Bounded(AbstractRange):
     def contains(self, value: np.ndarray) -> bool:
         return bool(((value > self.lower) & (value < self.upper)).all())
 
-    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(np.asarray(self.upper - self.lower), np.shape(value))
 
-    def remark(self, value: float, start: float, error: float) -> str:
-        return _edge(self, value)
-
-
-class Box(AbstractRange):
+class Box(AbstractInterval):
     """Values between two bounds, both of which can be reached: the search is projected onto them.
 
     Unlike `Bounded` it has no flat ends: a parameter that sits at a bound leaves it again when the others have moved.
@@ -136,51 +156,17 @@ class Box(AbstractRange):
     lower: Array = eqx.field(converter=as_float)
     upper: Array = eqx.field(converter=as_float)
 
-    def __check_init__(self) -> None:
-        _check_bounds(self)
-
-    def __repr__(self) -> str:
-        return _text(self)
-
     def physical(self, u: Array, start: Array) -> Array:
         return self.lower + (self.upper - self.lower) * u
 
     def unconstrained(self, value: Array, start: Array) -> Array:
-        return (value - self.lower) / (self.upper - self.lower)
+        return self.share(value)
 
     def bounds(self, start: Array) -> tuple[Array, Array]:
         return jnp.zeros_like(start), jnp.ones_like(start)
 
     def contains(self, value: np.ndarray) -> bool:
         return bool(((value >= self.lower) & (value <= self.upper)).all())
-
-    def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
-        return np.broadcast_to(np.asarray(self.upper - self.lower), np.shape(value))
-
-    def remark(self, value: float, start: float, error: float) -> str:
-        return _edge(self, value)
-
-
-def _check_bounds(within: Bounded | Box) -> None:
-    name = type(within).__name__
-    for field in ("lower", "upper"):
-        value = getattr(within, field)
-        check_finite(name, field, value, value.shape if isinstance(value, Array) else ())
-    lower, upper = within.lower, within.upper
-    if is_concrete(lower, upper) and not np.all(np.asarray(lower) < np.asarray(upper)):
-        raise MechanismError(f"{name}: lower must be below upper, got {lower} and {upper}.")
-
-
-def _text(within: Bounded | Box) -> str:
-    return readable(within, lambda: f"{type(within).__name__}({within.lower:g}, {within.upper:g})", lower=0, upper=0)
-
-
-def _edge(within: Bounded | Box, value: float) -> str:
-    lower, upper = float(jnp.min(within.lower)), float(jnp.max(within.upper))
-    share = (value - lower) / (upper - lower)
-    if _EDGE < share < 1 - _EDGE:
-        return ""
-    return f"lies at the {'lower' if share <= _EDGE else 'upper'} end of its range, {lower:.6g} to {upper:.6g}"
 
 
 def _everything(start: Array) -> tuple[Array, Array]:

@@ -131,7 +131,7 @@ class Fit(AbstractComparison):
     @property
     def labels(self) -> tuple[str, ...]:
         """The rows of `correlation`: the numbers of all parameters."""
-        return tuple(x for n in sorted(self.parameters) for x in labels(n, flat(self.parameters[n]).size))
+        return self.problem.parameter_names()
 
     @property
     def standard_errors(self) -> dict[str, Any] | None:

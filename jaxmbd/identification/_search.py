@@ -11,7 +11,6 @@ import numpy as np
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
-from jaxmbd.identification._linearisation import flattened
 from jaxmbd.identification._minimise import INTERRUPTED, Minimum, Report, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._noise import estimated_noise
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -109,9 +108,8 @@ def _without_jumps(run: Run, problem: Problem, minimum: Minimum, joins: Joins) -
 
 def with_estimated_noise(problem: Problem, minimum: Minimum) -> tuple[Problem, float]:
     """Return the problem with the noise of each channel as the residuals show it, and the largest relative change."""
-    fitted = len(flattened(minimum.u))
-    count = sum(int(np.isfinite(np.asarray(x)).sum()) for s in problem.stacks for x in s.experiment.data.values())
-    freedom = max(1 - fitted / count, 1 / count)  # the share of the residuals that is not fitted
+    count = problem.samples
+    freedom = max(1 - len(problem.names()) / count, 1 / count)  # the share of the residuals that is not fitted
     channels = sorted({name for stack in problem.stacks for name in stack.experiment.data})
     change, stacks = 0.0, list(problem.stacks)
     for name in channels:

@@ -5,13 +5,14 @@ their last one, and samples that are missing.
 """
 
 import itertools
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
@@ -99,6 +100,17 @@ def joined_readings(values: np.ndarray, stack: Stack) -> list[np.ndarray]:
     return wholes
 
 
+def by_experiment(stacks: Sequence[Stack], readings: Sequence[Mapping[str, Any]]) -> tuple[dict[str, np.ndarray], ...]:
+    """Return the readings of each stack in the order of the experiments, without what fills up a stack."""
+    found: dict[int, dict[str, np.ndarray]] = {}
+    for values, stack in zip(readings, stacks, strict=True):
+        places = stack.places[:: stack.segments]
+        for name, x in values.items():
+            for place, whole in zip(places, joined_readings(np.asarray(x), stack), strict=True):
+                found.setdefault(place, {})[name] = whole
+    return tuple(found[place] for place in sorted(found))
+
+
 def _stack(experiments: list[Experiment], places: tuple[int, ...], segments: int) -> Stack:
     samples = max(len(experiment.ts) for experiment in experiments)
     shapes = _shapes(experiments)
@@ -153,8 +165,3 @@ def _lengthened(table: Table, length: int) -> Table:
     times, values = np.asarray(table.times), np.asarray(table.values)
     later = times[-1] + 1.0 + np.arange(more)
     return Table(np.append(times, later), np.concatenate([values, np.repeat(values[-1:], more, axis=0)]), table.order)
-
-
-def is_present(values: Array) -> Bool[Array, " ..."]:
-    """Return True for the samples of a channel that are not missing."""
-    return jnp.isfinite(values)

@@ -9,7 +9,7 @@ import numpy as np
 from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._priors import LogNormal, Normal
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._ranges import Bounded, Box, Positive
+from jaxmbd.identification._ranges import AbstractInterval, Positive
 
 _WIDTH = 0.5  # standard deviation of the logarithm of positive parameters, and of others relative to their start
 
@@ -41,7 +41,7 @@ def _value(free: Parameter, start: np.ndarray, draws: np.random.Generator) -> An
         return np.asarray(free.prior.mean) + np.asarray(free.prior.deviation) * deviates
     if isinstance(free.prior, LogNormal):
         return np.asarray(free.prior.median) * np.exp(np.asarray(free.prior.deviation) * deviates)
-    if isinstance(free.within, Bounded | Box):
+    if isinstance(free.within, AbstractInterval):
         lower, upper = np.asarray(free.within.lower), np.asarray(free.within.upper)
         return lower + (upper - lower) * draws.uniform(size=start.shape)
     if isinstance(free.within, Positive):

@@ -65,10 +65,9 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     J, r, experiment = dense(minimum.linearised)
     J *= sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
-    samples = sum(int(np.isfinite(np.asarray(d)).sum()) for s in problem.stacks for d in s.experiment.data.values())
     tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
     rank = identifiability(J, unknowns, channels, tolerance).rank
-    freedom = float(max(samples + int((~measured).sum()) - rank, 1))
+    freedom = float(max(problem.samples + int((~measured).sum()) - rank, 1))
     # Priors have a known variance, measurements that of the residuals: their rows are divided by its root.
     level = np.sqrt(float(np.sum(r[measured] ** 2)) / freedom) or 1.0
     J[measured], r[measured] = J[measured] / level, r[measured] / level

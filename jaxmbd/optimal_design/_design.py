@@ -17,14 +17,14 @@ from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
 from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
+from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
-from jaxmbd.printing import count_of, table
+from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 
 _RESTORING_STEPS = 60
 # Share of its cost that a round has to take off, unless a search ends: of violations, and of an objective.
 _IDLE, _CONVERGED = 1e-3, 1e-9
-_SHOWN = 8  # starts in the table
 INTERRUPTED = "interrupted"
 
 
@@ -72,23 +72,18 @@ class Design:
     def __repr__(self) -> str:
         kept = "all constraints kept" if self.is_feasible else "NOT FEASIBLE"
         head = f"Design: {self.outcome}; objective {self.objective:.6g}" + f", {kept}" * bool(self.constraints)
-        sides = dict(text.rsplit(" ", 1) for text in self.active_bounds)
-        rows = [["variable", "value", "bound"]]
-        for label, number, unit in zip(self.labels, self.numbers, self.units, strict=True):
-            rows.append([f"{label} [{unit}]" if unit else label, f"{number:.6g}", sides.get(label, "").strip("()")])
-        parts = [head, table(rows)]
-        if self.constraints:
-            heading = ["constraint", "value", "limits", "margin", ""]
-            parts.append(table([heading, *(margin.row() for margin in self.constraints)]))
-        rows = [["start", "verdict", "objective", "violation", "steps"]]
-        for start in self.starts[:_SHOWN]:
-            numbers = f"{start.objective:.6g}", f"{start.violation:.2g}", str(start.steps)
-            rows.append([str(start.number), start.verdict, *numbers])
-        verdicts: dict[str, int] = {}
-        for start in self.starts[_SHOWN:]:
-            verdicts[start.verdict] = verdicts.get(start.verdict, 0) + 1
-        more = [f"... and {count_of(n, 'start')} more: {verdict}" for verdict, n in verdicts.items()]
-        return "\n\n".join(parts) + "\n\n" + "\n".join([table(rows, words=2), *more])
+        rows = [
+            [str(start.number), start.verdict, f"{start.objective:.6g}", f"{start.violation:.2g}", str(start.steps)]
+            for start in self.starts
+        ]
+        headings = ["start", "verdict", "objective", "violation", "steps"]
+        parts = [
+            head,
+            variables_table(self.labels, self.units, self.numbers, self.active_bounds),
+            *constraints_table(self.constraints),
+            starts_table(headings, rows, [start.verdict for start in self.starts]),
+        ]
+        return "\n\n".join(parts)
 
 
 def design(

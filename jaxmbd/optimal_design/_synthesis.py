@@ -22,8 +22,9 @@ from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._nonlinear_programme import TOLERANCE
 from jaxmbd.optimal_design._precision_positions import Positions, Task, followed, settled, task_of, weighted
+from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
-from jaxmbd.printing import count_of, table
+from jaxmbd.printing import count_of
 from jaxmbd.progress import reporting
 
 # Weights of closure and timing, the most steps with each, and the share of the searches that go on. With a small weight
@@ -35,7 +36,6 @@ _IDLE = 1e-3  # share of its cost that a round has to take off, unless a search 
 _CONVERGED = 1e-9  # the same in the last stage
 _FEWEST = 8  # searches that go on in any case
 _OPEN = 1e-9  # closure residual, as a share of the size, above which a linkage counts as open
-_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -89,21 +89,14 @@ class Synthesis:
     def __repr__(self) -> str:
         state = self.defect or "no defect"
         head = f"Synthesis: {self.outcome}; error {self.error:.6g} (largest distance {self.largest:.3g}), {state}"
-        sides = dict(text.rsplit(" ", 1) for text in self.active_bounds)
-        rows = [["variable", "value", "bound"]]
-        for label, number in zip(self.labels, self.numbers, strict=True):
-            rows.append([label, f"{number:.6g}", sides.get(label, "").strip("()")])
-        parts = [head, table(rows)]
-        if self.constraints:
-            heading = ["constraint", "value", "limits", "margin", ""]
-            parts.append(table([heading, *(margin.row() for margin in self.constraints)]))
-        rows = [["start", "verdict", "error"]]
-        rows += [[str(c.number), c.verdict, f"{c.error:.6g}"] for c in self.candidates[:_SHOWN]]
-        verdicts: dict[str, int] = {}
-        for candidate in self.candidates[_SHOWN:]:
-            verdicts[candidate.verdict] = verdicts.get(candidate.verdict, 0) + 1
-        more = [f"... and {count_of(n, 'start')} more: {verdict}" for verdict, n in verdicts.items()]
-        return "\n\n".join(parts) + "\n\n" + "\n".join([table(rows, words=2), *more])
+        rows = [[str(c.number), c.verdict, f"{c.error:.6g}"] for c in self.candidates]
+        parts = [
+            head,
+            variables_table(self.labels, [""] * len(self.labels), self.numbers, self.active_bounds),
+            *constraints_table(self.constraints),
+            starts_table(["start", "verdict", "error"], rows, [c.verdict for c in self.candidates]),
+        ]
+        return "\n\n".join(parts)
 
 
 def synthesise(

@@ -17,8 +17,8 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
-from jaxmbd.identification._ranges import Bounded, Box, Positive
+from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect, labels
+from jaxmbd.identification._ranges import AbstractInterval, Bounded, Positive
 from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.user_functions import call_user
@@ -123,7 +123,7 @@ def _declared(name: str, variable: Any) -> Any:
         raise MechanismError(f"Variable {name!r}: {error}") from None
     if not isinstance(variable, Parameter) or variable.where is not None or variable.start is not None:
         return variable
-    if isinstance(variable.within, Bounded | Box):
+    if isinstance(variable.within, AbstractInterval):
         middle = 0.5 * (variable.within.lower + variable.within.upper)
         return Parameter(None, middle, variable.within, variable.unit)
     return variable
@@ -135,7 +135,7 @@ def _vector(parameters: Parameters) -> Variables:
     for name, start in parameters.start.items():
         within = free[name].within
         low, high, base, unit = -jnp.inf, jnp.inf, 0.0, None
-        if isinstance(within, Bounded | Box):
+        if isinstance(within, AbstractInterval):
             low, high, base, unit = 0.0, 1.0, within.lower, within.upper - within.lower
         elif isinstance(within, Positive):
             low, unit = _LEAST, None
@@ -148,12 +148,12 @@ def _vector(parameters: Parameters) -> Variables:
         positive[name] = fill(float(is_positive))
     flats = [ravel_pytree(tree)[0] for tree in (parameters.start, shift, scale, lower, upper, positive)]
     start, base, units, low, high, signs = flats
-    labels, names = [], []
+    listed, units_of = [], []
     for name in sorted(parameters.start):  # as JAX sorts dictionaries
         size = ravel_pytree(parameters.start[name])[0].size
-        labels += [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]
-        names += [free[name].unit] * size
+        listed += labels(name, size)
+        units_of += [free[name].unit] * size
     return Variables(
-        parameters, (start - base) / units, base, units, low, high, tuple(labels), tuple(names),
+        parameters, (start - base) / units, base, units, low, high, tuple(listed), tuple(units_of),
         tuple(bool(s) for s in np.asarray(signs)),
     )  # fmt: skip

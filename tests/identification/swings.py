@@ -40,6 +40,17 @@ def motion(ts: np.ndarray, angle: float = 1.0, **numbers: Any) -> mbd.Solution:
     return mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": angle}), ts)
 
 
+def plain_pendulum(mass: float = 1.0, viscous: float = 0.1) -> pl.Mechanism:
+    """The same without a motor and sensors."""
+    bar = pl.Body("bar", mass, 0.1, pose=(0.0, -0.5, 0.0))
+    return pl.Mechanism(
+        [bar],
+        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, 0.5))],
+        [pl.Gravity(9.81), pl.JointFriction("friction", "O.angle", viscous=viscous)],
+        coordinates="joint",
+    )
+
+
 MASS = Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg")
 FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), unit="N m s")
 FREE = {"mass": MASS, "friction": FRICTION}

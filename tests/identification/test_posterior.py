@@ -4,25 +4,15 @@ import numpy as np
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd import planar as pl
 from jaxmbd.identification import LogNormal, Parameter, Positive, sample_posterior
+from tests.identification.swings import plain_pendulum
 
 TS = np.linspace(0.0, 2.0, 21)
 NOISE = 0.02
 
 
-def pendulum(mass: float = 1.0, viscous: float = 0.1) -> pl.Mechanism:
-    bar = pl.Body("bar", mass, 0.1, pose=(0.0, -0.5, 0.0))
-    return pl.Mechanism(
-        [bar],
-        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, 0.5))],
-        [pl.Gravity(9.81), pl.JointFriction("friction", "O.angle", viscous=viscous)],
-        coordinates="joint",
-    )
-
-
 def swing(noise: float = NOISE) -> mbd.Experiment:
-    mechanism = pendulum(1.0, 0.2)
+    mechanism = plain_pendulum(1.0, 0.2)
     angle = np.asarray(mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 1.0}), TS)["O.angle"])
     measured = angle + noise * np.random.default_rng(0).normal(size=len(TS))
     return mbd.Experiment(TS, {"O.angle": measured}, start={"O.angle": 1.0}, estimate=True, sigma=noise)
@@ -32,7 +22,7 @@ FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), prior=L
 
 
 def test_samples_where_the_laplace_approximation_is_right() -> None:
-    result = mbd.fit(pendulum(), swing(), {"friction": FRICTION}, rtol=1e-6, atol=1e-7, progress=False)
+    result = mbd.fit(plain_pendulum(), swing(), {"friction": FRICTION}, rtol=1e-6, atol=1e-7, progress=False)
     posterior = sample_posterior(result, draws=300, warmup=100, progress=False)
     assert posterior.divergences == 0
     for name, samples in posterior.samples.items():
@@ -49,7 +39,7 @@ def test_samples_have_the_density_of_the_problem() -> None:
     """Measurements that hardly tell anything: the posterior is then nearly the prior, which is lopsided, so that the
     change of variables counts. Against its integrals on a grid."""
     result = mbd.fit(
-        pendulum(), mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, sigma=1.0), {"friction": FRICTION},
+        plain_pendulum(), mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, sigma=1.0), {"friction": FRICTION},
         rtol=1e-6, atol=1e-7, progress=False,
     )  # fmt: skip
     posterior = sample_posterior(result, draws=1500, warmup=200, progress=False)
@@ -75,6 +65,6 @@ def test_a_posterior_without_width_is_refused() -> None:
     inertia = Parameter(lambda m: m["bar"].inertia, within=Positive())
     friction = Parameter(lambda m: m["friction"].viscous, within=Positive())
     free = {"mass": mass, "inertia": inertia, "friction": friction}
-    result = mbd.fit(pendulum(), swing(), free, progress=False)
+    result = mbd.fit(plain_pendulum(), swing(), free, progress=False)
     with pytest.raises(mbd.MechanismError, match=r"do not determine all unknowns.*give priors to some"):
         sample_posterior(result)

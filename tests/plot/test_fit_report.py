@@ -6,25 +6,15 @@ from pathlib import Path
 import numpy as np
 
 import jaxmbd as mbd
-from jaxmbd import planar as pl
 from jaxmbd import plot
 from jaxmbd.identification import Parameter, Positive, predict
+from tests.identification.swings import plain_pendulum
 
 TS = np.linspace(0.0, 2.0, 41)
 
 
-def pendulum(mass: float, viscous: float) -> pl.Mechanism:
-    bar = pl.Body("bar", mass, 0.1, pose=(0.0, -0.5, 0.0))
-    return pl.Mechanism(
-        [bar],
-        [pl.Revolute("O", pl.ground.at(), bar.at(0.0, 0.5))],
-        [pl.Gravity(9.81), pl.JointFriction("friction", "O.angle", viscous=viscous)],
-        coordinates="joint",
-    )
-
-
 def test_a_report_stands_alone(tmp_path: Path) -> None:
-    mechanism = pendulum(1.3, 0.2)
+    mechanism = plain_pendulum(1.3, 0.2)
     draws = np.random.default_rng(0)
     experiments = []
     for start in (1.0, 1.5):
@@ -35,7 +25,7 @@ def test_a_report_stands_alone(tmp_path: Path) -> None:
         "mass": Parameter(lambda m: m["bar"].mass, within=Positive(), unit="kg"),
         "c <1>": Parameter(lambda m: m["friction"].viscous, within=Positive(), unit="N m s"),
     }
-    result = mbd.fit(pendulum(1.2, 0.1), experiments[0], free, progress=False)
+    result = mbd.fit(plain_pendulum(1.2, 0.1), experiments[0], free, progress=False)
     path = plot.fit_report(result, tmp_path / "fit.html", title="A & B", unseen=predict(result, experiments[1]))
     page = path.read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 3

@@ -85,13 +85,13 @@ def assemble(
     """
     check_mechanism(mechanism)
     check_flags("assemble", check=check)
-    start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess))
-    positions, rates = _fixed_numbers(mechanism, fixed), _numbers("speeds", speeds)
+    start = guessed(mechanism, guess if isinstance(guess, State) else numbers_of("guess", guess))
+    positions, rates = fixed_numbers(mechanism, fixed), numbers_of("speeds", speeds)
     start, time = with_turn_counts(mechanism, start, positions), check_time("assemble", t).astype(start.dtype)
     prescribed = prescribed_at(mechanism, start, positions, locked, time)
     for name in rates:
         rate_channel(mechanism, name)
-    diagonal = None if weights is None else _weights(mechanism, _numbers("weights", weights)).astype(start.dtype)
+    diagonal = None if weights is None else _weights(mechanism, numbers_of("weights", weights)).astype(start.dtype)
     q, v, rank, result, residuals = _assemble(mechanism, start, prescribed, rates, time, diagonal)
     if check and is_known(mechanism, q, v, result, residuals):
         known, at = frozen((mechanism, residuals))
@@ -163,7 +163,7 @@ def prescribed_at(
     mechanism: Mechanism, start: Array, fixed: Mapping[str, Any] | None, locked: Iterable[str], t: Scalar
 ) -> dict[str, Array]:
     """Return the fixed values, and the values at `start` of locked coordinates and bodies, sorted by name."""
-    positions = _fixed_numbers(mechanism, fixed)
+    positions = fixed_numbers(mechanism, fixed)
     names = _locked_names(mechanism, positions, locked)
     return dict(sorted({**positions, **(_locked_values(mechanism, start, names, t) if names else {})}.items()))
 
@@ -242,13 +242,13 @@ def _locked_names(mechanism: Mechanism, fixed: Mapping[str, Any], locked: Iterab
     return locked_names
 
 
-def _fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
+def fixed_numbers(mechanism: Mechanism, fixed: Mapping[str, Any] | None) -> dict[str, Array]:
     """Return the values of fixed quantities as arrays: scalars, or a vector for a `Point`."""
     check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
-    return _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
+    return numbers_of("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
 
 
-def _numbers(
+def numbers_of(
     what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]] | None = None
 ) -> dict[str, Array]:
     """Return values by name as arrays; raise unless each is a scalar or has the shape in `shapes`, and is finite.

@@ -16,16 +16,15 @@ import jax.numpy as jnp
 import lineax as lx
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assemble import prescribed_at
+from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescribed_at
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, least_squares, shape_of
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, least_squares
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.arrays import Number, Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
-from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _NEWTON_STEPS = 4  # at a residual that is not zero the least-squares search converges linearly only
@@ -88,19 +87,10 @@ def closure_residual(
         Array([0., 0., 0., 0., 0.0167, 0.0014, -0.0167, -0.0014, 0.], dtype=float64)
     """
     check_mechanism(mechanism)
-    start = guessed(mechanism, guess if isinstance(guess, State) else _numbers("guess", guess, {}))
-    check_mapping("fixed", fixed, "{'crank.theta': 0.3}")
-    values = _numbers("fixed", fixed, {name: shape_of(mechanism, name) for name in fixed or ()})
+    start = guessed(mechanism, guess if isinstance(guess, State) else numbers_of("guess", guess))
+    values = fixed_numbers(mechanism, fixed)
     start, time = with_turn_counts(mechanism, start, values), check_time("closure_error", t).astype(start.dtype)
     return _residual_at_minimum(mechanism, start, prescribed_at(mechanism, start, values, locked, time), time)
-
-
-def _numbers(what: str, values: Mapping[str, Any] | None, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Array]:
-    check_mapping(what, values, "{'crank.theta': 0.3}")
-    arrays = {name: as_float(value) for name, value in sorted((values or {}).items())}
-    for name, value in arrays.items():
-        check_finite(what, repr(name), value, shapes.get(name, ()))
-    return arrays
 
 
 @cached_on_disk
