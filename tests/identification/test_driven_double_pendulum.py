@@ -28,7 +28,7 @@ def model() -> dict[str, Any]:
 
 
 def accelerations(p: dict[str, float], q: np.ndarray, v: np.ndarray, u: np.ndarray) -> np.ndarray:
-    """`M q̈ = u + G − C q̇ − F`, with the matrices of Wiebe et al., double_pendulum @ 1e8544e, model/symbolic_plant.py."""
+    """`M q̈ = u + G − C q̇ − F`; Wiebe et al., github double_pendulum @ 1e8544e, model/symbolic_plant.py."""
     c, rotor = p["m2"] * L1 * p["r2"], p["Ir"]
     coupling = p["I2"] + c * np.cos(q[1]) - GEAR * rotor
     first = p["I1"] + p["I2"] + p["m2"] * L1**2 + 2 * c * np.cos(q[1]) + GEAR**2 * rotor + rotor
