@@ -35,7 +35,8 @@ def dfki_double_pendulum() -> dict[str, dict[str, np.ndarray]]:
     **Returns:** by the name of the record: `t` [s], `q1`, `q2` [rad] (0 hangs down, `q2` relative to the upper link),
     `u1`, `u2` [N m], the motors' torques at shoulder and elbow, each `(samples,)`.
 
-    Source: Wiebe et al., IEEE Robotics & Automation Magazine 31 (2024) (BSD-3); see `data/dfki_double_pendulum/README.md`.
+    Source: Wiebe et al., IEEE Robotics & Automation Magazine 31 (2024) (BSD-3); see
+    `data/dfki_double_pendulum/README.md`.
     """
     with (resources.files(__name__) / "dfki_double_pendulum" / "records.npz").open("rb") as file:
         records = {name: values.astype(float) for name, values in np.load(file).items()}
