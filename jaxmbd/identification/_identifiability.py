@@ -7,6 +7,7 @@ unknown with a component in the null space has no finite standard error; the oth
 Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *System Identification* (1999), §4.5.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxmbd.analyses.redundancy import reduced_echelon
+from jaxmbd.identification._labels import owner, summed_up
 
 RANK = 1e-6  # share of the largest singular value of the scaled Jacobian below which a singular value counts as zero
 _SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect
@@ -51,17 +53,21 @@ class Undetermined:
     """A group of unknowns that the data do not determine one by one.
 
     `names`: the unknowns; `combinations`: those that the data determine, to first order at the estimates, `"I/mass"` or
-    `"a + b"`; empty if the unknowns have no effect.
+    `"a + b"`; empty if the unknowns have no effect. The text names a parameter of many numbers, such as a network, as a
+    whole, without combinations of its numbers, which mean nothing.
     """
 
     names: tuple[str, ...]
     combinations: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = f" and {len(self.names) - _LISTED} more" if len(self.names) > _LISTED else ""
-        names = ", ".join(self.names[:_LISTED]) + more
+        listed = list(summed_up(self.names))
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        names = ", ".join(listed[:_LISTED]) + more
         if not self.combinations:
             return f"the data do not determine {names}"
+        if len(listed) < len(self.names):
+            return f"the data determine {names} through {len(self.combinations)} combinations only; a prior would do so"
         shown = ", ".join(self.combinations[:_LISTED]) + (", …" if len(self.combinations) > _LISTED else "")
         return f"the data determine {names} through {shown} only"
 
@@ -100,10 +106,18 @@ def identifiability(
     rows[:, has_effect], null[:, has_effect] = basis[:rank], basis[rank:]
     half_inverse = (rows * scale).T / values[:rank]
     is_open = ~has_effect | (np.linalg.norm(null, axis=0) > _TAKES_PART)
-    groups = [Undetermined((unknowns.names[k],), ()) for k in np.flatnonzero(~has_effect)]
+    groups = _without_effect(unknowns.names[k] for k in np.flatnonzero(~has_effect))
     for members in _connected(null):
         groups.append(_undetermined(unknowns.of(members), _basis(null[:, members]) * scale[members]))
     return Identifiability(rank, is_open, half_inverse @ half_inverse.T, tuple(groups))
+
+
+def _without_effect(names: Iterable[str]) -> list[Undetermined]:
+    """One group for each parameter that has no effect, or for its numbers that have none."""
+    owned: dict[str, list[str]] = {}
+    for name in names:
+        owned.setdefault(owner(name), []).append(name)
+    return [Undetermined(tuple(found), ()) for found in owned.values()]
 
 
 def _connected(null: Float[np.ndarray, "k n"]) -> list[np.ndarray]:
