@@ -73,7 +73,7 @@ def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Any]) -> np.
     and the law can take the true form; outside the range visited the band is that of the prior.
 
     **Arguments:** `result`: a fit by Levenberg-Marquardt; `quantity`: a function of the mechanism that can be
-    differentiated, `lambda m: jax.vmap(lambda x: m["spring"].effort(0.0, x, 0.0))(xs)`.
+    differentiated, `lambda m: jax.vmap(m["spring"].parameters)(xs)`.
 
     **Returns:** an array of the quantity's shape and unit.
 

@@ -99,12 +99,12 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     J *= sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
     tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
-    rank = identifiability(J, unknowns, channels, tolerance).rank
+    rank = identifiability(J, unknowns, channels, tolerance, J[~measured]).rank
     freedom = float(max(problem.samples + int((~measured).sum()) - rank, 1))
     # Priors have a known variance, measurements that of the residuals: their rows are divided by its root.
     level = np.sqrt(float(np.sum(r[measured] ** 2)) / freedom) or 1.0
     J[measured], r[measured] = J[measured] / level, r[measured] / level
-    determined = identifiability(J, unknowns, channels / level, tolerance)
+    determined = identifiability(J, unknowns, channels / level, tolerance, J[~measured])
     covariance = determined.inverse
     share = np.einsum("ri,rj,ji->i", J[measured], J[measured], covariance, optimize=True)
     if count >= ENOUGH and count > share[: minimum.linearised.shared].sum():
