@@ -17,7 +17,7 @@ def owner(label: str) -> str:
 
 
 def summed_up(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return labels by the text that stands for them: themselves, or `"41 numbers of law"` for many of one parameter."""
+    """Return labels by the text that stands for them: themselves; `"41 numbers of law"` for many of one parameter."""
     owned: dict[str, list[str]] = {}
     for name in names:
         owned.setdefault(owner(name), []).append(name)

@@ -25,7 +25,7 @@ from tests.identification import hybrids
 TS = np.linspace(0.0, 0.2, 6)
 
 
-# --- derivatives in a closed loop --------------------------------------------------------------------------------------
+# --- derivatives in a closed loop -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["forward", "reverse"])
@@ -48,7 +48,7 @@ def test_derivatives_by_the_weights_of_a_law_in_a_closed_loop(mode: Any) -> None
     assert float(both(flat)[1]) == pytest.approx(expected, rel=1e-6)
 
 
-# --- a pendulum with a small network -----------------------------------------------------------------------------------
+# --- a pendulum with a small network ----------------------------------------------------------------------------------
 
 
 def torque(t: Any, angle: Any, rate: Any, network: Any) -> Any:
@@ -138,7 +138,7 @@ def test_wrong_starts_are_named() -> None:
         Parameter(start=bad)
 
 
-# --- what is said of a network -----------------------------------------------------------------------------------------
+# --- what is said of a network ----------------------------------------------------------------------------------------
 
 
 def test_a_network_is_one_row(tmp_path: Path) -> None:
@@ -218,7 +218,7 @@ def test_few_experiments_do_not_tell_the_scatter_of_many_numbers() -> None:
     assert result.uncertainty.freedom > 100
 
 
-# --- how far a law may be trusted --------------------------------------------------------------------------------------
+# --- how far a law may be trusted -------------------------------------------------------------------------------------
 
 
 def test_values_visited_are_those_of_the_motions() -> None:
@@ -251,7 +251,7 @@ def test_errors_of_what_is_computed_from_the_mechanism() -> None:
     assert found[-1] == pytest.approx(float(result.standard_errors["mass"]), rel=1e-9)
 
 
-# --- optimisers --------------------------------------------------------------------------------------------------------
+# --- optimisers -------------------------------------------------------------------------------------------------------
 
 
 def test_an_optimiser_that_leaves_all_bounds_says_so() -> None:
@@ -284,3 +284,48 @@ def test_batches_then_levenberg_marquardt_for_the_errors() -> None:
     assert ended.history[0] <= problem.objective(begun.theta)
     lower, upper = ended.interval()["mass"]
     assert lower < 1.3 < upper
+
+
+# --- a hidden force is found ------------------------------------------------------------------------------------------
+
+
+def trained(reaction: bool) -> mbd.Fit:
+    """By multiple shooting from a line of 100 N/m, then by whole records from there."""
+    ts = np.linspace(0.0, 0.8, 161)
+    starts = ((0.2, 0.0), (2.9, 0.0), (1.3, -8.0), (1.3, 10.0))
+    experiments = [hybrids.record(*start, ts, k, reaction) for k, start in enumerate(starts)]
+    free = hybrids.free(hybrids.untrained(12))
+    cut = ident.Problem(hybrids.slider_crank, experiments, free, segments=8, continuity=0.1)
+    begun = mbd.fit(cut, steps=80, tolerance=0.05, progress=False)
+    whole = ident.Problem(hybrids.slider_crank, experiments, free).starting_at(begun.parameters)
+    return mbd.fit(whole, steps=300, tolerance=5e-3, progress=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reaction", [False, True], ids=["angle", "angle and reaction"])
+def test_a_hidden_spring_is_found_with_payload_and_friction(reaction: bool) -> None:
+    result = trained(reaction)
+    places = ident.visited(result, "rail.displacement")["rail.displacement"]
+    xs = jnp.linspace(places.min(), places.max(), 200)
+    assert places.max() - places.min() > 0.18
+    force = lambda m: jax.vmap(lambda x: m["spring"].force(0.0, x, 0.0))(xs)  # noqa: E731
+    found, true = np.asarray(force(result.mechanism)), np.asarray(hybrids.hidden_force(xs))
+    largest = np.abs(true).max()
+    assert np.abs(found - true).max() < 0.02 * largest
+    band = 2 * ident.standard_errors_of(result, force)
+    assert np.mean(np.abs(found - true) <= band) > 0.8
+    assert np.median(band) < 0.02 * largest
+    interval = result.interval(0.95)
+    for name, value in (("payload", hybrids.PAYLOAD), ("friction", hybrids.FRICTION)):
+        lower, upper = interval[name]
+        assert lower < value < upper
+        assert upper - lower < 0.15 * value
+    unseen = hybrids.record(0.6, 5.0, np.linspace(0.0, 1.6, 161), 9, reaction, estimate=False)
+    prediction = ident.predict(result, unseen, progress=False)
+    inside = ident.visited(prediction, "rail.displacement")["rail.displacement"]
+    assert places.min() <= inside.min()
+    assert inside.max() <= places.max()
+    errors = prediction.rms()[0]
+    assert errors["O.angle"] < 3 * hybrids.ANGLE_NOISE
+    if reaction:
+        assert errors["B.fx"] < 1.2 * hybrids.REACTION_NOISE
