@@ -200,7 +200,7 @@ def test_a_prior_determines_what_it_is_a_prior_of() -> None:
     J = 1e8 * np.random.default_rng(0).normal(size=(30, 4))
     J[:, 3] = 2 * J[:, 2]
     priors = np.array([[0.0, 0.0, 0.0, 0.5]])
-    unknowns = Estimates(("a", "b", "c", "d"), *np.ones((2, 4)), np.zeros(4, bool))
+    unknowns = Estimates(("a", "b", "c", "d"), np.ones(4), np.ones(4), np.zeros(4, bool))
     found = identifiability(np.concatenate([J, priors]), unknowns, 1e9, RANK, priors)
     assert found.rank == 4
     assert not found.open.any()
@@ -298,7 +298,8 @@ def trained(reaction: bool) -> mbd.Fit:
     cut = ident.Problem(hybrids.slider_crank, experiments, free, segments=8, continuity=0.1)
     begun = mbd.fit(cut, steps=80, tolerance=0.05, progress=False)
     whole = ident.Problem(hybrids.slider_crank, experiments, free).starting_at(begun.parameters)
-    return mbd.fit(whole, steps=300, tolerance=5e-3, progress=False)
+    # The angle alone leaves a longer tail of steps that change the law by less than the noise.
+    return mbd.fit(whole, steps=150, tolerance=5e-3 if reaction else 0.02, progress=False)
 
 
 @pytest.mark.slow
