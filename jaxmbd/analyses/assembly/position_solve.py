@@ -1,10 +1,10 @@
 """Position solve: the residual of the position constraints, the search for its roots, and their derivatives.
 
-The search is a damped least-squares method (Levenberg-Marquardt), which finds *a* closed position near its start. The
-implicit function theorem gives its derivative, the change of least norm that keeps the joints closed. The *nearest*
-closed position takes one more solve, of the first-order optimality conditions; its derivative is exact.
+The search (`least_squares.py`) finds *a* closed position near its start. The implicit function theorem gives its
+derivative, the change of least norm that keeps the joints closed. The *nearest* closed position takes one more solve, of
+the first-order optimality conditions; its derivative is exact.
 
-Source: Nocedal, Wright, *Numerical Optimization* (2006), §10.3 (the search), §18.1 (the conditions).
+Source: Nocedal, Wright, *Numerical Optimization* (2006), §18.1 (the conditions).
 """
 
 import math
@@ -15,9 +15,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import lineax as lx
-import optimistix as optx
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
 from jaxmbd.analyses.redundancy import singular
 from jaxmbd.arrays import Scalar
@@ -28,7 +28,6 @@ from jaxmbd.model.mechanism.mechanism import Mechanism, Sensor
 from jaxmbd.model.sensor import AbstractSensor, Point, Scaled
 from jaxmbd.space.vectors import nearest_turn
 
-_STEPS = 256
 _SOFT = 1e-2  # penalty method before the optimality conditions are solved: a squared residual has the weight 1 / _SOFT²
 
 # The equations; the prescribed coordinates, readings and poses, `{"crank.theta": value, "rod": pose}`; the time.
@@ -58,13 +57,6 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
         return at.q[mechanism.tree.coordinates.index(name)][None] - value
     coordinate = mechanism.coordinate(name).by(value)
     return coordinate.value(at.near(coordinate.markers).frames)[None] - value
-
-
-def least_squares(residual: Callable[[Array, Any], Array], start: Array, args: Any) -> Array:
-    """Return a minimiser of the sum of squares of a residual, by Levenberg and Marquardt's method from a start."""
-    tolerance = 1e3 * float(jnp.finfo(start.dtype).eps)
-    search = optx.LevenbergMarquardt(rtol=tolerance, atol=tolerance, linear_solver=singular(start.dtype))
-    return optx.least_squares(residual, search, start, args=args, max_steps=_STEPS, throw=False).value
 
 
 @eqx.filter_custom_jvp
