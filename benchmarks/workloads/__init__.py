@@ -2,7 +2,7 @@
 
 from types import ModuleType
 
-from benchmarks.workloads import batch, coordinates, engines, first, gradients, precision, scaling, single, steps
+from benchmarks.workloads import batch, coordinates, engines, first, gradients, precision, scaling, single, steps, sweep
 
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
@@ -14,4 +14,5 @@ WORKLOADS: dict[str, ModuleType] = {
     "coordinates": coordinates,
     "first": first,
     "single": single,
+    "sweep": sweep,
 }

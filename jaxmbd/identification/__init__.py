@@ -8,6 +8,7 @@ from jaxmbd.identification._diagnostics import information as information
 from jaxmbd.identification._diagnostics import prediction_errors as prediction_errors
 from jaxmbd.identification._diagnostics import profile_likelihood as profile_likelihood
 from jaxmbd.identification._diagnostics import whiteness as whiteness
+from jaxmbd.identification._error_growth import error_growth as error_growth
 from jaxmbd.identification._experiment import Experiment as Experiment
 from jaxmbd.identification._experiment_design import ExperimentChoice as ExperimentChoice
 from jaxmbd.identification._experiment_design import choose_experiments as choose_experiments

@@ -279,6 +279,8 @@ def summary(result: Fit) -> Sequence[str]:
     test = whiteness(result)
     coloured = [name for name, p in test.p_value.items() if p < 0.01]
     said = [f"The search {result.outcome}: {result.reason or 'see the history'}.", f"{information(result)}."]
+    if result.problem.shooting:
+        said.append(f"{result.problem.shooting}.")
     if coloured:
         said.append(
             f"The residuals of {', '.join(coloured)} are not independent from sample to sample (p < 0.01): something "

@@ -15,7 +15,7 @@ from jaxtyping import Array
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._shooting import Joins, end_values
+from jaxmbd.identification._shooting import Joins, state_series
 
 
 class Evaluation(NamedTuple):
@@ -83,7 +83,7 @@ def _block(
         readings = problem.read(*motion, experiment)
         priors = problem.prior_residuals(Unknowns({}, theta.experiments))
         r = jnp.concatenate([problem.residual(readings, experiment), priors])
-        end = end_values(motion[0], sorted(own)) if joins else r[:0]
+        end = state_series(motion[0], sorted(own))[-1] if joins else r[:0]
         return (r, end), (readings, r, end)
 
     slopes, (readings, r, end) = jax.jacfwd(values, has_aux=True)(flat)

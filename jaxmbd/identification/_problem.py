@@ -25,6 +25,7 @@ from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification._error_growth import error_growth, segments_for, shooting_text
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments, merged
 from jaxmbd.identification._labels import labels
@@ -74,8 +75,10 @@ class Problem(eqx.Module):
     - `noise`: `"given"` by the experiments, or estimated from the residuals by `fit`, as `"white"` or `"coloured"`
       noise: a noise level for each channel, and for coloured noise its correlation time;
     - `segments`: multiple shooting, for motions that are long or chaotic: each experiment is cut into so many segments,
-      each with an initial state of its own; `continuity`: the standard deviation `[m, rad, m/s, rad/s]` of the jumps
-      between them, which also stands for what the model cannot explain. Zero: without jumps (to 1e-7);
+      each with an initial state of its own; `"auto"`: as many as the growth of errors of the initial states asks for
+      (`error_growth`), as `shooting` then says;
+    - `continuity`: the standard deviation `[m, rad, m/s, rad/s]` of the jumps between segments, which also stands for
+      what the model cannot explain. Zero: without jumps (to 1e-7);
     - `formulation`, `solver`, `accuracy`, `stepsize_controller`, `control_speeds`, `rtol`, `atol`, `dt0`, `events`,
       `max_events`, `max_steps`: as for `simulate`.
 
@@ -90,6 +93,7 @@ class Problem(eqx.Module):
     loss_scale: float = eqx.field(static=True)
     noise: Literal["given", "white", "coloured"] = eqx.field(static=True)
     continuity: float = eqx.field(static=True)
+    growth: Float[np.ndarray, " experiments"] | None = None
 
     def __init__(
         self,
@@ -102,7 +106,7 @@ class Problem(eqx.Module):
         loss: Loss = "squares",
         loss_scale: float = 1.5,
         noise: Literal["given", "white", "coloured"] = "given",
-        segments: int = 1,
+        segments: int | Literal["auto"] = 1,
         continuity: float | int = 0.0,
         formulation: AbstractFormulation | None = None,
         solver: dfx.AbstractSolver | Literal["stiff"] | None = None,
@@ -124,11 +128,10 @@ class Problem(eqx.Module):
         self.instruments = dict(instruments or {})
         listed = _listed(experiments)
         _check(self.parameters, self.instruments, listed)
-        check_count("Problem: segments", segments, 1)
+        if segments != "auto":
+            check_count("Problem: segments", segments, 1)
         check_number("Problem", "continuity", as_float(continuity), "m, rad, m/s, rad/s", zero=True)
-        if segments > 1:
-            check_shooting(self.parameters, self.instruments, listed, segments)
-        self.stacks = stacked(listed, segments)
+        self.stacks = stacked(listed)
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
@@ -136,6 +139,12 @@ class Problem(eqx.Module):
             "dt0": dt0, "events": tuple(events), "max_events": max_events,
         }  # fmt: skip
         self.loss, self.loss_scale, self.noise, self.continuity = loss, float(loss_scale), noise, float(continuity)
+        if segments == "auto":
+            self.growth = error_growth(self)
+            segments = segments_for(self.growth.max())
+        if segments > 1:
+            check_shooting(self.parameters, self.instruments, listed, segments)
+            self.stacks = stacked(listed, segments)
 
     # --- unknowns ---------------------------------------------------------------------------------------
 
@@ -154,6 +163,11 @@ class Problem(eqx.Module):
     def is_cut(self) -> bool:
         """True if experiments are cut into segments."""
         return any(stack.segments > 1 for stack in self.stacks)
+
+    @property
+    def shooting(self) -> str:
+        """Which way of shooting `segments="auto"` has chosen, and why; empty if it was not asked to."""
+        return "" if self.growth is None else shooting_text(float(self.growth.max()))
 
     @property
     def samples(self) -> int:

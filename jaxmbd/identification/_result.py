@@ -217,8 +217,7 @@ class Fit(AbstractComparison):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
         for row in self.rows():
             table.add_row(*row.cells)
-        if self.warnings:
-            table.caption = "\n".join(f"Warning: {escape(text)}." for text in self.warnings)
+        table.caption = "\n".join(map(escape, self._remarks())) or None
         return table
 
     def rows(self) -> tuple[Row, ...]:
@@ -273,7 +272,12 @@ class Fit(AbstractComparison):
     def __repr__(self) -> str:
         head = f"{self.outcome} after {len(self.history)} steps"
         rows = (" ".join(cell.rjust(14) for cell in row.cells).rstrip() for row in self.rows())
-        return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
+        return "\n".join([head, *rows, *self._remarks()])
+
+    def _remarks(self) -> list[str]:
+        """What is said below a table: the way of shooting that was chosen, and warnings."""
+        chosen = [f"{self.problem.shooting}."] if self.problem.shooting else []
+        return chosen + [f"Warning: {text}." for text in self.warnings]
 
 
 def _error_text(error: float) -> str:

@@ -12,7 +12,7 @@ from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._normal_equations import Block, Linearised
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._shooting import Joins, end_values
+from jaxmbd.identification._shooting import Joins, state_series
 from jaxmbd.identification._stacks import Stack, joined_readings, stacked
 
 _STEPS = 15  # of the search for the initial state of one segment; it need not converge
@@ -55,7 +55,7 @@ def _of_segment(problem: Problem, start: Unknowns, stack: Stack, j: int) -> Prob
 def _ends(problem: Problem, own: dict[str, Array]) -> dict[str, Array]:
     """The values at the end of a segment, as the start of the next one."""
     names = sorted(own)
-    end = lambda own, experiment: end_values(problem.motion({}, own, experiment, "forward")[0], names)  # noqa: E731
+    end = lambda own, experiment: state_series(problem.motion({}, own, experiment, "forward")[0], names)[-1]  # noqa: E731
     values = jax.vmap(end)(own, problem.stacks[0].experiment)
     return {name: values[:, k] for k, name in enumerate(names)}
 

@@ -41,11 +41,11 @@ class Joins(NamedTuple):
     multipliers: tuple[Array, ...]
 
 
-def end_values(solution: Solution, names: Sequence[str]) -> Float[Array, " unknowns"]:
-    """Return the values at the end of a segment of what the next one starts from, in the order of the names."""
+def state_series(solution: Solution, names: Sequence[str]) -> Float[Array, "times unknowns"]:
+    """Return, at all times, what the initial values of an experiment are values of, in the order of their names."""
     channels = [_channel(solution.mechanism, name) for name in names]
     series = solution.read(tuple(dict.fromkeys(channels)))
-    return jnp.stack([series[channel][-1] for channel in channels])
+    return jnp.stack([series[channel] for channel in channels], axis=1)
 
 
 def _channel(mechanism: Mechanism, name: str) -> str:

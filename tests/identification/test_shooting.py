@@ -12,7 +12,7 @@ import jaxmbd as mbd
 from jaxmbd import demo
 from jaxmbd import planar as pl
 from jaxmbd.data import double_pendulum
-from jaxmbd.identification import Instrument, Parameter, Positive, Problem
+from jaxmbd.identification import Instrument, Parameter, Positive, Problem, error_growth
 
 NOISE = 2e-3
 STEPS: dict[str, Any] = {
@@ -87,6 +87,47 @@ def test_segments_fit_a_chaotic_motion_that_one_shot_does_not() -> None:
     for name, true in TRUE.items():
         lower, upper = several.interval(0.999)[name]
         assert lower < true < upper
+
+
+def test_growth_of_errors_is_that_of_two_motions() -> None:
+    """Of experiments of other lengths, by difference quotients of their motions."""
+    experiments = [record(4.0), record(2.0)]
+    problem = Problem(double(), experiments, FREE, rtol=1e-10, atol=1e-11)
+    growth, step, quantities = error_growth(problem), 1e-6, [*NAMES, *(f"{name}_rate" for name in NAMES)]
+    for experiment, found in zip(experiments, growth, strict=True):
+
+        def states(x: np.ndarray, ts: Any = experiment.ts) -> np.ndarray:
+            mechanism = double()
+            state = mbd.assemble(
+                mechanism, dict(zip(NAMES, x[:2], strict=True)), speeds=dict(zip(NAMES, x[2:], strict=True))
+            )
+            motion = mbd.simulate(mechanism, state, ts, rtol=1e-10, atol=1e-11)
+            return np.stack([motion[name] for name in quantities], axis=1)
+
+        start = np.array([2.0, 0.5, 0.0, 0.0])
+        scale = states(start).std(axis=0)
+        steps = step * np.diag(scale)
+        quotients = [(states(start + s) - states(start - s)) / (2 * step * scale) for s in steps]
+        largest = np.linalg.norm(np.stack(quotients, axis=2), 2, axis=(1, 2)).max()
+        assert found == pytest.approx(largest, rel=1e-4)
+    assert growth[0] > 3 * growth[1] > 3
+
+
+def test_number_of_segments_by_the_growth_of_errors() -> None:
+    experiment = record(10.0)
+    chaotic = Problem(double(), experiment, FREE, segments="auto", **STEPS)
+    (growth,) = error_growth(chaotic)
+    count = chaotic.stacks[0].segments
+    assert 10 ** (count - 1) < growth <= 10**count
+    assert count > 4
+    assert chaotic.shooting.startswith(f"Multiple shooting with {count} segments: errors of the initial states grow ")
+    short = Problem(double(1.15, 0.025), record(1.0), FREE, segments="auto", **STEPS)
+    assert not short.is_cut
+    result = mbd.fit(short, progress=False)
+    assert "Single shooting: errors of the initial states grow " in repr(result)
+    assert Problem(double(), experiment, FREE, **STEPS).shooting == ""
+    with pytest.raises(mbd.SolveError, match=r"experiment 0 cannot be simulated .* maximum number of steps"):
+        Problem(double(), record(1.0), FREE, segments="auto", **STEPS | {"max_steps": 5})
 
 
 def test_what_cannot_be_cut_is_named() -> None:

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.multistart import search
 from jaxmbd.analyses.assembly.least_squares import least_squares
+from jaxmbd.analyses.assembly.multistart import search
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian

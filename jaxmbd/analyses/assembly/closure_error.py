@@ -17,8 +17,8 @@ import lineax as lx
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescribed_at
-from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.least_squares import least_squares
+from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.redundancy import singular

@@ -1,9 +1,9 @@
 """Nonlinear least squares for small residuals that may have no root, one search or many side by side.
 
-Levenberg's and Marquardt's method: the step `d` solves `(Jᵀ J + μ I) d = −Jᵀ r`, and the damping `μ` follows the ratio of
-the actual to the predicted reduction of `½ rᵀ r`. Under `vmap` all searches take as many steps as the longest one, so
-a search ends also where the residual cannot be reduced any more: where it is orthogonal to the columns of `J`. That
-needs some thirty steps, those to a root some ten.
+Levenberg's and Marquardt's method: the step `d` solves `(Jᵀ J + μ I) d = −Jᵀ r`, and the damping `μ` follows the ratio
+of the actual to the predicted reduction of `½ rᵀ r`. Under `vmap` all searches take as many steps as the longest one,
+so a search ends also where the residual cannot be reduced any more: where it is orthogonal to the columns of `J`.
+That needs some thirty steps, those to a root some ten.
 
 Source: Madsen, Nielsen, Tingleff, *Methods for Non-Linear Least Squares Problems* (2004), §3.2.
 """
@@ -45,7 +45,7 @@ class _Search(eqx.Module):
 
 
 def least_squares(residual: Residual, start: Float[Array, " n"], args: Any) -> Float[Array, " n"]:
-    """Return a minimiser near a start of `½ rᵀ r` with `r = residual(x, args)`; it is to be checked what is left of `r`.
+    """Return a minimiser near a start of `½ rᵀ r` with `r = residual(x, args)`, a root or not.
 
     The minimiser of a sum of squares that is not zero is found to some 1e-6 of the distance from the start.
     """

@@ -1,8 +1,8 @@
 """Position solve: the residual of the position constraints, the search for its roots, and their derivatives.
 
 The search (`least_squares.py`) finds *a* closed position near its start. The implicit function theorem gives its
-derivative, the change of least norm that keeps the joints closed. The *nearest* closed position takes one more solve, of
-the first-order optimality conditions; its derivative is exact.
+derivative, the change of least norm that keeps the joints closed. The *nearest* closed position takes one more solve,
+of the first-order optimality conditions; its derivative is exact.
 
 Source: Nocedal, Wright, *Numerical Optimization* (2006), §18.1 (the conditions).
 """
