@@ -6,8 +6,10 @@ since it would raise again.
 
 import math
 import pickle
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -16,7 +18,7 @@ import jax
 import numpy as np
 
 from jaxmbd.errors import MechanismError, SolveError
-from jaxmbd.sweeps._outputs import Function, compiled, name_of, values_of
+from jaxmbd.sweeps._outputs import Function, begun, compiled, name_of, values_of
 from jaxmbd.sweeps._space import Space
 
 _RETRIES = 3
@@ -49,17 +51,35 @@ class Chunks:
 
 
 def here(function: Function, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
-    """Compute chunks in this process.
+    """Compute chunks in this process, side by side on all its devices.
 
     **Raises:** `SolveError` with the number of a chunk that raises.
     """
-    run = compiled(function)
-    for number in numbers:
-        try:
-            values = values_of(run, chunks.rows(number), chunks.size)
-        except Exception as error:
-            raise _failed(function, chunks, number, error) from error
-        yield number, values
+    run, devices = compiled(function), jax.local_devices()
+    in_work: deque[tuple[int, Callable[[], Values]]] = deque()
+
+    def next_done() -> tuple[int, Values]:
+        number, finish = in_work.popleft()
+        with _named(function, chunks, number):
+            return number, finish()
+
+    for k, number in enumerate(numbers):
+        if len(in_work) == len(devices):
+            yield next_done()
+        device = devices[k % len(devices)] if len(devices) > 1 else None
+        with _named(function, chunks, number):
+            in_work.append((number, begun(run, chunks.rows(number), chunks.size, device)))
+    while in_work:
+        yield next_done()
+
+
+@contextmanager
+def _named(function: Function, chunks: Chunks, number: int) -> Iterator[None]:
+    """Errors are raised with the number of the chunk."""
+    try:
+        yield
+    except Exception as error:
+        raise _failed(function, chunks, number, error) from error
 
 
 def _failed(function: Function, chunks: Chunks, number: int, error: BaseException) -> SolveError:

@@ -132,12 +132,22 @@ def compiled(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return jax.jit(jax.vmap(of_one(function)))
 
 
-def values_of(run: Callable[..., Any], rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
-    """The outputs of a chunk. It is filled up to `size` variants with its last one, so that one program serves all."""
+def begun(
+    run: Callable[..., Any], rows: dict[str, np.ndarray], size: int, device: Any = None
+) -> Callable[[], dict[str, np.ndarray]]:
+    """Begin to compute a chunk, on the given device; what is returned waits for its outputs.
+
+    A chunk is filled up to `size` variants with its last one, so that one program serves all.
+    """
     count = len(next(iter(rows.values())))
     full = {name: np.concatenate([x, np.repeat(x[-1:], size - count)]) for name, x in rows.items()}
-    found = jax.device_get(run(full))
-    return {name: np.asarray(x)[:count] for name, x in found.items()}
+    found = run(full if device is None else jax.device_put(full, device))
+    return lambda: {name: np.asarray(x)[:count] for name, x in jax.device_get(found).items()}
+
+
+def values_of(run: Callable[..., Any], rows: dict[str, np.ndarray], size: int) -> dict[str, np.ndarray]:
+    """The outputs of a chunk, when they are there."""
+    return begun(run, rows, size)()
 
 
 def result_texts() -> list[str]:

@@ -3,6 +3,8 @@
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import (
@@ -27,7 +29,7 @@ from jaxmbd.sweeps._chunks import Chunks, by_workers, compute, pickled
 from jaxmbd.sweeps._space import space_of
 from jaxmbd.sweeps._store import Store
 from tests.sweeps import functions
-from tests.sweeps.functions import period
+from tests.sweeps.functions import closure, period
 from tests.sweeps.test_store import CHUNK, SPACE, content, run
 
 
@@ -50,6 +52,39 @@ def test_processes_give_the_same_store(tmp_path: Path) -> None:
             sweep(functions.raises_in_workers, {"x": np.arange(6.0)}, chunk=2, executor=executor)
     assert found.identical(sweep(period, SPACE, chunk=CHUNK))
     assert content(tmp_path / "here.zarr") == content(tmp_path / "there.zarr")
+
+
+LINKAGES = {"crank": [0.25, 0.3, 5.0], "coupler": 0.8, "rocker": 0.6, "base": 0.9, "angle": [0.9, 1.2, 1.5]}
+ON_DEVICES = """
+import sys
+from pathlib import Path
+import jax
+jax.config.update("jax_enable_x64", True)
+from jaxmbd.sweeps import _chunks
+from tests.sweeps.test_executors import LINKAGES
+from tests.sweeps.functions import closure
+from tests.sweeps.test_store import run
+
+begun, used = _chunks.begun, []
+def seen(*arguments):
+    used.append(arguments[-1].id)
+    return begun(*arguments)
+_chunks.begun = seen
+run(Path(sys.argv[1]), closure, LINKAGES, chunk=2)
+print(used)
+"""
+
+
+def test_devices_of_a_process_give_the_same_store(tmp_path: Path) -> None:
+    """Processors stand for three graphics cards; a linkage that cannot close is among the variants."""
+    run(tmp_path / "one.zarr", closure, LINKAGES, chunk=2)
+    command = [sys.executable, "-c", ON_DEVICES, str(tmp_path / "three.zarr")]
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+    root = Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "[0, 1, 2, 0, 1]\n"
+    assert content(tmp_path / "one.zarr") == content(tmp_path / "three.zarr")
 
 
 def test_few_chunks_are_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
