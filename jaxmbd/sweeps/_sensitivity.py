@@ -8,7 +8,7 @@ Source: Saltelli et al., *Global Sensitivity Analysis: The Primer* (2008), chapt
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +21,9 @@ from jaxmbd.printing import format_number, table
 from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, name_of, of_one, result_texts
 from jaxmbd.sweeps._samples import VARIANT, bounds
 from jaxmbd.sweeps._sweep import sweep
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 Method = Literal["sobol", "morris"]
 
@@ -142,39 +145,102 @@ class LocalSensitivities:
 
     - `numbers`, `values`: the point, and the outputs there, by name (entries of arrays as `"path[2]"`);
     - `derivatives`: `∂y/∂x` as `derivatives["y"]["x"]`, in the units of both;
-    - `elasticities`: `(x / y) ∂y/∂x`, per cent of `y` for one per cent of `x`; NaN where `y` is zero.
+    - `elasticities`: `(x / y) ∂y/∂x`, per cent of `y` for one per cent of `x`; NaN where `y` is zero;
+    - `units`: those that were given, by the names of numbers and of outputs.
     """
 
     numbers: dict[str, float]
     values: dict[str, float]
     derivatives: dict[str, dict[str, float]]
     elasticities: dict[str, dict[str, float]]
+    units: dict[str, str]
+
+    def unit(self, output: str, number: str) -> str:
+        """Return the unit of `∂y/∂x`: `"s/m"`; empty unless the units of both are known."""
+        known = [self.units.get(name, "") for name in (_of_array(output, self.units), number)]
+        return _quotient(*known) if all(known) else ""
+
+    def dataset(self) -> "xr.Dataset":
+        """Return the table as an `xarray.Dataset` with the dimensions `output` and `number`.
+
+        Variables: `at (number)`, `value (output)`, `derivative` and `elasticity (output, number)`; their units are the
+        coordinates `number_unit (number)`, `output_unit (output)` and `derivative_unit (output, number)`.
+        """
+        import xarray as xr
+
+        outputs, numbers, both = list(self.values), list(self.numbers), ("output", "number")
+
+        def entries(of: Any) -> list[list[Any]]:
+            return [[of(output, number) for number in numbers] for output in outputs]
+
+        variables = {
+            "at": ("number", [self.numbers[name] for name in numbers]),
+            "value": ("output", [self.values[name] for name in outputs]),
+            "derivative": (both, entries(lambda y, x: self.derivatives[y][x])),
+            "elasticity": (both, entries(lambda y, x: self.elasticities[y][x])),
+        }
+        coordinates = {
+            "output": outputs,
+            "number": numbers,
+            "number_unit": ("number", [self.units.get(name, "") for name in numbers]),
+            "output_unit": ("output", [self.units.get(_of_array(name, self.units), "") for name in outputs]),
+            "derivative_unit": (both, entries(self.unit)),
+        }
+        return xr.Dataset(variables, coordinates)
 
     def __repr__(self) -> str:
         rows = [["output", "number", "at", "derivative", "elasticity"]]
         for output, parts in self.derivatives.items():
             for name, slope in parts.items():
-                numbers = (self.numbers[name], slope, self.elasticities[output][name])
-                rows.append([output, name, *map(format_number, numbers)])
+                at = _with_unit(self.numbers[name], self.units.get(name, ""))
+                derivative = _with_unit(slope, self.unit(output, name))
+                rows.append([output, name, at, derivative, format_number(self.elasticities[output][name])])
         return table(rows, words=2)
 
 
-def local_sensitivities(function: Function, numbers: Mapping[str, float]) -> LocalSensitivities:
+def _of_array(label: str, units: Mapping[str, str]) -> str:
+    """Return the name under which an output's unit was given: entries of an array have that of the array."""
+    return label if label in units else label.partition("[")[0]
+
+
+def _quotient(upper: str, lower: str) -> str:
+    """Return the unit of a quotient; `"1"` is the unit of a number without dimension."""
+    if upper == lower:
+        return "1"
+    if lower == "1":
+        return upper
+    return f"{upper}/({lower})" if set(lower) & set("/· *") else f"{upper}/{lower}"
+
+
+def _with_unit(value: float, unit: str) -> str:
+    return format_number(value) + f" {unit}" * (unit not in ("", "1"))
+
+
+def local_sensitivities(
+    function: Function, numbers: Mapping[str, float], *, units: Mapping[str, str] | None = None
+) -> LocalSensitivities:
     """Return the derivatives of all outputs with respect to all numbers, `∂y_i/∂x_k`, in forward mode.
 
-    **Arguments:** `function`: as for `sweep`; `numbers`: the point, by name.
+    **Arguments:** `function`: as for `sweep`; `numbers`: the point, by name; `units`: texts by the names of numbers and
+    outputs, `{"length": "m", "period": "s"}`, `"1"` for one without dimension: the table then shows units.
 
-    **Returns:** derivatives and elasticities by name, to be printed. Integers and booleans are left out.
+    **Returns:** derivatives and elasticities by name, to be printed, or as an `xarray.Dataset` by `dataset()`. Integers
+    and booleans are left out.
 
     **Raises:** `MechanismError` if an argument is invalid; `SolveError` if the verdict at the point is not successful.
 
     **Example:** `local_sensitivities(function, {"length": 1.0, "g": 9.81}).elasticities["period"]["length"]`
     """
+    units = {} if units is None else units
+    check_mapping("local_sensitivities: units", units, '{"length": "m"}')
     check_mapping("local_sensitivities: numbers", numbers, '{"length": 1.0}')
     if not numbers:
         raise MechanismError('local_sensitivities: numbers is empty. Give at least one, such as {"length": 1.0}.')
     for name, value in numbers.items():
         check_finite("local_sensitivities", name, value)
+    for name, unit in units.items():
+        if not isinstance(unit, str):
+            raise MechanismError(f'local_sensitivities: the unit of {name!r} must be a text such as "m", got {unit!r}.')
     point = {name: as_float(value) for name, value in numbers.items()}
     one = of_one(function)
 
@@ -188,6 +254,7 @@ def local_sensitivities(function: Function, numbers: Mapping[str, float]) -> Loc
     if int(verdict) != 0:
         text = result_texts()[int(verdict)]
         raise SolveError(f"local_sensitivities: {name_of(function)} failed at this point. {text}")
+    check_known("number or output", units, [*numbers, *values])
     flat, derivatives, elasticities = {}, {}, {}
     for output, entries in values.items():
         for k, y in enumerate(np.asarray(entries).tolist()):
@@ -198,4 +265,5 @@ def local_sensitivities(function: Function, numbers: Mapping[str, float]) -> Loc
                 name: slope * float(numbers[name]) / y if y else float("nan")
                 for name, slope in derivatives[label].items()
             }
-    return LocalSensitivities({name: float(x) for name, x in numbers.items()}, flat, derivatives, elasticities)
+    at = {name: float(x) for name, x in numbers.items()}
+    return LocalSensitivities(at, flat, derivatives, elasticities, dict(units))

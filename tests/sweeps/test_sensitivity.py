@@ -85,6 +85,33 @@ def test_local_sensitivities_of_a_pendulum() -> None:
     assert re.search(r"period +g +9\.81 +-0\.1\d+ +-0\.5$", str(found))
 
 
+def test_local_sensitivities_with_units() -> None:
+    """The table and the dataset give the units of both and of the derivative, and the same numbers."""
+    units = {"length": "m", "g": "m/s²", "period": "s", "multiples": "s"}
+    point = {"length": 1.3, "g": 9.81}
+    found = local_sensitivities(period, point, units=units)
+    text, data = str(found), found.dataset()
+    T = 2 * np.pi * np.sqrt(1.3 / 9.81)
+    assert re.search(r"period +length +1\.3 m +0\.87\d+ s/m +0\.5", text)
+    assert re.search(r"multiples\[1\] +g +9\.81 m/s² +-0\.11\d+ s/\(m/s²\) +-0\.5", text)
+    assert data["derivative_unit"].sel(output="multiples[2]", number="g") == "s/(m/s²)"
+    assert data["output_unit"].sel(output="multiples[2]") == "s"
+    assert float(data["derivative"].sel(output="multiples[2]", number="g")) == pytest.approx(-T / 9.81, rel=1e-13)
+    np.testing.assert_allclose(data["elasticity"].sel(output="period"), [0.5, -0.5], rtol=1e-13)
+    np.testing.assert_allclose(data["value"].sel(output="period"), T, rtol=1e-14)
+    assert data["derivative"].dims == ("output", "number")
+    only = local_sensitivities(period, point, units={"length": "m"})
+    assert only.unit("period", "length") == ""  # that of the output is not known
+    ratio = local_sensitivities(
+        lambda x: {"r": x["a"] / x["b"]}, {"a": 1.0, "b": 2.0}, units={"a": "m", "b": "m", "r": "1"}
+    )
+    assert ratio.unit("r", "a") == "1/m"
+    with pytest.raises(mbd.MechanismError, match="number or output named 'lenght'"):
+        local_sensitivities(period, point, units={"lenght": "m"})
+    with pytest.raises(mbd.MechanismError, match="the unit of 'g' must be a text"):
+        local_sensitivities(period, point, units={"g": 1})  # pyright: ignore[reportArgumentType]
+
+
 def test_local_sensitivities_of_a_four_bar_linkage() -> None:
     """The rocker's angle over the crank's and over lengths, beside differences of the law of cosines."""
     point = {"crank": 0.3, "coupler": 0.8, "rocker": 0.6, "base": 0.9, "angle": 0.9}
