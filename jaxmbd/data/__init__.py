@@ -27,3 +27,20 @@ def driven_pendulum() -> dict[str, np.ndarray]:
     with (resources.files(__name__) / "driven_pendulum" / "measured.csv").open("rb") as file:
         t, angle, rate, torque = np.loadtxt(file, delimiter=",", skiprows=1).T
     return {"t": t, "angle": angle, "rate": rate, "torque": torque}
+
+
+def dfki_double_pendulum() -> dict[str, dict[str, np.ndarray]]:
+    """Return ten measured runs of a torque-driven double pendulum, of 10 s and 6 s at 200 Hz.
+
+    **Returns:** by the name of the record: `t` [s], `q1`, `q2` [rad] (0 hangs down, `q2` relative to the upper link),
+    `u1`, `u2` [N m], the motors' torques at shoulder and elbow, each `(samples,)`.
+
+    Source: Wiebe et al., IEEE Robotics & Automation Magazine 31 (2024) (BSD-3); see
+    `data/dfki_double_pendulum/README.md`.
+    """
+    with (resources.files(__name__) / "dfki_double_pendulum" / "records.npz").open("rb") as file:
+        records = {name: values.astype(float) for name, values in np.load(file).items()}
+    return {
+        name: dict(zip(("t", "q1", "q2", "u1", "u2"), (0.005 * np.arange(values.shape[1]), *values), strict=True))
+        for name, values in records.items()
+    }

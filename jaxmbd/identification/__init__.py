@@ -30,3 +30,5 @@ from jaxmbd.identification._ranges import Positive as Positive
 from jaxmbd.identification._ranges import Unbounded as Unbounded
 from jaxmbd.identification._result import Fit as Fit
 from jaxmbd.identification._result import Prediction as Prediction
+from jaxmbd.identification._trust import standard_errors_of as standard_errors_of
+from jaxmbd.identification._trust import visited as visited

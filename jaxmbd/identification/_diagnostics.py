@@ -22,6 +22,7 @@ from jaxmbd.identification._linearisation import unflattened
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._stacks import by_experiment
+from jaxmbd.identification._trust import covariance_root
 from jaxmbd.model.body.checks import check_count, check_instance
 from jaxmbd.printing import table
 
@@ -136,17 +137,9 @@ def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tu
     `Prediction` give the `fitted` result that it comes from.
     """
     source = fitted if isinstance(result, Prediction) else result
-    if source is None or source.uncertainty is None:
-        raise MechanismError(
-            "prediction_errors needs a Fit with standard errors: give it, for a Prediction as fitted=."
-        )
-    known = source.uncertainty
-    if known.is_open.any():
-        raise MechanismError(
-            f"The data do not determine all unknowns, so that the band has no width: {source.warnings[0]}."
-        )
-    values, vectors = np.linalg.eigh(known.covariance)
-    factor = vectors * np.sqrt(np.maximum(values, 0.0))
+    if source is None:
+        raise MechanismError("prediction_errors: of a Prediction it needs the Fit that it comes from, as fitted=.")
+    factor = covariance_root(source.uncertainty, "prediction_errors")
     problem, theta = result.problem, result.theta
     if isinstance(result, Prediction):  # the initial states of other experiments count as known
         size = len(source.problem.parameter_names())
@@ -227,11 +220,10 @@ def _variance(result: Fit) -> float:
 
 def _with_fixed(result: Fit, name: str, value: float) -> Problem:
     """The problem with one parameter fixed, to be searched from the estimates of the others."""
-    parameters = result.problem.parameters
-    start = {n: result.theta.parameters.get(n, x) for n, x in parameters.start.items()}
-    fixed = parameters.fixed | {name: jnp.full_like(start[name], value)}
-    where = lambda p: (p.parameters.fixed, p.parameters.start)  # noqa: E731
-    return eqx.tree_at(where, result.problem, (fixed, start), is_leaf=lambda x: x is parameters.fixed)
+    problem = result.problem.starting_at(result.theta.parameters)
+    before = problem.parameters.fixed
+    fixed = before | {name: jnp.full_like(problem.parameters.start[name], value)}
+    return eqx.tree_at(lambda p: p.parameters.fixed, problem, fixed, is_leaf=lambda x: x is before)
 
 
 def _crossing(values: np.ndarray, losses: np.ndarray, estimate: float, best: float, limit: float) -> float | None:

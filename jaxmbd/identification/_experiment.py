@@ -83,6 +83,13 @@ class Experiment(eqx.Module):
         values = _by_prefix(self)
         return {name: values[name] for name in self.estimate}
 
+    def starting_at(self, unknowns: dict[str, Array]) -> "Experiment":
+        """Return the experiment with other starting values of what is estimated."""
+        experiment = self
+        for name, value in unknowns.items():
+            experiment = eqx.tree_at(lambda e, n=name: _by_prefix(e)[n], experiment, value)
+        return experiment
+
     def completed(self, unknowns: dict[str, Array]) -> tuple[dict[str, Array], dict[str, Array], dict[str, Any]]:
         """Return coordinates, speeds and own values, those that are estimated as in `unknowns`."""
         values = _by_prefix(self) | unknowns

@@ -81,6 +81,11 @@ def fit(
             raise MechanismError(
                 "fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them."
             )
+        if problem.is_cut:
+            raise MechanismError(
+                "fit: segments belong to Levenberg-Marquardt: leave optimiser out, or segments. Short records as "
+                "experiments of their own, with estimate=True, suit an optimiser."
+            )
     elif batch is not None:
         raise MechanismError("fit: batch belongs to an optax optimiser: give one, optimiser=optax.adam(1e-2).")
     with reporting(progress) as report:
@@ -177,7 +182,8 @@ def predict(
         theta, readings, outcome = problem.physical(minimum.u), minimum.readings, minimum.outcome
     else:
         theta, outcome = problem.start(), ""
-        readings = eqx.filter_jit(Problem.readings)(problem, theta)
+        with reporting(progress, "simulating ..."):
+            readings = eqx.filter_jit(Problem.readings)(problem, theta)
     return Prediction(
         problem=problem, theta=theta, experiments=problem.experiments(), states=_states(problem, theta),
         predicted=by_experiment(problem.stacks, readings), outcome=outcome,

@@ -7,6 +7,7 @@ unknown with a component in the null space has no finite standard error; the oth
 Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *System Identification* (1999), §4.5.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -14,9 +15,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxmbd.analyses.redundancy import reduced_echelon
+from jaxmbd.identification._labels import owner, summed_up
 
 RANK = 1e-6  # share of the largest singular value of the scaled Jacobian below which a singular value counts as zero
 _SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect
+_NO_PRIOR = 1e-12  # share of all priors below which a direction counts as one without
 _TAKES_PART = 1e-4  # component of a unit null vector from which an unknown belongs to it
 _PIVOT = 0.1  # share of the largest component: the last unknown above it is the reference of a combination
 _SIMPLE = 1e-3  # largest difference from a simple fraction for which exponents and factors are replaced by it
@@ -51,17 +54,21 @@ class Undetermined:
     """A group of unknowns that the data do not determine one by one.
 
     `names`: the unknowns; `combinations`: those that the data determine, to first order at the estimates, `"I/mass"` or
-    `"a + b"`; empty if the unknowns have no effect.
+    `"a + b"`; empty if the unknowns have no effect. The text names a parameter of many numbers, such as a network, as a
+    whole, without combinations of its numbers, which mean nothing.
     """
 
     names: tuple[str, ...]
     combinations: tuple[str, ...]
 
     def __str__(self) -> str:
-        more = f" and {len(self.names) - _LISTED} more" if len(self.names) > _LISTED else ""
-        names = ", ".join(self.names[:_LISTED]) + more
+        listed = list(summed_up(self.names))
+        more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+        names = ", ".join(listed[:_LISTED]) + more
         if not self.combinations:
             return f"the data do not determine {names}"
+        if len(listed) < len(self.names):
+            return f"the data determine {names} through {len(self.combinations)} combinations only; a prior would do so"
         shown = ", ".join(self.combinations[:_LISTED]) + (", …" if len(self.combinations) > _LISTED else "")
         return f"the data determine {names} through {shown} only"
 
@@ -83,15 +90,22 @@ class Identifiability:
 
 
 def identifiability(
-    J: Float[np.ndarray, "rows n"], unknowns: Estimates, channels: float, tolerance: float
+    J: Float[np.ndarray, "rows n"],
+    unknowns: Estimates,
+    channels: float,
+    tolerance: float,
+    priors: Float[np.ndarray, "_ n"] | None = None,
 ) -> Identifiability:
     """Return the rank analysis of a Jacobian `J` in the unknowns divided by their sizes.
 
     `channels`: the norm of the model's channels in the units of the residuals; columns that are small relative to it
-    count as rounding errors.
+    count as rounding errors. `priors`: rows of `J` that have no such errors, and which alone determine directions
+    that the others do not.
     """
     norms = np.linalg.norm(J, axis=0)
     has_effect = norms > _SILENT * channels
+    if priors is not None:
+        has_effect |= priors.any(axis=0)
     scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=has_effect)
     R = np.linalg.qr(J[:, has_effect] * scale[has_effect], mode="r") if has_effect.any() else np.zeros((0, 0))
     _, values, basis = np.linalg.svd(R)
@@ -99,11 +113,34 @@ def identifiability(
     rows, null = np.zeros((rank, len(norms))), np.zeros((len(basis) - rank, len(norms)))
     rows[:, has_effect], null[:, has_effect] = basis[:rank], basis[rank:]
     half_inverse = (rows * scale).T / values[:rank]
+    if priors is not None and len(null):
+        known, null = _determined_by(priors * scale, null)
+        half_inverse = np.concatenate([half_inverse, scale[:, None] * known], axis=1)
+        rank += known.shape[1]
     is_open = ~has_effect | (np.linalg.norm(null, axis=0) > _TAKES_PART)
-    groups = [Undetermined((unknowns.names[k],), ()) for k in np.flatnonzero(~has_effect)]
+    groups = _without_effect(unknowns.names[k] for k in np.flatnonzero(~has_effect))
     for members in _connected(null):
         groups.append(_undetermined(unknowns.of(members), _basis(null[:, members]) * scale[members]))
     return Identifiability(rank, is_open, half_inverse @ half_inverse.T, tuple(groups))
+
+
+def _determined_by(
+    priors: Float[np.ndarray, "_ n"], null: Float[np.ndarray, "k n"]
+) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, "r n"]]:
+    """Return the root of the inverse of `PᵀP` in the part of a null space that priors `P` determine, and a basis of the
+    rest."""
+    _, values, basis = np.linalg.svd(priors @ null.T)
+    count = int(np.sum(values > _NO_PRIOR * np.linalg.norm(priors)))
+    turned = basis @ null
+    return turned[:count].T / values[:count], turned[count:]
+
+
+def _without_effect(names: Iterable[str]) -> list[Undetermined]:
+    """One group for each parameter that has no effect, or for its numbers that have none."""
+    owned: dict[str, list[str]] = {}
+    for name in names:
+        owned.setdefault(owner(name), []).append(name)
+    return [Undetermined(tuple(found), ()) for found in owned.values()]
 
 
 def _connected(null: Float[np.ndarray, "k n"]) -> list[np.ndarray]:

@@ -29,6 +29,10 @@ from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins
 
 INTERRUPTED = "interrupted"
+NO_START = (
+    "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and initial states: "
+    "problem.simulate(problem.start()) shows the verdict of each experiment in its result."
+)
 
 Report = Callable[[str], None]
 
@@ -192,45 +196,56 @@ def gradient_descent(
 ) -> Minimum:
     """Minimise by an optax optimiser, with gradients by reverse mode, projected onto the bounds.
 
-    `batch`: the number of experiments of each step, drawn anew for each step; None for all of them.
+    `batch`: the number of experiments of each step, drawn anew for each step; None for all of them. The search ends
+    where the loss or its gradient is not finite, with what it had before.
     """
-    u = problem.unconstrained(problem.start())
-    least, largest = problem.bounds()
-    optimiser = optax.with_extra_args_support(optimiser)
-    state = optimiser.init(u)  # pyright: ignore[reportArgumentType]
+    u = best = evaluated = problem.unconstrained(problem.start())
+    state = optax.with_extra_args_support(optimiser).init(u)  # pyright: ignore[reportArgumentType]
+    step = _step_of(optimiser, problem.bounds())
+    report("compiling the simulations and their derivatives ...")
+    draws = np.random.default_rng(0)
+    history, outcome, readings_at_best = [], USED_UP, None
+    started = time.monotonic()
+    try:
+        for k in range(steps):
+            chosen = None if batch is None else _drawn(problem, batch, draws)
+            after, state, value, readings = step(u, state, problem, chosen)
+            if not (np.isfinite(value) and np.isfinite(flattened(after)).all()):
+                outcome = f"the loss or its gradient is not finite at step {k + 1}: take smaller steps"
+                best = best if batch is None else evaluated
+                break
+            history.append(float(value))
+            if batch is not None:
+                best = after
+            elif history[-1] <= min(history):
+                best, readings_at_best = u, readings
+            u, evaluated = after, u
+            rate = (time.monotonic() - started) / (k + 1)
+            report(f"step {k + 1} of {steps}: loss {min(history):.6g}, {rate:.2g} s a step")
+    except KeyboardInterrupt:
+        if not history:
+            raise
+        outcome = INTERRUPTED
+    if not history:
+        raise MechanismError(NO_START)
+    if readings_at_best is None:
+        readings_at_best = eqx.filter_jit(lambda p, u: p.readings(p.physical(u)))(problem, best)
+    return Minimum(best, readings_at_best, None, tuple(history), outcome)
+
+
+def _step_of(optimiser: optax.GradientTransformation, bounds: tuple[Unknowns, Unknowns]) -> Callable[..., Any]:
+    """One step of an optimiser, compiled: the unknowns and the state after it; the loss and the readings before it."""
+    extended = optax.with_extra_args_support(optimiser)
 
     @eqx.filter_jit
     def step(u: Unknowns, state: Any, problem: Problem, chosen: Any) -> tuple[Unknowns, Any, Array, Any]:
         loss = lambda u: _loss(problem, u, chosen)  # noqa: E731
         (value, readings), gradient = jax.value_and_grad(loss, has_aux=True)(u)
-        updates, state = optimiser.update(gradient, state, u, value=value, grad=gradient, value_fn=lambda u: loss(u)[0])  # pyright: ignore[reportCallIssue]
-        u = jax.tree.map(jnp.clip, optax.apply_updates(u, updates), least, largest)  # pyright: ignore[reportArgumentType]
+        updates, state = extended.update(gradient, state, u, value=value, grad=gradient, value_fn=lambda u: loss(u)[0])  # pyright: ignore[reportCallIssue]
+        u = jax.tree.map(jnp.clip, optax.apply_updates(u, updates), *bounds)  # pyright: ignore[reportArgumentType]
         return u, state, value, readings
 
-    report("compiling the simulations and their derivatives ...")
-    draws = np.random.default_rng(0)
-    history, outcome, best, best_readings = [], USED_UP, u, None
-    started = time.monotonic()
-    try:
-        for k in range(steps):
-            before = u
-            u, state, value, readings = step(
-                u, state, problem, None if batch is None else _drawn(problem, batch, draws)
-            )
-            history.append(float(value))
-            if batch is not None:
-                best = u
-            elif history[-1] <= min(history):
-                best, best_readings = before, readings
-            rate = (time.monotonic() - started) / (k + 1)
-            report(f"step {k + 1} of {steps}: loss {min(history):.6g}, {rate:.2g} s a step")
-    except KeyboardInterrupt:
-        outcome = INTERRUPTED
-    if not history:
-        raise KeyboardInterrupt
-    if best_readings is None:
-        best_readings = eqx.filter_jit(lambda p, u: p.readings(p.physical(u)))(problem, best)
-    return Minimum(best, best_readings, None, tuple(history), outcome)
+    return step
 
 
 def _drawn(problem: Problem, batch: int, draws: np.random.Generator) -> tuple[np.ndarray, ...]:

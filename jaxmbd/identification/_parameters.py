@@ -30,11 +30,12 @@ class Parameter(eqx.Module):
     **Arguments:**
 
     - `where`: a function from the mechanism to the leaf that is free, to several leaves that share one value, or to a
-      whole module, such as a neural network;
+      whole module, such as a neural network, whose floating-point arrays are then free under one name;
     - `start`: the starting value, in place of `where` if the first argument of the problem is a function that builds
-      the mechanism, or if the parameter belongs to an instrument;
+      the mechanism, or if the parameter belongs to an instrument; a number, an array, or a module;
     - `within`: the range: `Unbounded()`, `Positive()`, `Bounded(lower, upper)` or `Box(lower, upper)`;
-    - `prior`: what is known of it beforehand, `Normal(mean, deviation)` or `LogNormal(median, deviation)`;
+    - `prior`: what is known of it beforehand, `Normal(mean, deviation)` or `LogNormal(median, deviation)`; of each
+      number, if there are several: `Normal(0.0, 1.0)` keeps the weights of a network small (weight decay);
     - `unit`: the unit in the table of results.
     """
 
@@ -52,8 +53,9 @@ class Parameter(eqx.Module):
             )
         if isinstance(self.start, str):
             raise MechanismError(f"Parameter: start must be a number, got {self.start!r}.")
-        if isinstance(self.start, Array) and is_concrete(self.start):
-            check_finite("Parameter", "start", self.start, self.start.shape)
+        if self.start is not None and is_concrete(self.start):
+            for leaf in jax.tree.leaves(eqx.filter(self.start, eqx.is_inexact_array)):
+                check_finite("Parameter", "start", leaf, leaf.shape)
         ranges = "a range, Unbounded(), Positive(), Bounded(lower, upper) or Box(lower, upper)"
         check_instance("Parameter: within", self.within, AbstractRange, ranges)
         if self.prior is not None:
@@ -85,7 +87,8 @@ class Parameters(eqx.Module):
         """Return the mechanism for physical values of the parameters, and for inputs."""
         if self.build is not None:
             takes = "{" + ", ".join(map(repr, values)) + "}"
-            built = call_user("fit", "mechanism", self.build, dict(values), takes=takes)
+            whole = {name: self._whole(name, value) for name, value in values.items()}
+            built = call_user("fit", "mechanism", self.build, whole, takes=takes)
             check_instance("fit: what the function mechanism returns", built, Mechanism, "a Mechanism")
             return built
         mechanism = self.mechanism
@@ -95,6 +98,11 @@ class Parameters(eqx.Module):
             if place is not None and name in values:
                 mechanism = place.replaced(mechanism, values[name])
         return mechanism
+
+    def _whole(self, name: str, value: Any) -> Any:
+        """The value of a parameter with what a module holds beside its numbers."""
+        start = self.free[name].start if name in self.free else None
+        return value if start is None or eqx.is_array(start) else eqx.combine(value, start)
 
     def physical(self, u: Mapping[str, Any]) -> dict[str, Any]:
         """Return the physical values of numbers of the search, for those parameters that are in `u`."""
@@ -181,16 +189,33 @@ def _start(mechanism: Mechanism | None, name: str, parameter: Parameter) -> Any:
                 f"Free parameter {name!r} needs a start value, Parameter(start=..., within=...), "
                 "or where=lambda m: m['part'].number, if it is a number of a mechanism."
             )
-        return parameter.start
+        return _numbers(name, parameter.start)
     value = place.value(f"Free parameter {name!r}", mechanism)
-    return value if parameter.start is None else jnp.broadcast_to(parameter.start, value.shape)
+    return value if parameter.start is None else start_like(name, parameter.start, value)
+
+
+def start_like(name: str, start: Any, value: Any) -> Any:
+    """Return a starting value, a number for all leaves or a tree of its own, as a tree like `value`."""
+    numbers = _numbers(name, start)
+    if eqx.is_array(numbers):
+        return jax.tree.map(lambda x: jnp.broadcast_to(numbers, x.shape), value)
+    shapes = [[x.shape for x in jax.tree.leaves(tree)] for tree in (numbers, value)]
+    if shapes[0] != shapes[1] or jax.tree.structure(numbers) != jax.tree.structure(value):
+        raise MechanismError(
+            f"Free parameter {name!r}: the start is {eqx.tree_pformat(numbers)}, but it must be like "
+            f"{eqx.tree_pformat(value)}."
+        )
+    return numbers
+
+
+def _numbers(name: str, start: Any) -> Any:
+    """The floating-point numbers of a starting value, which may be a module."""
+    numbers = eqx.filter(as_float(start), eqx.is_inexact_array)
+    if not jax.tree.leaves(numbers):
+        raise MechanismError(f"Free parameter {name!r}: start holds no numbers, got {start!r}.")
+    return numbers
 
 
 def flat(value: Any) -> np.ndarray:
     """Return all numbers of a parameter as one vector."""
     return np.concatenate([np.ravel(x) for x in jax.tree.leaves(value)])
-
-
-def labels(name: str, size: int) -> list[str]:
-    """Return the labels of the numbers of a parameter."""
-    return [name] if size == 1 else [f"{name}[{k}]" for k in range(size)]

@@ -21,6 +21,7 @@ from scipy.linalg import solve_triangular
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN
+from jaxmbd.identification._labels import summed_up
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -56,7 +57,12 @@ class Posterior(eqx.Module):
 
     def __repr__(self) -> str:
         rows = [["", "mean", "deviation", "Laplace", "2.5 %", "97.5 %", "effective", "R-hat"]]
-        for name, x in self.samples.items():
+        for name, members in summed_up(self.samples).items():
+            if len(members) > 1:  # a parameter of many numbers: the worst of them
+                worst = min(self.effective[n] for n in members), max(self.r_hat[n] for n in members)
+                rows.append([name, "", "", "", "", "", f"{worst[0]:.0f}", f"{worst[1]:.3f}"])
+                continue
+            x = self.samples[name]
             low, high = np.quantile(x, (0.025, 0.975))
             numbers = float(x.mean()), float(x.std()), self.laplace[name], float(low), float(high)
             rows.append(

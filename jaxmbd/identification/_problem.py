@@ -27,9 +27,10 @@ from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments, merged
+from jaxmbd.identification._labels import labels
 from jaxmbd.identification._losses import Loss, transformed
 from jaxmbd.identification._noise import log_density, whitened
-from jaxmbd.identification._parameters import Build, Parameters, collect, flat, labels
+from jaxmbd.identification._parameters import Build, Parameters, collect, flat, start_like
 from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
@@ -184,6 +185,19 @@ class Problem(eqx.Module):
         )  # fmt: skip
         _check_names(parameters, self.instruments, listed)
         return eqx.tree_at(lambda p: (p.parameters, p.stacks), self, (parameters, stacked(listed)))
+
+    def starting_at(self, values: Unknowns | Mapping[str, Any]) -> "Problem":
+        """Return the problem whose search starts at other values: at the `theta` of another fit of the same
+        experiments, or at the values of some parameters by name, such as the `parameters` of any other fit."""
+        theta = values if isinstance(values, Unknowns) else Unknowns(dict(values), tuple({} for _ in self.stacks))
+        known, problem = self.parameters.start, self
+        check_known("free parameter", theta.parameters, known)
+        for name, value in theta.parameters.items():
+            start = start_like(name, value, known[name])
+            problem = eqx.tree_at(lambda p, n=name: p.parameters.start[n], problem, start)
+        pairs = zip(self.stacks, theta.experiments, strict=True)
+        stacks = tuple(eqx.tree_at(lambda s: s.experiment, s, s.experiment.starting_at(own)) for s, own in pairs)
+        return eqx.tree_at(lambda p: p.stacks, problem, stacks)
 
     def unconstrained(self, theta: Unknowns) -> Unknowns:
         """Return the numbers of a search from physical values."""

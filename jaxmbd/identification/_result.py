@@ -1,7 +1,7 @@
 """The result of a fit, and predictions of experiments that were not used for it."""
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,17 +17,33 @@ from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
-from jaxmbd.identification._parameters import flat, labels
+from jaxmbd.identification._labels import LISTED, labels, owner
+from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._uncertainty import Uncertainty
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
-_LISTED = 8  # numbers of a parameter that a table shows
+
+class Row(NamedTuple):
+    """A row of a table of estimates, as texts: a number, or a parameter of many numbers as a whole."""
+
+    label: str
+    estimate: str
+    error: str
+    interval: str
+    unit: str
+    correlation: str
+
+    @property
+    def cells(self) -> tuple[str, str, str, str, str]:
+        """The columns that `print` shows."""
+        return self.label, self.estimate, self.error, self.unit, self.correlation
 
 
 class AbstractComparison(eqx.Module):
     """Experiments, and what a model predicts for them."""
 
+    theta: eqx.AbstractVar[Unknowns]
     experiments: eqx.AbstractVar[tuple[Experiment, ...]]
     predicted: eqx.AbstractVar[tuple[dict[str, np.ndarray], ...]]
     problem: eqx.AbstractVar[Problem]
@@ -160,9 +176,13 @@ class Fit(AbstractComparison):
         for name in self.parameters:
             value, start = flat(self.parameters[name]), flat(parameters.start[name])
             error = np.zeros_like(value) if errors is None else flat(errors[name])
+            texts = []
             for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
                 text = parameters.free[name].within.remark(*map(float, numbers))
-                remarks += [f"{label} {text}"] if text else []
+                texts += [f"{label} {text}"] if text else []
+            if len(texts) > LISTED:
+                texts = [f"{len(texts)} of {value.size} numbers of {name} lie at the edge of their range"]
+            remarks += texts
         return tuple(remarks)
 
     @property
@@ -195,39 +215,66 @@ class Fit(AbstractComparison):
         table = Table(title=f"Fit: {self.outcome} after {len(self.history)} steps")
         for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
-        for row in self._rows():
-            table.add_row(*row)
+        for row in self.rows():
+            table.add_row(*row.cells)
         if self.warnings:
             table.caption = "\n".join(f"Warning: {escape(text)}." for text in self.warnings)
         return table
 
-    def _rows(self) -> list[tuple[str, str, str, str, str]]:
-        rows, errors, correlation = [], self.standard_errors, self.correlation
+    def rows(self) -> tuple[Row, ...]:
+        """Return the estimates as rows of a table; a parameter of many numbers, such as a network, is one of them."""
+        groups, errors, rows = self._groups(), self.standard_errors, []
+        strongest, interval = self._strongest(), {} if errors is None else self.interval()
         for name, value in self.parameters.items():
             values = flat(value)
-            if values.size > _LISTED:
-                rows.append((name, f"{values.size} numbers", "", self.units[name], ""))
+            if values.size > LISTED:
+                text = f"{values.size} numbers"
+                if self.uncertainty is not None:
+                    text += f", {self.uncertainty.share[groups[name]].sum():.1f} determined"
+                rows.append(Row(name, text, "", "", self.units[name], strongest.get(name, "")))
                 continue
             for k, label in enumerate(labels(name, values.size)):
-                error = None if errors is None else flat(errors[name])[k]
-                text = "" if error is None else "undetermined" if np.isinf(error) else f"{error:.2g}"
-                strongest = _strongest(self.labels, correlation, label)
-                rows.append((label, f"{values[k]:.6g}", text, self.units[name], strongest))
-        return rows
+                error = "" if errors is None else _error_text(flat(errors[name])[k])
+                ends = [flat(x)[k] for x in interval.get(name, ())]
+                between = f"{ends[0]:.5g} to {ends[1]:.5g}" if ends and np.isfinite(ends).all() else ""
+                rows.append(Row(label, f"{values[k]:.6g}", error, between, self.units[name], strongest.get(label, "")))
+        return tuple(rows)
+
+    def correlation_of_rows(self) -> tuple[tuple[str, ...], np.ndarray | None]:
+        """Return the names of the rows, and the correlation of each two: of a parameter of many numbers the largest
+        that a combination of its numbers has, without a sign."""
+        groups = self._groups()
+        if self.uncertainty is None or not groups:
+            return tuple(groups), None
+        return tuple(groups), self.uncertainty.correlation_of_groups(list(groups.values()))
+
+    def _groups(self) -> dict[str, np.ndarray]:
+        """By label of a row, the places of its numbers among all unknowns."""
+        groups: dict[str, np.ndarray] = {}
+        for place, label in enumerate(self.labels):
+            name = owner(label)
+            key = label if flat(self.parameters[name]).size <= LISTED else name
+            groups[key] = np.append(groups.get(key, np.zeros(0, int)), place)
+        return groups
+
+    def _strongest(self) -> dict[str, str]:
+        """By label of a row, its strongest correlation with another one, as text."""
+        names, found = self.correlation_of_rows()
+        if found is None or len(names) < 2:
+            return {}
+        others = np.where(np.eye(len(names), dtype=bool), np.nan, found)
+        texts = {}
+        for name, row in zip(names, others, strict=True):
+            if not np.isnan(row).all():
+                k = int(np.nanargmax(np.abs(row)))
+                texts[name] = f"{row[k]:+.2f} {names[k]}"
+        return texts
 
     def __repr__(self) -> str:
         head = f"{self.outcome} after {len(self.history)} steps"
-        rows = (" ".join(cell.rjust(14) for cell in row).rstrip() for row in self._rows())
+        rows = (" ".join(cell.rjust(14) for cell in row.cells).rstrip() for row in self.rows())
         return "\n".join([head, *rows, *(f"Warning: {text}." for text in self.warnings)])
 
 
-def _strongest(names: tuple[str, ...], correlation: np.ndarray | None, label: str) -> str:
-    """The strongest correlation of a parameter with another one, as text."""
-    if correlation is None or len(names) < 2:
-        return ""
-    row = np.array(correlation[names.index(label)])
-    row[names.index(label)] = np.nan
-    if np.isnan(row).all():
-        return ""
-    k = int(np.nanargmax(np.abs(row)))
-    return f"{row[k]:+.2f} {names[k]}"
+def _error_text(error: float) -> str:
+    return "undetermined" if np.isinf(error) else f"{error:.2g}"

@@ -11,7 +11,14 @@ import numpy as np
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._checkpoint import Checkpoint
-from jaxmbd.identification._minimise import INTERRUPTED, Minimum, Report, levenberg_marquardt, without_multipliers
+from jaxmbd.identification._minimise import (
+    INTERRUPTED,
+    NO_START,
+    Minimum,
+    Report,
+    levenberg_marquardt,
+    without_multipliers,
+)
 from jaxmbd.identification._noise import estimated_noise
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._segments import followed, jumps, updated, without_segments
@@ -63,10 +70,7 @@ def _run(
     """Go on with searches, from the minima before."""
     minima = levenberg_marquardt([problem], [one.u for one in before], steps, tolerance, report, checkpoint, joins)
     if all(one.linearised is None for one in minima):
-        raise MechanismError(
-            "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and initial "
-            "states: problem.simulate(problem.start()) shows the verdict of each experiment in its result."
-        )
+        raise MechanismError(NO_START)
     return [replace(new, history=old.history + new.history) for old, new in zip(before, minima, strict=True)]
 
 

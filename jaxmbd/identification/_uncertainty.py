@@ -2,10 +2,15 @@
 
 `s² (JᵀJ)⁻¹` assumes that all residuals are independent. Those of a model that is not perfect follow the motion, and the
 formula then gives far too small errors. With enough experiments the scatter between them is used, by the sandwich
-estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986).
+estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986). There
+must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero.
+
+With priors, the data determine a share `diag (J_mᵀ J_m) (JᵀJ)⁻¹` of each number, `J_m` being the rows of measurements;
+the sum is the number of well-determined parameters (MacKay, Neural Computation 4, 1992).
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +30,8 @@ from jaxmbd.identification._problem import Problem
 
 ENOUGH = 5  # the least number of experiments for which standard errors come from the scatter between them
 
+_ROUNDING = 1e-10  # share of the largest eigenvalue of a correlation matrix
+
 
 @dataclass(frozen=True)
 class Uncertainty:
@@ -32,6 +39,7 @@ class Uncertainty:
 
     - `names`; `values`: the estimates;
     - `covariance`: in the subspace that the data determine; `is_open`: True for unknowns that they do not determine;
+    - `share`: how much of each number the data determine, from 0 to 1; the rest is left to its prior;
     - `freedom`: the degrees of freedom of the variance;
     - `undetermined`: the groups of unknowns that they do not determine one by one.
     """
@@ -40,6 +48,7 @@ class Uncertainty:
     values: Float[np.ndarray, " n"]
     covariance: Float[np.ndarray, "n n"]
     is_open: Bool[np.ndarray, " n"]
+    share: Float[np.ndarray, " n"]
     freedom: float
     undetermined: tuple[Undetermined, ...]
 
@@ -56,6 +65,30 @@ class Uncertainty:
         correlation[self.is_open[:, None] | self.is_open[None, :]] = np.nan
         return correlation
 
+    def correlation_of_groups(self, groups: Sequence[np.ndarray]) -> Float[np.ndarray, "k k"]:
+        """Return the correlations of groups of unknowns, given by their places.
+
+        That of two groups is their largest canonical correlation, the largest that combinations of their numbers have
+        (Hotelling, Biometrika 28, 1936), without a sign if a group has several numbers; NaN where one is open.
+        """
+        whole = self.correlation()
+        roots = [_inverse_root(whole[np.ix_(group, group)]) for group in groups]
+        found = np.full((len(groups), len(groups)), np.nan)
+        for i, j in itertools.product(range(len(groups)), repeat=2):
+            between = roots[i] @ whole[np.ix_(groups[i], groups[j])] @ roots[j]
+            if np.isfinite(between).all():
+                found[i, j] = between.item() if between.size == 1 else min(np.linalg.norm(between, 2), 1.0)
+        return found
+
+
+def _inverse_root(correlation: np.ndarray) -> np.ndarray:
+    """The inverse of the root of a correlation matrix, without directions of rounding size; NaN if it has any."""
+    if not np.isfinite(correlation).all():
+        return np.full_like(correlation, np.nan)
+    values, vectors = np.linalg.eigh(correlation)
+    kept = values > _ROUNDING * values.max()
+    return vectors[:, kept] / np.sqrt(values[kept]) @ vectors[:, kept].T
+
 
 def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     """Return standard errors and correlations at the end of a search that has computed a Jacobian."""
@@ -66,17 +99,18 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     J *= sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
     tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
-    rank = identifiability(J, unknowns, channels, tolerance).rank
+    rank = identifiability(J, unknowns, channels, tolerance, J[~measured]).rank
     freedom = float(max(problem.samples + int((~measured).sum()) - rank, 1))
     # Priors have a known variance, measurements that of the residuals: their rows are divided by its root.
     level = np.sqrt(float(np.sum(r[measured] ** 2)) / freedom) or 1.0
     J[measured], r[measured] = J[measured] / level, r[measured] / level
-    determined = identifiability(J, unknowns, channels / level, tolerance)
+    determined = identifiability(J, unknowns, channels / level, tolerance, J[~measured])
     covariance = determined.inverse
-    if count >= ENOUGH:
+    share = np.einsum("ri,rj,ji->i", J[measured], J[measured], covariance, optimize=True)
+    if count >= ENOUGH and count > share[: minimum.linearised.shared].sum():
         covariance, freedom = _sandwich(J, r, experiment, determined), float(count - 1)
     covariance = covariance * np.outer(unknowns.sizes, unknowns.sizes)
-    return Uncertainty(unknowns.names, unknowns.values, covariance, determined.open, freedom, determined.groups)
+    return Uncertainty(unknowns.names, unknowns.values, covariance, determined.open, share, freedom, determined.groups)
 
 
 def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: Identifiability) -> np.ndarray:

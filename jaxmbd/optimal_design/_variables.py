@@ -17,7 +17,8 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect, labels
+from jaxmbd.identification._labels import labels
+from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
 from jaxmbd.identification._ranges import AbstractInterval, Bounded, Positive
 from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism

@@ -12,14 +12,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from jaxmbd.identification._diagnostics import summary
-from jaxmbd.identification._parameters import flat, labels
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._channels import fit
 from jaxmbd.plot._style import SMALL, new_figure
 
 _DRAWN = 6  # experiments whose samples are drawn
-_LISTED = 8  # numbers of a parameter that are listed
 _STYLE = """
 body { font-family: system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #1c1c1c; }
 table { border-collapse: collapse; margin: 1rem 0; } th, td { padding: .2rem .8rem; text-align: right; }
@@ -44,8 +42,9 @@ def fit_report(
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in summary(result))]
     parts += [f'<p class="warning">{html.escape(text)}.</p>' for text in result.warnings]
     parts += ["<h2>Estimates</h2>", _table(_estimates(result))]
-    if result.correlation is not None and len(result.labels) > 1:
-        parts += ["<h2>Correlations</h2>", _picture(_correlations(result))]
+    names, correlation = result.correlation_of_rows()
+    if correlation is not None and len(names) > 1:
+        parts += ["<h2>Correlations</h2>", _picture(_correlations(names, correlation))]
     compared: list[tuple[str, Fit | Prediction]] = [("Measured and predicted", result)]
     compared += [("Experiments that were not used", unseen)] if unseen is not None else []
     for heading, each in compared:
@@ -59,20 +58,7 @@ def fit_report(
 
 def _estimates(result: Fit) -> list[list[str]]:
     rows = [["parameter", "estimate", "standard error", "95 % interval", "unit"]]
-    errors = result.standard_errors
-    interval = result.interval() if errors is not None else {}
-    for name, value in result.parameters.items():
-        numbers = flat(value)
-        if numbers.size > _LISTED:
-            rows.append([name, f"{numbers.size} numbers", "", "", result.units[name]])
-            continue
-        sides = [flat(x) for x in interval.get(name, ())]
-        for k, label in enumerate(labels(name, numbers.size)):
-            error = "" if errors is None else f"{flat(errors[name])[k]:.2g}"
-            ends = [x[k] for x in sides]
-            between = f"{ends[0]:.5g} to {ends[1]:.5g}" if ends and np.isfinite(ends).all() else ""
-            rows.append([label, f"{numbers[k]:.6g}", error, between, result.units[name]])
-    return rows
+    return rows + [[row.label, row.estimate, row.error, row.interval, row.unit] for row in result.rows()]
 
 
 def _errors(result: Fit | Prediction) -> list[list[str]]:
@@ -91,9 +77,8 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
     return f"<table><tr>{''.join(f'<th>{cell}</th>' for cell in head)}</tr>{lines}</table>"
 
 
-def _correlations(result: Fit) -> Figure:
+def _correlations(names: Sequence[str], values: np.ndarray) -> Figure:
     """The correlation of each pair of parameters, as a coloured number."""
-    names, values = result.labels, np.asarray(result.correlation)
     size = 0.8 + 0.55 * len(names)
     figure = new_figure(size + 0.8, size)
     axes = figure.subplots()
