@@ -3,7 +3,8 @@
 The sampler works on `z` with `u = û + R⁻¹ z`, where `û` are the numbers of the search at the estimates and `Rᵀ R = Jᵀ
 J` there: if the residuals were linear, `z` would have the standard normal distribution (the Laplace approximation), so
 that the sampler needs no adaptation of its metric. The density is that of the likelihood and the priors; parameters
-without a prior have a constant density within their range.
+without a prior have a constant density within their range. Numbers `u` beyond the bounds of a `Box` stand for their
+mirror images within it, so that no trajectory ends at a bound.
 
 Source: Hoffman and Gelman, J. Machine Learning Research 15 (2014); Vehtari et al., Bayesian Analysis 16 (2021).
 """
@@ -99,13 +100,14 @@ def sample_posterior(
         raise MechanismError("sample_posterior needs BlackJAX: pip install 'jaxmbd[bayes]'.") from error
     problem, u = result.problem, result.problem.unconstrained(result.theta)
     inverse_root = _inverse_root(problem, u)
-    density = eqx.Partial(_log_density, problem, u, jnp.asarray(flattened(u)), jnp.asarray(inverse_root))
+    numbers = eqx.Partial(_numbers, *map(jnp.asarray, (flattened(u), inverse_root, *map(flattened, problem.bounds()))))
+    density = eqx.Partial(_log_density, problem, u, numbers)
     with reporting(progress, "warming up the sampler ...") as report:
         start = jax.random.normal(jax.random.key(seed), (chains, len(inverse_root)))
         keys = jax.random.split(jax.random.key(seed + 1), chains)
         state, step = eqx.filter_jit(_warmed_up)(blackjax, density, start, keys, warmup)
         z, diverged = _drawn(blackjax, density, state, step, draws, seed, report)
-    return _summarised(problem, u, blackjax, inverse_root, z, diverged)
+    return _summarised(problem, u, blackjax, inverse_root, numbers, z, diverged)
 
 
 def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
@@ -115,14 +117,21 @@ def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
     return solve_triangular(R, np.eye(len(R)))
 
 
-def _log_density(problem: Problem, like: Unknowns, centre: Array, inverse_root: Array, z: Array) -> Array:
+def _numbers(centre: Array, inverse_root: Array, lower: Array, upper: Array, z: Array) -> Array:
+    """The numbers of the search of `z`, reflected at their bounds as often as it takes."""
+    x = centre + inverse_root @ z
+    is_box = jnp.isfinite(upper - lower)
+    start, width = jnp.where(is_box, lower, 0.0), jnp.where(is_box, upper - lower, 1.0)
+    between = start + width * (1 - jnp.abs(jnp.mod((x - start) / width, 2.0) - 1))
+    above = jnp.where(x < lower, 2 * lower - x, x)
+    return jnp.where(is_box, between, jnp.where(above > upper, 2 * upper - above, above))
+
+
+def _log_density(problem: Problem, like: Unknowns, numbers: Any, z: Array) -> Array:
     """The logarithm of the density of `z`, but for a constant."""
-    numbers = unflattened(centre + inverse_root @ z, like)  # pyright: ignore[reportArgumentType]
-    u = jax.tree.map(jnp.clip, numbers, *problem.bounds())
-    inside = jnp.all(jnp.stack([jnp.all(a == b) for a, b in zip(*map(jax.tree.leaves, (u, numbers)), strict=True)]))
+    u = unflattened(numbers(z), like)
     theta = problem.physical(u)
-    density = problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
-    return jnp.where(inside, density, -jnp.inf)
+    return problem.log_likelihood(theta, "reverse") + problem.log_prior(theta) + _log_slopes(problem, u)
 
 
 def _log_slopes(problem: Problem, u: Unknowns) -> Array:
@@ -194,16 +203,17 @@ def _drawn(
 
 
 def _summarised(
-    problem: Problem, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, z: np.ndarray, diverged: int
+    problem: Problem, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, numbers: Any, z: np.ndarray, diverged: int
 ) -> Posterior:
-    numbers = jnp.asarray(flattened(u) + z @ inverse_root.T)
+    found = np.asarray(jax.vmap(jax.vmap(numbers))(jnp.asarray(z)))
+    z = (found - flattened(u)) @ np.linalg.inv(inverse_root).T
 
     def physical(x: Array) -> Array:
         theta = problem.physical(unflattened(x, u))  # pyright: ignore[reportArgumentType]
         rows = [jnp.stack([own[n] for n in sorted(own)], axis=1).ravel() for own in theta.experiments if own]
         return jnp.concatenate([*(jnp.ravel(x) for x in jax.tree.leaves(theta.parameters)), *rows])
 
-    values = np.asarray(jax.jit(jax.vmap(jax.vmap(physical)))(numbers))
+    values = np.asarray(jax.jit(jax.vmap(jax.vmap(physical)))(jnp.asarray(found)))
     slope = np.asarray(jax.jacfwd(physical)(jnp.asarray(flattened(u))))
     deviations = np.linalg.norm(slope @ inverse_root, axis=1)
     names = problem.names()

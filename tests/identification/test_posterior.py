@@ -1,10 +1,15 @@
 """Samples of the posterior: against densities that are known, and the Laplace approximation where it is right."""
 
+from typing import Any
+
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 
 import jaxmbd as mbd
-from jaxmbd.identification import LogNormal, Parameter, Positive, sample_posterior
+from jaxmbd.identification import Box, LogNormal, Parameter, Positive, sample_posterior
 from tests.identification.swings import plain_pendulum
 
 TS = np.linspace(0.0, 2.0, 21)
@@ -58,6 +63,37 @@ def test_samples_have_the_density_of_the_problem() -> None:
     samples = posterior.samples["friction"]
     assert samples.mean() == pytest.approx(mean, abs=4 * deviation / np.sqrt(posterior.effective["friction"]))
     assert samples.std() == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize(("low", "high"), [(-9.0, 0.3), (-1.5, 2.0)])
+def test_samples_stay_within_a_box(low: float, high: float) -> None:
+    """One bound, or both, within the width of a density that is nearly normal: the samples have the mean and the
+    deviation of the normal distribution that is cut off there."""
+    options: dict[str, Any] = {"rtol": 1e-6, "atol": 1e-7, "progress": False}
+    known = mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, sigma=NOISE)
+    where = lambda m: m["friction"].viscous  # noqa: E731
+    whole = mbd.fit(plain_pendulum(), known, {"friction": where}, **options)
+    centre, deviation = float(whole.parameters["friction"]), deviation_of(whole)
+    lower, upper = centre + low * deviation, centre + high * deviation
+    friction = Parameter(where, start=(lower + upper) / 2, within=Box(lower, upper))
+    bounded = mbd.fit(plain_pendulum(), known, {"friction": friction}, **options)
+    posterior = sample_posterior(bounded, draws=400, warmup=100, progress=False)
+    samples, effective = posterior.samples["friction"], posterior.effective["friction"]
+    assert posterior.divergences == 0
+    assert lower <= samples.min() < samples.max() <= upper
+    law = scipy.stats.truncnorm(low, high, loc=centre, scale=deviation)
+    assert effective > 150
+    assert samples.mean() == pytest.approx(law.mean(), abs=4 * law.std() / np.sqrt(effective))
+    assert samples.std() == pytest.approx(law.std(), rel=0.15)
+    away = np.abs(samples - float(bounded.parameters["friction"])) / deviation
+    np.testing.assert_allclose(np.abs(posterior.z[..., 0]), away, rtol=0.05)
+
+
+def deviation_of(result: mbd.Fit) -> float:
+    """The standard deviation in the linear model, with the noise level that was given."""
+    problem, theta = result.problem, result.theta
+    slope = jax.jacfwd(lambda x: problem.residuals(theta._replace(parameters={"friction": x}), "forward"))
+    return float(1 / jnp.linalg.norm(slope(theta.parameters["friction"])))
 
 
 def test_a_posterior_without_width_is_refused() -> None:

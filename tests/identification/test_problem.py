@@ -13,6 +13,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
+from jaxmbd.identification._losses import transformed
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
 
 
@@ -123,6 +124,32 @@ def test_a_prior_decides_what_the_data_leave_open() -> None:
 # --- robust losses, bounds, starts ----------------------------------------------------------------------
 
 
+LOSSES: dict[Any, Any] = {
+    "squares": lambda z: z,
+    "huber": lambda z: z if z <= 1 else 2 * np.sqrt(z) - 1,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    "cauchy": lambda z: np.log(1 + z),
+}
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_transformed_residuals_have_the_loss_that_is_meant(loss: Any) -> None:
+    """`r̂² = s² ρ((r / s)²)`, with the residual's sign; and no step of it or of its slope at `r = s`, where Huber's loss
+    has two branches, nor where the root is replaced by the residual itself."""
+    scale = 1.5
+    r = np.array([-12.0, -1.6, -1.4, -0.3, -1e-9, 0.0, 1e-9, 0.3, 1.4, 1.6, 12.0])
+    found = np.asarray(transformed(loss, scale, jnp.asarray(r)))
+    expected = [scale**2 * LOSSES[loss]((x / scale) ** 2) for x in r]
+    np.testing.assert_allclose(found**2, expected, rtol=1e-9, atol=1e-17)
+    np.testing.assert_array_equal(np.sign(found), np.sign(r))
+    for derivative in (jax.grad, jax.jacfwd):
+        slope = jax.vmap(derivative(lambda x: transformed(loss, scale, x)))
+        for at in (0.0, 1e-6 * scale, scale):
+            sides = jnp.asarray([at - 1e-8, at + 1e-8])
+            np.testing.assert_allclose(*transformed(loss, scale, sides), atol=1e-7)
+            np.testing.assert_allclose(*slope(sides), atol=1e-7)
+
+
 def test_outliers_do_not_move_a_robust_fit() -> None:
     draws = np.random.default_rng(3)
     ts = np.linspace(0.0, 2.0, 101)
@@ -215,6 +242,28 @@ def test_own_numbers_and_inputs() -> None:
     np.testing.assert_allclose(np.concatenate(owned), [1.7], rtol=1e-5)
     with pytest.raises(mbd.MechanismError, match="no own parameter or input named 'torque'"):
         Problem(pendulum(), experiments, FREE)
+
+
+def test_an_own_value_comes_before_the_shared_one() -> None:
+    """One swing has a load of its own, which is known; the others share theirs, which is estimated."""
+    ts = np.linspace(0.0, 2.0, 41)
+    experiments = [
+        mbd.Experiment(ts, {"O.angle": motion(ts, 0.5, mass=mass, viscous=0.2)["O.angle"]}, start={"O.angle": 0.5},
+                       own={"mass": mass} if mass == 1.7 else {}, sigma=NOISE)
+        for mass in (1.3, 1.7, 1.3)
+    ]  # fmt: skip
+    problem = Problem(pendulum(1.2, 0.2), experiments, {"mass": MASS})
+    assert problem.shared == ("mass",)
+    by_place = {
+        place: np.asarray(readings["O.angle"][k])
+        for readings, stack in zip(problem.readings(problem.start()), problem.stacks, strict=True)
+        for k, place in enumerate(stack.places)
+    }
+    for place, mass in enumerate((1.2, 1.7, 1.2)):
+        np.testing.assert_allclose(by_place[place], motion(ts, 0.5, mass=mass, viscous=0.2)["O.angle"], atol=1e-8)
+    result = mbd.fit(problem, progress=False)
+    assert float(result.parameters["mass"]) == pytest.approx(1.3, rel=1e-6)
+    np.testing.assert_allclose(result.predicted[1]["O.angle"], experiments[1].data["O.angle"], atol=1e-8)
 
 
 def test_tables_of_other_lengths_are_inputs_of_one_batch() -> None:
