@@ -96,11 +96,16 @@ def with_dask(variants: dict[str, Any], store: Path) -> int:
 
     options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": ":0"}
     with LocalCluster(**options) as cluster, Client(cluster) as client:
-        before = set(client.run(os.getpid).values())
+        before = workers(client)
         Thread(target=kill_when, args=(store, 0.3, min(before)), daemon=True).start()
         mbd.sweep(motion, variants, store=store, progress=False, executor=client.get_executor())
         client.wait_for_workers(2)
-        return len(before - set(client.run(os.getpid).values()))
+        return len(before - workers(client))
+
+
+def workers(client: Any) -> set[int]:
+    """The numbers of a cluster's processes."""
+    return set(client.run(os.getpid).values())
 
 
 def kill_when(store: Path, done: float, process: int) -> None:
@@ -113,7 +118,7 @@ def kill_when(store: Path, done: float, process: int) -> None:
 def part_done(store: Path) -> float:
     """The part of a sweep's chunks that is done."""
     try:
-        return float(np.mean(zarr.open_array(store / "done", mode="r")[:]))
+        return float(np.mean(np.asarray(zarr.open_array(store / "done", mode="r")[:])))
     except FileNotFoundError:
         return 0.0
 
