@@ -26,7 +26,6 @@ from jaxmbd import planar as pl
 ENGINES = ("diffrax", "interpreter", "native")
 LINKAGES, QUICK = 100_000, 64
 DIRECTIONS = 10  # of the forward sensitivities
-LANES = 8  # instances side by side in double precision
 
 
 def measure(options: Options, say: Say) -> list[Record]:
@@ -41,7 +40,7 @@ def measure(options: Options, say: Say) -> list[Record]:
             if answer:
                 more["difference"] = float(np.nanmax(np.abs(answer[0] - answers[0][0])))
             if len(answer) > 1:
-                more |= {"steps": float(np.median(answer[1])), "efficiency": efficiency(answer[1])}
+                more["steps"] = float(np.median(answer[1]))
             if kind == "batch":
                 more["rate"] = len(answer[0]) * STEPS / time
             records.append({"kind": kind, "label": label, "engine": engine, "first": start, "seconds": time, **more})
@@ -156,12 +155,6 @@ def sweep(count: int, engine: str) -> Run:
     return run
 
 
-def efficiency(steps: Array) -> float:
-    """The share of the lanes' steps that belong to a motion: lanes side by side go on until the last has finished."""
-    groups = steps[: len(steps) // LANES * LANES].reshape(-1, LANES)
-    return float(groups.sum() / (LANES * groups.max(axis=1).sum()))
-
-
 def tables(records: Sequence[Record]) -> list[Table]:
     """A table for each kind of measurement."""
     return [table for table in (_table(kind, records) for kind in KINDS) if table.rows]
@@ -178,7 +171,7 @@ def _table(kind: str, records: Sequence[Record]) -> Table:
         if kind == "batch":
             cells.append(figures(r["rate"]))
         if kind == "sweep":
-            cells += [figures(r["steps"]), figures(r["efficiency"], 2)]
+            cells.append(figures(r["steps"]))
         rows.append(cells if kind == "derivatives" else [*cells, difference])
     ratio = "over the motion" if kind == "derivatives" else "faster than diffrax"
     title, more = KINDS[kind]
@@ -189,6 +182,6 @@ def _table(kind: str, records: Sequence[Record]) -> Table:
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "trajectory": ("One trajectory, 500 equal steps of Tsit5, joint coordinates", ()),
     "batch": ("1,024 four-bars, 1,000 steps of the classical method", ("steps / s",)),
-    "sweep": ("Linkages of different lengths and masses, Tsit5 at 1e-7", ("steps", "lane efficiency")),
+    "sweep": ("Linkages of different lengths and masses, Tsit5 at 1e-7", ("steps",)),
     "derivatives": ("Derivatives of the batch by three masses, native", ()),
 }

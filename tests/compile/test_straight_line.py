@@ -83,7 +83,8 @@ def test_the_installed_code_is_what_runs() -> None:
     program = traced(lambda x: (x * x + 3.0,), [jax.ShapeDtypeStruct((), np.float64)]).program
     assert program is not None
     key, calls = register(program), []
-    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(lambda x, c, k: calls.append(k))
+    instances = ctypes.POINTER(ctypes.c_int64)
+    count = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, instances)(lambda x, c, k: calls.append(k[0]))
     library().jaxmbd_install(ctypes.c_uint64(key), 1, count, None)
     result = [jax.ShapeDtypeStruct((19,), np.float64)]
     call_program(key, 19, np.float64, [np.arange(19.0)], result)

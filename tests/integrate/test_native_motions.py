@@ -278,6 +278,29 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
     return run.ys[0][0], run.ys[1][0][0]  # pyright: ignore
 
 
+@pytest.mark.parametrize("width", [np.float64, np.float32])
+def test_an_instance_does_not_depend_on_those_beside_it(width: Any) -> None:
+    """To the last bit, in whatever order: they take
+    other numbers of steps, one is not finite, and one turns very far."""
+    rng = np.random.default_rng(5)
+    lengths, y = rng.uniform(0.1, 3.0, 61).astype(width), rng.uniform(-2.0, 2.0, (61, 2)).astype(width)
+    lengths[7], y[40, 0] = np.nan, 3e6
+    ts = np.linspace(0.0, 1.5, 4).astype(width)
+
+    def states_and_slope(length: Any, y: Any) -> tuple[Any, Any]:
+        run = lambda x: swinging(x, y, ts, 80)  # noqa: E731
+        return run(length), jax.jvp(run, (length,), (jnp.ones_like(length),))[1]
+
+    with jax.enable_x64(width is np.float64):
+        together = jax.jit(jax.vmap(states_and_slope))
+        orders = np.arange(61), rng.permutation(61)
+        found = [jax.tree.leaves(together(jnp.asarray(lengths[order]), jnp.asarray(y[order]))) for order in orders]
+    is_finite = np.isfinite(found[0][0]).all(axis=(1, 2))
+    assert 40 < is_finite.sum() < 61  # the others use up their steps
+    for first, second in zip(*found, strict=True):
+        np.testing.assert_array_equal(np.asarray(first)[orders[1]], np.asarray(second))
+
+
 @pytest.mark.parametrize("rows", [64, 5])  # 64 are as many as there are steps
 def test_gradients_of_a_batch_are_those_of_its_instances(rows: int) -> None:
     """Each has other numbers of steps and other times, one of them takes no step, and one uses up its steps."""

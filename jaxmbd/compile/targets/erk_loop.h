@@ -1,6 +1,6 @@
 /* Explicit Runge-Kutta methods around a program `f(parameters..., t, y)`: the whole time loop in one call. For numbers of
-   type T and LANES instances side by side, each with times and steps of its own; a lane that has finished goes on with steps
-   of length zero. Steps, step-size control and saved states are those of diffrax (`_integrate.py`,
+   type T and LANES instances side by side, each with times and steps of its own; a lane that has finished takes the next
+   instance, and if none is left goes on with steps of length zero. Steps, step-size control and saved states are those of diffrax (`_integrate.py`,
    `_step_size_controller/pid.py`, `constant.py`). */
 
 /* The numbers of an operand or a result for an instance; lanes beyond the last instance repeat it. */
@@ -8,15 +8,16 @@ static inline T *JOIN(row, NAME)(const Array *a, const int64_t batch, const int6
   return (T *)a->data + (a->varies ? a->size * (instance < batch ? instance : batch - 1) : 0);
 }
 
-static void JOIN(gather_lanes, NAME)(const Motion *m, const Array *a, const int64_t start, V *x) {
+/* The state of each lane from an array. */
+static void JOIN(gather_lanes, NAME)(const Motion *m, const Array *a, const int64_t *instances, V *x) {
   EACH_LANE {
-    const T *mine = JOIN(row, NAME)(a, m->call.batch, start + l);
+    const T *mine = JOIN(row, NAME)(a, m->call.batch, instances[l]);
     for (int64_t k = 0; k < a->size; k++) LANE_OF(x[k], l) = mine[k];
   }
 }
 
 /* Loads constants and inputs of the program, and runs what depends on the parameters alone, once for all stages. */
-static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t start) {
+static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t *instances) {
   const Call *c = &m->call;
   const Program *p = c->program;
   T *flat = (T *)x;
@@ -24,11 +25,11 @@ static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t start) {
   for (int64_t k = 0; k < p->inputs; k++) {
     if (c->sizes[k] == p->input_sizes[k]) continue;
     EACH_LANE {
-      const T *mine = JOIN(of, NAME)(c, k, start + l);
+      const T *mine = JOIN(of, NAME)(c, k, instances[l]);
       MOVES(e, p->loads, p->input_ends, k) flat[(int64_t)e[1] * LANES + l] = mine[e[0]];
     }
   }
-  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, start);
+  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
 }
 
 static inline void JOIN(put, NAME)(const Program *p, V *x, const int64_t input, const V *values) {
@@ -40,8 +41,8 @@ static inline void JOIN(take, NAME)(const Program *p, const V *x, const int64_t 
 }
 
 /* Runs the program at a stage; the rest of the inputs has been put in place. */
-static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t start) {
-  JOIN(vary, NAME)(&m->call, x, NULL, start);
+static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t *instances) {
+  JOIN(vary, NAME)(&m->call, x, NULL, instances);
 }
 
 /* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. */
@@ -64,18 +65,18 @@ static inline void JOIN(dense_weights, NAME)(const Tableau *q, const V theta, V 
 }
 
 /* What happens after a step; NULL if nothing does in any lane. */
-static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t start) {
+static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t *instances) {
   if (!m->after || m->after->condition < 0) return m->after;
-  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, start + l) != 0) return m->after;
+  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, instances[l]) != 0) return m->after;
   return NULL;
 }
 
 /* The state `y` at the end `t` of a step, with the last components as the program of what happens after it sets them. */
-static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, const int64_t start) {
+static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, const int64_t *instances) {
   if (!after) return;
   const Program *p = after->call.program;
   JOIN(put, NAME)(p, z, after->t_at, t), JOIN(put, NAME)(p, z, after->y_at, y);
-  JOIN(evaluate, NAME)(after, z, start);
+  JOIN(evaluate, NAME)(after, z, instances);
   JOIN(take, NAME)(p, z, 0, y + after->n - p->output_sizes[0]);
 }
 
@@ -147,24 +148,57 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
   return keep;
 }
 
+/* --- instances that take their turns in the lanes --------------------------------------------------------- */
+
+/* The slots of a program in its lanes, `x`; and as they are after the uniform prefix, which is run for LANES instances
+   together, those of the instances from `first` on, which wait for a lane. */
+typedef struct {
+  const Motion *m;
+  V *x, *waiting;
+  int64_t first;
+} JOIN(Slots, NAME);
+
+static void JOIN(fill, NAME)(JOIN(Slots, NAME) *s, V *x, const int64_t first) {
+  int64_t instances[LANES];
+  EACH_LANE instances[l] = first + l;
+  JOIN(begin, NAME)(s->m, x, instances);
+  s->first = first;
+}
+
+/* A lane takes an instance, the next one of those that wait. */
+static void JOIN(admit, NAME)(JOIN(Slots, NAME) *s, const int lane, const int64_t instance) {
+  const Call *c = &s->m->call;
+  const Program *p = c->program;
+  if (instance == s->first + LANES && p->carries) JOIN(fill, NAME)(s, s->waiting, instance);
+  for (int64_t k = 0; k < p->carries; k++) {
+    const int32_t slot = p->uniform_live_out[k];
+    LANE_OF(s->x[slot], lane) = LANE_OF(s->waiting[slot], instance - s->first);
+  }
+  for (int64_t k = p->uniform_inputs; k < p->inputs; k++) {
+    if (c->sizes[k] == p->input_sizes[k]) continue;
+    const T *mine = JOIN(of, NAME)(c, k, instance);
+    MOVES(e, p->loads, p->input_ends, k) LANE_OF(s->x[e[1]], lane) = mine[e[0]];
+  }
+}
+
 /* --- the time loop ---------------------------------------------------------------------------------------- */
 
 /* The states at the saved times within a step from `begin` to `end`, in the lanes that keep it: one saved time of each
    lane after another. */
-static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t start, const int64_t valid,
-                             const V keep, const V *y, const V *f, const V begin, const V end) {
+static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t *instances, const V keep,
+                             const V *y, const V *f, const V begin, const V end) {
   const int64_t n = m->n, s = m->method.stages;
   const V h = end - begin;
   for (;;) {
     V w[s], theta = {0};
     T *mine[LANES] = {0}; /* where the state of a lane goes, NULL if it has none to save */
     int any = 0;
-    for (int64_t l = 0; l < valid; l++) {
+    EACH_LANE {
       int64_t *saved = &lanes[l].counts[SAVED];
       if (!LANE_OF(keep, l) || *saved >= m->ts.size) continue;
-      const T t = JOIN(row, NAME)(&m->ts, m->call.batch, start + l)[*saved];
+      const T t = JOIN(row, NAME)(&m->ts, m->call.batch, instances[l])[*saved];
       if (!(t <= LANE_OF(end, l))) continue;
-      any = 1, mine[l] = JOIN(row, NAME)(&m->ys, m->call.batch, start + l) + n * (*saved)++;
+      any = 1, mine[l] = JOIN(row, NAME)(&m->ys, m->call.batch, instances[l]) + n * (*saved)++;
       LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (t - LANE_OF(begin, l)) / LANE_OF(h, l);
     }
     if (!any) return;
@@ -207,74 +241,100 @@ static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, 
   return JOIN(select, NAME)(failed + JOIN(ne, NAME)(mean, mean), ALL(INFINITY), mean);
 }
 
-static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+/* The results of a lane that has finished. */
+static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
+  const int64_t batch = m->call.batch, n = m->n;
+  T *end = JOIN(row, NAME)(&m->y_end, batch, instance), *ys = JOIN(row, NAME)(&m->ys, batch, instance);
+  for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
+  for (int64_t k = n * a->counts[SAVED]; k < m->ys.size; k++) ys[k] = (T)INFINITY;
+  *JOIN(row, NAME)(&m->t_end, batch, instance) = a->tprev;
+  a->counts[ENGINE] = JOIN(straight_line, NAME)(&m->call) ? STRAIGHT_LINE : INTERPRETER;
+  for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, instance) = (int32_t)a->counts[k];
+}
+
+/* A lane takes an instance: its times and steps, its state, and the tolerances of its errors. */
+static void JOIN(enter, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, V *y, V *rtol, V *atol) {
+  const int64_t batch = m->call.batch;
+  const T *state = JOIN(row, NAME)(&m->y0, batch, instance), *k = JOIN(row, NAME)(&m->control, batch, instance);
+  JOIN(begin_lane, NAME)(a, m, instance);
+  for (int64_t i = 0; i < m->n; i++) LANE_OF(y[i], l) = state[i];
+  LANE_OF(*rtol, l) = k[RTOL], LANE_OF(*atol, l) = k[ATOL];
+}
+
+/* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
+static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int64_t last) {
+  const Motion *m = motion, *after = NULL;
   const Call *c = &m->call;
   const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages, batch = c->batch;
+  const int64_t n = m->n, s = q->stages, batch = c->batch, slots = c->program->slots,
+                others = JOIN(slots_after, NAME)(m);
   const int64_t moving = n - (m->after ? m->after->call.program->output_sizes[0] : 0); /* the rest is constant in a step */
-  void *memory = malloc((size_t)(c->program->slots + JOIN(slots_after, NAME)(m) + n * (s + 3)) * sizeof(V) + 64);
+  const int groups = last - first > LANES ? 2 : 1; /* in the lanes, and those that wait */
+  void *memory = malloc((size_t)(groups * (slots + others) + n * (s + 3)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + c->program->slots, *f = z + JOIN(slots_after, NAME)(m), *y = f + n * s, *stage = y + n, *next = stage + n;
+  V *z = x + slots, *f = z + others, *y = f + n * s, *stage = y + n, *next = stage + n, *waiting = next + n;
+  JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
   JOIN(Lane, NAME) lanes[LANES];
-  JOIN(begin, NAME)(m, x, start);
-  const Motion *after = JOIN(after, NAME)(m, start);
-  if (after) JOIN(begin, NAME)(after, z, start);
-  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
-  EACH_LANE JOIN(begin_lane, NAME)(&lanes[l], m, start + l);
-  for (int64_t l = 0; l < valid; l++) {
-    T *ys = JOIN(row, NAME)(&m->ys, batch, start + l);
-    for (int64_t k = 0; k < m->ys.size; k++) ys[k] = (T)INFINITY;
-  }
-  V rtol, atol;
+  int64_t instances[LANES], following = first + LANES, evaluations = 0;
+  int busy[LANES], any_unknown = 1;
+  V rtol, atol, unknown; /* 1 in lanes whose slope at the start of the step is not known */
+  JOIN(fill, NAME)(&mine, x, first);
+  if (m->after) JOIN(fill, NAME)(&settled, z, first);
   EACH_LANE {
-    const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
-    LANE_OF(rtol, l) = k[RTOL], LANE_OF(atol, l) = k[ATOL];
+    busy[l] = first + l < last, instances[l] = busy[l] ? first + l : last - 1;
+    JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
+    lanes[l].active &= busy[l], LANE_OF(unknown, l) = 1;
   }
-  int64_t evaluations = 0;
-  for (int known = 0;; known = q->fsal) {
+  for (;;) {
     int active = 0;
     V begin = {0}, end = {0}, keep = {0}, error = {0};
     EACH_LANE {
+      while (busy[l] && !lanes[l].active) {
+        JOIN(finish, NAME)(m, &lanes[l], l, instances[l], y);
+        busy[l] = following < last;
+        if (!busy[l]) break;
+        instances[l] = following++;
+        JOIN(admit, NAME)(&mine, l, instances[l]);
+        if (m->after) JOIN(admit, NAME)(&settled, l, instances[l]);
+        JOIN(enter, NAME)(m, &lanes[l], l, instances[l], y, &rtol, &atol);
+        any_unknown = 1, LANE_OF(unknown, l) = 1;
+      }
       active |= lanes[l].active, LANE_OF(begin, l) = lanes[l].tprev;
       LANE_OF(end, l) = lanes[l].active ? lanes[l].tnext : lanes[l].tprev;
     }
     if (!active) break;
     const V h = end - begin;
-    for (int64_t k = moving; k < n; k++) stage[k] = next[k] = y[k];
-    for (int64_t i = known; i < s; i++) {
+    if (any_unknown) after = JOIN(after, NAME)(m, instances);
+    for (int64_t k = moving; k < n; k++) stage[k] = y[k];
+    for (int64_t i = any_unknown ? 0 : 1; i < s; i++) {
       for (int64_t k = 0; k < moving; k++)
         stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, n), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
       JOIN(put, NAME)(c->program, x, m->t_at, &t);
       JOIN(put, NAME)(c->program, x, m->y_at, stage);
-      JOIN(evaluate, NAME)(m, x, start);
-      JOIN(take, NAME)(c->program, x, 0, f + i * n);
+      JOIN(evaluate, NAME)(m, x, instances);
+      JOIN(take, NAME)(c->program, x, 0, i ? f + i * n : next);
+      for (int64_t k = 0; !i && k < n; k++) f[k] = JOIN(select, NAME)(unknown, next[k], f[k]);
+      evaluations++;
     }
-    evaluations += s - known;
     if (evaluations > OFTEN) JOIN(count, NAME)(c, evaluations), evaluations = 0;
-    for (int64_t k = 0; k < moving; k++)
-      next[k] = q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
+    for (int64_t k = 0; k < n; k++)
+      next[k] = k >= moving || q->ssal ? stage[k] : JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->b, s, f + k, n), y[k]);
     if (m->adaptive) error = JOIN(scaled_errors, NAME)(m, rtol, atol, y, next, f, h);
-    JOIN(settle, NAME)(after, z, &end, next, start);
+    JOIN(settle, NAME)(after, z, &end, next, instances);
     EACH_LANE {
-      const T *k = JOIN(row, NAME)(&m->control, batch, start + l);
+      const T *k = JOIN(row, NAME)(&m->control, batch, instances[l]);
       if (!lanes[l].active || !JOIN(control, NAME)(&lanes[l], m, k, LANE_OF(error, l))) continue;
       LANE_OF(keep, l) = 1;
-      if (l < valid && m->recorded) JOIN(record, NAME)(m, &lanes[l], l, start + l, y, LANE_OF(begin, l), LANE_OF(end, l));
+      if (m->recorded) JOIN(record, NAME)(m, &lanes[l], l, instances[l], y, LANE_OF(begin, l), LANE_OF(end, l));
     }
-    JOIN(save, NAME)(m, lanes, start, valid, keep, y, f, begin, end);
+    JOIN(save, NAME)(m, lanes, instances, keep, y, f, begin, end);
     for (int64_t k = 0; k < n; k++) {
       y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
       if (q->fsal) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * n + k], f[k]);
     }
-  }
-  for (int64_t l = 0; l < valid; l++) {
-    T *end = JOIN(row, NAME)(&m->y_end, batch, start + l);
-    for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
-    *JOIN(row, NAME)(&m->t_end, batch, start + l) = lanes[l].tprev;
-    lanes[l].counts[ENGINE] = JOIN(straight_line, NAME)(c) ? STRAIGHT_LINE : INTERPRETER;
-    for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, start + l) = (int32_t)lanes[l].counts[k];
+    if (q->fsal) unknown = (V){0}, any_unknown = 0;
   }
   JOIN(count, NAME)(c, evaluations);
   free(memory);
@@ -285,9 +345,10 @@ static int JOIN(solve_lanes, NAME)(const Motion *m, const int64_t start, const i
    returns 0 if there is not enough memory. */
 #define IN_LANES(name, lanes)                                                                        \
   static int JOIN(name, NAME)(const void *motion, int64_t first, int64_t last) {                     \
-    for (int64_t start = first; start < last; start += LANES)                                        \
-      if (!JOIN(lanes, NAME)(motion, start, last - start < LANES ? last - start : LANES)) return 0;  \
+    for (int64_t start = first; start < last; start += LANES) {                                      \
+      int64_t instances[LANES];                                                                      \
+      EACH_LANE instances[l] = start + l;                                                            \
+      if (!JOIN(lanes, NAME)(motion, instances, last - start < LANES ? last - start : LANES)) return 0; \
+    }                                                                                                \
     return 1;                                                                                        \
   }
-
-IN_LANES(solve, solve_lanes)

@@ -7,14 +7,14 @@ typedef struct {
   int64_t accepted[LANES], stride[LANES], left[LANES], steps, most;
 } JOIN(Steps, NAME);
 
-static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const int64_t start) {
+static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const int64_t *instances) {
   const int64_t batch = m->call.batch;
   a->steps = 0, a->most = 1;
   EACH_LANE {
-    a->starts[l] = JOIN(row, NAME)(&m->starts, batch, start + l), a->ends[l] = JOIN(row, NAME)(&m->ends, batch, start + l);
-    a->ts[l] = JOIN(row, NAME)(&m->ts, batch, start + l);
-    const int64_t accepted = a->accepted[l] = *counter(&m->counts[ACCEPTED], batch, start + l);
-    a->left[l] = *counter(&m->counts[SAVED], batch, start + l) - 1;
+    a->starts[l] = JOIN(row, NAME)(&m->starts, batch, instances[l]), a->ends[l] = JOIN(row, NAME)(&m->ends, batch, instances[l]);
+    a->ts[l] = JOIN(row, NAME)(&m->ts, batch, instances[l]);
+    const int64_t accepted = a->accepted[l] = *counter(&m->counts[ACCEPTED], batch, instances[l]);
+    a->left[l] = *counter(&m->counts[SAVED], batch, instances[l]) - 1;
     a->stride[l] = (int64_t)1 << (accepted ? level_of(accepted - 1, m->rows) : 0);
     if (accepted > a->steps) a->steps = accepted;
     if (a->stride[l] > a->most) a->most = a->stride[l];
@@ -31,7 +31,7 @@ static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const
 
 /* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
    gives slopes and their tangents, and the accepted steps are those of the run. */
-static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Call *c = &m->call;
   const Program *p = c->program;
   const Tableau *q = &m->method;
@@ -41,21 +41,21 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
   V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
   JOIN(Steps, NAME) a;
-  JOIN(begin_steps, NAME)(&a, m, start);
+  JOIN(begin_steps, NAME)(&a, m, instances);
   const T *dts[LANES];
   T t1[LANES], dt_first[LANES], dt_last[LANES];
   int64_t next[LANES];
-  JOIN(begin, NAME)(m, x, start);
-  const Motion *after = JOIN(after, NAME)(m, start);
-  if (after) JOIN(begin, NAME)(after, z, start);
-  JOIN(gather_lanes, NAME)(m, &m->y0, start, y);
-  if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, start, dy);
+  JOIN(begin, NAME)(m, x, instances);
+  const Motion *after = JOIN(after, NAME)(m, instances);
+  if (after) JOIN(begin, NAME)(after, z, instances);
+  JOIN(gather_lanes, NAME)(m, &m->y0, instances, y);
+  if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, instances, dy);
   else memset(dy, 0, (size_t)n * sizeof(V));
   EACH_LANE {
-    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, start + l) : NULL;
-    t1[l] = *JOIN(row, NAME)(&m->t1, batch, start + l);
-    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, start + l) : 0;
-    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, start + l) : 0;
+    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, instances[l]) : NULL;
+    t1[l] = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
+    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, instances[l]) : 0;
+    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, instances[l]) : 0;
     next[l] = 0;
   }
   for (int64_t i = 0; i < a.steps; i++) {
@@ -82,7 +82,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h, dt = dt0 + ALL(q->c[j]) * dh;
       JOIN(put, NAME)(p, x, m->t_at, &t), JOIN(put, NAME)(p, x, m->y_at, stage);
       JOIN(put, NAME)(p, x, m->dt_at, &dt), JOIN(put, NAME)(p, x, m->dy_at, dstage);
-      JOIN(evaluate, NAME)(m, x, start);
+      JOIN(evaluate, NAME)(m, x, instances);
       JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
     }
     for (int any = 1; any;) { /* one saved time of each lane after another */
@@ -95,7 +95,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
         if (!(time <= LANE_OF(end, l)) && i != a.accepted[l] - 1) continue;
         LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - LANE_OF(t0, l)) / LANE_OF(h, l);
         LANE_OF(moved, l) = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - LANE_OF(theta, l) * LANE_OF(dh, l);
-        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, start + l) + n * next[l]++;
+        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, instances[l]) + n * next[l]++;
       }
       if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
       for (int64_t k = 0; any && k < n; k++) {
@@ -108,10 +108,10 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
       const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
       y[k] += h * slope, dy[k] += dh * slope + h * change;
     }
-    JOIN(settle, NAME)(after, z, &end, y, start);
+    JOIN(settle, NAME)(after, z, &end, y, instances);
   }
   for (int64_t l = 0; l < valid; l++) {
-    T *state = JOIN(row, NAME)(&m->y_end, batch, start + l), *dys = JOIN(row, NAME)(&m->ys, batch, start + l);
+    T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]), *dys = JOIN(row, NAME)(&m->ys, batch, instances[l]);
     for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(dy[k], l);
     for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
   }
@@ -124,7 +124,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t start, const
 
 /* The stages and slopes of a step from `t` to `end` that starts at `y`, and its end in `next`. */
 static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
-                             V *f, V *next, const int64_t start) {
+                             V *f, V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages;
   const V h = end - t;
@@ -132,17 +132,17 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, c
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
     for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
     JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
-    JOIN(evaluate, NAME)(m, x, start);
+    JOIN(evaluate, NAME)(m, x, instances);
     JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
   }
   for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
-  JOIN(settle, NAME)(after, u, &end, next, start);
+  JOIN(settle, NAME)(after, u, &end, next, instances);
 }
 
 /* The first states of the steps since the last checkpoint up to step `i`, computed again in the lanes that reach the end of
    such a part of the motion; and in `y` that of step `i`. */
 static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x, const Motion *after,
-                                V *u, V *stage, V *f, V *next, V *between, V *y, const int64_t start) {
+                                V *u, V *stage, V *f, V *next, V *between, V *y, const int64_t *instances) {
   const int64_t n = m->n;
   int64_t step[LANES];
   int fresh[LANES], any = 0;
@@ -151,7 +151,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     step[l] = i / stride * stride;
     fresh[l] = i < a->accepted[l] && (i == a->accepted[l] - 1 || (i + 1) % stride == 0);
     if (!fresh[l]) continue;
-    const T *state = JOIN(row, NAME)(&m->checkpoints, m->call.batch, start + l) + n * place_of(step[l], m->rows);
+    const T *state = JOIN(row, NAME)(&m->checkpoints, m->call.batch, instances[l]) + n * place_of(step[l], m->rows);
     for (int64_t k = 0; k < n; k++) LANE_OF(between[k], l) = state[k];
   }
   for (int64_t j = 0;; j++) {
@@ -160,7 +160,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
     if (!any) break;
     V t, end;
     JOIN(ends, NAME)(a, step, fresh, &t, &end);
-    JOIN(step, NAME)(m, x, after, u, t, end, between + n * j, stage, f, next, start);
+    JOIN(step, NAME)(m, x, after, u, t, end, between + n * j, stage, f, next, instances);
     for (int64_t k = 0; k < n; k++) EACH_LANE if (fresh[l]) LANE_OF(between[n * (j + 1) + k], l) = LANE_OF(next[k], l);
     EACH_LANE step[l] += fresh[l];
   }
@@ -170,13 +170,13 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
    backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion and beside it, pulls a cotangent of the slope back
    to the parameters, to the time if there are cotangents of times, and to the state. */
-static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, const int64_t valid) {
+static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
   const Program *p = m->call.program, *r = pull->call.program;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = m->call.batch, timed = pull->dts.data != NULL;
   JOIN(Steps, NAME) a;
-  JOIN(begin_steps, NAME)(&a, m, start);
+  JOIN(begin_steps, NAME)(&a, m, instances);
   int64_t parameters = 0;
   for (int64_t k = 0; k < r->outputs; k++) parameters += pull->bars[k].size;
   void *memory = malloc((size_t)(p->slots + r->slots + JOIN(slots_after, NAME)(m) + n * (3 * s + 4 + a.most) + parameters) * sizeof(V) + 64);
@@ -185,23 +185,23 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, con
   V *z = x + p->slots, *u = z + r->slots, *f = u + JOIN(slots_after, NAME)(m), *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
   V *next = ybar + n, *bar = next + n, *y = bar + n, *between = y + n, *bars = between + n * a.most;
   memset(between, 0, (size_t)(n * a.most + parameters) * sizeof(V));
-  JOIN(begin, NAME)(m, x, start), JOIN(begin, NAME)(pull, z, start);
-  const Motion *after = JOIN(after, NAME)(m, start);
-  if (after) JOIN(begin, NAME)(after, u, start);
-  JOIN(gather_lanes, NAME)(m, &m->dy0, start, ybar);
+  JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
+  const Motion *after = JOIN(after, NAME)(m, instances);
+  if (after) JOIN(begin, NAME)(after, u, instances);
+  JOIN(gather_lanes, NAME)(m, &m->dy0, instances, ybar);
   for (int64_t l = 0; timed && l < valid; l++) {
-    memset(JOIN(row, NAME)(&pull->dts, batch, start + l), 0, (size_t)m->ts.size * sizeof(T));
-    *JOIN(row, NAME)(&pull->dt0, batch, start + l) = *JOIN(row, NAME)(&pull->dt1, batch, start + l) = 0;
+    memset(JOIN(row, NAME)(&pull->dts, batch, instances[l]), 0, (size_t)m->ts.size * sizeof(T));
+    *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) = *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) = 0;
   }
   for (int64_t i = a.steps - 1; i >= 0; i--) {
     V t, end, w[s], dw[s], hbar = {0}, startbar = {0};
     int64_t same[LANES];
     int active[LANES];
     EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
-    JOIN(restore, NAME)(m, &a, i, x, after, u, stage, f, next, between, y, start);
+    JOIN(restore, NAME)(m, &a, i, x, after, u, stage, f, next, between, y, instances);
     JOIN(ends, NAME)(&a, same, active, &t, &end);
     const V h = end - t;
-    JOIN(step, NAME)(m, x, NULL, NULL, t, end, y, stage, f, next, start);
+    JOIN(step, NAME)(m, x, NULL, NULL, t, end, y, stage, f, next, instances);
     for (int64_t j = 0; j < s; j++)
       for (int64_t k = 0; k < n; k++) fbar[j * n + k] = ALL(q->b[j]) * h * ybar[k];
     for (int64_t k = 0; k < n; k++) hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);
@@ -216,7 +216,7 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, con
       }
       if (!any) break;
       for (int64_t k = 0; k < n; k++)
-        EACH_LANE LANE_OF(bar[k], l) = due[l] < 0 ? 0 : JOIN(row, NAME)(&m->dys, batch, start + l)[due[l] * n + k];
+        EACH_LANE LANE_OF(bar[k], l) = due[l] < 0 ? 0 : JOIN(row, NAME)(&m->dys, batch, instances[l])[due[l] * n + k];
       JOIN(dense_weights, NAME)(q, theta, w, dw);
       for (int64_t j = 0; j < s; j++) {
         V product = {0};
@@ -224,7 +224,7 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, con
         hbar += (w[j] - theta * dw[j]) * product, moved += dw[j] * product;
       }
       for (int64_t l = 0; timed && l < valid; l++)
-        if (due[l] >= 0) JOIN(row, NAME)(&pull->dts, batch, start + l)[due[l]] += LANE_OF(moved, l);
+        if (due[l] >= 0) JOIN(row, NAME)(&pull->dts, batch, instances[l])[due[l]] += LANE_OF(moved, l);
       startbar -= moved;
       for (int64_t k = 0; k < n; k++) ybar[k] += bar[k];
     }
@@ -237,7 +237,7 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, con
       V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h, tbar = {0}, *mine = bars;
       JOIN(put, NAME)(r, z, pull->t_at, &at), JOIN(put, NAME)(r, z, pull->y_at, stage + j * n);
       JOIN(put, NAME)(r, z, pull->dy_at, fbar + j * n);
-      JOIN(evaluate, NAME)(pull, z, start);
+      JOIN(evaluate, NAME)(pull, z, instances);
       if (pull->stage_at < 0) memset(bar, 0, (size_t)n * sizeof(V));
       for (int64_t k = 0; k < r->outputs; mine += pull->bars[k++].size) {
         if (k == pull->stage_at) JOIN(take, NAME)(r, z, k, bar);
@@ -254,17 +254,17 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t start, con
     }
     for (int64_t l = 0; timed && l < valid; l++) {
       if (!active[l]) continue;
-      const T t1 = *JOIN(row, NAME)(&m->t1, batch, start + l);
-      if (i == 0) *JOIN(row, NAME)(&pull->dt0, batch, start + l) += LANE_OF(startbar, l) - LANE_OF(hbar, l);
-      if (i == a.accepted[l] - 1 && a.ends[l][i] >= t1) *JOIN(row, NAME)(&pull->dt1, batch, start + l) += LANE_OF(hbar, l);
+      const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
+      if (i == 0) *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) += LANE_OF(startbar, l) - LANE_OF(hbar, l);
+      if (i == a.accepted[l] - 1 && a.ends[l][i] >= t1) *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) += LANE_OF(hbar, l);
     }
   }
   for (int64_t l = 0; l < valid; l++) {
-    T *state = JOIN(row, NAME)(&m->y_end, batch, start + l);
+    T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]);
     for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(ybar[k], l);
     const V *mine = bars;
     for (int64_t k = 0; k < r->outputs; k++) {
-      T *own = pull->bars[k].data ? JOIN(row, NAME)(&pull->bars[k], batch, start + l) : NULL;
+      T *own = pull->bars[k].data ? JOIN(row, NAME)(&pull->bars[k], batch, instances[l]) : NULL;
       for (int64_t e = 0; e < pull->bars[k].size; e++) own[e] = LANE_OF(*mine, l), mine++;
     }
   }

@@ -125,35 +125,34 @@ static inline int JOIN(any, NAME)(const JOIN(Mask, NAME) c) {
 #endif
 
 /* Sine and cosine: of one number by the C library; of lanes by argument reduction to [-pi/4, pi/4] and the polynomials of
-   fdlibm, with an error of at most 1 unit in the last place for |a| up to 1e5 (in single precision 1e3), beyond by the C
-   library too. */
+   fdlibm, with an error of at most 1 unit in the last place for |a| up to 1e5 (in single precision 1e3); lanes
+   beyond by the C library too. */
 static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
 #if LANES == 1
   *sine = M(sin)(a), *cosine = M(cos)(a);
 #else
   const int wide = sizeof(T) == 8;
-  if (__builtin_expect(!JOIN(any, NAME)((JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) | (a != a)), 1)) {
-    const V k = JOIN(round, NAME)(a * ALL(6.36619772367581382433e-01));
-    V r = JOIN(fnma, NAME)(k, ALL(wide ? 1.57079632673412561417e+00 : 1.5703125), a);
-    r = JOIN(fnma, NAME)(k, ALL(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4), r);
-    r = JOIN(fnma, NAME)(k, ALL(wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8), r);
-    const V z = r * r, h = ALL(0.5) * z, w = ALL(1) - h;
-    V s = HORNER(z, ALL(1.58969099521155010221e-10), -2.50507602534068634195e-08);
-    s = HORNER(z, HORNER(z, s, 2.75573137070700676789e-06), -1.98412698298579493134e-04);
-    s = HORNER(z, HORNER(z, s, 8.33333333332248946124e-03), -1.66666666666666324348e-01);
-    V c = HORNER(z, ALL(-1.13596475577881948265e-11), 2.08757232129817482790e-09);
-    c = HORNER(z, HORNER(z, c, -2.75573143513906633035e-07), 2.48015872894767294178e-05);
-    c = HORNER(z, HORNER(z, c, -1.38888888888741095749e-03), 4.16666666666666019037e-02);
-    const V x = JOIN(fma, NAME)(r * z, s, r), y = w + JOIN(fma, NAME)(z * z, c, (ALL(1) - w) - h);
-    /* The quarter turns k, less whole turns, from -2 to 2: an odd number swaps sine and cosine. */
-    const V q = JOIN(fnma, NAME)(ALL(4), JOIN(round, NAME)(k * ALL(0.25)), k), turned = JOIN(abs, NAME)(q);
-    const V first = CHOICE(turned == 1, y, x), second = CHOICE(turned == 1, x, y);
-    *sine = CHOICE(EITHER(q < 0, turned == 2), -first, first);
-    *cosine = CHOICE(EITHER(q > 0, turned == 2), -second, second);
-  } else {
-    EACH(*sine, M(sin)(AT(a)));
-    EACH(*cosine, M(cos)(AT(a)));
-  }
+  const V k = JOIN(round, NAME)(a * ALL(6.36619772367581382433e-01));
+  V r = JOIN(fnma, NAME)(k, ALL(wide ? 1.57079632673412561417e+00 : 1.5703125), a);
+  r = JOIN(fnma, NAME)(k, ALL(wide ? 6.07710050630396597660e-11 : 4.837512969970703e-4), r);
+  r = JOIN(fnma, NAME)(k, ALL(wide ? 2.02226624879595063154e-21 : 7.549789948768648e-8), r);
+  const V z = r * r, h = ALL(0.5) * z, w = ALL(1) - h;
+  V s = HORNER(z, ALL(1.58969099521155010221e-10), -2.50507602534068634195e-08);
+  s = HORNER(z, HORNER(z, s, 2.75573137070700676789e-06), -1.98412698298579493134e-04);
+  s = HORNER(z, HORNER(z, s, 8.33333333332248946124e-03), -1.66666666666666324348e-01);
+  V c = HORNER(z, ALL(-1.13596475577881948265e-11), 2.08757232129817482790e-09);
+  c = HORNER(z, HORNER(z, c, -2.75573143513906633035e-07), 2.48015872894767294178e-05);
+  c = HORNER(z, HORNER(z, c, -1.38888888888741095749e-03), 4.16666666666666019037e-02);
+  const V x = JOIN(fma, NAME)(r * z, s, r), y = w + JOIN(fma, NAME)(z * z, c, (ALL(1) - w) - h);
+  /* The quarter turns k, less whole turns, from -2 to 2: an odd number swaps sine and cosine. */
+  const V q = JOIN(fnma, NAME)(ALL(4), JOIN(round, NAME)(k * ALL(0.25)), k), turned = JOIN(abs, NAME)(q);
+  const V first = CHOICE(turned == 1, y, x), second = CHOICE(turned == 1, x, y);
+  *sine = CHOICE(EITHER(q < 0, turned == 2), -first, first);
+  *cosine = CHOICE(EITHER(q > 0, turned == 2), -second, second);
+  const JOIN(Mask, NAME) beyond = (JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) | (a != a);
+  if (__builtin_expect(JOIN(any, NAME)(beyond), 0))
+    for (int l = 0; l < LANES; l++)
+      if (beyond[l]) (*sine)[l] = M(sin)(a[l]), (*cosine)[l] = M(cos)(a[l]);
 #endif
 }
 
@@ -184,8 +183,8 @@ static inline T JOIN(element, NAME)(const Call *c, const int32_t k, const T inde
   return JOIN(of, NAME)(c, table[0], instance)[table[1] + table[2] * at];
 }
 
-INLINE V JOIN(gather, NAME)(const Call *c, const int32_t k, const V a, const int64_t first) {
+INLINE V JOIN(gather, NAME)(const Call *c, const int32_t k, const V a, const int64_t *instances) {
   V r = a;
-  EACH(r, JOIN(element, NAME)(c, k, AT(a), first + LANE));
+  EACH(r, JOIN(element, NAME)(c, k, AT(a), instances[LANE]));
   return r;
 }

@@ -22,8 +22,8 @@ typedef struct {
   int interpreted;
 } Call;
 
-/* The part of a program after its uniform prefix as straight-line code, on the slots of the instances from `first` on. */
-typedef void StraightLine(void *slots, const Call *call, int64_t first);
+/* The part of a program after its uniform prefix as straight-line code, on slots with a lane for each of some instances. */
+typedef void StraightLine(void *slots, const Call *call, const int64_t *instances);
 
 enum { F64_SINGLE, F64_LANES, F32_SINGLE, F32_LANES, KERNELS }; /* the kernels that straight-line code is made for */
 

@@ -50,9 +50,9 @@ def source(program: Program, kernel: int) -> str:
 #define NAME lanes
 #include "lanes.h"
 
-void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t first) {{
+void jaxmbd_straight(void *restrict slots, const Call *restrict call, const int64_t *restrict instances) {{
 V *restrict x = slots;
-(void)call, (void)first;
+(void)call, (void)instances;
 {body}
 }}
 """
@@ -135,7 +135,7 @@ def _statements(values: Sequence[_Value], results: dict[int, int]) -> Iterator[s
         elif name == "constant":
             yield f"const V v{k} = ALL({_literal(number)});"
         elif name == GATHER:
-            yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, first);"
+            yield f"const V v{k} = gather_lanes(call, {operands[1]}, v{operands[0]}, instances);"
         elif name in ("sin", "cos") and len(angles[operands[0]]) == 2:
             pair = angles[operands[0]]
             yield f"V v{pair['sin']}, v{pair['cos']};"

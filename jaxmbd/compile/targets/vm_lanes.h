@@ -24,7 +24,7 @@
 #define SHARED ((V){0} + s[t[1]])
 
 static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *restrict x, const T *restrict s,
-                                const Call *c, const int64_t first) {
+                                const Call *c, const int64_t *instances) {
   while (code < end) {
     const int32_t op = code[0], n = code[1];
     const int32_t *t = code + 2;
@@ -43,7 +43,7 @@ static void JOIN(execute, NAME)(const int32_t *code, const int32_t *end, V *rest
       ONE(SINH, sinh) ONE(COSH, cosh) ONE(TANH, tanh) ONE(ASINH, asinh) ONE(ACOSH, acosh) ONE(ATANH, atanh)
       ONE(EXP, exp) ONE(EXP2, exp2) ONE(EXPM1, expm1) ONE(LOG, log) ONE(LOG1P, log1p)
       ONE(CBRT, cbrt) ONE(ERF, erf) ONE(ERFC, erfc) TWO(POW, pow) TWO(REM, rem)
-      INSTRUCTION(GATHER, 2, JOIN(gather, NAME)(c, t[2], x[t[1]], first))
+      INSTRUCTION(GATHER, 2, JOIN(gather, NAME)(c, t[2], x[t[1]], instances))
     }
     code = t;
   }
@@ -59,11 +59,11 @@ static inline StraightLine *JOIN(straight_line, NAME)(const Call *c) {
 
 /* Runs the part of a program after its uniform prefix: by straight-line code as soon as that is installed. `s`: the slots
    after the prefix, if it was run once for all lanes; straight-line code reads none. */
-static inline void JOIN(vary, NAME)(const Call *c, V *restrict x, const T *restrict s, const int64_t first) {
+static inline void JOIN(vary, NAME)(const Call *c, V *restrict x, const T *restrict s, const int64_t *instances) {
   const Program *p = c->program;
   StraightLine *run = JOIN(straight_line, NAME)(c);
-  if (run) run(x, c, first);
-  else JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, s, c, first);
+  if (run) run(x, c, instances);
+  else JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, s, c, instances);
 }
 
 /* Counts evaluations by the interpreter. */
@@ -104,7 +104,7 @@ static void *JOIN(common, NAME)(const Call *c) {
   T *x = malloc((size_t)p->slots * sizeof(T) + 64);
   if (!x) return NULL;
   JOIN(load, NAME)(c, x, NULL);
-  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, 0);
+  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, (const int64_t[]){0});
   return x;
 }
 #endif
@@ -131,15 +131,17 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
   const T *s = c->common;
   JOIN(load, NAME)(c, flat, s);
   for (int64_t start = first; start < last; start += LANES) {
+    int64_t instances[LANES];
+    EACH_LANE instances[l] = start + l;
     for (int64_t k = 0; k < p->inputs; k++) {
       if (c->sizes[k] == p->input_sizes[k]) continue;
       const T *mine[LANES];
-      for (int l = 0; l < LANES; l++) mine[l] = JOIN(of, NAME)(c, k, start + l);
+      for (int l = 0; l < LANES; l++) mine[l] = JOIN(of, NAME)(c, k, instances[l]);
       MOVES(m, p->loads, p->input_ends, k)
         for (int l = 0; l < LANES; l++) flat[(int64_t)m[1] * LANES + l] = mine[l][m[0]];
     }
-    if (!s) JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, start);
-    JOIN(vary, NAME)(c, x, s, start);
+    if (!s) JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
+    JOIN(vary, NAME)(c, x, s, instances);
     const int64_t valid = last - start < LANES ? last - start : LANES;
     for (int64_t k = 0; k < p->outputs; k++) {
       const int64_t size = p->output_sizes[k];
