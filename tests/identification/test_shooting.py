@@ -126,8 +126,9 @@ def test_number_of_segments_by_the_growth_of_errors() -> None:
     result = mbd.fit(short, progress=False)
     assert "Single shooting: errors of the initial states grow " in repr(result)
     assert Problem(double(), experiment, FREE, **STEPS).shooting == ""
+    few: dict[str, Any] = STEPS | {"max_steps": 5}
     with pytest.raises(mbd.SolveError, match=r"experiment 0 cannot be simulated .* maximum number of steps"):
-        Problem(double(), record(1.0), FREE, segments="auto", **STEPS | {"max_steps": 5})
+        Problem(double(), record(1.0), FREE, segments="auto", **few)
 
 
 def test_what_cannot_be_cut_is_named() -> None:
