@@ -7,6 +7,19 @@
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
 
+/* Lanes are as many as fit into a vector register of the processor: more would be stored and loaded in each operation. */
+#ifndef VECTOR /* [bytes] */
+#if defined(__AVX512F__)
+#define VECTOR 64
+#elif defined(__AVX__)
+#define VECTOR 32
+#else
+#define VECTOR 16
+#endif
+#endif
+#define F64_WIDTH (VECTOR / 8)
+#define F32_WIDTH (VECTOR / 4)
+
 typedef struct Program Program;
 
 /* One call. Inputs and outputs larger than their size in the program vary over the instances of the batch, the others are

@@ -18,7 +18,7 @@ from jaxmbd.compile.targets.opcodes import ARITY, GATHER, NAMES, UNIFORM
 
 # By kernel, as numbered in `program.h`: type, integer of its size, suffix of its functions in `math.h`, and lanes.
 _DOUBLE, _SINGLE = ("double", "int64_t", ""), ("float", "int32_t", "f")
-_KERNELS = ((*_DOUBLE, 1), (*_DOUBLE, 8), (*_SINGLE, 1), (*_SINGLE, 16))
+_KERNELS = ((*_DOUBLE, "1"), (*_DOUBLE, "F64_WIDTH"), (*_SINGLE, "1"), (*_SINGLE, "F32_WIDTH"))
 
 
 class _Value(NamedTuple):

@@ -99,21 +99,24 @@ static int64_t place_of(int64_t i, const int64_t rows) {
 
 /* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */
 
+#define FEW 4 /* lanes for remainders of batches */
+
 #define T double
 #define INTEGER int64_t
 #define M(g) g
 #define LANES 1
-#define NAME f64_1
+#define NAME f64_single
 #define KERNEL F64_SINGLE
 #include "vm_lanes.h"
-#define LANES 4
-#define NAME f64_4
+#if F64_WIDTH > FEW
+#define LANES FEW
+#define NAME f64_few
 #include "vm_lanes.h"
-#define LANES 8
-#define NAME f64_8
+#define NARROW f64_few
+#endif
+#define LANES F64_WIDTH
+#define NAME f64_lanes
 #define KERNEL F64_LANES
-#define FEW 4
-#define NARROW f64_4
 #include "vm_lanes.h"
 #undef T
 #undef INTEGER
@@ -122,17 +125,18 @@ static int64_t place_of(int64_t i, const int64_t rows) {
 #define INTEGER int32_t
 #define M(g) g##f
 #define LANES 1
-#define NAME f32_1
+#define NAME f32_single
 #define KERNEL F32_SINGLE
 #include "vm_lanes.h"
-#define LANES 4
-#define NAME f32_4
+#if F32_WIDTH > FEW
+#define LANES FEW
+#define NAME f32_few
 #include "vm_lanes.h"
-#define LANES 16
-#define NAME f32_16
+#define NARROW f32_few
+#endif
+#define LANES F32_WIDTH
+#define NAME f32_lanes
 #define KERNEL F32_LANES
-#define FEW 4
-#define NARROW f32_4
 #include "vm_lanes.h"
 
 /* --- calls from XLA --------------------------------------------------------------------------------------- */
@@ -238,10 +242,11 @@ typedef struct {
   int numbers[2]; /* of the kernels for one instance and for lanes */
 } Kernels;
 
-static const Kernels f64 = {run_f64_1, run_f64_8, solve_f64_1, solve_f64_8, tangents_f64_1, tangents_f64_8, cotangents_f64_1,
-                            cotangents_f64_8, common_f64_1, 8, {F64_SINGLE, F64_LANES}};
-static const Kernels f32 = {run_f32_1, run_f32_16, solve_f32_1, solve_f32_16, tangents_f32_1, tangents_f32_16,
-                            cotangents_f32_1, cotangents_f32_16, common_f32_1, 16, {F32_SINGLE, F32_LANES}};
+#define KERNELS_OF(t, width, single, lanes)                                                                             \
+  {run_##t##_single, run_##t##_lanes, solve_##t##_single, solve_##t##_lanes, tangents_##t##_single, tangents_##t##_lanes, \
+   cotangents_##t##_single, cotangents_##t##_lanes, common_##t##_single, width, {single, lanes}}
+static const Kernels f64 = KERNELS_OF(f64, F64_WIDTH, F64_SINGLE, F64_LANES);
+static const Kernels f32 = KERNELS_OF(f32, F32_WIDTH, F32_SINGLE, F32_LANES);
 
 static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, int64_t batch) {
   const Program *p = look_up(key);

@@ -157,7 +157,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
   return 1;
 }
 
-#if LANES == 1 || defined(NARROW)
+#ifdef KERNEL
 #include "erk_loop.h"
 #include "erk_sweeps.h"
 #endif
@@ -191,5 +191,4 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #undef KERNEL
 #undef LANES
 #undef NAME
-#undef FEW
 #undef NARROW
