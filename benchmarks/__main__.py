@@ -60,7 +60,7 @@ def measure(name: str, options: Options, console: Console) -> results.Content:
             console.print(for_terminal(precision.detail(records, problem)), "")
     for table in workload.tables(records):
         console.print(for_terminal(table), f"({name}: {seconds:.0f} s)", "")
-    return {"environment": environment(), "seconds": {name: seconds}, "workloads": {name: records}}
+    return {"environments": {name: environment()}, "seconds": {name: seconds}, "workloads": {name: records}}
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:

@@ -32,7 +32,7 @@ def filled(text: str, content: Content) -> str:
 
 def made(name: str, content: Content) -> str:
     """What belongs between the markers of that name."""
-    makers: dict[str, Callable[[], str]] = {"environment": lambda: machine(content)}
+    makers: dict[str, Callable[[], str]] = {"environment": lambda: machines(content)}
     makers |= {workload: lambda w=workload: workload_tables(w, content) for workload in WORKLOADS}
     if name not in makers:
         raise ValueError(f"no table is called {name!r}; there are {', '.join(makers)}")
@@ -47,11 +47,18 @@ def workload_tables(name: str, content: Content) -> str:
     return "\n\n".join(for_markdown(table) for table in WORKLOADS[name].tables(records))
 
 
-def machine(content: Content) -> str:
-    """Machine, versions and dates in one paragraph."""
-    about = content["environment"]
-    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items() if version)
-    dates = sorted(set(content["dates"].values()))
-    when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    device = "" if about["device"] == "cpu" else f", {about['device']}"
-    return f"{about['cpu']}, {about['cores']} cores{device}, float64, Python {about['python']}, {packages}; {when}."
+def machines(content: Content) -> str:
+    """Machine, versions and dates in one paragraph for each machine, with its workloads if there are several."""
+    environments, paragraphs = content["environments"], {}
+    for workload, about in environments.items():
+        packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items() if version)
+        device = "" if about["device"] == "cpu" else f", {about['device']}"
+        text = f"{about['cpu']}, {about['cores']} cores{device}, float64, Python {about['python']}, {packages}"
+        paragraphs.setdefault(text, []).append(workload)
+    lines = []
+    for text, workloads in paragraphs.items():
+        dates = sorted({environments[workload]["date"] for workload in workloads})
+        when = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+        which = f" ({', '.join(workloads)})" if len(paragraphs) > 1 else ""
+        lines.append(f"{text}; {when}{which}.")
+    return "\n\n".join(lines)

@@ -1,10 +1,10 @@
-"""The file that holds all results: the machine, how long each workload took, and its records."""
+"""The file that holds all results: for each workload the machine, how long it took, and its records."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-Content = dict[str, Any]  # environment, seconds by workload, and workloads: records by workload
+Content = dict[str, dict[str, Any]]  # by workload: "environments", "seconds", and "workloads", its records
 
 
 def load(path: Path) -> Content:
@@ -13,28 +13,23 @@ def load(path: Path) -> Content:
 
 
 def save(content: Content, path: Path) -> None:
-    """Write a file of results, each record on a line of its own."""
-    lines = []
-    for name, records in content["workloads"].items():
-        rows = ",\n   ".join(json.dumps(record) for record in records)
-        lines.append(f"  {json.dumps(name)}: [\n   {rows}\n  ]")
-    head = {key: value for key, value in content.items() if key != "workloads"}
-    text = json.dumps(head, indent=1).removesuffix("\n}") + ',\n "workloads": {\n' + ",\n".join(lines) + "\n }\n}\n"
-    path.write_text(text)
+    """Write a file of results, each environment and each record on a line of its own."""
+    parts = []
+    for key, by_workload in content.items():
+        entries = ",\n".join(f"  {json.dumps(name)}: {_lines(entry)}" for name, entry in by_workload.items())
+        parts.append(f" {json.dumps(key)}: {{\n{entries}\n }}")
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def _lines(entry: Any) -> str:
+    if not isinstance(entry, list):
+        return json.dumps(entry)
+    return "[\n   " + ",\n   ".join(map(json.dumps, entry)) + "\n  ]"
 
 
 def merged(path: Path, content: Content) -> Content:
-    """New results with those workloads of the file that were not run again; each keeps the date of its run.
+    """New results with those workloads of the file that were not run again; each keeps the environment of its run.
 
     Ratios are meant within one run: a workload is replaced as a whole.
     """
-    dates = dict.fromkeys(content["workloads"], content["environment"]["date"])
-    if not path.exists():
-        return content | {"dates": dates}
-    old = load(path)
-    return {
-        "environment": content["environment"],
-        "dates": old.get("dates", {}) | dates,
-        "seconds": old["seconds"] | content["seconds"],
-        "workloads": old["workloads"] | content["workloads"],
-    }
+    return {key: old | content[key] for key, old in load(path).items()} if path.exists() else content

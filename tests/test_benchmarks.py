@@ -104,11 +104,25 @@ def test_exponent_is_fitted_to_what_was_measured() -> None:
 def test_results_of_other_workloads_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "results.json"
     for name, date in (("steps", "2026-01-01"), ("batch", "2026-01-02")):
-        new = {"environment": {"date": date}, "seconds": {name: 1.0}, "workloads": {name: [{"a": name}, {"a": None}]}}
+        records = [{"a": name}, {"a": None}]
+        new = {"environments": {name: {"date": date}}, "seconds": {name: 1.0}, "workloads": {name: records}}
         results_file.save(results_file.merged(path, new), path)
     read = results_file.load(path)
     assert read["workloads"] == {name: [{"a": name}, {"a": None}] for name in ("steps", "batch")}
-    assert read["dates"] == {"steps": "2026-01-01", "batch": "2026-01-02"}
+    assert read["environments"] == {"steps": {"date": "2026-01-01"}, "batch": {"date": "2026-01-02"}}
+
+
+def test_each_machine_is_named_with_its_workloads() -> None:
+    one = {"cpu": "A", "cores": 2, "device": "cpu", "python": "3.11", "packages": {"jax": "0.10"}, "date": "2026-01-03"}
+    environments = {"steps": one, "batch": one | {"date": "2026-01-01"}}
+    same = report.filled("<!-- table: environment -->\n<!-- end -->", {"environments": environments})
+    assert same.splitlines()[1] == "A, 2 cores, float64, Python 3.11, jax 0.10; 2026-01-01 to 2026-01-03."
+    environments["sweep"] = one | {"cpu": "B", "packages": {"jax": "0.10", "mujoco": None}}
+    several = report.filled("<!-- table: environment -->\n<!-- end -->", {"environments": environments})
+    assert several.splitlines()[1:4:2] == [
+        "A, 2 cores, float64, Python 3.11, jax 0.10; 2026-01-01 to 2026-01-03 (steps, batch).",
+        "B, 2 cores, float64, Python 3.11, jax 0.10; 2026-01-03 (sweep).",
+    ]
 
 
 def test_report_is_filled_between_its_markers_and_again() -> None:

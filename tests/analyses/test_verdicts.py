@@ -307,6 +307,17 @@ def test_what_stops_at_a_singular_position(analysis: str) -> None:
         jax.block_until_ready(jax.jit(jax.vmap(lambda reach: run(reach, throw=True).q))(reaches))
 
 
+def test_steps_end_in_single_precision_too() -> None:
+    """A driven crank that stretches its linkage: steps that no longer change the time must not be tried again."""
+    with jax.enable_x64(False):
+        m = four_bar([0.53, 0.53, 0.56, 0.65])
+        driven = pl.Mechanism(m.bodies, m.joints, drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 + 4.0 * t)])
+        solution = mbd.simulate(driven, mbd.assemble(driven), np.array([0.0, 2.0]), throw=False)
+    assert solution.q.dtype == jnp.float32
+    assert solution.result == R.singular
+    assert int(solution.stats["num_steps"]) < 200
+
+
 # --- assembly ---------------------------------------------------------------------------------------------------------
 
 

@@ -280,7 +280,7 @@ def swinging(length: Any, y: Any, ts: Any, rows: int) -> Any:
 
 @pytest.mark.parametrize("width", [np.float64, np.float32])
 def test_an_instance_does_not_depend_on_those_beside_it(width: Any) -> None:
-    """To the last bit, in whatever order: they take other numbers of steps, one is not finite, and one turns very far."""
+    """To the last bit, in any order: they take other numbers of steps, one is not finite, and one turns very far."""
     rng = np.random.default_rng(5)
     lengths, y = rng.uniform(0.1, 3.0, 61).astype(width), rng.uniform(-2.0, 2.0, (61, 2)).astype(width)
     lengths[7], y[40, 0] = np.nan, 3e6

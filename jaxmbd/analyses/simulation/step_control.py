@@ -101,7 +101,7 @@ def default_controller(
 ) -> dfx.PIDController:
     """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
-    It fails if steps tend to zero. `gentle`: limit the change of the step size to small factors, for implicit solvers,
+    It fails if steps tend to zero, while they still change the time. `gentle`: limit the change of the step size to small factors, for implicit solvers,
     whose error is infinite if their iteration has not converged.
     """
     double = ts.dtype == jnp.float64
@@ -109,7 +109,8 @@ def default_controller(
     rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
-    smallest = (ts[-1] - ts[0]) * (1e-14 if double else 1e-8)
+    longest = jnp.maximum(ts[-1] - ts[0], jnp.maximum(jnp.abs(ts[0]), jnp.abs(ts[-1])))
+    smallest = longest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 
