@@ -1,10 +1,8 @@
 """Redundant constraints: the rank of `C`, and the linear dependences between its rows by the joints' names."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
-import lineax as lx
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -103,10 +101,14 @@ def parts_in(mechanism: Mechanism, share: Float[np.ndarray, " m"]) -> tuple[str,
     return tuple(dict.fromkeys(name for (name, _), part in pairs if part > _ROW_TAKES_PART))
 
 
-def singular(dtype: Any) -> lx.SVD:
-    """Return a lineax solver of least norm for rows that may be dependent: singular values that are zero up to rounding
-    are left out."""
-    return lx.SVD(rcond=tolerance_of_rank(dtype))
+def least_norm(A: Float[Array, "m n"], b: Float[Array, " m"]) -> Float[Array, " n"]:
+    """Return the `x` of least norm among those of least `|A x − b|`, for rows and columns that may be dependent.
+
+    Singular values that are zero up to rounding are left out. `x` is not finite if `A` or `b` is not.
+    """
+    if 0 in A.shape:
+        return jnp.zeros(A.shape[1], b.dtype)
+    return jnp.linalg.pinv(A, rtol=tolerance_of_rank(b.dtype)) @ b
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

@@ -2,8 +2,9 @@
 
 The step solves the damped linear problem in the scale of the columns (Moré, in *Numerical Analysis*, Lecture Notes in
 Mathematics 630 (1978)); unknowns at a bound that the loss pushes outward are fixed, and the step is projected onto the
-bounds (Kanzow, Yamashita, Fukushima, J. Comput. Appl. Math. 172 (2004)). The damping follows the ratio of actual and
-predicted reduction (Nielsen, IMM-REP-1999-05).
+bounds (Kanzow, Yamashita, Fukushima, J. Comput. Appl. Math. 172 (2004)). All unknowns have sizes near one: one whose
+column is as short as the rounding of the others has no effect and keeps its value. The damping follows the ratio of
+actual and predicted reduction (Nielsen, IMM-REP-1999-05).
 
 A search is a generator, so that several of them can run side by side, with one compiled evaluation for all.
 """
@@ -12,6 +13,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 
 import numpy as np
+from jaxtyping import Bool
 
 from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_bounds
 
@@ -21,6 +23,7 @@ CONVERGED = "converged"
 _FIRST_DAMPING = 1e-2
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
+_SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
 _ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none
 _NOISE = 1e-6  # a step may still reduce the loss by this share of the residuals' variance: 1/700 of a standard error
 
@@ -61,11 +64,11 @@ def search(
     at = yield state.u
     if at is None or not at.is_finite:
         return SearchEnd(state.u, None, state.history, "the start cannot be simulated")
-    scale = _positive(at.norms().flat())
+    scale, there = _positive(at.norms().flat()), at
     for _ in range(steps):
         scale = np.maximum(scale, _positive(at.norms().flat()))
         gradient = at.gradient().flat()
-        fixed = fixed_at_bounds(state.u, gradient, lower, upper)
+        fixed = fixed_at_bounds(state.u, gradient, lower, upper) | _silent(at)
         reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
         if reason:
             return SearchEnd(state.u, at, state.history, CONVERGED, reason)
@@ -73,6 +76,8 @@ def search(
         trial = np.clip(state.u + step, lower, upper)
         change = trial - state.u
         if np.linalg.norm(scale * change) <= _ROUNDING * (np.linalg.norm(scale * state.u) + _ROUNDING):
+            if there is None or not there.is_finite:
+                return SearchEnd(state.u, at, state.history, "no step, however short, can be simulated")
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
         predicted = at.loss - at.predicted(_shaped(change, shapes))
         there = yield trial
@@ -110,6 +115,12 @@ def _settled(
     return (
         "a further step would change the estimates by less than the noise can tell" if gain <= _NOISE * variance else ""
     )
+
+
+def _silent(at: Linearised) -> Bool[np.ndarray, " n"]:
+    """True for unknowns without effect."""
+    norms = at.norms().flat()
+    return norms <= _SILENT * norms.max(initial=0.0)
 
 
 def _positive(norms: Flat) -> Flat:

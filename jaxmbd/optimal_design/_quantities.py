@@ -4,10 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float
@@ -102,8 +101,7 @@ def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: s
         G = jax.jacfwd(lambda v: at.coordinate(coordinate, v)[1])(still)
         rows = jnp.concatenate([at.jacobian, G[None]])
         applied = at.force(still)
-        solved = lx.linear_solve(lx.MatrixLinearOperator(rows.T), -applied, singular(G.dtype), throw=False)
-        return solved.value[-1]
+        return least_norm(rows.T, -applied)[-1]
 
     return _over(mechanism, motion, one)
 

@@ -337,6 +337,18 @@ def assembly_fails(call: Callable[..., mbd.State], item: mbd.RESULTS, text: str,
     return state
 
 
+def test_a_mass_that_is_not_finite_spoils_the_derivatives_of_its_instance_alone() -> None:
+    def speed(mass: Array) -> Array:
+        mechanism = eqx.tree_at(lambda m: m["coupler"].mass, four_bar(LENGTHS), mass)
+        return mbd.assemble(mechanism, {"crank.theta": ANGLE}, speeds={"crank.omega": 3.0}, check=False).v[8]
+
+    masses = jnp.asarray([0.8, jnp.inf, jnp.nan, 0.8])
+    for slope in (jax.grad(speed), jax.jacfwd(speed)):
+        slopes = jax.jit(jax.vmap(slope))(masses)
+        np.testing.assert_allclose(slopes[::3], 0.0, atol=1e-12)  # one degree of freedom: masses have no effect
+        assert np.isnan(slopes[1:3]).all()
+
+
 def test_speeds_that_contradict_the_constraints() -> None:
     """The rocker of a four-bar at a speed that goes with the crank's, and at another one; positions stay."""
     mechanism, right = state_of(jnp.asarray(CLOSES), check=True)

@@ -126,15 +126,6 @@ def test_errors_from_the_scatter_between_experiments() -> None:
     assert float(upper - lower) == pytest.approx(2 * student * np.sqrt(expected[2, 2]), rel=1e-4)
 
 
-@pytest.mark.slow
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    fits = fit_many([Problem(slider_crank, measured(seed), FREE) for seed in range(100)], progress=False)
-    assert {one.outcome for one in fits} == {"converged"}
-    for name, true in TRUE.items():
-        inside = sum(float(one.interval()[name][0]) < true < float(one.interval()[name][1]) for one in fits)
-        assert 90 <= inside <= 99, name
-
-
 def test_profile_of_a_nearly_linear_parameter_is_its_interval() -> None:
     result = fitted()
     profile = profile_likelihood(result, "k", progress=False)

@@ -1,6 +1,7 @@
 """The linear algebra of a step, and the search: against dense matrices, and on functions with known minima."""
 
 import dataclasses
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -92,16 +93,18 @@ def rosenbrock(x: np.ndarray) -> Linearised:
     return Linearised((), rows)
 
 
-def run(start: list[float], lower: float = -np.inf, upper: float = np.inf, steps: int = 200) -> tuple[SearchState, str]:
-    state = SearchState(np.array(start))
-    shapes = Step(np.zeros(2), ())
-    generator = search(state, np.full(2, lower), np.full(2, upper), shapes, 2, steps, 1e-8)
+def run(
+    start: list[float], lower: float = -np.inf, upper: float = np.inf,
+    of: Callable[[np.ndarray], Linearised | None] = rosenbrock,
+) -> tuple[SearchState, str]:  # fmt: skip
+    state, n = SearchState(np.array(start)), len(start)
+    generator = search(state, np.full(n, lower), np.full(n, upper), Step(np.zeros(n), ()), 2, 200, 1e-8)
     asked = next(generator)
     try:
         while True:
             assert (asked >= lower).all()
             assert (asked <= upper).all()
-            asked = generator.send(rosenbrock(asked))
+            asked = generator.send(of(asked))
     except StopIteration as stop:
         return state, stop.value.outcome
 
@@ -148,3 +151,22 @@ def test_search_says_that_its_start_cannot_be_computed() -> None:
     with pytest.raises(StopIteration) as stop:
         generator.send(None)
     assert stop.value.value.outcome == "the start cannot be simulated"
+
+
+def test_search_keeps_unknowns_whose_sensitivity_is_rounding() -> None:
+    """A third column that is rounding, by which a huge change would fit the residuals."""
+
+    def at(x: np.ndarray) -> Linearised:
+        rows = rosenbrock(x).priors
+        return Linearised((), np.concatenate([rows[:, :2], [[1e-15], [-2e-15]], rows[:, 2:]], axis=1))
+
+    state, outcome = run([-1.2, 1.0, 0.5], of=at)
+    assert outcome == "converged"
+    np.testing.assert_allclose(state.u, [1.0, 1.0, 0.5], atol=1e-7)
+
+
+def test_search_has_not_converged_where_no_step_can_be_computed() -> None:
+    start = [-1.2, 1.0]
+    state, outcome = run(start, of=lambda x: rosenbrock(x) if (x == start).all() else None)
+    assert outcome == "no step, however short, can be simulated"
+    np.testing.assert_array_equal(state.u, start)

@@ -10,7 +10,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -26,7 +25,7 @@ from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import closed, closure, is_reading, nearest, shape_of
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.output_channels import Reader, Snapshot
-from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_where
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
@@ -194,8 +193,7 @@ def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1]) if slowest is None else slowest
     rates = rates if slowest is None else rates - rows @ slowest
-    scaled = lx.MatrixLinearOperator(at.inertia.whiten(rows))
-    v = at.inertia.unwhiten(lx.linear_solve(scaled, rates, singular(rates.dtype), throw=False).value)
+    v = at.inertia.unwhiten(least_norm(at.inertia.whiten(rows), rates))
     return v if slowest is None else v + slowest
 
 

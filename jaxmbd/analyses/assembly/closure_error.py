@@ -13,7 +13,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescribed_at
@@ -21,7 +20,7 @@ from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure
 from jaxmbd.analyses.checks import check_time
-from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -110,7 +109,7 @@ def closest(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array,
 
     def newton(q: Array, _: None) -> tuple[Array, None]:
         gradient = _slope(q, closing)
-        improved = q - _solve(_curvature(q, closing), gradient)
+        improved = q - least_norm(_curvature(q, closing), gradient)
         shorter = jnp.linalg.norm(_slope(improved, closing)) < jnp.linalg.norm(gradient)
         return jnp.where(shorter, improved, q), None
 
@@ -122,7 +121,7 @@ def _closest_jvp(primals: tuple[Any, Array], tangents: tuple[Any, Any]) -> tuple
     (closing, start), (changes, _) = primals, tangents
     q = closest(closing, start)
     _, change = eqx.filter_jvp(lambda c: _slope(q, c), (closing,), (changes,))
-    return q, jnp.zeros_like(q) if change is None else -_solve(_curvature(q, closing), change)
+    return q, jnp.zeros_like(q) if change is None else -least_norm(_curvature(q, closing), change)
 
 
 def _slope(q: Array, closing: ClosureProblem) -> Array:
@@ -134,8 +133,3 @@ def _slope(q: Array, closing: ClosureProblem) -> Array:
 def _curvature(q: Array, closing: ClosureProblem) -> Array:
     """Return the Hessian of half the sum of squares, `Jᵀ J + Σ rᵢ ∇²rᵢ`."""
     return jax.jacfwd(_slope)(q, closing)
-
-
-def _solve(matrix: Array, side: Array) -> Array:
-    """Return the solution of least norm: a coordinate that nothing determines keeps its value."""
-    return lx.linear_solve(lx.MatrixLinearOperator(matrix), side, singular(side.dtype), throw=False).value

@@ -14,12 +14,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.output_channels import ANGLES, Reader, Snapshot, channel_units
-from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
@@ -93,7 +92,7 @@ def _stationary(problem: Any, start: Array) -> Array:
     """Return `z` and `μ`. A penalty method approaches the minimum, then the optimality conditions are solved."""
     soft = least_squares(lambda z, p: jnp.append(_weighted_closure(z, p) / _SOFT, z), start, problem)
     A = jax.jacfwd(_weighted_closure)(soft, problem)
-    mu = lx.linear_solve(lx.MatrixLinearOperator(A.T), -soft, singular(soft.dtype), throw=False).value
+    mu = least_norm(A.T, -soft)
     return least_squares(_optimality, jnp.append(soft, mu), problem)
 
 
@@ -122,8 +121,7 @@ def _response(residual: Callable[[Array, Any], Array], x: Array, args: Any, chan
     _, miss = eqx.filter_jvp(lambda a: residual(x, a), (args,), (changes,))
     if miss is None:
         return jnp.zeros_like(x)
-    slope = lx.MatrixLinearOperator(jax.jacfwd(residual)(x, args))
-    return -lx.linear_solve(slope, miss, singular(miss.dtype), throw=False).value
+    return -least_norm(jax.jacfwd(residual)(x, args), miss)
 
 
 def is_reading(mechanism: Mechanism, name: str) -> bool:

@@ -6,13 +6,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import lineax as lx
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
 from jaxmbd.analyses.equilibrium.newton_search import STEPS, NewtonSearch
-from jaxmbd.analyses.redundancy import singular
+from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Number, Scalar, as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
@@ -64,21 +63,15 @@ def _drift(balance: Balance, q: Float[Array, " nq"]) -> Float[Array, " nv"]:
     """
     steady = balance.at(q)
     at = steady.position
-    lam = _least_norm(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
+    lam = least_norm(at.jacobian.T, -steady.unbalance(jnp.zeros(balance.equations.m, q.dtype)))
 
     def force(q: Array, t: Scalar) -> Array:
         return eqx.tree_at(lambda b: b.t, balance, t).at(q).unbalance(lam)
 
     change = jax.jvp(force, (q, balance.t), (at.rate(steady.v), jnp.ones_like(balance.t)))[1]
-    change = change - at.jacobian.T @ _least_norm(at.jacobian.T, change)
+    change = change - at.jacobian.T @ least_norm(at.jacobian.T, change)
     strength = steady.strength() * jnp.sqrt(jnp.diag(at.inertia.matrix()))
     return change / jnp.where(strength > 0, strength, 1.0)
-
-
-def _least_norm(A: Array, b: Array) -> Array:
-    if A.shape[1] == 0:
-        return jnp.zeros(0, b.dtype)
-    return lx.linear_solve(lx.MatrixLinearOperator(A), b, singular(b.dtype), throw=False).value
 
 
 def about_joint(mechanism: Mechanism, rotation: Mapping[str, Number], t: Scalar, q: Array) -> Float[Array, " twist"]:

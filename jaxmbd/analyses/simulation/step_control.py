@@ -101,8 +101,8 @@ def default_controller(
 ) -> dfx.PIDController:
     """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
-    It fails if steps tend to zero, while they still change the time. `gentle`: limit the change of the step size to small factors, for implicit solvers,
-    whose error is infinite if their iteration has not converged.
+    It fails if steps tend to zero, while they still change the time. `gentle`: limit the change of the step size to
+    small factors, for implicit solvers, whose error is infinite if their iteration has not converged.
     """
     double = ts.dtype == jnp.float64
     default = _TOLERANCES[accuracy, double]
