@@ -281,7 +281,8 @@ def test_batches_then_levenberg_marquardt_for_the_errors() -> None:
     assert begun.standard_errors is None
     assert [row.error for row in begun.rows()] == ["", ""]
     ended = mbd.fit(problem.starting_at(begun.theta), steps=60, tolerance=3e-2, progress=False)
-    assert ended.history[0] <= problem.objective(begun.theta)
+    assert ended.history[0] <= problem.objective(begun.theta) * (1 + 1e-8)  # it begins there, by another program
+    assert ended.history[-1] < 0.2 * ended.history[0]
     lower, upper = ended.interval()["mass"]
     assert lower < 1.3 < upper
 

@@ -79,7 +79,8 @@ def test_devices_of_a_process_give_the_same_store(tmp_path: Path) -> None:
     """Processors stand for three graphics cards; a linkage that cannot close is among the variants."""
     run(tmp_path / "one.zarr", closure, LINKAGES, chunk=2)
     command = [sys.executable, "-c", ON_DEVICES, str(tmp_path / "three.zarr")]
-    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=3"}
+    flags = f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count=3"  # the same code for each device
+    environment = {**os.environ, "XLA_FLAGS": flags}
     root = Path(__file__).parents[2]
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
