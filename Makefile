@@ -28,14 +28,16 @@ help:
 demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
 
-# Runs all checks even when one fails, so that one run shows everything; the tests come last.
+# Runs all checks even when one fails, so that one run shows everything; the tests come last. Pyright, which takes one
+# processor, runs beside them.
 test: SELECTED := -m "not slow"
 test test-all: $(VENV)/.installed-dev
 	@failed=""; \
 	echo "ruff check";  $(BIN)/ruff check --quiet . || failed="$$failed ruff-check"; \
 	echo "ruff format"; $(BIN)/ruff format --quiet --diff . || failed="$$failed ruff-format"; \
-	echo "pyright";     $(BIN)/pyright --pythonpath $(BIN)/python || failed="$$failed pyright"; \
+	echo "pyright";     types=$$(mktemp); $(BIN)/pyright --pythonpath $(BIN)/python >$$types 2>&1 & \
 	echo "pytest";      $(PYTEST) $(SELECTED) || failed="$$failed pytest"; \
+	wait $$! || { cat $$types; failed="$$failed pyright"; }; rm $$types; \
 	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
 quick: $(VENV)/.installed-dev

@@ -1,6 +1,7 @@
-"""The pictures of docs/analyses.md and docs/methods.md: `python docs/images/analyses.py`, about two minutes."""
+"""The pictures of the pages in docs/, but for benchmarks and demo: `python docs/images/analyses.py`, ten minutes."""
 
 import math
+import time
 from pathlib import Path
 
 import jax
@@ -10,8 +11,8 @@ from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 
 import jaxmbd as mbd
+from jaxmbd import demo, identification, plot
 from jaxmbd import planar as pl
-from jaxmbd import plot
 
 HERE = Path(__file__).parent
 BLUE, RED, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#808080"
@@ -96,6 +97,18 @@ def draw_violation() -> None:
     save(figure, "violation.png")
 
 
+def draw_posterior() -> None:
+    """The parameters of the demo's double pendulum."""
+    trained, _ = demo.identify()
+    begin = time.perf_counter()
+    samples = identification.sample_posterior(trained, draws=500, warmup=200)
+    parameters = [name for name in samples.samples if name in trained.parameters]
+    least = min(samples.effective.values())
+    print(f"{samples}\n{time.perf_counter() - begin:.0f} s; at least {least:.0f} effective samples")
+    axes = plot.posterior(samples, parameters)
+    save(axes[parameters[0]].figure, "posterior.png")  # pyright: ignore[reportArgumentType]
+
+
 if __name__ == "__main__":
     matplotlib.use("Agg")
     jax.config.update("jax_enable_x64", True)
@@ -105,3 +118,4 @@ if __name__ == "__main__":
     draw_bode(system)
     draw_path()
     draw_violation()
+    draw_posterior()

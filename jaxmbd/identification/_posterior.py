@@ -21,7 +21,7 @@ from scipy.linalg import solve_triangular
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._labels import summed_up
+from jaxmbd.identification._labels import owner, summed_up
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -44,7 +44,7 @@ class Posterior(eqx.Module):
       that the sampler does not reach;
     - `effective`: the number of independent draws that tell as much, by name; `r_hat`: the ratio of the variance
       between and within chains, by name, below 1.01 if all chains have reached the distribution;
-    - `laplace`: the standard deviation in the Laplace approximation, by name;
+    - `estimates`, `laplace`: the mean and the standard deviation in the Laplace approximation, by name; `units`;
     - `z (chains, draws, unknowns)`: the samples in the coordinates in which that is the standard normal distribution.
     """
 
@@ -52,7 +52,9 @@ class Posterior(eqx.Module):
     divergences: int
     effective: dict[str, float]
     r_hat: dict[str, float]
+    estimates: dict[str, float]
     laplace: dict[str, float]
+    units: dict[str, str]
     z: Float[np.ndarray, "chains draws unknowns"]
 
     def __repr__(self) -> str:
@@ -107,7 +109,7 @@ def sample_posterior(
         keys = jax.random.split(jax.random.key(seed + 1), chains)
         state, step = eqx.filter_jit(_warmed_up)(blackjax, density, start, keys, warmup)
         z, diverged = _drawn(blackjax, density, state, step, draws, seed, report)
-    return _summarised(problem, u, blackjax, inverse_root, numbers, z, diverged)
+    return _summarised(result, u, blackjax, inverse_root, numbers, z, diverged)
 
 
 def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
@@ -203,8 +205,9 @@ def _drawn(
 
 
 def _summarised(
-    problem: Problem, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, numbers: Any, z: np.ndarray, diverged: int
+    result: Fit, u: Unknowns, blackjax: Any, inverse_root: np.ndarray, numbers: Any, z: np.ndarray, diverged: int
 ) -> Posterior:
+    problem = result.problem
     found = np.asarray(jax.vmap(jax.vmap(numbers))(jnp.asarray(z)))
     z = (found - flattened(u)) @ np.linalg.inv(inverse_root).T
 
@@ -214,6 +217,7 @@ def _summarised(
         return jnp.concatenate([*(jnp.ravel(x) for x in jax.tree.leaves(theta.parameters)), *rows])
 
     values = np.asarray(jax.jit(jax.vmap(jax.vmap(physical)))(jnp.asarray(found)))
+    estimates = np.asarray(physical(jnp.asarray(flattened(u))))
     slope = np.asarray(jax.jacfwd(physical)(jnp.asarray(flattened(u))))
     deviations = np.linalg.norm(slope @ inverse_root, axis=1)
     names = problem.names()
@@ -226,6 +230,8 @@ def _summarised(
         diverged,
         {name: float(effective[k]) for k, name in enumerate(names)},
         {name: float(r_hat[k]) for k, name in enumerate(names)},
+        {name: float(estimates[k]) for k, name in enumerate(names)},
         {name: float(deviations[k]) for k, name in enumerate(names)},
+        {name: result.units.get(owner(name), "") for name in names},
         z,
     )

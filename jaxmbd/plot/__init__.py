@@ -9,4 +9,5 @@ from jaxmbd.plot._draw import draw as draw
 from jaxmbd.plot._fit_report import fit_report as fit_report
 from jaxmbd.plot._modes import animate_mode as animate_mode
 from jaxmbd.plot._modes import modes as modes
+from jaxmbd.plot._posterior import posterior as posterior
 from jaxmbd.plot._spy import spy as spy

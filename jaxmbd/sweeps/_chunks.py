@@ -6,6 +6,7 @@ since it would raise again.
 
 import math
 import pickle
+import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, CancelledError, Executor, Future, wait
@@ -84,7 +85,8 @@ def _named(function: Function, chunks: Chunks, number: int) -> Iterator[None]:
 
 def _failed(function: Function, chunks: Chunks, number: int, error: BaseException) -> SolveError:
     return SolveError(
-        f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: {_short(error)}"
+        f"sweep: {chunks.named(number)} of {name_of(function)} raised {type(error).__name__}: "
+        f"{_with_variants(_short(error), chunks, number)}"
     )
 
 
@@ -93,6 +95,17 @@ def _short(error: BaseException) -> str:
     lines = str(error).splitlines()
     calls = [k for k, line in enumerate(lines) if line.startswith('  File "')]
     return "\n".join(lines[calls[-1] + 1 :] if calls else lines)
+
+
+def _with_variants(text: str, chunks: Chunks, number: int) -> str:
+    """A text of `raise_where` with the variants of a chunk in place of the instances of a batch."""
+
+    def named(instance: re.Match[str]) -> str:
+        # A chunk that is not full repeats its last variant.
+        k = min(number * chunks.size + int(instance[1]), chunks.space.count - 1)
+        return f"{chunks.space.named(k)}{instance[2]}:".capitalize()
+
+    return re.sub(r"^Instance (\d+)((?:, \d+)*):", named, text, flags=re.MULTILINE)
 
 
 def pickled(function: Function) -> bytes:

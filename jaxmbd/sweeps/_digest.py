@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from jaxmbd.compile.cache.disk_cache import digest_of_sources
 from jaxmbd.compile.cache.fingerprint import fingerprint
 from jaxmbd.errors import MechanismError
 from jaxmbd.sweeps._outputs import Function, Output, name_of
@@ -20,6 +21,7 @@ _SAYS = {
     "chunk": "the size of a chunk",
     "precision": "JAX's setting of 64-bit floats",
     "jaxmbd": "the version of jaxmbd",
+    "code": "the source files of jaxmbd",
     "jax": "the version of JAX",
 }
 
@@ -50,6 +52,7 @@ def digests(function: Function, space: Space, outputs: tuple[Output, ...], chunk
         "chunk": chunk,
         "precision": "64 bit" if jax.config.read("jax_enable_x64") else "32 bit",
         "jaxmbd": version("jaxmbd"),
+        "code": digest_of_sources(),
         "jax": jax.__version__,
     }
 

@@ -69,6 +69,11 @@ class Space:
             found[one.name] = one.values[places] if places else np.repeat(one.values[None], stop - start)
         return found
 
+    def named(self, k: int) -> str:
+        """Variant `k` with its numbers, for messages."""
+        numbers = ", ".join(f"{name} = {x[0]:.6g}" for name, x in self.rows(k, k + 1).items())
+        return f"variant {k} with {numbers}"
+
 
 def space_of(given: SpaceLike) -> Space:
     """Return the space that a dictionary or a dataset describes.

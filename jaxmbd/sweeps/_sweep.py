@@ -171,7 +171,7 @@ def sweep(
       variables, are the numbers. See `grid`, `latin_hypercube`, `sobol` and `tolerances`.
     - `store`: a folder for a Zarr store, to which each chunk is written once it is computed. If it exists, the sweep is
       continued. Its attributes say what it was computed from: if the function, what it closes over, the space, the
-      chunk, or the versions of jaxmbd and JAX differ, that is an error.
+      chunk, or the versions of jaxmbd (its source files included) and JAX differ, that is an error.
     - `chunk`: the number of variants computed at a time.
     - `executor`: a `concurrent.futures.Executor` whose workers compute the chunks (that of a Dask client too), or a
       function that makes one, which is called again if a worker breaks it. The function must be defined at the top
@@ -239,7 +239,7 @@ def labelled(space: Space, outputs: tuple[Output, ...], values: Values, function
         reason = "without a verdict" if code is None else "in spite of a successful verdict"
         warnings.warn(
             f"sweep: {nan.sum()} of {space.count} variants of {function} have NaN {reason}, in {listed}; the first is "
-            f"variant {np.flatnonzero(nan)[0]} with {_shown(space, int(np.flatnonzero(nan)[0]))}.",
+            f"{space.named(int(np.flatnonzero(nan)[0]))}.",
             SweepWarning,
             stacklevel=4,
         )
@@ -251,7 +251,3 @@ def _nan(values: np.ndarray) -> np.ndarray:
     if values.dtype.kind != "f":
         return np.zeros(len(values), bool)
     return np.asarray(np.isnan(values.reshape(len(values), -1)).any(axis=1))
-
-
-def _shown(space: Space, k: int) -> str:
-    return ", ".join(f"{name} = {x[0]:.6g}" for name, x in space.rows(k, k + 1).items())

@@ -342,3 +342,15 @@ def test_at_most_six_open_parts_are_named() -> None:
     )
     assert open_text(names, miss, 0.1).endswith("'a' misses by 1, and 1 more")
     assert open_text(names, miss, 4.5) == "'f' misses by 6, 'e' misses by 5"
+
+
+def test_a_mass_that_is_not_finite_spoils_the_derivatives_of_its_instance_alone() -> None:
+    def speed(mass: Array) -> Array:
+        mechanism = eqx.tree_at(lambda m: m["coupler"].mass, four_bar(LENGTHS), mass)
+        return mbd.assemble(mechanism, {"crank.theta": 1.1}, speeds={"crank.omega": 3.0}, check=False).v[8]
+
+    masses = jnp.asarray([0.8, jnp.inf, jnp.nan, 0.8])
+    for slope in (jax.grad(speed), jax.jacfwd(speed)):
+        slopes = jax.jit(jax.vmap(slope))(masses)
+        np.testing.assert_allclose(slopes[::3], 0.0, atol=1e-12)  # one degree of freedom: masses have no effect
+        assert np.isnan(slopes[1:3]).all()

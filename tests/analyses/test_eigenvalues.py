@@ -83,6 +83,7 @@ def test_eigenvectors_are_right_whatever_rounding_leaves() -> None:
     assert bool(scaled.accurate.all())
 
 
+@pytest.mark.slow
 def test_eigenvectors_that_are_none_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """In print, and by derivatives that are not numbers."""
     monkeypatch.setattr(eigen, "_ACCURATE", 0.0)

@@ -13,6 +13,7 @@ import jaxmbd as mbd
 from jaxmbd.compile.cache import calls, first_calls
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from tests.compile.test_disk_cache import files, folder, forget
+from tests.marks import slow_but
 
 __all__ = ["folder"]
 
@@ -115,7 +116,7 @@ def test_a_function_that_is_not_stored_has_the_same_derivatives(folder: Path) ->
     np.testing.assert_array_equal(jax.grad(total)(X, SCALE), expected)
 
 
-@pytest.mark.parametrize("name", ["slider-crank", "heavy-top"])
+@pytest.mark.parametrize("name", slow_but(["heavy-top"], ["slider-crank", "heavy-top"]))
 def test_gradients_of_motions_are_those_inside_jit(name: str, without_compiler: None) -> None:
     """Assembly, motion and readings together, in both modes."""
     example, ts = mbd.examples.get(name), np.linspace(0.0, 0.2, 5)
@@ -131,7 +132,9 @@ def test_gradients_of_motions_are_those_inside_jit(name: str, without_compiler: 
     np.testing.assert_allclose(jax.jacfwd(end)(state.v), expected, rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("formulation", [mbd.Projection(), mbd.CoordinatePartitioning()])
+@pytest.mark.parametrize(
+    "formulation", [mbd.Projection(), pytest.param(mbd.CoordinatePartitioning(), marks=pytest.mark.slow)]
+)
 def test_formulations_that_count_freedoms_are_differentiated(formulation: Any) -> None:
     """`simulate` then computes how many there are, from values that are being differentiated."""
     example = mbd.examples.get("pendulum")

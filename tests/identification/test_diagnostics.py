@@ -100,6 +100,7 @@ def test_fits_side_by_side_are_those_one_by_one() -> None:
     assert fit_many([]) == ()
 
 
+@pytest.mark.slow
 def test_errors_from_the_scatter_between_experiments() -> None:
     """The sandwich estimator of six experiments and a prior, from residuals and a Jacobian that are computed here."""
     free = FREE | {"k": Parameter(start=125.0, prior=Normal(120.0, 0.2))}

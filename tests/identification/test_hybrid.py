@@ -21,6 +21,7 @@ from jaxmbd.identification import Normal, Parameter, Positive
 from jaxmbd.identification._identifiability import RANK, Estimates, identifiability
 from jaxmbd.identification._labels import summed_up
 from tests.identification import hybrids
+from tests.marks import slow_but
 
 TS = np.linspace(0.0, 0.2, 6)
 
@@ -28,7 +29,7 @@ TS = np.linspace(0.0, 0.2, 6)
 # --- derivatives in a closed loop -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["forward", "reverse"])
+@pytest.mark.parametrize("mode", slow_but(["reverse"], ["forward", "reverse"]))
 def test_derivatives_by_the_weights_of_a_law_in_a_closed_loop(mode: Any) -> None:
     """Of the loss of an angle and a reaction, along a random direction of weights, payload and friction."""
     experiment = hybrids.record(0.6, 3.0, TS, 0, reaction=True, estimate=False)

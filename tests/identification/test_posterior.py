@@ -7,8 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy
+from matplotlib import pyplot as plt
 
 import jaxmbd as mbd
+from jaxmbd import plot
 from jaxmbd.identification import Box, LogNormal, Parameter, Positive, sample_posterior
 from tests.identification.swings import plain_pendulum
 
@@ -23,7 +25,7 @@ def swing(noise: float = NOISE) -> mbd.Experiment:
     return mbd.Experiment(TS, {"O.angle": measured}, start={"O.angle": 1.0}, estimate=True, sigma=noise)
 
 
-FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), prior=LogNormal(0.2, 0.5))
+FRICTION = Parameter(lambda m: m["friction"].viscous, within=Positive(), prior=LogNormal(0.2, 0.5), unit="N m s/rad")
 
 
 def test_samples_where_the_laplace_approximation_is_right() -> None:
@@ -38,6 +40,20 @@ def test_samples_where_the_laplace_approximation_is_right() -> None:
     assert posterior.samples["friction"].mean() == pytest.approx(float(result.parameters["friction"]), rel=0.1)
     assert posterior.z.std() == pytest.approx(1.0, rel=0.15)
     assert "R-hat" in str(posterior)
+    axes = plot.posterior(posterior)
+    for name, ax in axes.items():
+        assert sum(bar.get_width() * bar.get_height() for bar in ax.patches) == pytest.approx(1.0)  # pyright: ignore
+        x, density = map(np.asarray, ax.lines[0].get_data())
+        peak = density.argmax()
+        assert x[peak] == pytest.approx(posterior.estimates[name], abs=0.1 * posterior.laplace[name])
+        assert density[peak] == pytest.approx(1 / (np.sqrt(2 * np.pi) * posterior.laplace[name]), rel=0.01)
+    assert float(result.parameters["friction"]) == pytest.approx(posterior.estimates["friction"])
+    assert axes["friction"].get_xlabel() == "[N m s/rad]"
+    plt.close("all")
+    assert list(plot.posterior(posterior, ["friction"])) == ["friction"]
+    plt.close("all")
+    with pytest.raises(mbd.MechanismError, match="no unknown named 'fraction'"):
+        plot.posterior(posterior, ["fraction"])
 
 
 def test_samples_have_the_density_of_the_problem() -> None:
@@ -65,7 +81,7 @@ def test_samples_have_the_density_of_the_problem() -> None:
     assert samples.std() == pytest.approx(deviation, rel=0.1)
 
 
-@pytest.mark.parametrize(("low", "high"), [(-9.0, 0.3), (-1.5, 2.0)])
+@pytest.mark.parametrize(("low", "high"), [(-9.0, 0.3), pytest.param(-1.5, 2.0, marks=pytest.mark.slow)])
 def test_samples_stay_within_a_box(low: float, high: float) -> None:
     """One bound, or both, within the width of a density that is nearly normal: the samples have the mean and the
     deviation of the normal distribution that is cut off there."""

@@ -15,6 +15,7 @@ from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
 from jaxmbd.identification._losses import transformed
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
+from tests.marks import slow_but
 
 
 def test_experiments_of_other_lengths_are_one_batch_with_the_same_residuals() -> None:
@@ -55,7 +56,7 @@ def finite_difference(f: Any, theta: Unknowns, name: str, step: float = 1e-5) ->
     return (moved[0] - moved[1]) / (2 * step)
 
 
-@pytest.mark.parametrize("loss", ["squares", "huber", "soft_l1", "cauchy"])
+@pytest.mark.parametrize("loss", slow_but(["huber"], ["squares", "huber", "soft_l1", "cauchy"]))
 def test_derivatives_of_the_likelihood_and_the_prior(loss: Any) -> None:
     """Forward, reverse and second derivatives against differences, in the compiled function."""
     free = {
@@ -266,6 +267,7 @@ def test_an_own_value_comes_before_the_shared_one() -> None:
     np.testing.assert_allclose(result.predicted[1]["O.angle"], experiments[1].data["O.angle"], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_tables_of_other_lengths_are_inputs_of_one_batch() -> None:
     tables = [mbd.Table(np.linspace(0.0, 1.0, n), np.linspace(0.0, 1.0, n) ** 2) for n in (5, 9)]
     ts = np.linspace(0.0, 1.5, 16)

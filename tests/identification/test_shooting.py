@@ -113,6 +113,7 @@ def test_growth_of_errors_is_that_of_two_motions() -> None:
     assert growth[0] > 3 * growth[1] > 3
 
 
+@pytest.mark.slow
 def test_number_of_segments_by_the_growth_of_errors() -> None:
     experiment = record(10.0)
     chaotic = Problem(double(), experiment, FREE, segments="auto", **STEPS)

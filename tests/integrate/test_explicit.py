@@ -17,11 +17,13 @@ import pytest
 from jaxtyping import Array
 
 import jaxmbd as mbd
+from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation import simulate
 from jaxmbd.integrate.formulations.formulation import Projection
 from jaxmbd.integrate.solvers.unrolled_erk import UnrolledERK, unrolled
 from jaxmbd.integrate.solvers.wrapped_solver import PostStepSolver
 from tests import planar_examples as examples
+from tests.crank_rocker import four_bar
 from tests.numeric import worst
 
 ROUNDING = 2e-14  # of states of size one, over a hundred steps
@@ -280,3 +282,14 @@ def test_steps_end_where_the_user_says() -> None:
             made.simulate([0.0, 0.1], dt0=dt0)
     with pytest.raises(mbd.MechanismError, match="goes without dt0"):
         made.simulate([0.0, 0.1], dt0=1e-3, stepsize_controller=controller)
+
+
+def test_steps_end_in_single_precision_too() -> None:
+    """A driven crank that stretches its linkage: steps that no longer change the time must not be tried again."""
+    with jax.enable_x64(False):
+        m = four_bar([0.53, 0.53, 0.56, 0.65])
+        driven = pl.Mechanism(m.bodies, m.joints, drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 + 4.0 * t)])
+        solution = mbd.simulate(driven, mbd.assemble(driven), np.array([0.0, 2.0]), throw=False)
+    assert solution.q.dtype == jnp.float32
+    assert solution.result == mbd.RESULTS.singular
+    assert int(solution.stats["num_steps"]) < 200

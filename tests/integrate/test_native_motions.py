@@ -20,7 +20,7 @@ from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.step_control import default_controller
 from jaxmbd.integrate.adjoint import explicit_steps
 from jaxmbd.integrate.adjoint.native_run import run_explicit
-from tests.marks import slow_but
+from tests.marks import in_both_coordinates, slow_but
 from tests.numeric import differences
 
 
@@ -371,7 +371,7 @@ def test_quadratures() -> None:
 # --- engines ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+@in_both_coordinates("joint")
 def test_engines_give_the_same_motion_and_derivatives(coordinates: str) -> None:
     """Interpreter and straight-line code to the last bit, in lanes too; diffrax to rounding."""
     mechanism = pendulum().with_coordinates(coordinates)

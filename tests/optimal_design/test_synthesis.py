@@ -166,6 +166,7 @@ def test_function_generation_finds_the_linkage_that_made_the_values() -> None:
     assert len(q) == len(found.q)
 
 
+@pytest.mark.slow
 def test_function_generation_with_free_zeros() -> None:
     """`y = log₁₀ x` for 1 ≤ x ≤ 2 over 60° of crank and 90° of rocker, both zeros free, at Chebyshev's positions: an
     example of the textbooks (Erdman, Sandor, Kota 2001). Three positions and five unknowns: met exactly."""

@@ -180,6 +180,13 @@ def test_another_version_is_noticed(tmp_path: Path) -> None:
         run(tmp_path / "a.zarr")
 
 
+def test_other_source_files_are_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(tmp_path / "a.zarr")
+    monkeypatch.setattr("jaxmbd.sweeps._digest.digest_of_sources", lambda: 64 * "0")
+    with pytest.raises(mbd.MechanismError, match=r"What differs: the source files of jaxmbd\b"):
+        run(tmp_path / "a.zarr")
+
+
 def edit(path: Path, change: Callable[[Any], Any]) -> None:
     data = json.loads(path.read_text())
     change(data)

@@ -14,7 +14,7 @@ from jaxmbd.sweeps import Normal, Sweep, SweepWarning, Uniform, grid, latin_hype
 from jaxmbd.sweeps._chunks import Chunks
 from jaxmbd.sweeps._explanation import Rate, duration
 from jaxmbd.sweeps._space import space_of
-from tests.crank_rocker import rocker_angle
+from tests.crank_rocker import four_bar, rocker_angle
 from tests.sweeps.functions import closure, period
 
 LENGTHS, GRAVITIES = np.array([0.5, 1.0, 2.0]), np.array([1.62, 9.81])
@@ -214,6 +214,21 @@ def test_wrong_functions_and_spaces(function: Any, space: Any, said: str) -> Non
 def test_wrong_arguments(call: Any, said: str) -> None:
     with pytest.raises(mbd.MechanismError, match=re.escape(said)):
         call()
+
+
+def test_error_of_the_analysis_names_the_variants() -> None:
+    """The last chunk is filled up with its last variant."""
+
+    def angle(x: dict[str, Any]) -> dict[str, Any]:
+        mechanism = four_bar([0.3, 0.8, 0.7, x["base"]])
+        return {"angle": mbd.assemble(mechanism, {"crank.theta": 0.5})["rocker.theta"]}
+
+    with pytest.raises(mbd.SolveError) as failed:
+        sweep(angle, {"base": [0.9, 1.0, 1.1, 0.9, 3.5, 1.0, 9.5]}, chunk=5)
+    assert "chunk 0 (variants 0 to 4)" in str(failed.value)
+    assert "\nVariant 4 with base = 3.5: Assembly failed" in str(failed.value)
+    with pytest.raises(mbd.SolveError, match=r"\nVariant 6 with base = 9.5: Assembly failed"):
+        sweep(angle, {"base": [0.9, 1.0, 1.1, 0.9, 0.8, 1.0, 9.5]}, chunk=5)
 
 
 def test_error_at_run_time_names_the_chunk() -> None:

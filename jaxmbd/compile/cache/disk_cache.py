@@ -94,14 +94,20 @@ def _without_jax_cache() -> Iterator[None]:
 
 
 @cache
-def _surroundings() -> tuple[Any, ...]:
-    """The part of the key that is constant while a process runs: sources, versions, environment, device, processor."""
+def digest_of_sources() -> str:
+    """Return a digest of the source files of jaxmbd."""
     package, digest = Path(__file__).parents[2], hashlib.sha256()
     for path in sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".h")):
         digest.update(path.relative_to(package).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+@cache
+def _surroundings() -> tuple[Any, ...]:
+    """The part of the key that is constant while a process runs: sources, versions, environment, device, processor."""
     variables = sorted((k, v) for k, v in os.environ.items() if k.startswith(_VARIABLES))
     device = jax.devices()[0]
     return (
-        digest.hexdigest(), [version(name) for name in LIBRARIES], variables, device.platform, device.device_kind,
+        digest_of_sources(), [version(name) for name in LIBRARIES], variables, device.platform, device.device_kind,
         processor(), vm() is not None, sys.version,
     )  # fmt: skip
