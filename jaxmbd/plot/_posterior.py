@@ -12,14 +12,14 @@ from jaxmbd.identification import Posterior
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._style import LINES, SMALL, TEXT, new_figure, tidy
 
-_WIDTH, _HEIGHT = 2.2, 1.7  # [in] of one panel
+_WIDTH, _HEIGHT = 2.4, 1.5  # [in] of one panel
 _COLUMNS = 4
 _BINS = 40
 
 
 def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[str, Axes]:
     """Plot the distribution of each unknown: samples of all chains, and the normal distribution of the Laplace
-    approximation as a line.
+    approximation as a line, both in its standard deviations from the estimate.
 
     Where the two differ, standard errors and intervals of the fit do not tell all.
 
@@ -38,21 +38,22 @@ def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[st
         raise MechanismError("posterior: names is empty; leave it out for all unknowns.")
     columns = min(_COLUMNS, len(chosen))
     rows = math.ceil(len(chosen) / columns)
-    panels = new_figure(_WIDTH * columns, _HEIGHT * rows).subplots(rows, columns, squeeze=False).ravel()
+    figure = new_figure(_WIDTH * columns, _HEIGHT * rows)
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for name, ax in zip(chosen, panels, strict=False):
         centre, deviation = samples.estimates[name], samples.laplace[name]
-        x = samples.samples[name].ravel()
-        ends = min(x.min(), centre - 3 * deviation), max(x.max(), centre + 3 * deviation)
+        x = (samples.samples[name].ravel() - centre) / deviation
+        ends = min(x.min(), -3.0), max(x.max(), 3.0)
         ax.hist(x, np.linspace(*ends, _BINS + 1), density=True, color=LINES[5], label="samples")
-        at = np.linspace(*ends, 200)
-        ax.plot(at, norm.pdf(at, centre, deviation), color=LINES[1], linewidth=1.5, label="Laplace approximation")
-        ax.set_title(name, fontsize=TEXT, loc="left")
+        at = np.linspace(*ends, 201)
+        ax.plot(at, norm.pdf(at), color=LINES[1], linewidth=1.5, label="Laplace approximation")
+        ax.set_title(f"{name} = {centre:.5g} ± {deviation:.2g} {samples.units[name]}", fontsize=SMALL, loc="left")
         ax.set_yticks([])
-        ax.locator_params(axis="x", nbins=4)
-        tidy(ax, xlabel=f"[{samples.units[name]}]" if samples.units[name] else "")
+        tidy(ax)
         ax.spines["left"].set_visible(False)
     for ax in panels[len(chosen) :]:
         ax.set_axis_off()
     handles, labels = panels[0].get_legend_handles_labels()
-    panels[0].figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=SMALL, frameon=False)
+    figure.supxlabel("standard deviations from the estimate", fontsize=TEXT)
+    figure.legend(handles, labels, loc="outside upper right", ncols=2, fontsize=SMALL, frameon=False)
     return dict(zip(chosen, panels, strict=False))
