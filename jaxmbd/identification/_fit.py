@@ -15,7 +15,7 @@ from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
-from jaxmbd.identification._levenberg_marquardt import USED_UP
+from jaxmbd.identification._levenberg_marquardt import NO_STEP, USED_UP
 from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._parameters import Build
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -93,6 +93,12 @@ def fit(
             problem, minimum, losses = searched(problem, starts, seed, steps, tolerance, checkpoint, report)
             if minimum.outcome == USED_UP:
                 text = f"fit has used up its {steps} steps before it converged: give it more, or a better start."
+                warnings.warn(text, FitWarning, stacklevel=2)
+            elif minimum.outcome == NO_STEP:
+                text = (
+                    "fit ended where no step, however short, can be simulated; the estimates are no minimum. If a "
+                    "parameter must not leave a range, give it that range."
+                )
                 warnings.warn(text, FitWarning, stacklevel=2)
         else:
             minimum, losses = gradient_descent(problem, optimiser, steps, batch, report), ()

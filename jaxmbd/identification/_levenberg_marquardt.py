@@ -19,6 +19,7 @@ from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_b
 
 USED_UP = "steps used up"
 CONVERGED = "converged"
+NO_STEP = "no step, however short, can be simulated"
 
 _FIRST_DAMPING = 1e-2
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
@@ -77,7 +78,7 @@ def search(
         change = trial - state.u
         if np.linalg.norm(scale * change) <= _ROUNDING * (np.linalg.norm(scale * state.u) + _ROUNDING):
             if there is None or not there.is_finite:
-                return SearchEnd(state.u, at, state.history, "no step, however short, can be simulated")
+                return SearchEnd(state.u, at, state.history, NO_STEP)
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
         predicted = at.loss - at.predicted(_shaped(change, shapes))
         there = yield trial

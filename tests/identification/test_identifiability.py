@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -80,7 +81,7 @@ def test_mass_and_inertia_only_through_their_ratio() -> None:
     assert "Warning" not in str(known)
 
 
-def rail(k: float, edges: Any = None) -> tuple[pl.Mechanism, dict[str, Any]]:
+def rail(k: Any, edges: Any = None) -> tuple[pl.Mechanism, dict[str, Any]]:
     """A slider between two springs side by side: their sum is seen, the slider's inertia is not."""
     slider = pl.Body("slider", 2.0, 0.3)
     joint = pl.Prismatic("rail", pl.ground.at(), slider.at())
@@ -117,6 +118,17 @@ def test_sums_and_parameters_without_effect() -> None:
     assert found[("inertia",)] == ()
     assert len(found[("left", "right")]) == 1
     assert "Warning: the data do not determine inertia." in str(result)
+
+
+def test_a_fit_that_cannot_leave_its_start_has_not_converged() -> None:
+    def fragile(p: dict[str, Any]) -> pl.Mechanism:
+        return rail(jnp.where(p["k"] == 30.0, p["k"], jnp.nan))[0]
+
+    free = {"k": mbd.identification.Parameter(start=30.0)}
+    with pytest.warns(mbd.FitWarning, match="ended where no step, however short, can be simulated"):
+        result = mbd.fit(fragile, oscillation(), free, progress=False)
+    assert float(result.parameters["k"]) == 30.0
+    assert "Warning: the search has not converged: no step" in str(result)
 
 
 @pytest.mark.slow
