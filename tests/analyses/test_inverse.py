@@ -50,6 +50,7 @@ def test_driven_by_the_efforts_found_a_five_bar_moves_as_it_was_told(coordinates
             np.testing.assert_allclose(forward[name], motion[name], atol=1e-8, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_loads_are_those_of_the_simulation() -> None:
     """Efforts, reactions of cut joints and of joints that carry coordinates, in both coordinates."""
     motion = five_bar("joint")

@@ -362,6 +362,7 @@ def test_sparse_solves(n: int, rng: np.random.Generator) -> None:
         assert worst(jax.jit(jax.grad(loss(f)))(sparse.values) - gradient) < 1e-11
 
 
+@pytest.mark.slow
 def test_xla_eliminates_large_sparse_matrices_too(rng: np.random.Generator) -> None:
     """No dense matrix, no LAPACK; batches of it as well."""
     sparse, S = chain(150, rng)

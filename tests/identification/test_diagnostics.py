@@ -240,6 +240,7 @@ def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
         choose_experiments(problem, 6)
 
 
+@pytest.mark.slow
 def test_experiments_have_the_numbers_in_which_they_were_given() -> None:
     """One of other structure among them, with a start that is estimated, is simulated apart from the others."""
     listed = candidates()[:3]

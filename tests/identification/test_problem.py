@@ -309,6 +309,7 @@ def test_motion_from_rest_starts_in_the_equilibrium_of_the_trial() -> None:
         mbd.Experiment(ts, data, start={"O.angle": 0.2}, speeds={"O.angle": 1.0}, at_rest=True)
 
 
+@pytest.mark.slow
 def test_prediction_uses_no_measurement_that_it_need_not() -> None:
     result = mbd.fit(pendulum(), swings()[:2], FREE, progress=False)
     ts = np.linspace(0.0, 1.5, 16)

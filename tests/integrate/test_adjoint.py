@@ -98,6 +98,7 @@ def test_kept_states_are_found_again(rows: int, steps: int) -> None:
     assert all(float(record.states[place]) == i for i, place in kept.items())
 
 
+@pytest.mark.slow
 def test_times_move_as_in_the_exact_motion() -> None:
     """Against diffrax's and against differences of the value itself, at tolerances that leave 1e-9 of error."""
     solver = unrolled(dfx.Dopri8())
