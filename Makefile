@@ -45,7 +45,7 @@ quick: $(VENV)/.installed-dev
 
 # The libraries differ with the Python: the newest one has the newest of them. These are the quick tests of what meets them
 # and the compilers; all quick ones: make quick PYTHON=python3.13.
-NEWEST := tests/compile tests/space $(wildcard tests/model/test_*laws.py) tests/analyses/test_verdicts.py \
+NEWEST := tests/compile tests/space tests/analyses/test_verdicts.py \
 	$(addprefix tests/test_,checked.py user_functions.py wrong_inputs.py)
 newest:
 	@newest="$$(sh .ci/newest-python)" || exit 1; \
