@@ -65,11 +65,12 @@ def search(
     at = yield state.u
     if at is None or not at.is_finite:
         return SearchEnd(state.u, None, state.history, "the start cannot be simulated")
-    scale, there = _positive(at.norms().flat()), at
+    there, scale = at, np.zeros_like(state.u)
     for _ in range(steps):
-        scale = np.maximum(scale, _positive(at.norms().flat()))
+        norms = at.norms().flat()
+        scale = np.maximum(scale, _positive(norms))
         gradient = at.gradient().flat()
-        fixed = fixed_at_bounds(state.u, gradient, lower, upper) | _silent(at)
+        fixed = fixed_at_bounds(state.u, gradient, lower, upper) | _silent(norms)
         reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
         if reason:
             return SearchEnd(state.u, at, state.history, CONVERGED, reason)
@@ -118,9 +119,8 @@ def _settled(
     )
 
 
-def _silent(at: Linearised) -> Bool[np.ndarray, " n"]:
-    """True for unknowns without effect."""
-    norms = at.norms().flat()
+def _silent(norms: Flat) -> Bool[np.ndarray, " n"]:
+    """True for unknowns without effect, by the lengths of their columns."""
     return norms <= _SILENT * norms.max(initial=0.0)
 
 

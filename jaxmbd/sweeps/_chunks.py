@@ -103,7 +103,7 @@ def _with_variants(text: str, chunks: Chunks, number: int) -> str:
     def named(instance: re.Match[str]) -> str:
         # A chunk that is not full repeats its last variant.
         k = min(number * chunks.size + int(instance[1]), chunks.space.count - 1)
-        return f"{chunks.space.named(k)}{instance[2]}:".capitalize()
+        return f"Variant {chunks.space.named(k)}{instance[2]}:"
 
     return re.sub(r"^Instance (\d+)((?:, \d+)*):", named, text, flags=re.MULTILINE)
 

@@ -70,9 +70,8 @@ class Space:
         return found
 
     def named(self, k: int) -> str:
-        """Variant `k` with its numbers, for messages."""
-        numbers = ", ".join(f"{name} = {x[0]:.6g}" for name, x in self.rows(k, k + 1).items())
-        return f"variant {k} with {numbers}"
+        """The number of a variant and the numbers that it has, for messages."""
+        return f"{k} with " + ", ".join(f"{name} = {x[0]:.6g}" for name, x in self.rows(k, k + 1).items())
 
 
 def space_of(given: SpaceLike) -> Space:

@@ -239,7 +239,7 @@ def labelled(space: Space, outputs: tuple[Output, ...], values: Values, function
         reason = "without a verdict" if code is None else "in spite of a successful verdict"
         warnings.warn(
             f"sweep: {nan.sum()} of {space.count} variants of {function} have NaN {reason}, in {listed}; the first is "
-            f"{space.named(int(np.flatnonzero(nan)[0]))}.",
+            f"variant {space.named(int(np.flatnonzero(nan)[0]))}.",
             SweepWarning,
             stacklevel=4,
         )

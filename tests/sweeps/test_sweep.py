@@ -220,15 +220,15 @@ def test_error_of_the_analysis_names_the_variants() -> None:
     """The last chunk is filled up with its last variant."""
 
     def angle(x: dict[str, Any]) -> dict[str, Any]:
-        mechanism = four_bar([0.3, 0.8, 0.7, x["base"]])
+        mechanism = four_bar([0.3, 0.8, 0.7, x["Base"]])
         return {"angle": mbd.assemble(mechanism, {"crank.theta": 0.5})["rocker.theta"]}
 
     with pytest.raises(mbd.SolveError) as failed:
-        sweep(angle, {"base": [0.9, 1.0, 1.1, 0.9, 3.5, 1.0, 9.5]}, chunk=5)
+        sweep(angle, {"Base": [0.9, 1.0, 1.1, 0.9, 3.5, 1.0, 9.5]}, chunk=5)
     assert "chunk 0 (variants 0 to 4)" in str(failed.value)
-    assert "\nVariant 4 with base = 3.5: Assembly failed" in str(failed.value)
-    with pytest.raises(mbd.SolveError, match=r"\nVariant 6 with base = 9.5: Assembly failed"):
-        sweep(angle, {"base": [0.9, 1.0, 1.1, 0.9, 0.8, 1.0, 9.5]}, chunk=5)
+    assert "\nVariant 4 with Base = 3.5: Assembly failed" in str(failed.value)
+    with pytest.raises(mbd.SolveError, match=r"\nVariant 6 with Base = 9.5: Assembly failed"):
+        sweep(angle, {"Base": [0.9, 1.0, 1.1, 0.9, 0.8, 1.0, 9.5]}, chunk=5)
 
 
 def test_error_at_run_time_names_the_chunk() -> None:

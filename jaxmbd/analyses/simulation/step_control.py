@@ -109,8 +109,8 @@ def default_controller(
     rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
-    longest = jnp.maximum(ts[-1] - ts[0], jnp.maximum(jnp.abs(ts[0]), jnp.abs(ts[-1])))
-    smallest = longest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
+    largest = jnp.maximum(ts[-1] - ts[0], jnp.maximum(jnp.abs(ts[0]), jnp.abs(ts[-1])))
+    smallest = largest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 
