@@ -98,6 +98,20 @@ def fit(name: str, device: str) -> None:
         )  # fmt: skip
 
 
+def example_of(mbd: Any, name: str) -> Any:
+    """An example; `pendulum+spring` is the pendulum with a spring added to its first joint."""
+    import dataclasses
+
+    plain, _, more = name.partition("+")
+    example = mbd.examples.get(plain)
+    if not more:
+        return example
+    mechanism = example.mechanism
+    library = mbd.planar if mechanism.space.dim == 2 else mbd.spatial
+    added = library.JointSpringDamper(f"added {more}", f"{mechanism.joints[0].name}.angle", stiffness=0.1)
+    return dataclasses.replace(example, mechanism=mechanism.with_parts(forces=[*mechanism.forces, added]))
+
+
 def simulated(
     mbd: Any, name: str, assembling: str = "assemble", simulating: str = "simulate", again: str = "again"
 ) -> None:
@@ -106,7 +120,7 @@ def simulated(
     import numpy as np
 
     with stage(assembling):
-        example = mbd.examples.get(name)
+        example = example_of(mbd, name)
         state = example.state()
         jax.block_until_ready(state.q)
     for label in (simulating, again):
@@ -122,7 +136,7 @@ def derivative(mbd: Any, name: str, label: str, reverse: bool) -> None:
     import jax.numpy as jnp
     import numpy as np
 
-    example = mbd.examples.get(name)
+    example = example_of(mbd, name)
     state = example.state()
     leaves, tree = jax.tree.flatten(example.mechanism)
     numbers = [k for k, x in enumerate(leaves) if eqx.is_inexact_array(x)]

@@ -18,10 +18,12 @@ def fresh_process(
     """What the module, or the script of that path, prints; `failure` says what went wrong, also where it takes longer
     than `limit` [s].
 
-    Of JAX's variables those about its cache on disk are not handed on, but for those given here.
+    Of JAX's variables those about its cache on disk are not handed on, but for those given here. Modules are kept as
+    bytecode, as those of an installed package are.
     """
     program = ["-P", module] if module.endswith(".py") else ["-m", module]
-    kept = {key: value for key, value in os.environ.items() if not (key.startswith("JAX") and "CACHE" in key)}
+    dropped = lambda key: key == "PYTHONDONTWRITEBYTECODE" or (key.startswith("JAX") and "CACHE" in key)  # noqa: E731
+    kept = {key: value for key, value in os.environ.items() if not dropped(key)}
     try:
         done = subprocess.run(
             [sys.executable, *program, *arguments], env=kept | dict(variables or {}), cwd=REPOSITORY,

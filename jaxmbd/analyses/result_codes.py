@@ -70,6 +70,11 @@ def number_of(result: RESULTS) -> Any:
     return jax.tree.leaves(result)[0]
 
 
+def is_one_of(result: RESULTS, *items: RESULTS) -> bool:
+    """Return whether a known result code is one of some; `==` would be compiled for it, once in each process."""
+    return int(number_of(result)) in [int(number_of(item)) for item in items]
+
+
 def text_of(number: np.ndarray) -> str:
     """Return the text of a result code from its integer, without JAX, for use while a program runs."""
     return RESULTS[jax.tree.unflatten(jax.tree.structure(RESULTS.successful), [np.asarray(number)])]

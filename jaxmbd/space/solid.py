@@ -124,8 +124,8 @@ class Solid(eqx.Module):
 
     def translated(self, x: Number = 0.0, y: Number = 0.0, z: Number = 0.0) -> "Solid":
         """The solid translated by `(x, y, z)` [m] in its frame."""
-        offset = jnp.stack(
-            [_number("translated(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)]
+        offset = combined(
+            "stack", [_number("translated(x, y, z)", name, n, "m") for name, n in zip("xyz", (x, y, z), strict=True)]
         )
         return Solid(self.mass, self.inertia, self.centre + offset.astype(self.centre.dtype))
 

@@ -150,7 +150,7 @@ def test_the_executable_replaces_the_code(folder: Path, monkeypatch: pytest.Monk
     (path,) = files(folder)
     key = bytes.fromhex(path.name.partition("-")[2])
     assert unpacked(key, path.read_bytes()).kind == "code"
-    monkeypatch.setattr(first_calls, "_INSTRUCTIONS", 0)
+    monkeypatch.setattr(first_calls, "_RUNS", 0)
     forget()
     again = turned(X, {"name": "a", "spread": jnp.asarray(0.1)})  # the code is read, and nothing may run it
     assert traced == ["a"]

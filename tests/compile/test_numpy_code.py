@@ -200,6 +200,19 @@ def test_a_budget_limits_loops() -> None:
         run(code, [np.asarray(10**9)], budget)
 
 
+def test_the_size_of_a_code_includes_its_loops() -> None:
+    """What it takes to compile it: each instruction once, however often it runs."""
+    loop = lambda n: lambda x: lax.fori_loop(0, n, lambda _, x: jnp.sin(x) * 1.5, x)  # noqa: E731
+    codes = [numpy_code(jax.make_jaxpr(loop(n))(1.0)) for n in (2, 2000)]
+    assert codes[0].size == codes[1].size > len(codes[0].instructions) + 1
+
+
+def test_memory_that_is_written_before_it_is_read() -> None:
+    """Which JAX makes for the rows of some scans."""
+    squares = lambda x: lax.empty((2, 3), x.dtype).at[0].set(x).at[1].set(x * x)  # noqa: E731
+    compare(squares, np.array([1.0, 2.0, 3.0]))
+
+
 def test_matrices_of_a_batch_cost_each() -> None:
     costs = [numpy_code(jax.make_jaxpr(jnp.linalg.eigh)(np.zeros((n, 2, 2)))).cost for n in (1, 500)]
     assert costs[1] - costs[0] == 499
@@ -221,9 +234,9 @@ def test_it_is_compiled_when_it_has_run_often(monkeypatch: pytest.MonkeyPatch, r
         traced.append(1)
         return {"solved": jnp.linalg.solve(x @ x.T + jnp.eye(4), x), "name": "a"}
 
-    monkeypatch.setattr(
-        first_calls, "_INSTRUCTIONS", 3 * numpy_code(jax.make_jaxpr(lambda x: solved(x)["solved"])(x)).cost
-    )
+    code = numpy_code(jax.make_jaxpr(lambda x: solved(x)["solved"])(x))
+    monkeypatch.setattr(first_calls, "_RUNS", 3)
+    monkeypatch.setattr(first_calls, "_MORE", code.cost - code.size)
     traced.clear()
     function, compiled = cached_on_disk(solved), list[int]()
     compile_it = first_calls.FirstCalls._compile
@@ -278,7 +291,7 @@ def test_motions_are_those_of_the_compiled_analysis(name: str, monkeypatch: pyte
     )
     first = mbd.simulate(example.mechanism, example.state(), ts)
     assert not compiled
-    monkeypatch.setattr(first_calls, "_INSTRUCTIONS", 0)
+    monkeypatch.setattr(first_calls, "_RUNS", 0)
     forget()
     second = mbd.simulate(example.mechanism, example.state(), ts)
     assert "integrate" in compiled

@@ -16,7 +16,7 @@ from jaxmbd.analyses.events.event import Event, check_events
 from jaxmbd.analyses.events.event_log import raise_if_halted
 from jaxmbd.analyses.output_channels import channel_units, vector_channels
 from jaxmbd.analyses.redundancy import jacobian
-from jaxmbd.analyses.result_codes import RESULTS, is_successful
+from jaxmbd.analyses.result_codes import RESULTS, is_one_of
 from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
@@ -174,13 +174,14 @@ def _integrands(mechanism: Mechanism, names: Iterable[str]) -> tuple[str, ...]:
 
 def _as_times(switching_times: Any, ts: Any) -> Array | None:
     """The user's switching times as an array, `None` if there are none."""
-    try:
-        times = jnp.asarray(switching_times, ts.dtype)
-    except (TypeError, ValueError):
-        times = None
-    if times is None or times.ndim != 1 or (is_concrete(times) and not np.isfinite(np.asarray(times)).all()):
+    times = as_float(switching_times)
+    if (
+        not isinstance(times, Array)
+        or times.ndim != 1
+        or (is_concrete(times) and not np.isfinite(np.asarray(times)).all())
+    ):
         raise MechanismError(f"switching_times must be a sequence of finite times [s], got {switching_times!r}.")
-    return times if len(times) else None
+    return times.astype(ts.dtype) if len(times) else None
 
 
 def _tolerance(value: Any, ts: Array | np.ndarray) -> Any:
@@ -195,8 +196,8 @@ def _raise_if_failed(solution: Solution, start: StartVerdict, end: MotionEnd, to
     check_assembled(mechanism, "initial state", start.position, start.velocity)
     if solution.events is not None:
         raise_if_halted(solution.events, end.t)
-    if bool(solution.result == RESULTS.constraints_violated):
+    if is_one_of(solution.result, RESULTS.constraints_violated):
         rows = open_rows(mechanism, np.asarray(end.violation), (), tolerance)
         raise SolveError(torn_text(mechanism, end.open_at, rows))
-    if not bool(is_successful(solution.result)):
+    if not is_one_of(solution.result, RESULTS.successful):
         raise SolveError(failure_text(solution, end.t, end.q, end.v))

@@ -109,7 +109,8 @@ def default_controller(
     rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
-    largest = jnp.maximum(ts[-1] - ts[0], jnp.maximum(jnp.abs(ts[0]), jnp.abs(ts[-1])))
+    numbers, times = (np, np.asarray(ts)) if is_concrete(ts) else (jnp, ts)  # NumPy compiles nothing
+    largest = numbers.maximum(times[-1] - times[0], numbers.maximum(abs(times[0]), abs(times[-1])))
     smallest = largest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore

@@ -21,7 +21,7 @@ from jaxmbd.analyses.checks import START_OFF, closed_enough
 from jaxmbd.analyses.events.changes import equations_at
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.redundancy import jacobian, parts_in
-from jaxmbd.analyses.result_codes import RESULTS, first_failure, is_successful, number_of, text_of
+from jaxmbd.analyses.result_codes import RESULTS, first_failure, is_one_of, is_successful, number_of, text_of
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
@@ -189,8 +189,8 @@ def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float,
 
 def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
     """The verdict on a motion with concrete values: `singular` if it stopped near a singular position."""
-    stopped = [RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed]
-    if not any(bool(solution.result == item) for item in stopped) or not np.isfinite(np.asarray(end.q)).all():
+    stopped = RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed
+    if not is_one_of(solution.result, *stopped) or not np.isfinite(np.asarray(end.q)).all():
         return solution.result
     near = singularity_margin(solution.mechanism, end.t, end.q)[0]
     return RESULTS.singular if near < NEARLY_SINGULAR * _margin_at_start(solution, end.q) else solution.result

@@ -22,7 +22,8 @@ from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.numpy_code.code import Budget, NumpyCode, StoppedError, code_from, plain, run
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
 
-_INSTRUCTIONS = 30_000  # that a call may execute as NumPy code before it is compiled: some tenths of a second
+# Compiling takes about as long as executing so many times as many instructions of NumPy code as it has, and some more.
+_RUNS, _MORE = 50, 300
 
 
 class FirstCalls:
@@ -38,7 +39,7 @@ class FirstCalls:
         compiling: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:  # fmt: skip
         self._call, self._store, self._compiling = call, store, compiling
-        self._budget, self._lock = Budget(_INSTRUCTIONS), threading.Lock()
+        self._lock = threading.Lock()
         self._code: NumpyCode | None = None
         self._compiled: jax.stages.Compiled | None = None
         self.is_closed = True
@@ -47,6 +48,7 @@ class FirstCalls:
         if entry is None or not self._read(entry):
             with _collecting_nothing():
                 self._begin()
+        self._budget = Budget(_RUNS * (self._code.size + _MORE if self._code is not None else 0))
 
     def unflattened(self, arrays: list[Any]) -> Any:
         """The result that contains these arrays."""

@@ -72,6 +72,14 @@ class NumpyCode:
         if not all(0 <= k < self.count for k in (*places, *self.results)) or len(self._steps) != len(self.instructions):
             raise ValueError("An instruction refers to a value that does not exist.")
 
+    @property
+    def size(self) -> int:
+        """The number of instructions, those of loops and branches included."""
+        return len(self.instructions) + sum(
+            code.size for _, attributes, *_ in self.instructions for value in attributes.values()
+            for code in (value if isinstance(value, list) else [value]) if isinstance(code, NumpyCode)
+        )  # fmt: skip
+
     @cached_property
     def _steps(self) -> list[Any]:
         """For each instruction its function, whether it needs the budget, whether it has one result; its places."""

@@ -22,9 +22,8 @@ def _each(function: Callable[..., Any], types: Callable[..., Any], *arrays: Any)
 
 
 def _routine(name: str, *arrays: Any) -> Any:
-    """The routine of BLAS or LAPACK for the type of some arrays."""
-    library = scipy.linalg
-    return library.get_blas_funcs(name, arrays) if name == "trsm" else library.get_lapack_funcs(name, arrays)
+    """The routine of LAPACK for the type of some arrays."""
+    return scipy.linalg.get_lapack_funcs(name, arrays)
 
 
 def _check_finite(a: Any) -> None:
@@ -39,13 +38,24 @@ def _cholesky(x: Any) -> Any:
 def _triangular_solve(
     a: Any, b: Any, *, left_side: bool, lower: bool, transpose_a: bool, conjugate_a: bool, unit_diagonal: bool
 ) -> Any:
-    trsm = _routine("trsm", a, b)
-    trans = (2 if conjugate_a else 1) if transpose_a else 0
-
     def one(a: Any, b: Any) -> list[Any]:
-        return [trsm(1.0, a, b, side=not left_side, lower=lower, trans_a=trans, diag=unit_diagonal) if b.size else b]
+        a = np.tril(a) if lower else np.triu(a)
+        if unit_diagonal:
+            np.fill_diagonal(a, 1.0)
+        a = (a.conj() if conjugate_a else a).T if transpose_a else a
+        if not left_side:
+            return [_upper_solve(a.T, b.T, lower != transpose_a).T]
+        return [_upper_solve(a, b, lower == transpose_a)]
 
     return _each(one, lambda a, b: [(b.shape[-2:], b.dtype)], a, b)[0]
+
+
+def _upper_solve(a: Any, b: Any, is_upper: bool) -> Any:
+    """Solve an upper triangular system; a lower one in reverse order. LU finds its factors there: `I` and `a`.
+
+    (SciPy has routines for it, whose import takes as long as all other work of a first assembly.)
+    """
+    return np.linalg.solve(a, b) if is_upper else np.linalg.solve(a[::-1, ::-1], b[::-1])[::-1]
 
 
 def _lu(x: Any) -> list[Any]:

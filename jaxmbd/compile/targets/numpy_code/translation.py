@@ -245,6 +245,12 @@ def _platform_rule(at: Translator, equation: Any, operands: list[int]) -> list[i
     return [at.constant(np.int32((ours or default)[0]))]
 
 
+def _empty_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
+    """Memory that is written before it is read, such as the rows of a scan."""
+    aval = equation.outvars[0].aval
+    return [at.constant(np.zeros(aval.shape, _dtype(aval)))]
+
+
 def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]:
     if equation.params.get("axis", -1) not in (-1, equation.invars[0].aval.ndim - 1):
         raise UnsupportedError("top_k along another axis.")
@@ -255,6 +261,6 @@ def _top_k_rule(at: Translator, equation: Any, operands: list[int]) -> list[int]
 _RULES: dict[str, Callable[..., Any]] = {
     "while": _while_rule, "scan": _scan_rule, "cond": _cond_rule, "custom_linear_solve": _linear_solve_rule,
     "dot_general": _dot_rule, "gather": _gather_rule, "top_k": _top_k_rule,
-    "platform_index": _platform_rule,
+    "platform_index": _platform_rule, "empty": _empty_rule, "empty2": _empty_rule,
     **dict.fromkeys(("reshape", "squeeze", "expand_dims"), _shape_rule), **dict.fromkeys(SCATTERS, _scatter_rule),
 }  # fmt: skip
