@@ -180,7 +180,8 @@ def test_first_calls_of_two_versions_stand_side_by_side() -> None:
 
 
 def test_first_calls_are_measured_in_states_of_the_computer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The versions take turns; what is to be known is run twice in the same folders, and medians are taken."""
+    """The versions take turns; the states of the computer follow one another in the same folders, and medians are
+    taken."""
     calls: list[tuple[str, ...]] = []
 
     def process(script: str, activity: str, mechanism: str, device: str, limit: float, variables: object) -> object:
@@ -193,10 +194,12 @@ def test_first_calls_are_measured_in_states_of_the_computer(monkeypatch: pytest.
     monkeypatch.setattr(first, "ALL", ())
     monkeypatch.setattr(first, "ONCE", ())
     records = first.measure(Options(repeats=3), lambda text: None)
-    assert [call[0] for call in calls] == 3 * ["motion", "motion", "sensitivities", "sensitivities"]
-    assert calls[0][3] == calls[1][3] != calls[2][3]
+    assert [call[0] for call in calls] == 3 * [*["motion"] * 3, "sensitivities", "sensitivities"]
+    assert [call[1] for call in calls[:3]] == ["pendulum", "pendulum+spring", "pendulum"]
+    assert calls[0][3] == calls[1][3] == calls[2][3] != calls[3][3]
     found = {(record["stage"], record["state"]): record["cpu"] for record in records}
-    assert found == {("motion", "new"): 5.0, ("motion", "known"): 6.0, ("sensitivities", "known"): 8.0}
+    motions = {("motion", "new"): 6.0, ("motion", "similar"): 7.0, ("motion", "known"): 8.0}
+    assert found == {**motions, ("sensitivities", "known"): 10.0}
 
 
 @pytest.mark.slow
