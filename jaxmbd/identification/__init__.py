@@ -1,5 +1,6 @@
 """Identification: parameters of mechanisms from measurements, with their uncertainty."""
 
+from jaxmbd.identification._body_inertia import body_inertia as body_inertia
 from jaxmbd.identification._diagnostics import Comparison as Comparison
 from jaxmbd.identification._diagnostics import Profile as Profile
 from jaxmbd.identification._diagnostics import Whiteness as Whiteness

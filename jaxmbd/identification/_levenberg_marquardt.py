@@ -6,6 +6,10 @@ bounds (Kanzow, Yamashita, Fukushima, J. Comput. Appl. Math. 172 (2004)). All un
 column is as short as the rounding of the others has no effect and keeps its value. The damping follows the ratio of
 actual and predicted reduction (Nielsen, IMM-REP-1999-05).
 
+Where data determine a combination of unknowns much better than each of them, the loss has a narrow curved valley. A
+step bends along it by the geodesic acceleration `a = −J⁺ r''(δ, δ)` (Transtrum and Sethna, arXiv:1201.5885 (2012)); the
+second derivative comes from the Jacobians before and after the last step, if this one goes the same way.
+
 A search is a generator, so that several of them can run side by side, with one compiled evaluation for all.
 """
 
@@ -25,6 +29,8 @@ _FIRST_DAMPING = 1e-2
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
 _SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
+_SAME_WAY = 0.7  # the least cosine of the angle to the last step, in the scale of the columns, for a bent step
+_BENT = 0.75  # the largest acceleration, relative to the step
 _ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none
 _NOISE = 1e-6  # a step may still reduce the loss by this share of the residuals' variance: 1/700 of a standard error
 
@@ -65,7 +71,7 @@ def search(
     at = yield state.u
     if at is None or not at.is_finite:
         return SearchEnd(state.u, None, state.history, "the start cannot be simulated")
-    there, scale = at, np.zeros_like(state.u)
+    there, scale, last = at, np.zeros_like(state.u), None
     for _ in range(steps):
         norms = at.norms().flat()
         scale = np.maximum(scale, _positive(norms))
@@ -74,17 +80,20 @@ def search(
         reason = _settled(at, gradient, fixed, scale, shapes, samples, tolerance)
         if reason:
             return SearchEnd(state.u, at, state.history, CONVERGED, reason)
-        step = at.solved(state.damping, _shaped(scale, shapes), _shaped(fixed, shapes)).flat()
-        trial = np.clip(state.u + step, lower, upper)
+        damped = state.damping, _shaped(scale, shapes), _shaped(fixed, shapes)
+        step = at.solved(*damped).flat()
+        bend = np.zeros_like(step) if last is None else _bend(at, *last, step, damped)
+        straight = np.clip(state.u + step, lower, upper) - state.u
+        trial = np.clip(state.u + step + bend, lower, upper)
         change = trial - state.u
         if np.linalg.norm(scale * change) <= _ROUNDING * (np.linalg.norm(scale * state.u) + _ROUNDING):
             if there is None or not there.is_finite:
                 return SearchEnd(state.u, at, state.history, NO_STEP)
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
-        predicted = at.loss - at.predicted(_shaped(change, shapes))
+        predicted = at.loss - at.predicted(_shaped(straight, shapes))
         there = yield trial
         if there is not None and there.is_finite and there.loss <= at.loss and predicted > 0:
-            actual, before = at.loss - there.loss, at.loss
+            actual, before, last = at.loss - there.loss, at.loss, (at, change)
             state.u, at, ratio = trial, there, actual / predicted
             state.damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), _LEAST_DAMPING)
             state.growth = 2.0
@@ -97,6 +106,18 @@ def search(
             if state.damping > _LARGEST_DAMPING:
                 return SearchEnd(state.u, at, state.history, "no step reduces the loss any more")
     return SearchEnd(state.u, at, state.history, USED_UP)
+
+
+def _bend(at: Linearised, before: Linearised, last: Flat, step: Flat, damped: tuple[float, Step, Step]) -> Flat:
+    """Half the acceleration of a step after the `last` one; zero if it goes another way, or is too large to be true."""
+    scale = damped[1].flat()
+    lengths = np.linalg.norm(scale * step), np.linalg.norm(scale * last)
+    share = np.dot(scale * step, scale * last) / lengths[1] ** 2  # r''(step, step) is near share r''(last, step)
+    if not share * lengths[1] >= _SAME_WAY * lengths[0]:
+        return np.zeros_like(step)
+    acceleration = share * at.bent(before, _shaped(step, damped[1])).solved(*damped).flat()
+    is_small = 2 * np.linalg.norm(scale * acceleration) <= _BENT * lengths[0]
+    return acceleration / 2 if is_small else np.zeros_like(step)
 
 
 def _settled(

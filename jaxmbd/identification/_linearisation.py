@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from jaxmbd.identification._experiment import Experiment
-from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
+from jaxmbd.identification._normal_equations import Block, Linearised, Step
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins, state_series
 
@@ -36,13 +36,13 @@ class Evaluation(NamedTuple):
 
 
 def linearised(problem: Problem, evaluation: Evaluation) -> Linearised:
-    """Return the rows of an evaluation, reduced to triangles."""
+    """Return the rows of an evaluation by blocks."""
     jump, blocks = float(evaluation.jump), []
     for stack, rows, links in zip(problem.stacks, evaluation.rows, evaluation.links, strict=True):
         rows = np.asarray(rows)
         own = rows.shape[2] - evaluation.priors.shape[1]
         if stack.segments == 1:
-            blocks.append(Block(reduced(rows), None, 1, own))
+            blocks.append(Block(rows, None, 1, own))
             continue
         zero = np.zeros((*rows.shape[:2], own))
         rows = np.concatenate([rows[..., :own], zero, rows[..., own:]], axis=2)
@@ -50,7 +50,7 @@ def linearised(problem: Problem, evaluation: Evaluation) -> Linearised:
         conditions = np.asarray(links)
         conditions = np.concatenate([conditions[..., :own], next_one, conditions[..., own:]], axis=2)
         conditions[stack.segments - 1 :: stack.segments] = 0.0
-        blocks.append(Block(reduced(rows), conditions, stack.segments, own))
+        blocks.append(Block(rows, conditions, stack.segments, own))
     return Linearised(tuple(blocks), np.asarray(evaluation.priors))
 
 

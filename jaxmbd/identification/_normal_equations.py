@@ -15,6 +15,7 @@ parameters. The cost grows linearly with the number of segments, and no product 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -35,17 +36,22 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Block:
-    """The rows of a stack, reduced to triangles: columns own, next, shared, residual.
+    """The rows of a stack: columns own, next, shared, residual.
 
-    `rows (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends
+    `whole (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends
     where the next one starts, zero for the last one of each experiment (`None` with one segment, which has no columns
     `next`); `segments`: their number in each experiment.
     """
 
-    rows: Float[np.ndarray, "_ _ _"]
+    whole: Float[np.ndarray, "_ _ _"]
     links: Float[np.ndarray, "_ _ _"] | None
     segments: int
     own: int
+
+    @cached_property
+    def rows(self) -> Float[np.ndarray, "_ _ _"]:
+        """At most as many rows of measurements as columns, with the same `JᵀJ`, `Jᵀr` and `|r|`."""
+        return _triangle(self.whole) if np.isfinite(self.whole).all() else self.whole
 
     @property
     def parts(self) -> tuple[np.ndarray, ...]:
@@ -134,6 +140,20 @@ class Linearised:
             total += sum(np.sum((np.einsum("erk,ek->er", R[..., :-1], whole) + R[..., -1]) ** 2) for R in block.parts)
         return 0.5 * float(total)
 
+    def bent(self, before: "Linearised", step: Step) -> "Linearised":
+        """Return the same Jacobian with the residuals `(J − J_before) step`: with `J_before` a step earlier, they are
+        the second derivatives of the residuals along that step and this one."""
+        blocks = []
+        for new, old, own in zip(self.stacks, before.stacks, step.own, strict=True):
+            x = new.unknowns(step, own)[..., None]
+            whole, *links = (
+                np.concatenate([R[..., :-1], (R[..., :-1] - S[..., :-1]) @ x], axis=-1)
+                for R, S in zip((new.whole, *new.parts[1:]), (old.whole, *old.parts[1:]), strict=True)
+            )
+            blocks.append(Block(whole, links[0] if links else None, new.segments, new.own))
+        second = (self.priors[:, :-1] - before.priors[:, :-1]) @ step.shared
+        return Linearised(tuple(blocks), np.column_stack([self.priors[:, :-1], second]))
+
     def solved(self, damping: float, scale: Step, is_fixed: Step) -> Step:
         """Return the step of least damped loss; unknowns that are fixed do not change.
 
@@ -204,11 +224,6 @@ def _least_squares(rows: Float[np.ndarray, "rows columns"], unknowns: int) -> Fl
         return np.zeros(0)
     R = _triangle(rows)
     return solve_triangular(R[:unknowns, :unknowns], -R[:unknowns, -1])
-
-
-def reduced(rows: Float[np.ndarray, "_ _ _"]) -> Float[np.ndarray, "_ _ _"]:
-    """Return rows `[J r]` of each lane, at most as many as columns, with the same `JᵀJ`, `Jᵀr` and `|r|`."""
-    return _triangle(rows) if np.isfinite(rows).all() else rows
 
 
 def _triangle(rows: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
+from jaxmbd.identification._labels import labels
 from jaxmbd.identification._places import AbstractPlace, Leaves, Where
 from jaxmbd.identification._priors import AbstractPrior
 from jaxmbd.identification._ranges import AbstractRange, Unbounded
@@ -94,15 +95,20 @@ class Parameters(eqx.Module):
         mechanism = self.mechanism
         assert mechanism is not None
         places = {name: free.place() for name, free in self.free.items()} | self.inputs
-        for name, place in places.items():
-            if place is not None and name in values:
-                mechanism = place.replaced(mechanism, values[name])
+        found = [(place, values[name]) for name, place in places.items() if place is not None and name in values]
+        for place, value in sorted(found, key=lambda x: x[0].is_last):
+            mechanism = place.replaced(mechanism, value)
         return mechanism
 
     def _whole(self, name: str, value: Any) -> Any:
         """The value of a parameter with what a module holds beside its numbers."""
         start = self.free[name].start if name in self.free else None
         return value if start is None or eqx.is_array(start) else eqx.combine(value, start)
+
+    def labels(self, name: str) -> list[str]:
+        """Return the labels of the numbers of a parameter."""
+        place = self.free[name].place()
+        return labels(name, flat(self.start[name]).size, () if place is None else place.components)
 
     def physical(self, u: Mapping[str, Any]) -> dict[str, Any]:
         """Return the physical values of numbers of the search, for those parameters that are in `u`."""
@@ -119,6 +125,15 @@ class Parameters(eqx.Module):
             name: jax.tree.map(lambda x, start, f=self.free[name]: mapped(f.within, x, start), value, self.start[name])
             for name, value in values.items()
         }
+
+    def slopes(self, name: str, u: Any) -> list[Array]:
+        """Return the derivatives of the physical values of one parameter by its numbers of the search, for each of its
+        arrays `(n,)`, or `(n, n)` where its numbers depend on one another."""
+        of = self.free[name].within.slopes
+        slopes = jax.tree.map(
+            lambda u, start: (x := of(u, start)).reshape(-1 if x.shape == u.shape else x.shape), u, self.start[name]
+        )
+        return jax.tree.leaves(slopes)
 
     def bounds(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the least and the largest numbers of the search of all parameters."""

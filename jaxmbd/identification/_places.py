@@ -17,6 +17,16 @@ Where = Callable[[Mechanism], Any]
 class AbstractPlace(eqx.Module):
     """A place in a mechanism that holds the value of a parameter, or of an input of an experiment."""
 
+    @property
+    def is_last(self) -> bool:
+        """True if it changes numbers that other places hold, and so comes after them."""
+        return False
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """The names of the numbers of a value, for texts; they are counted if there are none."""
+        return ()
+
     @abc.abstractmethod
     def value(self, part: str, mechanism: Mechanism) -> Any:
         """Return the value in the mechanism; `part` is named in errors."""

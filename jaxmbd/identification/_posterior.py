@@ -137,12 +137,11 @@ def _log_density(problem: Problem, like: Unknowns, numbers: Any, z: Array) -> Ar
 
 
 def _log_slopes(problem: Problem, u: Unknowns) -> Array:
-    """The logarithm of `dp/du` of all parameters, by which a density of `p` becomes one of `u`."""
-    ones = jax.tree.map(jnp.ones_like, u)
-    slopes = jax.jvp(problem.physical, (u,), (ones,))[1]
-    total = sum((jnp.sum(jnp.log(jnp.abs(x))) for x in jax.tree.leaves(slopes.parameters)), jnp.zeros(()))
-    own = [x for values in slopes.experiments for name, x in values.items() if name.startswith(OWN)]
-    return total + sum((jnp.sum(jnp.log(jnp.abs(x))) for x in own), jnp.zeros(()))
+    """The logarithm of the determinant of `dp/du`, by which a density of `p` becomes one of `u`."""
+    own = ((name.removeprefix(OWN), x) for of in u.experiments for name, x in of.items() if name.startswith(OWN))
+    slopes = [slope for name, x in (*u.parameters.items(), *own) for slope in problem.parameters.slopes(name, x)]
+    logarithms = (jnp.sum(jnp.log(jnp.abs(x))) if x.ndim == 1 else jnp.linalg.slogdet(x)[1] for x in slopes)
+    return sum(logarithms, jnp.zeros(()))
 
 
 def _warmed_up(blackjax: Any, density: Any, start: Array, keys: Array, warmup: int) -> tuple[Any, Array]:

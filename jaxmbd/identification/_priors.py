@@ -17,7 +17,7 @@ from jaxmbd.model.body.checks import check_finite, check_number
 
 
 class AbstractPrior(eqx.Module):
-    """The distribution of a parameter before the measurements; independent for each of its numbers."""
+    """The distribution of a parameter before the measurements."""
 
     @abc.abstractmethod
     def residual(self, value: Array) -> Array:
@@ -26,6 +26,10 @@ class AbstractPrior(eqx.Module):
     @abc.abstractmethod
     def log_density(self, value: Array) -> Array:
         """Return the logarithm of the probability density of each number."""
+
+    @abc.abstractmethod
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        """Return a value drawn from the distribution, of the shape of a starting value."""
 
 
 class Normal(AbstractPrior):
@@ -41,7 +45,10 @@ class Normal(AbstractPrior):
         return (value - self.mean) / self.deviation
 
     def log_density(self, value: Array) -> Array:
-        return _standard(self.residual(value)) - jnp.log(self.deviation)
+        return standard(self.residual(value)) - jnp.log(self.deviation)
+
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        return np.asarray(self.mean) + np.asarray(self.deviation) * draws.standard_normal(start.shape)
 
 
 class LogNormal(AbstractPrior):
@@ -64,11 +71,14 @@ class LogNormal(AbstractPrior):
     def log_density(self, value: Array) -> Array:
         inside = value > 0
         normaliser = jnp.log(jnp.where(inside, value, 1.0) * self.deviation)
-        return jnp.where(inside, _standard(self.residual(value)) - normaliser, -jnp.inf)
+        return jnp.where(inside, standard(self.residual(value)) - normaliser, -jnp.inf)
+
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        return np.asarray(self.median) * np.exp(np.asarray(self.deviation) * draws.standard_normal(start.shape))
 
 
-def _standard(residual: Array) -> Array:
-    """The logarithm of the standard normal density."""
+def standard(residual: Array) -> Array:
+    """Return the logarithm of the standard normal density."""
     return -0.5 * residual**2 - 0.5 * np.log(2 * np.pi)
 
 

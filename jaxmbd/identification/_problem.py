@@ -28,10 +28,9 @@ from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._error_growth import error_growth, segments_for, shooting_text
 from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments, merged
-from jaxmbd.identification._labels import labels
 from jaxmbd.identification._losses import Loss, transformed
 from jaxmbd.identification._noise import log_density, whitened
-from jaxmbd.identification._parameters import Build, Parameters, collect, flat, start_like
+from jaxmbd.identification._parameters import Build, Parameters, collect, start_like
 from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
@@ -178,7 +177,7 @@ class Problem(eqx.Module):
     def parameter_names(self) -> tuple[str, ...]:
         """Return the names of the numbers of all shared parameters, sorted by the parameters' names."""
         start = self.start().parameters
-        return tuple(x for name in sorted(start) for x in labels(name, flat(start[name]).size))
+        return tuple(label for name in sorted(start) for label in self.parameters.labels(name))
 
     def names(self) -> tuple[str, ...]:
         """Return the names of all numbers that are estimated, parameters first, then experiment by experiment."""

@@ -1,6 +1,7 @@
 """Ranges of parameters: smooth maps from all real numbers to the values that are allowed, or bounds of the search."""
 
 import abc
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -10,7 +11,8 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite
+from jaxmbd.identification._labels import LISTED, owner
+from jaxmbd.model.body.checks import check_finite, check_number
 from jaxmbd.printing import readable
 
 _EDGE = 1e-3  # share of the width of a range: an estimate that is closer to an end counts as lying at it
@@ -20,8 +22,12 @@ _FALLEN, _VANISHED = 1e-3, 1e-6
 
 
 class AbstractRange(eqx.Module):
-    """The range of a parameter: a smooth map `p(u)` from the numbers `u` of the search, element by element, and the
-    bounds of these numbers, onto which the search is projected."""
+    """The range of a parameter: a smooth map `p(u)` from the numbers `u` of the search, as many as those of its value,
+    and the bounds of these numbers, onto which the search is projected."""
+
+    # Of starts that are drawn: the standard deviation of the logarithm of positive numbers, of others that relative to
+    # their start.
+    WIDTH: ClassVar[float] = 0.5
 
     @abc.abstractmethod
     def physical(self, u: Array, start: Array) -> Array:
@@ -30,6 +36,10 @@ class AbstractRange(eqx.Module):
     @abc.abstractmethod
     def unconstrained(self, value: Array, start: Array) -> Array:
         """Return the number of the search of a physical value (the inverse of `physical`)."""
+
+    def slopes(self, u: Array, start: Array) -> Array:
+        """Return the derivatives `dp/du`: of each number, or a matrix `(n, n)` where numbers depend on one another."""
+        return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]
 
     @abc.abstractmethod
     def bounds(self, start: Array) -> tuple[Array, Array]:
@@ -44,30 +54,56 @@ class AbstractRange(eqx.Module):
         """Return the change of the physical value that serves as its unit where sensitivities are compared."""
 
     @abc.abstractmethod
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        """Return a random value that a search may start at."""
+
     def remark(self, value: float, start: float, error: float) -> str:
         """Return a remark on an estimate, with its standard error, at the edge of the range; "" elsewhere."""
+        return ""
+
+    def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
+        """Return the remarks on the numbers of a parameter, which have these labels."""
+        found = [(label, self.remark(*map(float, x))) for label, *x in zip(labels, values, starts, errors, strict=True)]
+        texts = [f"{label} {text}" for label, text in found if text]
+        if len(texts) <= LISTED:
+            return texts
+        return [f"{len(texts)} of {len(labels)} numbers of {owner(labels[0])} lie at the edge of their range"]
 
 
 class Unbounded(AbstractRange):
-    """All real values, scaled by the starting value so that the optimiser works with numbers near one."""
+    """All real values, scaled so that the optimiser works with numbers near one: by `scale`, in the parameter's unit,
+    or by the starting value if no scale is given, or by one if that is zero."""
+
+    scale: Any = eqx.field(converter=lambda x: None if x is None else as_float(x), default=None)
+
+    def __check_init__(self) -> None:
+        if self.scale is not None:
+            check_number("Unbounded", "scale", self.scale, "the parameter's unit")
 
     def physical(self, u: Array, start: Array) -> Array:
-        return u * _scale(start)
+        return u * self._scale(start)
 
     def unconstrained(self, value: Array, start: Array) -> Array:
-        return value / _scale(start)
+        return value / self._scale(start)
 
     def bounds(self, start: Array) -> tuple[Array, Array]:
-        return _everything(start)
+        return everything(start)
+
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        one = 1.0 if self.scale is None else float(self.scale)
+        return start + self.WIDTH * np.where(start == 0, one, np.abs(start)) * draws.standard_normal(start.shape)
+
+    def _scale(self, start: Any) -> Array:
+        if self.scale is not None:
+            return jnp.asarray(self.scale, jnp.result_type(start))
+        size = jnp.max(jnp.abs(start), initial=0.0)
+        return jnp.where(size > 0, size, 1.0)
 
     def contains(self, value: np.ndarray) -> bool:
         return bool(np.isfinite(value).all())
 
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
-        return np.maximum(np.abs(value), np.asarray(_scale(jnp.asarray(start))))
-
-    def remark(self, value: float, start: float, error: float) -> str:
-        return ""
+        return np.maximum(np.abs(value), np.asarray(self._scale(jnp.asarray(start))))
 
 
 class Positive(AbstractRange):
@@ -80,13 +116,16 @@ class Positive(AbstractRange):
         return jnp.log(value)
 
     def bounds(self, start: Array) -> tuple[Array, Array]:
-        return _everything(start)
+        return everything(start)
 
     def contains(self, value: np.ndarray) -> bool:
         return bool((np.isfinite(value) & (value > 0)).all())
 
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
         return np.asarray(value)
+
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        return start * np.exp(self.WIDTH * draws.standard_normal(start.shape))
 
     def remark(self, value: float, start: float, error: float) -> str:
         is_undetermined = value < _FALLEN * start and error >= value
@@ -115,6 +154,10 @@ class AbstractInterval(AbstractRange):
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
         return np.broadcast_to(np.asarray(self.upper - self.lower), np.shape(value))
 
+    def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
+        lower, upper = np.asarray(self.lower), np.asarray(self.upper)
+        return lower + (upper - lower) * draws.uniform(size=start.shape)
+
     def share(self, value: Array) -> Array:
         """Return where a value lies: 0 at the lower bound, 1 at the upper one."""
         return (value - self.lower) / (self.upper - self.lower)
@@ -141,7 +184,7 @@ class Bounded(AbstractInterval):
         return jnp.log(share) - jnp.log1p(-share)
 
     def bounds(self, start: Array) -> tuple[Array, Array]:
-        return _everything(start)
+        return everything(start)
 
     def contains(self, value: np.ndarray) -> bool:
         return bool(((value > self.lower) & (value < self.upper)).all())
@@ -169,10 +212,6 @@ class Box(AbstractInterval):
         return bool(((value >= self.lower) & (value <= self.upper)).all())
 
 
-def _everything(start: Array) -> tuple[Array, Array]:
+def everything(start: Array) -> tuple[Array, Array]:
+    """Return the bounds of numbers that have none."""
     return jnp.full_like(start, -jnp.inf), jnp.full_like(start, jnp.inf)
-
-
-def _scale(value: Array) -> Array:
-    size = jnp.max(jnp.abs(value), initial=0.0)
-    return jnp.where(size > 0, size, 1.0)

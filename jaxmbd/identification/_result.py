@@ -17,7 +17,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
-from jaxmbd.identification._labels import LISTED, labels, owner
+from jaxmbd.identification._labels import LISTED, owner
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._uncertainty import Uncertainty
@@ -176,13 +176,7 @@ class Fit(AbstractComparison):
         for name in self.parameters:
             value, start = flat(self.parameters[name]), flat(parameters.start[name])
             error = np.zeros_like(value) if errors is None else flat(errors[name])
-            texts = []
-            for label, *numbers in zip(labels(name, value.size), value, start, error, strict=True):
-                text = parameters.free[name].within.remark(*map(float, numbers))
-                texts += [f"{label} {text}"] if text else []
-            if len(texts) > LISTED:
-                texts = [f"{len(texts)} of {value.size} numbers of {name} lie at the edge of their range"]
-            remarks += texts
+            remarks += parameters.free[name].within.remarks(parameters.labels(name), value, start, error)
         return tuple(remarks)
 
     @property
@@ -232,7 +226,7 @@ class Fit(AbstractComparison):
                     text += f", {self.uncertainty.share[groups[name]].sum():.1f} determined"
                 rows.append(Row(name, text, "", "", self.units[name], strongest.get(name, "")))
                 continue
-            for k, label in enumerate(labels(name, values.size)):
+            for k, label in enumerate(self.problem.parameters.labels(name)):
                 error = "" if errors is None else _error_text(flat(errors[name])[k])
                 ends = [flat(x)[k] for x in interval.get(name, ())]
                 between = f"{ends[0]:.5g} to {ends[1]:.5g}" if ends and np.isfinite(ends).all() else ""

@@ -94,9 +94,8 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     """Return standard errors and correlations at the end of a search that has computed a Jacobian."""
     assert minimum.linearised is not None
     unknowns, slopes = _unknowns(problem, minimum)
-    sizes = np.divide(unknowns.sizes, slopes, out=np.zeros_like(slopes), where=slopes != 0)
     J, r, experiment = dense(minimum.linearised)
-    J *= sizes
+    J = _by_physical_values(J, slopes) * unknowns.sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
     tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
     rank = identifiability(J, unknowns, channels, tolerance, J[~measured]).rank
@@ -111,6 +110,17 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
         covariance, freedom = _sandwich(J, r, experiment, determined), float(count - 1)
     covariance = covariance * np.outer(unknowns.sizes, unknowns.sizes)
     return Uncertainty(unknowns.names, unknowns.values, covariance, determined.open, share, freedom, determined.groups)
+
+
+def _by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
+    """Derivatives by physical values from those by the numbers of the search, `∂r/∂u (dp/du)⁻¹`; zero for a number that
+    has no effect on its value."""
+    parts = np.split(J, np.cumsum([len(slope) for slope in slopes])[:-1], axis=1)
+    return np.concatenate([
+        part @ np.linalg.pinv(slope) if slope.ndim == 2
+        else np.divide(part, slope, out=np.zeros_like(part), where=slope != 0)
+        for part, slope in zip(parts, slopes, strict=True)
+    ], axis=1)  # fmt: skip
 
 
 def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: Identifiability) -> np.ndarray:
@@ -145,17 +155,18 @@ def dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(parts[0]), np.concatenate(parts[1]), np.concatenate(parts[2])
 
 
-def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, np.ndarray]:
-    """The unknowns with physical values, and their derivatives with respect to the numbers of the search."""
+def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.ndarray]]:
+    """The unknowns with physical values, and their derivatives by the numbers of the search, array by array."""
     parameters, theta = problem.parameters, problem.physical(minimum.u)
-    values, sizes, slopes = [], [], []
+    values: list[np.ndarray] = []
+    sizes: list[np.ndarray] = []
+    slopes: list[np.ndarray] = []
 
     def add(name: str, value: Any, u: Any) -> None:
         free, start = parameters.free[name], parameters.start[name]
         values.append(flat(value))
         sizes.append(flat(jax.tree.map(lambda x, s: free.within.size(np.asarray(x), np.asarray(s)), value, start)))
-        slope = jax.jvp(lambda u: parameters.physical({name: u}), (u,), (jax.tree.map(jnp.ones_like, u),))[1]
-        slopes.append(flat(slope))
+        slopes.extend(map(np.asarray, parameters.slopes(name, u)))
 
     for name in sorted(theta.parameters):
         add(name, theta.parameters[name], minimum.u.parameters[name])
@@ -167,9 +178,9 @@ def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, np.ndarray
                 values.append(np.asarray(own[name][k]).ravel())
                 sizes.append(np.maximum(np.abs(values[-1]), 1.0))
                 slopes.append(np.ones(1))
-    value, size, slope = (np.concatenate([*x, np.zeros(0)]) for x in (values, sizes, slopes))
+    value, size = (np.concatenate([*x, np.zeros(0)]) for x in (values, sizes))
     is_parameter = np.arange(len(value)) < ravel_pytree(theta.parameters)[0].size
-    return Estimates(problem.names(), value, size, (value > 0) & is_parameter), slope
+    return Estimates(problem.names(), value, size, (value > 0) & is_parameter), slopes
 
 
 def _size_of_channels(problem: Problem, minimum: Minimum) -> float:

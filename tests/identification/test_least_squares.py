@@ -6,8 +6,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from jaxmbd.identification import _levenberg_marquardt as levenberg_marquardt
 from jaxmbd.identification._levenberg_marquardt import SearchState, search
-from jaxmbd.identification._normal_equations import Block, Linearised, Step, reduced
+from jaxmbd.identification._normal_equations import Block, Linearised, Step
 
 P, S = 3, 2  # shared unknowns, and own ones of each segment
 
@@ -35,10 +36,10 @@ def linearised(stacks: tuple[tuple[int, int], ...], seed: int = 0) -> tuple[Line
                 right.append(links[k, :, -1])
         at += S * lanes
         if segments == 1:
-            blocks.append(Block(reduced(rows), None, 1, S))
+            blocks.append(Block(rows, None, 1, S))
         else:
             wide = np.concatenate([rows[..., :S], np.zeros((lanes, 9, S)), rows[..., S:]], axis=2)
-            blocks.append(Block(reduced(wide), links, segments, S))
+            blocks.append(Block(wide, links, segments, S))
     priors = draws.normal(size=(2, P + 1))
     dense = np.zeros((2, n))
     dense[:, :P] = priors[:, :-1]
@@ -71,6 +72,21 @@ def test_blocks_give_the_step_of_the_dense_problem(stacks: tuple[tuple[int, int]
         assert not step.flat()[fixed].any()
         loss = 0.5 * np.sum((J @ expected + r) ** 2)
         assert at.predicted(step) == pytest.approx(loss, rel=1e-10)
+
+
+@pytest.mark.parametrize("stacks", [((4, 1),), ((2, 1), (2, 3))])
+def test_two_jacobians_give_second_derivatives(stacks: tuple[tuple[int, int], ...]) -> None:
+    """Of quadratic residuals, whose Jacobian changes by `H x` along a step `x`."""
+    at, J, _ = linearised(stacks)
+    before, J_before, _ = linearised(stacks, seed=1)
+    x, n = np.random.default_rng(2).normal(size=J.shape[1]), J.shape[1]
+    second, ones = (J - J_before) @ x, np.ones(n)
+    expected = np.linalg.lstsq(np.concatenate([J, np.eye(n)]), -np.concatenate([second, 0 * x]), rcond=None)[0]
+    bent = at.bent(before, shaped(x, stacks))
+    assert bent.loss == pytest.approx(0.5 * second @ second)
+    np.testing.assert_allclose(
+        bent.solved(1.0, shaped(ones, stacks), shaped(ones < 0, stacks)).flat(), expected, atol=1e-9
+    )
 
 
 def test_scale_leaves_conditions_between_segments_out() -> None:
@@ -114,6 +130,27 @@ def test_search_finds_the_end_of_a_curved_valley() -> None:
     assert outcome == "converged"
     np.testing.assert_allclose(state.u, [1.0, 1.0], atol=1e-7)
     assert len(state.history) < 60
+
+
+def valley(x: np.ndarray) -> Linearised:
+    """Two products that are known much better than the first factor."""
+    rows = [
+        [1e4 * x[1], 1e4 * x[0], 0.0, 1e4 * (x[0] * x[1] - 1)],
+        [1e4 * x[2], 0.0, 1e4 * x[0], 1e4 * (x[0] * x[2] - 2)],
+        [0.3, 0.0, 0.0, 0.3 * (x[0] - 3)],
+    ]
+    return Linearised((), np.array(rows))
+
+
+@pytest.mark.parametrize(("cosine", "outcome"), [(levenberg_marquardt._SAME_WAY, "converged"), (2.0, "steps used up")])
+def test_steps_bend_along_a_narrow_valley(cosine: float, outcome: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Straight ones need more than twice as many."""
+    monkeypatch.setattr(levenberg_marquardt, "_SAME_WAY", cosine)
+    state, found = run([1.0, 1.0, 1.0], of=valley)
+    assert found == outcome
+    if outcome == "converged":
+        np.testing.assert_allclose(state.u, [3.0, 1 / 3, 2 / 3], rtol=1e-3)
+        assert len(state.history) < 100
 
 
 def test_search_stops_at_bounds() -> None:
