@@ -18,14 +18,23 @@ Samples: TypeAlias = dict[str, tuple[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Normal:
-    """A normal distribution with `mean` and standard deviation `sd`, in the unit of the number."""
+    """A normal distribution with `mean` and standard deviation `sd`, in the unit of the number; with `lo` and `hi` only
+    the part between them, as of parts that an inspection has let through (`sd` is that of the whole distribution)."""
 
     mean: float
     sd: float
+    lo: float = -math.inf
+    hi: float = math.inf
 
     def __post_init__(self) -> None:
         if not (_is_finite(self.mean) and _is_finite(self.sd) and self.sd > 0):
             raise MechanismError(f"Normal: mean and sd must be finite and sd > 0; got mean {self.mean}, sd {self.sd}.")
+        if not (_is_number(self.lo) and _is_number(self.hi) and self.lo < self.hi):
+            raise MechanismError(f"Normal: lo and hi must be numbers and lo < hi; got lo {self.lo}, hi {self.hi}.")
+        if not stats.norm(self.mean, self.sd).cdf([self.lo, self.hi]) @ [-1.0, 1.0] > 0:
+            raise MechanismError(
+                f"Normal: no part lies between lo {self.lo} and hi {self.hi} with mean {self.mean} and sd {self.sd}."
+            )
 
 
 @dataclass(frozen=True)
@@ -98,11 +107,16 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
     draws, rng = {}, np.random.default_rng(seed)
     for name, part in parts.items():
         if isinstance(part, Normal):
-            law: Any = stats.norm(part.mean, part.sd)
+            is_cut = np.isfinite([part.lo, part.hi]).any()
+            ends = [(end - part.mean) / part.sd for end in (part.lo, part.hi)]
+            law: Any = stats.truncnorm(*ends, part.mean, part.sd) if is_cut else stats.norm(part.mean, part.sd)
         elif isinstance(part, Uniform):
             law = stats.uniform(part.lo, part.hi - part.lo)
         else:
-            raise MechanismError(f"tolerances: {name!r} must be Normal(mean, sd) or Uniform(lo, hi), got {part!r}.")
+            raise MechanismError(
+                f"tolerances: {name!r} must be Normal(mean, sd), or Normal(mean, sd, lo, hi), or Uniform(lo, hi), got "
+                f"{part!r}."
+            )
         draws[name] = (VARIANT, np.asarray(law.rvs(size=count, random_state=rng), float))
     return draws
 
@@ -116,8 +130,12 @@ def _check_draw(what: str, count: Any, seed: Any) -> None:
     check_count(f"{what}: seed", seed, 0)
 
 
+def _is_number(x: Any) -> bool:
+    return isinstance(x, int | float | np.number) and not math.isnan(x)
+
+
 def _is_finite(x: Any) -> bool:
-    return isinstance(x, int | float | np.number) and math.isfinite(x)
+    return _is_number(x) and math.isfinite(x)
 
 
 def bounds(what: str, ranges: Mapping[str, tuple[float, float]]) -> tuple[list[float], list[float]]:
