@@ -1,13 +1,11 @@
 """The settings of JAX for commands, and the versions in use."""
 
 import os
-from pathlib import Path
 
 import jax
-import platformdirs
 
 from jaxmbd import __version__
-from jaxmbd.compile.cache.files import limit_size, make_own_folder, size_limit
+from jaxmbd.compile.cache.files import compiled_folder, limit_size, make_own_folder, size_limit
 
 # A command runs each computation once: time spent on compiler optimisations is rarely recovered.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -31,7 +29,7 @@ def keep_compiled() -> None:
     of JAX, exceed `JAXMBD_CACHE_MIB` together, the least recently used ones are removed.
     """
     if not jax.config.jax_compilation_cache_dir:  # pyright: ignore
-        folder = Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
+        folder = compiled_folder()
         if size_limit() <= 0 or not make_own_folder(folder):
             return
         limit_size(folder, "*", size_limit())

@@ -54,7 +54,7 @@ def compilation_cache_folder() -> str | None:
 def is_compilation_cache_on() -> bool:
     """True unless JAX's cache is switched off, by the user or by `use_compilation_cache`."""
     config: Any = jax.config
-    return bool(config.jax_compilation_cache_dir and config.jax_enable_compilation_cache)
+    return config.jax_enable_compilation_cache
 
 
 def is_x64() -> bool:

@@ -20,6 +20,7 @@ from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.cache.calls import FlatCall
 from jaxmbd.compile.cache.entry import unpacked
 from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.compile.jax_internals import use_compilation_cache
 from tests import planar_examples as examples
 
 traced: list[str] = []
@@ -196,9 +197,28 @@ def test_derivatives_and_maps_go_through(folder: Path) -> None:
     assert names == ["", "_linearization", "_linearization_linearmap_transpose_batch", "_pushforward_batch"]
 
 
-def test_nothing_is_kept_without_a_folder(folder: Path) -> None:
+def test_without_a_folder_of_jax_there_is_one_of_our_own(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which only the user can write; nothing is stored where JAX's cache is switched off, or others can write."""
+    own = folder / "cache" / "jaxmbd" / "compiled"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     jax.config.update("jax_compilation_cache_dir", None)
+    use_compilation_cache(False)
     turned(X, {"name": "a", "spread": jnp.asarray(0.1)})
+    use_compilation_cache(True)
+    assert not own.exists()
+    for factor, expected in ((1, ["a"]), (2, [])):
+        forget()
+        turned(factor * X, {"name": "a", "spread": jnp.asarray(0.1)})
+        assert traced == expected
+        assert len(files(own)) == 1
+    assert own.stat().st_mode & 0o777 == 0o700
+    forget()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "other"))
+    (folder / "other").mkdir()
+    (folder / "other" / "jaxmbd").symlink_to(folder)
+    (folder / "compiled").symlink_to(own)
+    turned(X, {"name": "b", "spread": jnp.asarray(0.1)})
+    assert len(files(own)) == 1
     assert not files(folder)
 
 

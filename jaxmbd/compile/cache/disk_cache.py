@@ -1,8 +1,8 @@
 """Disk cache of traced and compiled functions: a later process loads them without even tracing.
 
 JAX's own disk cache saves the compiler's time, but not the tracing and lowering of a first call. This cache stores the
-whole function, as NumPy code or as an executable, with the programs that it calls, in the folder of JAX's cache and
-only while that is enabled.
+whole function, as NumPy code or as an executable, with the programs that it calls, in the folder of JAX's cache if the
+user names one, else in one of its own in the user's cache.
 
 The key of an entry is a hash of everything that determines it: the function's name; the structure of its arguments, the
 static leaves among them, the types of the arrays; the sources of this package and the versions of the libraries; the
@@ -11,7 +11,7 @@ content (`fingerprint.py`); what reads more than that, such as another module of
 
 A file is read only if it belongs to the user, contains this key and is complete (`entry.py`); anything else is made
 again and replaced. `JAXMBD_CACHE_MIB` limits the total size of the files; the least recently used ones are removed.
-With 0 nothing is read or written, which is how tests disable the cache.
+With 0 nothing is read or written, nor if JAX's cache is switched off (`JAX_ENABLE_COMPILATION_CACHE=false`).
 """
 
 import hashlib
@@ -29,7 +29,15 @@ import jax
 
 from jaxmbd.compile.cache.calls import Call
 from jaxmbd.compile.cache.entry import Entry, packed, unpacked
-from jaxmbd.compile.cache.files import limit_size, read_own, size_limit, touch, write_whole
+from jaxmbd.compile.cache.files import (
+    compiled_folder,
+    limit_size,
+    make_own_folder,
+    read_own,
+    size_limit,
+    touch,
+    write_whole,
+)
 from jaxmbd.compile.cache.fingerprint import LIBRARIES, fingerprint
 from jaxmbd.compile.cache.first_calls import FirstCalls
 from jaxmbd.compile.jax_internals import (
@@ -45,16 +53,29 @@ _VARIABLES = ("XLA_", "EQX_")  # prefixes of environment variables that are part
 
 def first_calls(call: Call) -> FirstCalls:
     """A call that can be run: from disk if it is there, else traced, and stored."""
-    return _first_calls(call, is_compilation_cache_on() and size_limit() > 0)
+    return _first_calls(call, _folder())
+
+
+def _folder() -> Path | None:
+    """Where entries are stored; None where they are not."""
+    if size_limit() <= 0 or not is_compilation_cache_on():
+        return None
+    named = compilation_cache_folder()
+    return Path(named) if named else _own(compiled_folder())
+
+
+@cache
+def _own(folder: Path) -> Path | None:
+    return folder if make_own_folder(folder) else None
 
 
 @lru_cache(maxsize=1024)
-def _first_calls(call: Call, is_stored: bool) -> FirstCalls:
-    description = fingerprint((call.identity, _surroundings())) if is_stored else None
-    if description is None:
+def _first_calls(call: Call, folder: Path | None) -> FirstCalls:
+    description = None if folder is None else fingerprint((call.identity, _surroundings()))
+    if folder is None or description is None:
         return FirstCalls(call)
     key = hashlib.sha256(description).digest()
-    path = Path(compilation_cache_folder() or "") / f"jaxmbd_{call.name}-{key.hex()}"
+    path = folder / f"jaxmbd_{call.name}-{key.hex()}"
     return FirstCalls(call, _read(key, path), partial(_write, key, path), _without_jax_cache)
 
 

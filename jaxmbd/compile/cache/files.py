@@ -12,6 +12,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+import platformdirs
+
 _PREFIX = ".jaxmbd-"  # of files that are being written
 _STALE = 86400.0  # [s] temporary files older than a day are left over from processes that were killed
 _MIB = 1024.0  # [MiB] default size limit, which `JAXMBD_CACHE_MIB` overrides
@@ -28,6 +30,11 @@ def user() -> int | None:
 
 def _is_own(status: os.stat_result) -> bool:
     return user() is None or (status.st_uid == user() and not status.st_mode & _OTHERS_WRITE)
+
+
+def compiled_folder() -> Path:
+    """The folder for what is compiled, if the user names no other one."""
+    return Path(platformdirs.user_cache_dir("jaxmbd")) / "compiled"
 
 
 def read_own(path: Path) -> bytes | None:
