@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from jaxmbd.arrays import Scalar, at_rows
 from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.sparse_matrices import gather_sum, gather_table
 
 Solve = Callable[[Array], Array]
@@ -99,6 +100,7 @@ def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bo
     return values > tolerance_of_rank(values.dtype) * values[..., :1]
 
 
+@trace_once
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The numerical rank of a matrix, traceable under `jit`."""
     return jnp.sum(nonzero_singular_values(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
@@ -137,6 +139,7 @@ class LeastSquaresQR:
         return jax.scipy.linalg.solve_triangular(self._R, half)
 
 
+@trace_once
 def pivot_columns(C: Float[Array, "m n"], fit: float = 1.0) -> Bool[Array, " n"]:
     """Mask of the pivot columns of `C`, the dependent variables of `C x = 0`: as many as the rank of `C`.
 
