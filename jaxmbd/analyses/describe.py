@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.redundancy import RedundantRow, jacobian, redundancy
 from jaxmbd.analyses.state import State, check_state
+from jaxmbd.arrays import constant
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.joint.shared import PointConstraint
@@ -110,18 +110,19 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         (part, size) for part, size in pairs if not isinstance(part, PositionDriverConstraint | SpeedDriverConstraint)
     ]
     count = sum(size for _, size in joints)
-    C, variables = jnp.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
+    C, variables = np.asarray(jacobian(mechanism, state.t, state.q)), mechanism.variables
     driven = tuple(dict.fromkeys(driver.coordinate for driver in mechanism.drivers))
     # Prescribed variables do not move. The other variables follow from the rows of joints, and from those of drivers
     # whose coordinates are not variables of the system.
     prescribed = [i for i, name in enumerate(variables) if name in driven]
-    dependent = list(np.flatnonzero(pivot_columns(C.at[:, np.asarray(prescribed, int)].set(0.0), _PIVOT)))
+    free = np.isin(np.arange(len(variables)), prescribed, invert=True)
+    dependent = list(np.flatnonzero(pivot_columns(constant(C * free), _PIVOT)))
     independent = [i for i in range(len(variables)) if i not in dependent and i not in prescribed]
     repeats = redundancy(mechanism, state).repeats
     return Description(
         kind=mechanism.coordinates,
-        freedom=mechanism.nv - int(rank_of(C[:count])),
-        remaining_freedom=mechanism.nv - int(rank_of(C)),
+        freedom=mechanism.nv - int(rank_of(constant(C[:count]))),
+        remaining_freedom=mechanism.nv - int(rank_of(constant(C))),
         coordinates=mechanism.tree.coordinates,
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, type(mechanism[part.name]).__name__, size) for part, size in joints),

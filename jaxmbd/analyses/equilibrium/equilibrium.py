@@ -24,7 +24,7 @@ from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, se
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Reaction, Solution
 from jaxmbd.analyses.state import State, state_of
-from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_known
+from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -173,10 +173,10 @@ def equilibrium(
         mechanism.coordinate(name)
         check_finite("fixed", repr(name), value)
     start = _start(mechanism, guess, prescribed, t, check)
-    time = jnp.asarray(t, start.dtype)
+    time = constant(np.asarray(t, start.dtype)) if is_concrete(t) else jnp.asarray(t, start.dtype)
     rate = rate_of(mechanism, rotation, start, time)
     result, search, faults = _equilibrium(
-        holding(mechanism, prescribed), rate, time, start, jnp.asarray(stable), rotation is not None
+        holding(mechanism, prescribed), rate, time, start, combined("asarray", stable), rotation is not None
     )
     if check:
         return _checked(result, search, faults, tuple(prescribed), rotation is not None)
@@ -225,7 +225,7 @@ def _start(mechanism: Mechanism, guess: Any, fixed: Mapping[str, Array], t: Numb
 
 def rate_of(mechanism: Mechanism, rotation: Any, start: Array, t: Scalar) -> Float[Array, " twist"]:
     if rotation is None:
-        return jnp.zeros(len(mechanism.space.speeds), start.dtype)
+        return constant(np.zeros(len(mechanism.space.speeds), start.dtype))
     if isinstance(rotation, Mapping):
         return about_joint(mechanism, rotation, t, start)
     if not isinstance(rotation, Rotation):

@@ -13,6 +13,7 @@ from jaxmbd.analyses.equilibrium.balance import Balance, Rotation
 from jaxmbd.analyses.equilibrium.newton_search import STEPS, NewtonSearch
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
@@ -39,9 +40,14 @@ class SteadyStateResiduals(eqx.Module):
 
     def contradicts(self, tolerance: float) -> Bool[Array, ""]:
         """Return True if any residual exceeds its tolerance."""
-        motions = self.twists, self.speeds, self.accelerations
-        worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
-        return (worst > tolerance * self.scale) | (jnp.max(jnp.abs(self.drift)) > _STEADY)
+        return _contradicts(self, tolerance)
+
+
+@trace_once
+def _contradicts(residuals: SteadyStateResiduals, tolerance: float) -> Bool[Array, ""]:
+    motions = residuals.twists, residuals.speeds, residuals.accelerations
+    worst = jnp.max(jnp.stack([jnp.max(jnp.abs(x), initial=0.0) for x in motions]))
+    return (worst > tolerance * residuals.scale) | (jnp.max(jnp.abs(residuals.drift)) > _STEADY)
 
 
 def unsteady(balance: Balance, q: Float[Array, " nq"], turns: bool) -> SteadyStateResiduals:

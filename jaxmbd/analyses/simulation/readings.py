@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.output_channels import Reader, Snapshot
-from jaxmbd.arrays import is_concrete
+from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.equations.equations import Equations
@@ -135,5 +134,5 @@ def _reaction(reader: Reader, name: str) -> dict[str, tuple[Array, Array]]:
 def part_of(array: Array, at: Any) -> Array:
     """`array[at]`; taken by NumPy where values are known, since JAX would compile a function for it."""
     if isinstance(array, jax.Array) and is_concrete(array) and {x.platform for x in array.devices()} == {"cpu"}:
-        return jnp.asarray(np.array(np.asarray(array)[at], order="C"))
+        return constant(np.array(np.asarray(array)[at], order="C"))
     return array[at]
