@@ -59,7 +59,7 @@ def machine() -> CLibrary:
     """The library of the virtual machine."""
     identity = repr((version("jaxlib"), tuple(EVALUATE)))
     return CLibrary(
-        "machine", _SYMBOLS, _SOURCES, lambda: '#include "vm.c"\n', identity, ("-O3",), _SIZE,
+        "machine", _SYMBOLS, _SOURCES, lambda: '#include "vm.c"\n', identity, ("-O2",), _SIZE,
         "building the virtual machine, once ...",
     )  # fmt: skip
 
