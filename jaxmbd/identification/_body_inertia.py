@@ -8,7 +8,7 @@ the other entries of the Cholesky factor of `Σ`.
 Sources: Wensing, Kim and Slotine, IEEE Robotics and Automation Letters 3 (2018); Rucker and Wensing, ibid. 7 (2022).
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -21,7 +21,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._places import AbstractPlace, Leaves
 from jaxmbd.identification._priors import AbstractPrior, LogNormal, Normal, standard
-from jaxmbd.identification._ranges import AbstractRange, Positive, Unbounded, everything
+from jaxmbd.identification._ranges import WIDTH, AbstractRange, Positive, Unbounded, everything
 from jaxmbd.model.body.body import AbstractBody, AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.checks import check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -77,15 +77,9 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
 class CentreOfMass(AbstractPlace):
     """The displacement of a body's centre of mass, in the body's frame: its markers move the other way."""
 
+    is_last: ClassVar[bool] = True  # so that free positions of markers are those in the modelled frame, too
+    components: ClassVar[tuple[str, ...]] = ("x", "y", "z")
     body: str = eqx.field(static=True)
-
-    @property
-    def is_last(self) -> bool:
-        return True  # so that free positions of markers are those in the modelled frame, too
-
-    @property
-    def components(self) -> tuple[str, ...]:
-        return ("x", "y", "z")
 
     def value(self, part: str, mechanism: Mechanism) -> Array:
         return jnp.zeros(mechanism.space.dim, _body(part, mechanism, self.body).mass.dtype)
@@ -114,11 +108,9 @@ class _Displaced(eqx.Module):
 class CentralInertia(AbstractPlace):
     """A body's inertia about its centre of mass: in space the six numbers of the matrix."""
 
+    is_last: ClassVar[bool] = False
+    components: ClassVar[tuple[str, ...]] = ("xx", "yy", "zz", "xy", "xz", "yz")
     body: str = eqx.field(static=True)
-
-    @property
-    def components(self) -> tuple[str, ...]:
-        return ("xx", "yy", "zz", "xy", "xz", "yz")
 
     def value(self, part: str, mechanism: Mechanism) -> Array:
         inertia = _body(part, mechanism, self.body).inertia
@@ -155,7 +147,7 @@ class ConsistentInertia(AbstractRange):
 
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         u = np.asarray(self.unconstrained(jnp.asarray(start), jnp.asarray(start)))
-        return np.asarray(self.physical(jnp.asarray(u + self.WIDTH * draws.standard_normal(6)), jnp.asarray(start)))
+        return np.asarray(self.physical(jnp.asarray(u + WIDTH * draws.standard_normal(6)), jnp.asarray(start)))
 
     def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
         if _thickness(values) > _FLAT * min(1.0, _thickness(starts)):

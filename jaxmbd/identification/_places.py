@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -15,17 +15,14 @@ Where = Callable[[Mechanism], Any]
 
 
 class AbstractPlace(eqx.Module):
-    """A place in a mechanism that holds the value of a parameter, or of an input of an experiment."""
+    """A place in a mechanism that holds the value of a parameter, or of an input of an experiment.
 
-    @property
-    def is_last(self) -> bool:
-        """True if it changes numbers that other places hold, and so comes after them."""
-        return False
+    `is_last`: it changes numbers that other places hold, and so comes after them; `components`: the names of the
+    numbers of a value, for texts, which are counted if there are none.
+    """
 
-    @property
-    def components(self) -> tuple[str, ...]:
-        """The names of the numbers of a value, for texts; they are counted if there are none."""
-        return ()
+    is_last: ClassVar[bool]
+    components: ClassVar[tuple[str, ...]]
 
     @abc.abstractmethod
     def value(self, part: str, mechanism: Mechanism) -> Any:
@@ -39,6 +36,8 @@ class AbstractPlace(eqx.Module):
 class Leaves(AbstractPlace):
     """The numbers that a function selects: a leaf, several leaves that share one value, or a module."""
 
+    is_last: ClassVar[bool] = False
+    components: ClassVar[tuple[str, ...]] = ()
     where: Where = eqx.field(static=True)
 
     def value(self, part: str, mechanism: Mechanism) -> Any:

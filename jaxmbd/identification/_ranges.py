@@ -1,7 +1,7 @@
 """Ranges of parameters: smooth maps from all real numbers to the values that are allowed, or bounds of the search."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,15 +19,13 @@ _EDGE = 1e-3  # share of the width of a range: an estimate that is closer to an 
 # Shares of the starting value below which an estimate counts as running to zero: one that does not exceed its standard
 # error, and any other.
 _FALLEN, _VANISHED = 1e-3, 1e-6
+# The standard deviation of drawn starts: of the logarithm of positive numbers, of others relative to their start.
+WIDTH = 0.5
 
 
 class AbstractRange(eqx.Module):
     """The range of a parameter: a smooth map `p(u)` from the numbers `u` of the search, as many as those of its value,
     and the bounds of these numbers, onto which the search is projected."""
-
-    # Of starts that are drawn: the standard deviation of the logarithm of positive numbers, of others that relative to
-    # their start.
-    WIDTH: ClassVar[float] = 0.5
 
     @abc.abstractmethod
     def physical(self, u: Array, start: Array) -> Array:
@@ -37,9 +35,9 @@ class AbstractRange(eqx.Module):
     def unconstrained(self, value: Array, start: Array) -> Array:
         """Return the number of the search of a physical value (the inverse of `physical`)."""
 
+    @abc.abstractmethod
     def slopes(self, u: Array, start: Array) -> Array:
         """Return the derivatives `dp/du`: of each number, or a matrix `(n, n)` where numbers depend on one another."""
-        return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]
 
     @abc.abstractmethod
     def bounds(self, start: Array) -> tuple[Array, Array]:
@@ -57,12 +55,22 @@ class AbstractRange(eqx.Module):
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         """Return a random value that a search may start at."""
 
+    @abc.abstractmethod
+    def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
+        """Return remarks on estimates, with their labels and standard errors, at the edge of the range."""
+
+
+class AbstractElementwiseRange(AbstractRange):
+    """A range whose map takes each number by itself."""
+
+    @abc.abstractmethod
     def remark(self, value: float, start: float, error: float) -> str:
         """Return a remark on an estimate, with its standard error, at the edge of the range; "" elsewhere."""
-        return ""
+
+    def slopes(self, u: Array, start: Array) -> Array:
+        return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]
 
     def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
-        """Return the remarks on the numbers of a parameter, which have these labels."""
         found = [(label, self.remark(*map(float, x))) for label, *x in zip(labels, values, starts, errors, strict=True)]
         texts = [f"{label} {text}" for label, text in found if text]
         if len(texts) <= LISTED:
@@ -70,7 +78,7 @@ class AbstractRange(eqx.Module):
         return [f"{len(texts)} of {len(labels)} numbers of {owner(labels[0])} lie at the edge of their range"]
 
 
-class Unbounded(AbstractRange):
+class Unbounded(AbstractElementwiseRange):
     """All real values, scaled so that the optimiser works with numbers near one: by `scale`, in the parameter's unit,
     or by the starting value if no scale is given, or by one if that is zero."""
 
@@ -91,7 +99,7 @@ class Unbounded(AbstractRange):
 
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         one = 1.0 if self.scale is None else float(self.scale)
-        return start + self.WIDTH * np.where(start == 0, one, np.abs(start)) * draws.standard_normal(start.shape)
+        return start + WIDTH * np.where(start == 0, one, np.abs(start)) * draws.standard_normal(start.shape)
 
     def _scale(self, start: Any) -> Array:
         if self.scale is not None:
@@ -105,8 +113,11 @@ class Unbounded(AbstractRange):
     def size(self, value: np.ndarray, start: np.ndarray) -> np.ndarray:
         return np.maximum(np.abs(value), np.asarray(self._scale(jnp.asarray(start))))
 
+    def remark(self, value: float, start: float, error: float) -> str:
+        return ""
 
-class Positive(AbstractRange):
+
+class Positive(AbstractElementwiseRange):
     """Positive values, `p = exp(u)`."""
 
     def physical(self, u: Array, start: Array) -> Array:
@@ -125,7 +136,7 @@ class Positive(AbstractRange):
         return np.asarray(value)
 
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
-        return start * np.exp(self.WIDTH * draws.standard_normal(start.shape))
+        return start * np.exp(WIDTH * draws.standard_normal(start.shape))
 
     def remark(self, value: float, start: float, error: float) -> str:
         is_undetermined = value < _FALLEN * start and error >= value
@@ -134,7 +145,7 @@ class Positive(AbstractRange):
         return f"runs to infinity (from {start:.3g} to {value:.3g})" if value * _VANISHED > start else ""
 
 
-class AbstractInterval(AbstractRange):
+class AbstractInterval(AbstractElementwiseRange):
     """Values between two bounds."""
 
     lower: eqx.AbstractVar[Array]
