@@ -27,6 +27,7 @@ from jaxmbd.model.body.checks import check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _ROWS, _COLUMNS = np.array([0, 1, 2, 0, 0, 1]), np.array([0, 1, 2, 1, 2, 2])  # of xx, yy, zz, xy, xz, yz
+_WEIGHTS = np.sqrt([1.0, 1.0, 1.0, 2.0, 2.0, 2.0])  # the others stand for two entries of the matrix
 _FLAT = 1e-6  # share of the largest second moment of mass: with a smaller one the estimate counts as flat
 
 
@@ -157,7 +158,8 @@ class ConsistentInertia(AbstractRange):
 
 class NearInertia(AbstractPrior):
     """Inertias near a known one: with `Σ₀ = L Lᵀ` the entries of `L⁻¹ Σ L⁻ᵀ` are normally distributed about those of
-    the identity, with the same standard deviation for bodies and axes of any size."""
+    the identity, the diagonal with the standard deviation `deviation`, the others with `deviation / √2`: the sum of
+    squares is then a norm of the matrix, the same in all axes and for bodies of any size."""
 
     known: Float[Array, "6"] = eqx.field(converter=as_float)
     deviation: Array = eqx.field(converter=as_float)
@@ -166,7 +168,7 @@ class NearInertia(AbstractPrior):
         L = jnp.linalg.cholesky(_second_moments(self.known))
         half = jax.scipy.linalg.solve_triangular(L, _second_moments(value), lower=True)
         whole = jax.scipy.linalg.solve_triangular(L, half.T, lower=True)
-        return (whole - jnp.eye(3, dtype=value.dtype))[_ROWS, _COLUMNS] / self.deviation
+        return (whole - jnp.eye(3, dtype=value.dtype))[_ROWS, _COLUMNS] * _WEIGHTS.astype(value.dtype) / self.deviation
 
     def log_density(self, value: Array) -> Array:
         volume = jnp.linalg.slogdet(jax.jacfwd(self.residual)(value))[1]
@@ -174,7 +176,7 @@ class NearInertia(AbstractPrior):
 
     def drawn(self, start: np.ndarray, draws: np.random.Generator) -> np.ndarray:
         L = np.linalg.cholesky(np.asarray(_second_moments(self.known)))
-        x = draws.standard_normal(6) * np.asarray(self.deviation)
+        x = draws.standard_normal(6) * np.asarray(self.deviation) / _WEIGHTS
         sigma = L @ (np.eye(3) + np.asarray(_matrix(jnp.asarray(x)))) @ L.T
         return np.asarray(_numbers(np.trace(sigma) * np.eye(3) - sigma))
 
