@@ -180,6 +180,7 @@ def _obstacle(
 ) -> str:  # fmt: skip
     """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side; empty if it can."""
     solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
+    device = jax.default_backend()
     adaptive = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
     obstacles = {
         "it has events": bool(settings.events) or event is not None,
@@ -188,7 +189,7 @@ def _obstacle(
             formulation, AbstractProjectedFormulation
         ),
         "it has a progress bar": not isinstance(settings.meter, dfx.NoProgressMeter),
-        f"it runs on the {jax.default_backend().upper()}": jax.default_backend() != "cpu",
+        f"it runs on the {device.upper()}": device != "cpu" and (device, settings.engine) != ("gpu", "native"),
         f"its adjoint is {type(adjoint).__name__}": not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode),
         f"its solver is {type(solver).__name__}, not an explicit Runge-Kutta method": not is_explicit(solver),
         f"its step-size controller is {type(control).__name__}": not (

@@ -13,6 +13,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from jaxmbd.compile.jax_internals import ShapedArray, compiled_from, has_constant_arguments, unloaded_executable
+from jaxmbd.compile.targets.launcher import TARGET, ready
 
 
 def described(compiled: jax.stages.Compiled) -> tuple[Any, np.ndarray]:
@@ -44,6 +45,8 @@ def loaded(description: Any, machine_code: np.ndarray) -> jax.stages.Compiled:
         Exception: If it was written by another version of JAX.
     """
     _load_lapack()
+    if TARGET.encode() in machine_code.tobytes():
+        ready()
     device = jax.devices()[0]
     arguments, results = ([_type(x) for x in description[name]] for name in ("arguments", "results"))
     place = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)

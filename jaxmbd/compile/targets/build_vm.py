@@ -27,7 +27,10 @@ _HANDLERS = (*TARGETS.values(), *(target for _, targets in SWEEPS.values() for t
 
 _FUNCTIONS = ("call_program", "call_motion", "register", "postorder", "watch", "install", "evaluations")
 _SYMBOLS = (*_HANDLERS, *(f"jaxmbd_{name}" for name in _FUNCTIONS))
-_SOURCES = ("vm.c", "program.h", "program_table.h", "lanes.h", "vm_lanes.h", "erk_loop.h", "erk_sweeps.h")
+_SOURCES = (
+    "vm.c", "program.h", "motion.h", "program_table.h", "lanes.h", "vm_lanes.h", "erk_slots.h", "erk_loop.h",
+    "erk_sweeps.h",
+)  # fmt: skip
 _SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them
 _lock = threading.Lock()
 

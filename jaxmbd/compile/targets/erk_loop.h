@@ -16,35 +16,6 @@ static void JOIN(gather_lanes, NAME)(const Motion *m, const Array *a, const int6
   }
 }
 
-/* Loads constants and inputs of the program, and runs what depends on the parameters alone, once for all stages. */
-static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t *instances) {
-  const Call *c = &m->call;
-  const Program *p = c->program;
-  T *flat = (T *)x;
-  JOIN(load, NAME)(c, flat, NULL);
-  for (int64_t k = 0; k < p->inputs; k++) {
-    if (c->sizes[k] == p->input_sizes[k]) continue;
-    EACH_LANE {
-      const T *mine = JOIN(of, NAME)(c, k, instances[l]);
-      MOVES(e, p->loads, p->input_ends, k) flat[(int64_t)e[1] * LANES + l] = mine[e[0]];
-    }
-  }
-  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
-}
-
-static inline void JOIN(put, NAME)(const Program *p, V *x, const int64_t input, const V *values) {
-  if (input >= 0) MOVES(e, p->loads, p->input_ends, input) x[e[1]] = values[e[0]];
-}
-
-static inline void JOIN(take, NAME)(const Program *p, const V *x, const int64_t output, V *values) {
-  MOVES(e, p->stores, p->output_ends, output) values[e[0]] = x[e[1]];
-}
-
-/* Runs the program at a stage; the rest of the inputs has been put in place. */
-static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t *instances) {
-  JOIN(vary, NAME)(&m->call, x, NULL, instances);
-}
-
 /* The sum of weights times slopes, `f (stages, n)`, without weights that are zero. */
 static inline V JOIN(combine, NAME)(const double *weights, const int64_t count, const V *f, const int64_t n) {
   V sum = {0};
@@ -64,23 +35,10 @@ static inline void JOIN(dense_weights, NAME)(const Tableau *q, const V theta, V 
   }
 }
 
-/* What happens after a step; NULL if nothing does in any lane. */
-static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t *instances) {
-  if (!m->after || m->after->condition < 0) return m->after;
-  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, instances[l]) != 0) return m->after;
-  return NULL;
-}
-
 /* The state `y` at the end `t` of a step, with the last components as the program of what happens after it sets them. */
 static void JOIN(settle, NAME)(const Motion *after, V *z, const V *t, V *y, const int64_t *instances) {
-  if (!after) return;
-  const Program *p = after->call.program;
-  JOIN(put, NAME)(p, z, after->t_at, t), JOIN(put, NAME)(p, z, after->y_at, y);
-  JOIN(evaluate, NAME)(after, z, instances);
-  JOIN(take, NAME)(p, z, 0, y + after->n - p->output_sizes[0]);
+  if (after) JOIN(slope, NAME)(after, z, t, y, instances, y + after->n - after->results);
 }
-
-static inline int64_t JOIN(slots_after, NAME)(const Motion *m) { return m->after ? m->after->call.program->slots : 0; }
 
 /* --- step-size control ------------------------------------------------------------------------------------ */
 
@@ -148,49 +106,16 @@ static int JOIN(control, NAME)(JOIN(Lane, NAME) *a, const Motion *m, const T *k,
   return keep;
 }
 
-/* --- instances that take their turns in the lanes --------------------------------------------------------- */
-
-/* The slots of a program in its lanes, `x`; and as they are after the uniform prefix, which is run for LANES instances
-   together, those of the instances from `first` on, which wait for a lane. */
-typedef struct {
-  const Motion *m;
-  V *x, *waiting;
-  int64_t first;
-} JOIN(Slots, NAME);
-
-static void JOIN(fill, NAME)(JOIN(Slots, NAME) *s, V *x, const int64_t first) {
-  int64_t instances[LANES];
-  EACH_LANE instances[l] = first + l;
-  JOIN(begin, NAME)(s->m, x, instances);
-  s->first = first;
-}
-
-/* A lane takes an instance, the next one of those that wait. */
-static void JOIN(admit, NAME)(JOIN(Slots, NAME) *s, const int lane, const int64_t instance) {
-  const Call *c = &s->m->call;
-  const Program *p = c->program;
-  if (instance == s->first + LANES && p->carries) JOIN(fill, NAME)(s, s->waiting, instance);
-  for (int64_t k = 0; k < p->carries; k++) {
-    const int32_t slot = p->uniform_live_out[k];
-    LANE_OF(s->x[slot], lane) = LANE_OF(s->waiting[slot], instance - s->first);
-  }
-  for (int64_t k = p->uniform_inputs; k < p->inputs; k++) {
-    if (c->sizes[k] == p->input_sizes[k]) continue;
-    const T *mine = JOIN(of, NAME)(c, k, instance);
-    MOVES(e, p->loads, p->input_ends, k) LANE_OF(s->x[e[1]], lane) = mine[e[0]];
-  }
-}
-
 /* --- the time loop ---------------------------------------------------------------------------------------- */
 
 /* The states at the saved times within a step from `begin` to `end`, in the lanes that keep it: one saved time of each
    lane after another. */
 static void JOIN(save, NAME)(const Motion *m, JOIN(Lane, NAME) *lanes, const int64_t *instances, const V keep,
                              const V *y, const V *f, const V begin, const V end) {
-  const int64_t n = m->n, s = m->method.stages;
+  const int64_t n = STATES(m), s = STAGES(m);
   const V h = end - begin;
   for (;;) {
-    V w[s], theta = {0};
+    V w[STAGES(m)], theta = {0};
     T *mine[LANES] = {0}; /* where the state of a lane goes, NULL if it has none to save */
     int any = 0;
     EACH_LANE {
@@ -227,7 +152,7 @@ static void JOIN(record, NAME)(const Motion *m, const JOIN(Lane, NAME) *a, const
    one that is not in the norm is not finite. */
 static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, const V *y, const V *next, const V *f,
                                    const V h) {
-  const int64_t n = m->n;
+  const int64_t n = STATES(m);
   V sum = {0}, failed = {0}, count = {0};
   for (int64_t i = 0; i < n; i++) {
     const V before = JOIN(abs, NAME)(y[i]), after = JOIN(abs, NAME)(next[i]);
@@ -243,12 +168,12 @@ static V JOIN(scaled_errors, NAME)(const Motion *m, const V rtol, const V atol, 
 
 /* The results of a lane that has finished. */
 static void JOIN(finish, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l, const int64_t instance, const V *y) {
-  const int64_t batch = m->call.batch, n = m->n;
+  const int64_t batch = m->call.batch, n = STATES(m);
   T *end = JOIN(row, NAME)(&m->y_end, batch, instance), *ys = JOIN(row, NAME)(&m->ys, batch, instance);
   for (int64_t k = 0; k < n; k++) end[k] = LANE_OF(y[k], l);
   for (int64_t k = n * a->counts[SAVED]; k < m->ys.size; k++) ys[k] = (T)INFINITY;
   *JOIN(row, NAME)(&m->t_end, batch, instance) = a->tprev;
-  a->counts[ENGINE] = JOIN(straight_line, NAME)(&m->call) ? STRAIGHT_LINE : INTERPRETER;
+  a->counts[ENGINE] = JOIN(engine, NAME)(&m->call);
   for (int k = 0; k < COUNTS; k++) *counter(&m->counts[k], batch, instance) = (int32_t)a->counts[k];
 }
 
@@ -263,17 +188,15 @@ static void JOIN(enter, NAME)(const Motion *m, JOIN(Lane, NAME) *a, const int l,
 
 /* Runs the instances from `first` up to but not including `last`; returns 0 if there is not enough memory. */
 static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int64_t last) {
-  const Motion *m = motion, *after = NULL;
+  const Motion *m = (const Motion *)motion, *after = NULL;
   const Call *c = &m->call;
   const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages, batch = c->batch, slots = c->program->slots,
-                others = JOIN(slots_after, NAME)(m);
-  const int64_t moving = n - (m->after ? m->after->call.program->output_sizes[0] : 0); /* the rest is constant in a step */
-  const int groups = last - first > LANES ? 2 : 1; /* in the lanes, and those that wait */
-  void *memory = malloc((size_t)(groups * (slots + others) + n * (s + 3)) * sizeof(V) + 64);
-  if (!memory) return 0;
-  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + slots, *f = z + others, *y = f + n * s, *stage = y + n, *next = stage + n, *waiting = next + n;
+  const int64_t batch = c->batch;
+  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m);
+  const int64_t moving = n - (m->after ? m->after->results : 0); /* the rest is constant in a step */
+  const int64_t waits = WAITS(last - first); /* 1 if there are instances that wait for a lane */
+  WORKSPACE(memory, (1 + waits) * (slots + others) + n * (s + 3))
+  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(y, n) ROOM(stage, n) ROOM(next, n) ROOM(waiting, waits * (slots + others))
   JOIN(Slots, NAME) mine = {m, x, waiting, first}, settled = {m->after, z, waiting + slots, first};
   JOIN(Lane, NAME) lanes[LANES];
   int64_t instances[LANES], following = first + LANES, evaluations = 0;
@@ -307,14 +230,11 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
     const V h = end - begin;
     if (any_unknown) after = JOIN(after, NAME)(m, instances);
     for (int64_t k = moving; k < n; k++) stage[k] = y[k];
-    for (int64_t i = any_unknown ? 0 : 1; i < s; i++) {
+    ROLLED for (int64_t i = any_unknown ? 0 : 1; i < s; i++) {
       for (int64_t k = 0; k < moving; k++)
         stage[k] = i ? JOIN(fma, NAME)(h, JOIN(combine, NAME)(q->a + i * s, i, f + k, n), y[k]) : y[k];
       const V t = !i ? begin : q->c[i] == 1 ? end : JOIN(fma, NAME)(ALL(q->c[i]), h, begin);
-      JOIN(put, NAME)(c->program, x, m->t_at, &t);
-      JOIN(put, NAME)(c->program, x, m->y_at, stage);
-      JOIN(evaluate, NAME)(m, x, instances);
-      JOIN(take, NAME)(c->program, x, 0, i ? f + i * n : next);
+      JOIN(slope, NAME)(m, x, &t, stage, instances, i ? f + i * n : next);
       for (int64_t k = 0; !i && k < n; k++) f[k] = JOIN(select, NAME)(unknown, next[k], f[k]);
       evaluations++;
     }
@@ -334,10 +254,10 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
       y[k] = JOIN(select, NAME)(keep, next[k], y[k]);
       if (q->fsal) f[k] = JOIN(select, NAME)(keep, f[(s - 1) * n + k], f[k]);
     }
-    if (q->fsal) unknown = (V){0}, any_unknown = 0;
+    if (q->fsal) unknown = ALL(0), any_unknown = 0;
   }
   JOIN(count, NAME)(c, evaluations);
-  free(memory);
+  RELEASE(memory)
   return 1;
 }
 

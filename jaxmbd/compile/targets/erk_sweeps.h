@@ -36,10 +36,10 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, 
   const Program *p = c->program;
   const Tableau *q = &m->method;
   const int64_t n = m->n, s = q->stages, batch = c->batch;
-  void *memory = malloc((size_t)(p->slots + JOIN(slots_after, NAME)(m) + n * (2 * s + 4)) * sizeof(V) + 64);
+  void *memory = malloc((size_t)(p->slots + SLOTS_AFTER(m) + n * (2 * s + 4)) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *f = z + JOIN(slots_after, NAME)(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
+  V *z = x + p->slots, *f = z + SLOTS_AFTER(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
   const T *dts[LANES];
@@ -131,9 +131,7 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, c
   for (int64_t j = 0; j < s; j++) {
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
     for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
-    JOIN(put, NAME)(m->call.program, x, m->t_at, &at), JOIN(put, NAME)(m->call.program, x, m->y_at, stage + j * n);
-    JOIN(evaluate, NAME)(m, x, instances);
-    JOIN(take, NAME)(m->call.program, x, 0, f + j * n);
+    JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * n);
   }
   for (int64_t k = 0; k < n; k++) next[k] = y[k] + h * JOIN(combine, NAME)(q->b, s, f + k, n);
   JOIN(settle, NAME)(after, u, &end, next, instances);
@@ -179,10 +177,10 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances
   JOIN(begin_steps, NAME)(&a, m, instances);
   int64_t parameters = 0;
   for (int64_t k = 0; k < r->outputs; k++) parameters += pull->bars[k].size;
-  void *memory = malloc((size_t)(p->slots + r->slots + JOIN(slots_after, NAME)(m) + n * (3 * s + 4 + a.most) + parameters) * sizeof(V) + 64);
+  void *memory = malloc((size_t)(p->slots + r->slots + SLOTS_AFTER(m) + n * (3 * s + 4 + a.most) + parameters) * sizeof(V) + 64);
   if (!memory) return 0;
   V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *u = z + r->slots, *f = u + JOIN(slots_after, NAME)(m), *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
+  V *z = x + p->slots, *u = z + r->slots, *f = u + SLOTS_AFTER(m), *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
   V *next = ybar + n, *bar = next + n, *y = bar + n, *between = y + n, *bars = between + n * a.most;
   memset(between, 0, (size_t)(n * a.most + parameters) * sizeof(V));
   JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);

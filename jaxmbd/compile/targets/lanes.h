@@ -112,7 +112,11 @@ BINARY_EACH(pow, M(pow)(AT(a), AT(b)))
 BINARY_EACH(rem, M(fmod)(AT(a), AT(b)))
 
 /* A number in all lanes, and a step of Horner's method. */
+#if LANES == 1
+#define ALL(number) ((T)(number))
+#else
 #define ALL(number) ((V){0} + (T)(number))
+#endif
 #define HORNER(z, sum, coefficient) JOIN(fma, NAME)(z, sum, ALL(coefficient))
 
 #if LANES > 1
@@ -128,7 +132,9 @@ static inline int JOIN(any, NAME)(const JOIN(Mask, NAME) c) {
    fdlibm, with an error of at most 1 unit in the last place for |a| up to 1e5 (in single precision 1e3); lanes
    beyond by the C library too. */
 static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
-#if LANES == 1
+#if LANES == 1 && defined(SINE_COSINE)
+  SINE_COSINE(a, sine, cosine);
+#elif LANES == 1
   *sine = M(sin)(a), *cosine = M(cos)(a);
 #else
   const int wide = sizeof(T) == 8;

@@ -1,8 +1,12 @@
 /* Programs and their calls, as the virtual machine (`vm.c`) and straight-line code (`straight_line.py`) see them. */
 
+#pragma once
+
+#ifndef __CUDACC_RTC__ /* which has no such files */
 #include <math.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#endif
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

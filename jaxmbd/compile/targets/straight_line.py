@@ -8,7 +8,7 @@ live at a time.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ _DOUBLE, _SINGLE = ("double", "int64_t", ""), ("float", "int32_t", "f")
 _KERNELS = ((*_DOUBLE, "1"), (*_DOUBLE, "F64_WIDTH"), (*_SINGLE, "1"), (*_SINGLE, "F32_WIDTH"))
 
 
-class _Value(NamedTuple):
+class Value(NamedTuple):
     """A value: an operation on values by their indices (of a gather: index and table), or a slot or a constant.
 
     The names of the latter two are "slot" and "constant".
@@ -31,17 +31,26 @@ class _Value(NamedTuple):
     operands: tuple[int, ...]
     number: float = 0.0
 
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The values that it is computed from."""
+        if self.name in ("slot", "constant"):
+            return ()
+        return self.operands[:1] if self.name == GATHER else self.operands
+
 
 def is_straight(program: Program) -> bool:
     """True if a program can be straight-line code: no factors of its operations are shared by all lanes."""
-    return not any(name in UNIFORM.values() for name, _ in _instructions(program))
+    return not any(name in UNIFORM.values() for name, _ in _instructions(program, program.uniform_length))
 
 
 def source(program: Program, kernel: int) -> str:
     """The C text of a program for a kernel, one of those in `program.h`; it defines the function `jaxmbd_straight`."""
     number, integer, suffix, lanes = _KERNELS[kernel]
-    values, results = _values(program)
-    body = "\n".join(_statements(values, results))
+    values, stored = values_of(program, program.uniform_length)
+    given = {k: f"x[{value.operands[0]}]" for k, value in enumerate(values) if value.name == "slot"}
+    computed = {slot: k for slot, k in stored.items() if values[k].name not in ("slot", "constant")}
+    body = "\n".join(statements(values, {f"x[{slot}]": k for slot, k in computed.items()}, given))
     return f"""#include "program.h"
 #define T {number}
 #define INTEGER {integer}
@@ -58,50 +67,43 @@ V *restrict x = slots;
 """
 
 
-def _instructions(program: Program) -> Iterator[tuple[str, np.ndarray]]:
-    """The instructions after the uniform prefix: operation, and the slots of each result and its operands."""
-    code, at = program.code, program.uniform_length
+def _instructions(program: Program, start: int) -> Iterator[tuple[str, np.ndarray]]:
+    """The instructions from a place in the code on: operation, and the slots of each result and its operands."""
+    code, at = program.code, start
     while at < len(code):
         name, count = NAMES[code[at]], int(code[at + 1])
         first, at = at + 2, at + 2 + count * (1 + ARITY[name])
         yield name, code[first:at].reshape(count, -1)
 
 
-def _values(program: Program) -> tuple[list[_Value], dict[int, int]]:
-    """The values in the order of the program, and for each slot that an output is read from, its last value."""
-    values: list[_Value] = []
+def values_of(program: Program, start: int = 0) -> tuple[list[Value], dict[int, int]]:
+    """The values in the order of the code from `start` on, and for each slot that an output is read from, its last
+    value."""
+    values: list[Value] = []
     current: dict[int, int] = {}  # the value in each slot
 
     def read(slot: int) -> int:
         if slot not in current:
             is_constant = slot < program.constants.size
             number = float(program.constants[slot]) if is_constant else 0.0
-            values.append(_Value("constant" if is_constant else "slot", (slot,), number))
+            values.append(Value("constant" if is_constant else "slot", (slot,), number))
             current[slot] = len(values) - 1
         return current[slot]
 
-    computed = set()
-    for name, table in _instructions(program):
+    for name, table in _instructions(program, start):
         for result, *operands in table.tolist():
             ids = (read(operands[0]), operands[1]) if name == GATHER else tuple(map(read, operands))
-            values.append(_Value(name, ids))
+            values.append(Value(name, ids))
             current[result] = len(values) - 1
-            computed.add(result)
-    return values, {slot: current[slot] for _, slot in program.stores.tolist() if slot in computed}
+    return values, {slot: read(slot) for _, slot in program.stores.tolist()}
 
 
-def _operands(value: _Value) -> tuple[int, ...]:
-    """The values that a value is computed from."""
-    if value.name in ("slot", "constant"):
-        return ()
-    return value.operands[:1] if value.name == GATHER else value.operands
-
-
-def _order(values: Sequence[_Value], roots: Sequence[int]) -> list[int]:
+def _order(values: Sequence[Value], roots: Sequence[int], given: Mapping[int, str]) -> list[int]:
     """The values on which some roots depend, operands before uses, those that need more registers first."""
+    sources = [() if k in given else tuple(set(value.sources)) for k, value in enumerate(values)]
     registers = [1] * len(values)
-    for k, value in enumerate(values):
-        needs = sorted((registers[i] for i in set(_operands(value))), reverse=True)
+    for k, operands in enumerate(sources):
+        needs = sorted((registers[i] for i in operands), reverse=True)
         registers[k] = max([need + i for i, need in enumerate(needs)], default=1)
     order, seen = [], set()
     stack = [(root, False) for root in reversed(roots)]
@@ -112,26 +114,27 @@ def _order(values: Sequence[_Value], roots: Sequence[int]) -> list[int]:
         elif k not in seen:
             seen.add(k)
             stack.append((k, True))
-            stack += [(i, False) for i in sorted(set(_operands(values[k])), key=registers.__getitem__)]
+            stack += [(i, False) for i in sorted(sources[k], key=registers.__getitem__)]
     return order
 
 
-def _statements(values: Sequence[_Value], results: dict[int, int]) -> Iterator[str]:
-    """The statements of the function. Sines and cosines come first, those of one angle together: before a call of a
+def statements(values: Sequence[Value], results: Mapping[str, int], given: Mapping[int, str]) -> Iterator[str]:
+    """The statements that compute some `results`, values by the text of what they are assigned to; `given`: the text of
+    values that are there already. Sines and cosines come first, those of one angle together: before a call of a
     function all values that are live in registers are stored."""
-    angular = [k for k, value in enumerate(values) if value.name in ("sin", "cos")]
-    order = _order(values, [*angular, *results.values()])
+    needed = _order(values, list(results.values()), given)
+    angular = sorted(k for k in needed if values[k].name in ("sin", "cos") and k not in given)
+    order = _order(values, [*angular, *results.values()], given)
     angles: dict[int, dict[str, int]] = {}
-    for k in order:
-        if values[k].name in ("sin", "cos"):
-            angles.setdefault(values[k].operands[0], {})[values[k].name] = k
+    for k in angular:
+        angles.setdefault(values[k].operands[0], {})[values[k].name] = k
     done = set()
     for k in order:
         if k in done:
             continue
         name, operands, number = values[k]
-        if name == "slot":
-            yield f"const V v{k} = x[{operands[0]}];"
+        if k in given:
+            yield f"const V v{k} = {given[k]};"
         elif name == "constant":
             yield f"const V v{k} = ALL({_literal(number)});"
         elif name == GATHER:
@@ -143,8 +146,8 @@ def _statements(values: Sequence[_Value], results: dict[int, int]) -> Iterator[s
             done.update(pair.values())
         else:
             yield f"const V v{k} = {name}_lanes({', '.join(f'v{i}' for i in operands)});"
-    for slot, k in results.items():
-        yield f"x[{slot}] = v{k};"
+    for target, k in results.items():
+        yield f"{target} = v{k};"
 
 
 def _literal(number: float) -> str:

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "motion.h"
 #include "program_table.h"
 #include "xla/ffi/api/c_api.h"
 
@@ -40,62 +41,20 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
   return found;
 }
 
-/* --- motions ---------------------------------------------------------------------------------------------- */
-
-/* An operand or a result: its numbers per instance, and 1 if it has such numbers for each instance of the batch. */
-typedef struct {
-  void *data;
-  int64_t size, varies;
-} Array;
-
-/* An explicit Runge-Kutta method: `y1 = y + h sum_j b_j f_j`, the error `h sum_j e_j f_j`, and the dense output
-   `y + h sum_j b_j(theta) f_j`, whose weights are polynomials, highest power first. `ssal`: the last stage is the end of
-   the step; `fsal`: its slope is the first one of the next step, too. */
-typedef struct {
-  int64_t stages, degree, fsal, ssal;
-  const double *a, *b, *c, *e, *dense;
-} Tableau;
-
-enum { STEPS, ACCEPTED, REJECTED, SAVED, RESULT, ENGINE, COUNTS };        /* the counts of a run */
-enum { FINISHED, STEPS_USED_UP, STEP_TOO_SMALL };                         /* its result */
-enum { ANY, INTERPRETER, STRAIGHT_LINE };                                 /* engines */
-enum { OFTEN = 4096 };                                                    /* evaluations that are counted together */
-enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
-
-/* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
-   that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
-   of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
-typedef struct Motion {
-  Call call;
-  Tableau method;
-  const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
-  int64_t n, t_at, y_at, dt_at, dy_at, stage_at, time_at;
-  int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
-  int64_t adaptive, force_dtmin, recorded, max_steps, rows;
-  const double *norm; /* 1 for the components of the state in the norm of the error */
-  Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
-  Array ys, y_end, t_end, *bars;
-} Motion;
-
-static inline int32_t *counter(const Array *a, const int64_t batch, const int64_t instance) {
-  return (int32_t *)a->data + (a->varies ? (instance < batch ? instance : batch - 1) : 0);
-}
-
-/* Checkpoints are the states at every `2**level`-th step, so that those of steps 0 ... i fit into the rows: the row of
-   checkpoint i, by the scheme of `checkpoint_store.py`. */
-static int64_t level_of(const int64_t i, const int64_t rows) {
-  int64_t level = 0;
-  while (i >= rows << level) level++;
-  return level;
-}
-
-static int64_t place_of(int64_t i, const int64_t rows) {
-  for (int64_t level = level_of(i, rows); level > 0; level = level_of(i, rows)) {
-    const int64_t half = level - 1, j = (i - (rows << half)) >> level;
-    i = (2 * j + 1) << half;
-  }
-  return i;
-}
+/* The memory of a time loop: `ROOM` takes a part of the `WORKSPACE`. */
+#define WORKSPACE(memory, count)                                 \
+  void *memory = malloc((size_t)(count) * sizeof(V) + 64);       \
+  if (!memory) return 0;                                         \
+  V *at_ = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
+#define ROOM(name, count) V *name = at_; at_ += (count);
+#define RELEASE(memory) free(memory);
+#define ROLLED /* the text of a loop that is not repeated */
+#define SLOTS(m) (m)->call.program->slots
+#define SLOTS_AFTER(m) ((m)->after ? SLOTS((m)->after) : 0)
+#define WAITS(instances) ((instances) > LANES)
+#define STATES(m) (m)->n
+#define STAGES(m) (m)->method.stages
+enum { OFTEN = 4096 }; /* evaluations that are counted together */
 
 /* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */
 
@@ -280,7 +239,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   const int64_t s = settings[STAGES];
   m->method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
                         tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
-  m->n = settings[STATES], m->norm = b->data[2];
+  m->n = settings[STATES], m->results = p->output_sizes[0], m->norm = b->data[2];
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];

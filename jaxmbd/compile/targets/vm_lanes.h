@@ -66,6 +66,11 @@ static inline void JOIN(vary, NAME)(const Call *c, V *restrict x, const T *restr
   else JOIN(execute, NAME)(p->code + p->uniform_length, p->code + p->length, x, s, c, instances);
 }
 
+/* What runs the part of a program after its uniform prefix now. */
+static inline int64_t JOIN(engine, NAME)(const Call *c) {
+  return JOIN(straight_line, NAME)(c) ? STRAIGHT_LINE : INTERPRETER;
+}
+
 /* Counts evaluations by the interpreter. */
 static inline void JOIN(count, NAME)(const Call *c, const int64_t evaluations) {
 #ifdef KERNEL
@@ -158,6 +163,7 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 }
 
 #ifdef KERNEL
+#include "erk_slots.h"
 #include "erk_loop.h"
 #include "erk_sweeps.h"
 #endif

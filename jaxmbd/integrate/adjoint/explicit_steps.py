@@ -4,6 +4,7 @@
 are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over that chain.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
@@ -17,6 +18,7 @@ from jaxmbd.arrays import frozen
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.targets.erk_kernel import CONTROLS, Buffer, MotionKernel, Part
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
@@ -268,6 +270,27 @@ class ExplicitSteps(AbstractSteps):
             call = self._call([run, sweep], (0, 0, 1, timed), operands, [self.types[k] for k in order])
             return call._replace(order=[order.index(k) for k in wanted])
         return None
+
+    def kernel(self, varies: Sequence[bool], adaptive: bool, force_dtmin: bool, recorded: bool) -> MotionKernel:
+        """The kernel of a run on a GPU; `varies`: which operands of the primitive each instance has its own of."""
+        run, *last = [sweep for sweep in self.programs if sweep is not None]
+        parts = [Part(run.program, run.time, run.state, 0)]
+        parts += [Part(x.program, x.time, x.state, parts[0].end, self._condition) for x in last]
+        call = self.native("solve", adaptive=adaptive, force_dtmin=force_dtmin, recorded=recorded)
+        assert call is not None
+        sizes = [*(math.prod(x.shape) for x in self.types), 1, CONTROLS]
+        buffers = [Buffer(sizes[k], varies[k]) if isinstance(k, int) else Buffer(k.size, False) for k in call.operands]
+        buffers += [Buffer(math.prod(x.shape), True) for x in call.results]
+        tableau = _tableau_of(self.method)
+        flags = {
+            "adaptive": adaptive, "force_dtmin": force_dtmin, "recorded": recorded, "max_steps": self.max_steps,
+            "rows": self.rows, "method.fsal": tableau.fsal, "method.ssal": tableau.ssal,
+        }  # fmt: skip
+        numbers = {name: int(value) for name, value in flags.items()}
+        return MotionKernel(
+            tuple(parts), tuple(buffers), tableau.numbers, tableau.stages, _DEGREE, self.norm, numbers,
+            self.types[0].dtype,
+        )  # fmt: skip
 
     def _call(
         self, sweeps: Sequence[_Sweep], flags: Sequence[int], operands: list[Any], results: list[Any]

@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
+from jaxmbd.compile.targets.launcher import launched
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
@@ -132,7 +133,8 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         return jax.jit(partial(primitive.bind, **settings))
 
     def at_once(*arrays: Any, **settings: Any) -> Any:
-        call = None if settings["batches"] else settings["steps"].native(short, operands=len(arrays), **settings)
+        elsewhere = settings["batches"] or jax.default_backend() != "cpu"
+        call = None if elsewhere else settings["steps"].native(short, operands=len(arrays), **settings)
         if call is None:
             with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive eagerly, an infinite recursion
                 return on_its_own(**settings)(*arrays)
@@ -223,10 +225,21 @@ curvature_p = _primitive("jaxmbd_curvature", _curvature, _types_of_inputs)
 
 
 def _solve(*arrays: Any, **settings: Any) -> list[Any]:
-    raise NotImplementedError("A motion in the virtual machine runs on a CPU.")
+    raise NotImplementedError("A motion runs as a whole on a CPU or on an NVIDIA GPU.")
+
+
+def _by_kernel(*arrays: Any, steps: Any, batches: Batches, **settings: Any) -> list[Any]:
+    """A run on a GPU, with a thread for each instance of the batches."""
+    call = steps.native("solve", **settings)
+    varies = [any(batch.has_axis[k] for batch in batches) for k in range(len(arrays))]
+    together = _together(arrays, batches)
+    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
+    kernel = steps.kernel(varies, **settings)
+    return _apart(launched(kernel, operands, _types_together(call, batches), max(_size(batches), 1)), call, batches)
 
 
 solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.solve_results(recorded))
+mlir.register_lowering(solve_p, mlir.lower_fun(_by_kernel, multiple_results=True), platform="cuda")
 
 
 def solve(steps: Any, x: list[Any], step: Any, control: Any, adaptive: bool, force_dtmin: bool) -> list[Any]:

@@ -1,0 +1,80 @@
+/* The slots of a motion's program in the virtual machine: what is put into them and taken from them. Straight-line code of
+   a whole motion has functions of its own in their place (`erk_kernel.py`). */
+
+/* Loads constants and inputs of the program, and runs what depends on the parameters alone, once for all stages. */
+static void JOIN(begin, NAME)(const Motion *m, V *x, const int64_t *instances) {
+  const Call *c = &m->call;
+  const Program *p = c->program;
+  T *flat = (T *)x;
+  JOIN(load, NAME)(c, flat, NULL);
+  for (int64_t k = 0; k < p->inputs; k++) {
+    if (c->sizes[k] == p->input_sizes[k]) continue;
+    EACH_LANE {
+      const T *mine = JOIN(of, NAME)(c, k, instances[l]);
+      MOVES(e, p->loads, p->input_ends, k) flat[(int64_t)e[1] * LANES + l] = mine[e[0]];
+    }
+  }
+  JOIN(execute, NAME)(p->code, p->code + p->uniform_length, x, NULL, c, instances);
+}
+
+static inline void JOIN(put, NAME)(const Program *p, V *x, const int64_t input, const V *values) {
+  if (input >= 0) MOVES(e, p->loads, p->input_ends, input) x[e[1]] = values[e[0]];
+}
+
+static inline void JOIN(take, NAME)(const Program *p, const V *x, const int64_t output, V *values) {
+  MOVES(e, p->stores, p->output_ends, output) values[e[0]] = x[e[1]];
+}
+
+/* Runs the program at a stage; the rest of the inputs has been put in place. */
+static inline void JOIN(evaluate, NAME)(const Motion *m, V *x, const int64_t *instances) {
+  JOIN(vary, NAME)(&m->call, x, NULL, instances);
+}
+
+/* The first result of the program, the slope, at a time and a state. */
+static inline void JOIN(slope, NAME)(const Motion *m, V *x, const V *t, const V *y, const int64_t *instances, V *f) {
+  const Program *p = m->call.program;
+  JOIN(put, NAME)(p, x, m->t_at, t), JOIN(put, NAME)(p, x, m->y_at, y);
+  JOIN(evaluate, NAME)(m, x, instances);
+  JOIN(take, NAME)(p, x, 0, f);
+}
+
+/* What happens after a step; NULL if nothing does in any lane. */
+static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t *instances) {
+  if (!m->after || m->after->condition < 0) return m->after;
+  EACH_LANE if (*JOIN(of, NAME)(&m->after->call, m->after->condition, instances[l]) != 0) return m->after;
+  return NULL;
+}
+
+/* --- instances that take their turns in the lanes --------------------------------------------------------- */
+
+/* The slots of a program in its lanes, `x`; and as they are after the uniform prefix, which is run for LANES instances
+   together, those of the instances from `first` on, which wait for a lane. */
+typedef struct {
+  const Motion *m;
+  V *x, *waiting;
+  int64_t first;
+} JOIN(Slots, NAME);
+
+static void JOIN(fill, NAME)(JOIN(Slots, NAME) *s, V *x, const int64_t first) {
+  int64_t instances[LANES];
+  EACH_LANE instances[l] = first + l;
+  JOIN(begin, NAME)(s->m, x, instances);
+  s->first = first;
+}
+
+/* A lane takes an instance, the next one of those that wait. */
+static void JOIN(admit, NAME)(JOIN(Slots, NAME) *s, const int lane, const int64_t instance) {
+  const Call *c = &s->m->call;
+  const Program *p = c->program;
+  if (instance == s->first + LANES && p->carries) JOIN(fill, NAME)(s, s->waiting, instance);
+  for (int64_t k = 0; k < p->carries; k++) {
+    const int32_t slot = p->uniform_live_out[k];
+    LANE_OF(s->x[slot], lane) = LANE_OF(s->waiting[slot], instance - s->first);
+  }
+  for (int64_t k = p->uniform_inputs; k < p->inputs; k++) {
+    if (c->sizes[k] == p->input_sizes[k]) continue;
+    const T *mine = JOIN(of, NAME)(c, k, instance);
+    MOVES(e, p->loads, p->input_ends, k) LANE_OF(s->x[e[1]], lane) = mine[e[0]];
+  }
+}
+

@@ -1,0 +1,111 @@
+"""Kernels on a GPU: compiled by NVRTC once per computer, and launched by `launch.c` where XLA calls them."""
+
+import ctypes
+import hashlib
+import subprocess
+from collections.abc import Sequence
+from functools import cache
+from importlib.metadata import version
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.compile.cache.files import limit_size, make_own_folder, read_own, touch, write_whole
+from jaxmbd.compile.targets import nvrtc
+from jaxmbd.compile.targets.c_library import HERE, CLibrary, cause, folders
+from jaxmbd.compile.targets.erk_kernel import BLOCK, HEADERS, MotionKernel
+from jaxmbd.errors import MechanismError
+from jaxmbd.progress import reporting
+
+TARGET = "jaxmbd_launch"
+_DRIVER = "libcuda.so.1"
+_SYMBOLS = (TARGET, "jaxmbd_open_driver")
+_SIZE = 2**28  # [bytes] limit of all stored kernels together
+
+
+class Image(NamedTuple):
+    """The machine code of a kernel, padded to whole numbers of 8 bytes; `key`, its hash; `uniform`: the numbers that are
+    the same for all instances."""
+
+    code: np.ndarray
+    key: int
+    uniform: int
+
+
+def launched(
+    kernel: MotionKernel, operands: Sequence[Any], results: Sequence[jax.ShapeDtypeStruct], batch: int
+) -> list[Any]:
+    """The results of a kernel, as one call for XLA."""
+    ready()
+    image = compiled(kernel, _architecture())
+    memory = jax.ShapeDtypeStruct((max(image.uniform, 1),), kernel.dtype)
+    call = jax.ffi.ffi_call(TARGET, [*results, memory])
+    numbers = {"key": np.int64(image.key), "batch": np.int64(batch), "block": np.int64(BLOCK)}
+    return list(call(*(jnp.asarray(x) for x in operands), image=image.code, **numbers))[:-1]
+
+
+def compiled(kernel: MotionKernel, architecture: str) -> Image:
+    """The machine code of a kernel for an architecture such as "sm_90".
+
+    Raises:
+        MechanismError: If it cannot be compiled.
+    """
+    text, uniform = kernel.source()
+    sources = b"".join((HERE / name).read_bytes() for name in HEADERS)
+    identity = repr((text, sources, architecture, nvrtc.version())).encode()
+    path = folders()[0] / f"kernel-{hashlib.sha256(identity).hexdigest()[:32]}.cubin"
+    stored = read_own(path) or b""
+    code = stored[32:]
+    if hashlib.sha256(code).digest() == stored[:32]:
+        touch(path)
+    else:
+        try:
+            with reporting(True, "compiling the kernel of a motion for the GPU, once ..."):
+                code, _ = nvrtc.cubin(text, HEADERS, architecture)
+        except OSError as error:
+            raise MechanismError(f"engine='native' cannot run this motion on the GPU: {error}") from None
+        code += bytes(-len(code) % 8)
+        if make_own_folder(path.parent):
+            write_whole(path, hashlib.sha256(code).digest() + code)
+            limit_size(path.parent, "kernel-*", _SIZE)
+    key = int.from_bytes(hashlib.sha256(code).digest()[:8], "little") >> 1
+    return Image(np.frombuffer(code, np.int64), key, uniform)
+
+
+@cache
+def launcher() -> ctypes.CDLL:
+    """The library that launches kernels, registered with XLA.
+
+    Raises:
+        OSError: If there is no folder, no compiler, or its output is not such a library.
+        subprocess.SubprocessError: If the compiler fails.
+    """
+    library = CLibrary(
+        "launcher", _SYMBOLS, ("launch.c",), lambda: '#include "launch.c"\n', version("jaxlib"), ("-O2",), 2**22
+    ).loaded()
+    jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(getattr(library, TARGET)), platform="CUDA")
+    library.jaxmbd_open_driver.restype = ctypes.c_char_p
+    return library
+
+
+@cache
+def ready() -> None:
+    """Open the driver, once.
+
+    Raises:
+        MechanismError: If there is none, or no launcher.
+    """
+    try:
+        missing = launcher().jaxmbd_open_driver(_DRIVER.encode())
+    except (OSError, subprocess.SubprocessError) as error:
+        missing = cause(error).encode()
+    if missing:
+        raise MechanismError(f"engine='native' needs NVIDIA's driver on a GPU: {missing.decode()}")
+
+
+def _architecture() -> str:
+    """The architecture of the GPU."""
+    capability: Any = jax.local_devices(backend="gpu")[0]
+    return f"sm_{capability.compute_capability.replace('.', '')}"

@@ -1,0 +1,59 @@
+/* Motions and runs of them, as the time loop (`erk_loop.h`) sees them, on a CPU and on a GPU. */
+
+#include "program.h"
+
+/* An operand or a result: its numbers per instance, and 1 if it has such numbers for each instance of the batch. */
+typedef struct {
+  void *data;
+  int64_t size, varies;
+} Array;
+
+/* An explicit Runge-Kutta method: `y1 = y + h sum_j b_j f_j`, the error `h sum_j e_j f_j`, and the dense output
+   `y + h sum_j b_j(theta) f_j`, whose weights are polynomials, highest power first. `ssal`: the last stage is the end of
+   the step; `fsal`: its slope is the first one of the next step, too. */
+typedef struct {
+  int64_t stages, degree, fsal, ssal;
+  const double *a, *b, *c, *e, *dense;
+} Tableau;
+
+enum { STEPS, ACCEPTED, REJECTED, SAVED, RESULT, ENGINE, COUNTS };        /* the counts of a run */
+enum { FINISHED, STEPS_USED_UP, STEP_TOO_SMALL };                         /* its result */
+enum { ANY, INTERPRETER, STRAIGHT_LINE };                                 /* engines */
+enum { RTOL, ATOL, DTMIN, DTMAX, FACTORMIN, FACTORMAX, SAFETY, COEFFICIENT_1, COEFFICIENT_2, COEFFICIENT_3, CONTROLS };
+
+/* A motion `dy/dt = f(parameters..., t, y)` and a run of it. `t_at`, `y_at`, `dt_at`, `dy_at`: the inputs of the program
+   that are time and state and their tangents, -1 for none. In a sweep for cotangents the program pulls a cotangent `dy_at`
+   of the slope back: the outputs `stage_at` and `time_at` are those of state and time, all others those of parameters. */
+typedef struct Motion {
+  Call call;
+  Tableau method;
+  const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
+  int64_t n, results; /* the numbers of the state, and of the first result of the program */
+  int64_t part;       /* 1 for `after` in the text of a kernel, which has functions for both programs */
+  int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;
+  int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */
+  int64_t adaptive, force_dtmin, recorded, max_steps, rows;
+  const double *norm; /* 1 for the components of the state in the norm of the error */
+  Array y0, t0, t1, ts, h0, control, starts, ends, counts[COUNTS], checkpoints, dy0, dt0, dt1, dts, dys;
+  Array ys, y_end, t_end, *bars;
+} Motion;
+
+static inline int32_t *counter(const Array *a, const int64_t batch, const int64_t instance) {
+  return (int32_t *)a->data + (a->varies ? (instance < batch ? instance : batch - 1) : 0);
+}
+
+/* Checkpoints are the states at every `2**level`-th step, so that those of steps 0 ... i fit into the rows: the row of
+   checkpoint i, by the scheme of `checkpoint_store.py`. */
+static int64_t level_of(const int64_t i, const int64_t rows) {
+  int64_t level = 0;
+  while (i >= rows << level) level++;
+  return level;
+}
+
+static int64_t place_of(int64_t i, const int64_t rows) {
+  for (int64_t level = level_of(i, rows); level > 0; level = level_of(i, rows)) {
+    const int64_t half = level - 1, j = (i - (rows << half)) >> level;
+    i = (2 * j + 1) << half;
+  }
+  return i;
+}
