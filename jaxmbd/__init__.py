@@ -19,7 +19,7 @@ except PackageNotFoundError:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name. The garbage collector rests meanwhile: modules make a million objects, and nearly all of them stay.
+    """Import a name. The garbage collector rests meanwhile: modules make a million objects, which nearly all stay.
 
     Afterwards they count as old, as if it had found them alive; to find that takes it a tenth of a second.
     """

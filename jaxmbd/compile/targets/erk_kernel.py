@@ -1,8 +1,8 @@
 """A whole motion as the text of one kernel: the time loop of `erk_loop.h` around programs in straight-line code.
 
-A GPU has a thread for each instance of a batch. The text is that of the virtual machine, with functions of its own where
-the machine interprets programs, and with all sizes as numbers. It is CUDA, and it is C, too, which runs the instances one
-after another: for tests on computers without a GPU.
+A GPU has a thread for each instance of a batch. The text is that of the virtual machine, with functions of its own
+where the machine interprets programs, and with all sizes as numbers. It is CUDA, and it is C, too, which runs the
+instances one after another: for tests on computers without a GPU.
 
 What a program computes has one of three levels: what is the same for all instances is computed once, by a kernel of one
 thread, and is in the constant memory of the solving kernel; what depends on an instance's parameters is computed before
@@ -22,7 +22,7 @@ from jaxmbd.compile.targets.straight_line import Value, statements, values_of
 HEADERS = ("device.h", "program.h", "motion.h", "lanes.h", "erk_loop.h")
 BLOCK = 128  # threads that run side by side; they share nothing
 PREPARE, SOLVE = "jaxmbd_prepare", "jaxmbd_solve"  # the kernels' names
-_CONSTANT_MEMORY = 2**16 - 2**12  # [bytes] of a GPU's constant memory for results of the first level; the rest is for us
+_CONSTANT_MEMORY = 2**16 - 2**12  # [bytes] of a GPU's constant memory for the first level; the method has the rest
 _UNIFORM, _INSTANCE, _MOVING = range(3)  # levels
 _COUNTS = 6  # results that count, as in `motion.h`
 CONTROLS = 10  # the numbers of a step-size controller, as in `motion.h`
@@ -88,7 +88,8 @@ class MotionKernel(NamedTuple):
         )  # fmt: skip
         has_after = len(self.parts) > 1
         after = "m->part ? {0}_1(m, x, {1}) : {0}_0(m, x, {1});" if has_after else "{0}_0(m, x, {1});"
-        return f"""#define BLOCK {BLOCK}
+        return (
+            f"""#define BLOCK {BLOCK}
 #include "device.h"
 #include "motion.h"
 #define T {number}
@@ -147,7 +148,9 @@ KERNEL({SOLVE}, BUFFERS b, const int64_t batch) {{
     solve_lanes(&m, i, i + 1);
   }}
 }}
-""", uniform
+""",
+            uniform,
+        )
 
     def _after_text(self) -> str:
         head = "INLINE const Motion *after_lanes(const Motion *m, const int64_t *instances)"
@@ -225,7 +228,7 @@ class _Levels:
         return needed
 
     def kept(self, level: int) -> list[int]:
-        """The values of a level that values of a higher one need, or the results; constants are written where needed."""
+        """The values of a level that values of a higher one need, or the results, without constants."""
         users = [(self.values[k].sources, self.level[k]) for k in self._needed]
         users.append((tuple(self.results.values()), _MOVING))
         kept = {k for sources, above in users if above > level for k in sources if self.level[k] == level}

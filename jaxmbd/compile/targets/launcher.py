@@ -26,8 +26,8 @@ _SIZE = 2**28  # [bytes] limit of all stored kernels together
 
 
 class Image(NamedTuple):
-    """The machine code of a kernel, padded to whole numbers of 8 bytes; `key`, its hash; `uniform`: the numbers that are
-    the same for all instances."""
+    """The machine code of a kernel, padded to whole numbers of 8 bytes; `key`, its hash; `uniform`: how many numbers
+    are the same for all instances."""
 
     code: np.ndarray
     key: int
