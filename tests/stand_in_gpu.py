@@ -3,7 +3,6 @@
 import ctypes
 import hashlib
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from jaxmbd.compile.targets import launcher
 from jaxmbd.compile.targets.c_library import CLibrary
 from jaxmbd.compile.targets.erk_kernel import HEADERS, PREPARE, SOLVE, MotionKernel
-from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
+from jaxmbd.integrate.adjoint import linear_sweeps
 
 DRIVER = Path(__file__).with_name("stand_in_driver.c")
 ENTRIES = f"""
@@ -42,23 +41,8 @@ def driver() -> ctypes.CDLL:
 
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     """From now on compiled motions that the virtual machine would run go to the stand-in."""
-    library, calls = driver(), dict[int, Any]()
-    native, by_vm = explicit_steps.ExplicitSteps.native, linear_sweeps._by_vm
-
-    def remembered(self: Any, name: str, **settings: Any) -> Any:
-        call = native(self, name, **settings)
-        calls[id(call)] = call, self, settings
-        return call
-
-    def by_kernel(name: str, call: Any, arrays: Any, batches: Any) -> Any:
-        if name != "solve":
-            return by_vm(name, call, arrays, batches)
-        _, steps, settings = calls[id(call)]
-        settings = {name: settings[name] for name in ("adaptive", "force_dtmin", "recorded")}
-        return linear_sweeps._by_kernel(*arrays, steps=steps, batches=batches, **settings)
-
-    monkeypatch.setattr(explicit_steps.ExplicitSteps, "native", remembered)
-    monkeypatch.setattr(linear_sweeps, "_by_vm", by_kernel)
+    library = driver()
+    monkeypatch.setitem(linear_sweeps._NATIVE, "cpu", linear_sweeps._by_kernel)
     monkeypatch.setattr(launcher, "compiled", image)
     monkeypatch.setattr(launcher, "launcher", lambda: library)
     monkeypatch.setattr(launcher, "_DRIVER", library._name)

@@ -13,9 +13,10 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.compile.targets import launcher, nvrtc
-from jaxmbd.compile.targets.erk_kernel import HEADERS
+from jaxmbd.compile.targets.erk_kernel import HEADERS, SOLVE
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
+from tests.marks import slow_but
 from tests.stand_in_gpu import stand_in
 
 SCALES = np.linspace(0.8, 1.3, 5)
@@ -46,7 +47,7 @@ CASES = [
     ("slider-crank", "joint", {}),  # with rows that are chosen again after each step
     pytest.param("planar-four-bar", "absolute", {"formulation": mbd.Augmented()}, marks=pytest.mark.slow),
     pytest.param("planar-four-bar", "joint", CONSTANT, marks=pytest.mark.slow),
-    ("heavy-top", "joint", {"solver": dfx.Dopri8()}),
+    pytest.param("heavy-top", "joint", {"solver": dfx.Dopri8()}, marks=pytest.mark.slow),
     pytest.param("suspension", "joint", {}, marks=pytest.mark.slow),
     pytest.param("four-bar-with-springs", "absolute", CONSTANT, marks=pytest.mark.slow),
 ]
@@ -70,6 +71,31 @@ def test_a_kernel_takes_the_steps_of_the_virtual_machine(
     assert float(jnp.max(jnp.abs(found.q[0, -1] - found.q[-1, -1]))) > 1e-6  # each instance has its own mass
 
 
+def test_a_lane_that_fails_says_so_for_itself(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the GPU, by the interpreter and by straight-line code, which stops the lane and not its neighbours."""
+    example = mbd.examples.get("pendulum")
+    mechanism, state, ts = example.mechanism, example.state(), jnp.linspace(0.0, 1.0, 9)
+    speeds = jnp.array([0.1, 40.0, 0.2, jnp.nan])
+
+    def run(engine: Any) -> mbd.Solution:
+        def one(speed: Any) -> mbd.Solution:
+            start = eqx.tree_at(lambda s: s.v, state, speed * jnp.ones_like(state.v))
+            return mbd.simulate(mechanism, start, ts, throw=False, max_steps=30, engine=engine)
+
+        return jax.block_until_ready(jax.jit(jax.vmap(one))(speeds))
+
+    found = [run("auto")]
+    assert gpu.stand_in_launches() == 2
+    monkeypatch.undo()
+    found += [run("interpreter"), run("native")]
+    verdicts = mbd.RESULTS.successful, mbd.RESULTS.max_steps_reached, mbd.RESULTS.not_finite
+    for each in found:
+        for verdict, expected in zip(verdicts, ([1, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1]), strict=True):
+            np.testing.assert_array_equal(each.result == verdict, expected)
+        np.testing.assert_allclose(each.q, found[1].q, rtol=0, atol=1e-9)  # NaN after a failure
+        np.testing.assert_array_equal(jnp.isnan(each.q[:, -1, 0]), [0, 1, 0, 1])
+
+
 def test_one_motion_and_single_precision(gpu: Any) -> None:
     run = family("pendulum", "joint", **CONSTANT)
     found = jax.block_until_ready(jax.jit(run)(1.1))
@@ -83,18 +109,60 @@ def test_one_motion_and_single_precision(gpu: Any) -> None:
         np.testing.assert_allclose(found.q, run(1.1).q, rtol=0, atol=2e-5)
 
 
-def test_derivatives_go_through_a_kernel(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    end = lambda run: lambda scale: run(scale).q[-1, 0]  # noqa: E731
-    batch = lambda run: jax.jit(jax.vmap(jax.value_and_grad(end(run))))(SCALES)  # noqa: E731
-    values, slopes = jax.block_until_ready(batch(family("slider-crank", "joint")))
+def test_tables_are_read_where_the_index_points(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table of each instance's own and one of all; indices beyond their ends mean the first or last element."""
+
+    def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
+        own, shared = given
+        at = jnp.floor(4 * t).astype(int) - 1
+        return jnp.stack([own.at[at].get(mode="clip"), shared.at[at].get(mode="clip") * y[0]])
+
+    y, shared, ts = jnp.array([0.5, -0.2]), jnp.array([2.0, 3.0, 5.0]), jnp.array([0.3, 1.7])
+    tables = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)))
+
+    def run(own: Any) -> Any:
+        method = explicit_steps.explicit_steps(
+            rate, None, (own, shared), None, y, mbd.RungeKutta4(), np.ones(2), len(ts), 100
+        )
+        assert method is not None
+        steps, known = method
+        return linear_sweeps.solve(steps, [y, *known, 0.0, 2.0, ts], 0.25, jnp.zeros(10), False, False)[:2]
+
+    found = jax.block_until_ready(jax.jit(jax.vmap(run))(tables))
     assert gpu.stand_in_launches() == 2
-    tangents = jax.jit(jax.vmap(lambda s: jax.jvp(end(family("slider-crank", "joint")), (s,), (1.0,))[1]))(SCALES)
     monkeypatch.undo()
-    known, expected = batch(family("slider-crank", "joint"))
-    np.testing.assert_allclose(values, known, rtol=1e-11)
-    np.testing.assert_allclose(slopes, expected, rtol=1e-8)
-    np.testing.assert_allclose(tangents, expected, rtol=1e-8)
-    assert float(jnp.min(jnp.abs(expected))) > 1e-4
+    known = jax.jit(jax.vmap(lambda own: run(own)))(tables)
+    jax.tree.map(np.testing.assert_array_equal, found, known)
+    weights = jnp.array([11 / 24, 0.25, 0.25, 25 / 24])  # the end of a step reads the next element, with weight 1/6
+    np.testing.assert_allclose(found[1][:, 0], 0.5 + tables @ weights, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", slow_but(["pendulum"], ["slider-crank", "pendulum"]))
+def test_derivatives_are_kernels_too(name: str, gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = mbd.examples.get(name)
+    start, mass = example.state(), example.mechanism.bodies[0].mass
+
+    def reading(scale: Any, v: Any, end: Any) -> Any:
+        mechanism = eqx.tree_at(lambda m: m.bodies[0].mass, example.mechanism, mass * scale)
+        state = eqx.tree_at(lambda s: s.v, start, v)
+        found = mbd.simulate(mechanism, state, jnp.linspace(0.0, 1.0, 5) * end, throw=False, max_steps=3000)
+        return jnp.sin(found.q[-1, 0]) + found.q[2, 0] ** 2 + found.q[3, 0]
+
+    def derivatives() -> tuple[Any, Any]:
+        given = SCALES, start.v, 0.3
+        in_reverse = jax.jit(jax.vmap(jax.grad(lambda *x: reading(*x), (0, 1, 2)), (0, None, None)))(*given)
+        forward = lambda *x: jax.jvp(reading, x, (1.0, jnp.ones_like(start.v), 1.0))[1]  # noqa: E731
+        return jax.block_until_ready((in_reverse, jax.jit(jax.vmap(forward, (0, None, None)))(*given)))
+
+    (by_scale, by_v, by_end), along = derivatives()
+    assert gpu.stand_in_launches() == 8  # motion and sweep, in both modes, each after what its instances share
+    monkeypatch.undo()
+    known = derivatives()
+    assert gpu.stand_in_launches() == 0
+    for x, y in zip((by_scale, by_v, by_end, along), (*known[0], known[1]), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(along, by_scale + jnp.sum(by_v, 1) + by_end, rtol=1e-8)
+    assert float(jnp.min(jnp.abs(by_end))) > 1e-3
 
 
 def test_the_call_for_a_gpu_has_no_transposes(gpu: Any) -> None:
@@ -140,49 +208,57 @@ def test_without_driver_or_compiler_the_error_says_what_is_missing(
 with_nvrtc = pytest.mark.skipif(not nvrtc.version(), reason="NVRTC is not installed (pip install 'jaxmbd[gpu-test]')")
 
 
-def kernel_of(run: Callable[[Any], mbd.Solution]) -> Any:
-    """The kernel of a batch of motions."""
+def kernels_of(run: Callable[[Any], Any]) -> list[Any]:
+    """The kernels of a batch."""
+    found: list[Any] = []
 
-    def solves(jaxpr: Any) -> Iterator[Any]:
-        for equation in jaxpr.eqns:
-            if equation.primitive is linear_sweeps.solve_p:
-                yield equation
-            for inner in jax.tree.leaves(list(equation.params.values()), is_leaf=lambda x: hasattr(x, "jaxpr")):
-                if hasattr(inner, "jaxpr"):
-                    yield from solves(inner.jaxpr)
+    def recorded(kernel: Any, operands: Any, results: Any, batch: int) -> list[Any]:
+        found.append(kernel)
+        return [jnp.zeros(x.shape, x.dtype) for x in results]
 
-    (solve,) = solves(jax.make_jaxpr(jax.vmap(run))(SCALES).jaxpr)
-    settings = {name: solve.params[name] for name in ("adaptive", "force_dtmin", "recorded")}
-    varies = [any(batch.has_axis[k] for batch in solve.params["batches"]) for k in range(len(solve.invars))]
-    steps: explicit_steps.ExplicitSteps = solve.params["steps"]
-    return steps.kernel(varies, **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(linear_sweeps, "launched", recorded)
+        patch.setitem(linear_sweeps._NATIVE, "cpu", linear_sweeps._by_kernel)
+        jax.jit(jax.vmap(run)).lower(SCALES)
+    return found
 
 
-# The registers of a thread, at most 255, and what does not fit into them, for an H100.
-CEILINGS = [
-    ("planar-four-bar", "joint", {"formulation": mbd.Augmented(), **CONSTANT}, 240, 0),
-    ("planar-four-bar", "joint", {"formulation": mbd.Augmented()}, 255, 1000),
-    ("pendulum", "joint", {}, 200, 0),
-]
+def end(run: Callable[[Any], mbd.Solution]) -> Callable[[Any], Any]:
+    return lambda scale: run(scale).q[-1, 0]
+
+
+def sensitivity(run: Callable[[Any], mbd.Solution]) -> Callable[[Any], Any]:
+    return lambda scale: jax.jvp(end(run), (scale,), (1.0,))[1]
+
+
+# The registers of a thread, at most 255, and the bytes that do not fit into them, for an H100.
+FOUR_BAR = {"formulation": mbd.Augmented()}
+CEILINGS = {
+    "equal steps": (end, "planar-four-bar", FOUR_BAR | CONSTANT, [(255, 0)]),
+    "adaptive steps": (end, "planar-four-bar", FOUR_BAR, [(255, 1000)]),
+    "forward mode": (sensitivity, "pendulum", {}, [(200, 0), (255, 200)]),
+    "reverse mode": (lambda run: jax.grad(end(run)), "pendulum", {}, [(200, 0), (255, 200)]),
+}
 
 
 @with_nvrtc
-@pytest.mark.parametrize(("name", "coordinates", "settings", "registers", "spilled"), CEILINGS)
-def test_a_kernel_fits_into_the_registers_of_a_gpu(
-    name: str, coordinates: str, settings: dict[str, Any], registers: int, spilled: int
-) -> None:
-    text, _ = kernel_of(family(name, coordinates, **settings)).source()
-    code, log = nvrtc.cubin(text, HEADERS, "sm_90", ("--ptxas-options=-v",))
-    assert code[:4] == b"\x7fELF"
-    solve = log[log.index("'jaxmbd_solve'") :]
-    assert int(re.findall(r"Used (\d+) registers", solve)[0]) <= registers
-    assert int(re.findall(r"(\d+) bytes spill stores", solve)[0]) <= spilled
+@pytest.mark.parametrize("case", slow_but(["equal steps", "reverse mode"], CEILINGS))
+def test_a_kernel_fits_into_the_registers_of_a_gpu(case: str) -> None:
+    quantity, name, settings, ceilings = CEILINGS[case]
+    kernels = kernels_of(quantity(family(name, "joint", **settings)))
+    for kernel, (registers, spilled) in zip(kernels, ceilings, strict=True):
+        text, _ = kernel.source()
+        code, log = nvrtc.cubin(text, HEADERS, "sm_90", ("--ptxas-options=-v",))
+        assert code[:4] == b"\x7fELF"
+        main = log[log.index(f"'{SOLVE}'") :]
+        assert int(re.findall(r"Used (\d+) registers", main)[0]) <= registers
+        assert int(re.findall(r"(\d+) bytes spill stores", main)[0]) <= spilled
 
 
 @with_nvrtc
 def test_a_compiled_kernel_is_stored(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launcher, "folders", lambda: [tmp_path / "cache"])
-    kernel = kernel_of(family("pendulum", "joint"))
+    (kernel,) = kernels_of(end(family("pendulum", "joint")))
     first = launcher.compiled(kernel, "sm_90")
     monkeypatch.setattr(nvrtc, "cubin", lambda *_: pytest.fail("it is compiled again"))
     again = launcher.compiled(kernel, "sm_90")

@@ -40,7 +40,7 @@ typedef long long atomic_llong;
 
 #endif
 
-/* A thread has arrays of its own in the place of a workspace, and one instance in its lane. */
+/* A thread has arrays of its own in the place of a workspace. */
 #define WORKSPACE(memory, count)
 #define ROOM(name, count) V name[(count) > 0 ? (count) : 1];
 #define RELEASE(memory)

@@ -260,15 +260,3 @@ static int JOIN(solve, NAME)(const void *motion, const int64_t first, const int6
   RELEASE(memory)
   return 1;
 }
-
-/* Defines `name`, which runs the instances from `first` up to but not including `last` by `lanes`, so many side by side;
-   returns 0 if there is not enough memory. */
-#define IN_LANES(name, lanes)                                                                        \
-  static int JOIN(name, NAME)(const void *motion, int64_t first, int64_t last) {                     \
-    for (int64_t start = first; start < last; start += LANES) {                                      \
-      int64_t instances[LANES];                                                                      \
-      EACH_LANE instances[l] = start + l;                                                            \
-      if (!JOIN(lanes, NAME)(motion, instances, last - start < LANES ? last - start : LANES)) return 0; \
-    }                                                                                                \
-    return 1;                                                                                        \
-  }

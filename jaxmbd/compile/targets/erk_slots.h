@@ -38,6 +38,38 @@ static inline void JOIN(slope, NAME)(const Motion *m, V *x, const V *t, const V 
   JOIN(take, NAME)(p, x, 0, f);
 }
 
+/* The slope and its tangent from a time, a state and their tangents. */
+static inline void JOIN(tangent, NAME)(const Motion *m, V *x, const V *t, const V *y, const V *dt, const V *dy,
+                                       const int64_t *instances, V *f, V *df) {
+  JOIN(put, NAME)(m->call.program, x, m->dt_at, dt), JOIN(put, NAME)(m->call.program, x, m->dy_at, dy);
+  JOIN(slope, NAME)(m, x, t, y, instances, f);
+  JOIN(take, NAME)(m->call.program, x, 1, df);
+}
+
+/* Pulls a cotangent of the slope back: to the state, `bar`, to the time, `tbar`, and in lanes that are `on` to parameters,
+   added to their cotangents `bars`. */
+static inline void JOIN(pull, NAME)(const Motion *m, V *z, const V *t, const V *y, const V *fbar, const int64_t *instances,
+                                    const V on, V *bar, V *tbar, V *bars) {
+  const Program *r = m->call.program;
+  JOIN(put, NAME)(r, z, m->t_at, t), JOIN(put, NAME)(r, z, m->y_at, y), JOIN(put, NAME)(r, z, m->dy_at, fbar);
+  JOIN(evaluate, NAME)(m, z, instances);
+  if (m->stage_at < 0) memset(bar, 0, (size_t)m->n * sizeof(V));
+  for (int64_t k = 0; k < r->outputs; bars += m->bars[k++].size) {
+    if (k == m->stage_at) JOIN(take, NAME)(r, z, k, bar);
+    else if (k == m->time_at) JOIN(take, NAME)(r, z, k, tbar);
+    else MOVES(e, r->stores, r->output_ends, k) bars[e[0]] += JOIN(select, NAME)(on, z[e[1]], ALL(0));
+  }
+}
+
+/* Stores the cotangents of the parameters of an instance in a lane. */
+static inline void JOIN(deliver, NAME)(const Motion *m, const V *bars, const int64_t l, const int64_t instance) {
+  for (int64_t k = 0; k < m->call.program->outputs; k++) {
+    const Array *a = &m->bars[k];
+    T *own = (T *)a->data + (a->varies ? a->size * instance : 0);
+    for (int64_t e = 0; e < a->size; e++) own[e] = LANE_OF(*bars, l), bars++;
+  }
+}
+
 /* What happens after a step; NULL if nothing does in any lane. */
 static const Motion *JOIN(after, NAME)(const Motion *m, const int64_t *instances) {
   if (!m->after || m->after->condition < 0) return m->after;

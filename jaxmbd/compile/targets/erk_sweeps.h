@@ -23,7 +23,7 @@ static void JOIN(begin_steps, NAME)(JOIN(Steps, NAME) *a, const Motion *m, const
 
 /* The ends of step `i` of each lane that is `wanted`, zero in the others. */
 static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const int *wanted, V *t, V *end) {
-  *t = *end = (V){0};
+  *t = *end = ALL(0);
   EACH_LANE if (wanted[l]) LANE_OF(*t, l) = a->starts[l][i[l]], LANE_OF(*end, l) = a->ends[l][i[l]];
 }
 
@@ -33,13 +33,10 @@ static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const
    gives slopes and their tangents, and the accepted steps are those of the run. */
 static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Call *c = &m->call;
-  const Program *p = c->program;
   const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages, batch = c->batch;
-  void *memory = malloc((size_t)(p->slots + SLOTS_AFTER(m) + n * (2 * s + 4)) * sizeof(V) + 64);
-  if (!memory) return 0;
-  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *f = z + SLOTS_AFTER(m), *df = f + n * s, *y = df + n * s, *dy = y + n, *stage = dy + n, *dstage = stage + n;
+  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = c->batch;
+  WORKSPACE(memory, slots + others + n * (2 * s + 4))
+  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, n * s) ROOM(y, n) ROOM(dy, n) ROOM(stage, n) ROOM(dstage, n)
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
   const T *dts[LANES];
@@ -70,9 +67,9 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, 
       if (i == 0) LANE_OF(dt0, l) = dt_first[l];
       LANE_OF(dh, l) = (i == a.accepted[l] - 1 && LANE_OF(end, l) >= t1[l] ? dt_last[l] : 0) - LANE_OF(dt0, l);
     }
-    for (int64_t j = 0; j < s; j++) {
+    ROLLED for (int64_t j = 0; j < s; j++) {
       if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
-        memmove(f, f + (s - 1) * n, (size_t)n * sizeof(V)), memmove(df, df + (s - 1) * n, (size_t)n * sizeof(V));
+        for (int64_t k = 0; k < n; k++) f[k] = f[(s - 1) * n + k], df[k] = df[(s - 1) * n + k];
         continue;
       }
       for (int64_t k = 0; k < n; k++) {
@@ -80,13 +77,10 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, 
         stage[k] = y[k] + h * slope, dstage[k] = dy[k] + dh * slope + h * change;
       }
       const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h, dt = dt0 + ALL(q->c[j]) * dh;
-      JOIN(put, NAME)(p, x, m->t_at, &t), JOIN(put, NAME)(p, x, m->y_at, stage);
-      JOIN(put, NAME)(p, x, m->dt_at, &dt), JOIN(put, NAME)(p, x, m->dy_at, dstage);
-      JOIN(evaluate, NAME)(m, x, instances);
-      JOIN(take, NAME)(p, x, 0, f + j * n), JOIN(take, NAME)(p, x, 1, df + j * n);
+      JOIN(tangent, NAME)(m, x, &t, stage, &dt, dstage, instances, f + j * n, df + j * n);
     }
     for (int any = 1; any;) { /* one saved time of each lane after another */
-      V w[s], dw[s], theta = {0}, moved = {0};
+      V w[STAGES(m)], dw[STAGES(m)], theta = {0}, moved = {0};
       T *mine[LANES] = {0};
       any = 0;
       for (int64_t l = 0; l < valid; l++) {
@@ -116,7 +110,7 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, 
     for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
   }
   JOIN(count, NAME)(c, s * a.steps);
-  free(memory);
+  RELEASE(memory)
   return 1;
 }
 
@@ -126,9 +120,9 @@ static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, 
 static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, const V t, const V end, const V *y, V *stage,
                              V *f, V *next, const int64_t *instances) {
   const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages;
+  const int64_t n = STATES(m), s = STAGES(m);
   const V h = end - t;
-  for (int64_t j = 0; j < s; j++) {
+  ROLLED for (int64_t j = 0; j < s; j++) {
     V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h;
     for (int64_t k = 0; k < n; k++) stage[j * n + k] = y[k] + h * JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
     JOIN(slope, NAME)(m, x, &at, stage + j * n, instances, f + j * n);
@@ -141,7 +135,7 @@ static void JOIN(step, NAME)(const Motion *m, V *x, const Motion *after, V *u, c
    such a part of the motion; and in `y` that of step `i`. */
 static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const int64_t i, V *x, const Motion *after,
                                 V *u, V *stage, V *f, V *next, V *between, V *y, const int64_t *instances) {
-  const int64_t n = m->n;
+  const int64_t n = STATES(m);
   int64_t step[LANES];
   int fresh[LANES], any = 0;
   EACH_LANE {
@@ -170,19 +164,16 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
    to the parameters, to the time if there are cotangents of times, and to the state. */
 static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
-  const Program *p = m->call.program, *r = pull->call.program;
   const Tableau *q = &m->method;
-  const int64_t n = m->n, s = q->stages, batch = m->call.batch, timed = pull->dts.data != NULL;
+  const int64_t n = STATES(m), s = STAGES(m), batch = m->call.batch, timed = pull->dts.data != NULL;
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
-  int64_t parameters = 0;
-  for (int64_t k = 0; k < r->outputs; k++) parameters += pull->bars[k].size;
-  void *memory = malloc((size_t)(p->slots + r->slots + SLOTS_AFTER(m) + n * (3 * s + 4 + a.most) + parameters) * sizeof(V) + 64);
-  if (!memory) return 0;
-  V *x = (V *)(((uintptr_t)memory + 63) & ~(uintptr_t)63);
-  V *z = x + p->slots, *u = z + r->slots, *f = u + SLOTS_AFTER(m), *fbar = f + n * s, *stage = fbar + n * s, *ybar = stage + n * s;
-  V *next = ybar + n, *bar = next + n, *y = bar + n, *between = y + n, *bars = between + n * a.most;
-  memset(between, 0, (size_t)(n * a.most + parameters) * sizeof(V));
+  const int64_t slots = SLOTS(m), pulled = SLOTS_BESIDE(m), others = SLOTS_AFTER(m);
+  const int64_t most = LONGEST_STRIDE(a), parameters = PARAMETERS(pull);
+  WORKSPACE(memory, slots + pulled + others + n * (3 * s + 4 + most) + parameters)
+  ROOM(x, slots) ROOM(z, pulled) ROOM(u, others) ROOM(f, n * s) ROOM(fbar, n * s) ROOM(stage, n * s)
+  ROOM(ybar, n) ROOM(next, n) ROOM(bar, n) ROOM(y, n) ROOM(between, n * most) ROOM(bars, parameters)
+  memset(between, 0, (size_t)(n * most) * sizeof(V)), memset(bars, 0, (size_t)parameters * sizeof(V));
   JOIN(begin, NAME)(m, x, instances), JOIN(begin, NAME)(pull, z, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, u, instances);
@@ -192,7 +183,7 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances
     *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) = *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) = 0;
   }
   for (int64_t i = a.steps - 1; i >= 0; i--) {
-    V t, end, w[s], dw[s], hbar = {0}, startbar = {0};
+    V t, end, w[STAGES(m)], dw[STAGES(m)], hbar = {0}, startbar = {0};
     int64_t same[LANES];
     int active[LANES];
     EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
@@ -226,22 +217,14 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances
       startbar -= moved;
       for (int64_t k = 0; k < n; k++) ybar[k] += bar[k];
     }
-    for (int64_t j = s - 1; j >= 0; j--) {
+    ROLLED for (int64_t j = s - 1; j >= 0; j--) {
       V on = {0}; /* 1 in lanes with a cotangent of this slope */
       for (int64_t k = 0; k < n; k++) on = JOIN(or, NAME)(on, JOIN(ne, NAME)(fbar[j * n + k], ALL(0)));
       int any = 0;
       EACH_LANE any |= LANE_OF(on, l) != 0;
       if (!any) continue;
-      V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h, tbar = {0}, *mine = bars;
-      JOIN(put, NAME)(r, z, pull->t_at, &at), JOIN(put, NAME)(r, z, pull->y_at, stage + j * n);
-      JOIN(put, NAME)(r, z, pull->dy_at, fbar + j * n);
-      JOIN(evaluate, NAME)(pull, z, instances);
-      if (pull->stage_at < 0) memset(bar, 0, (size_t)n * sizeof(V));
-      for (int64_t k = 0; k < r->outputs; mine += pull->bars[k++].size) {
-        if (k == pull->stage_at) JOIN(take, NAME)(r, z, k, bar);
-        else if (k == pull->time_at) JOIN(take, NAME)(r, z, k, &tbar);
-        else MOVES(e, r->stores, r->output_ends, k) mine[e[0]] += JOIN(select, NAME)(on, z[e[1]], ALL(0));
-      }
+      V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h, tbar = {0};
+      JOIN(pull, NAME)(pull, z, &at, stage + j * n, fbar + j * n, instances, on, bar, &tbar, bars);
       tbar = JOIN(select, NAME)(on, tbar, ALL(0));
       startbar += tbar, hbar += ALL(q->c[j]) * tbar;
       for (int64_t k = 0; k < n; k++) {
@@ -260,16 +243,9 @@ static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]);
     for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(ybar[k], l);
-    const V *mine = bars;
-    for (int64_t k = 0; k < r->outputs; k++) {
-      T *own = pull->bars[k].data ? JOIN(row, NAME)(&pull->bars[k], batch, instances[l]) : NULL;
-      for (int64_t e = 0; e < pull->bars[k].size; e++) own[e] = LANE_OF(*mine, l), mine++;
-    }
+    JOIN(deliver, NAME)(pull, bars, l, instances[l]);
   }
   JOIN(count, NAME)(&m->call, 2 * s * a.steps), JOIN(count, NAME)(&pull->call, s * a.steps);
-  free(memory);
+  RELEASE(memory)
   return 1;
 }
-
-IN_LANES(tangents, tangent_lanes)
-IN_LANES(cotangents, cotangent_lanes)

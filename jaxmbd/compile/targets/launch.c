@@ -70,7 +70,7 @@ static int load(Loaded **found, void *context, const uint64_t key, const void *i
   size_t bytes;
   int status = cuda.ModuleLoadData(&k->module, image);
   if (!status) status = cuda.ModuleGetFunction(&k->prepare, k->module, "jaxmbd_prepare");
-  if (!status) status = cuda.ModuleGetFunction(&k->solve, k->module, "jaxmbd_solve");
+  if (!status) status = cuda.ModuleGetFunction(&k->solve, k->module, "jaxmbd_run");
   if (!status) status = cuda.ModuleGetGlobal_v2(&k->uniform, &bytes, k->module, "uniform");
   if (!status) status = cuda.EventCreate(&k->done, 2 /* without times */);
   if (status) return free(k), status;

@@ -51,9 +51,18 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define ROLLED /* the text of a loop that is not repeated */
 #define SLOTS(m) (m)->call.program->slots
 #define SLOTS_AFTER(m) ((m)->after ? SLOTS((m)->after) : 0)
+#define SLOTS_BESIDE(m) SLOTS(m + 1)
+#define LONGEST_STRIDE(steps) (steps).most
+#define PARAMETERS(m) parameters_of(m)
 #define WAITS(instances) ((instances) > LANES)
 #define STATES(m) (m)->n
 #define STAGES(m) (m)->method.stages
+static int64_t parameters_of(const Motion *m) {
+  int64_t sum = 0;
+  for (int64_t k = 0; k < m->call.program->outputs; k++) sum += m->bars[k].size;
+  return sum;
+}
+
 enum { OFTEN = 4096 }; /* evaluations that are counted together */
 
 /* --- the interpreter: one instance for each number type and number of lanes ------------------------------- */

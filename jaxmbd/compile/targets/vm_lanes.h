@@ -166,6 +166,21 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
 #include "erk_slots.h"
 #include "erk_loop.h"
 #include "erk_sweeps.h"
+
+/* Defines `name`, which runs the instances from `first` up to but not including `last` by `lanes`, so many side by side;
+   returns 0 if there is not enough memory. */
+#define IN_LANES(name, lanes)                                                                        \
+  static int JOIN(name, NAME)(const void *motion, int64_t first, int64_t last) {                     \
+    for (int64_t start = first; start < last; start += LANES) {                                      \
+      int64_t instances[LANES];                                                                      \
+      EACH_LANE instances[l] = start + l;                                                            \
+      if (!JOIN(lanes, NAME)(motion, instances, last - start < LANES ? last - start : LANES)) return 0; \
+    }                                                                                                \
+    return 1;                                                                                        \
+  }
+
+IN_LANES(tangents, tangent_lanes)
+IN_LANES(cotangents, cotangent_lanes)
 #endif
 
 #undef MOVES

@@ -4,9 +4,8 @@
 are one call of C each (`erk_loop.h`, `erk_sweeps.h`); derivatives of higher order are sweeps of JAX over that chain.
 """
 
-import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Literal, NamedTuple
 
 import diffrax as dfx
@@ -18,7 +17,8 @@ from jaxmbd.arrays import frozen
 from jaxmbd.compile.jax_binding import register, run_p
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import vm
-from jaxmbd.compile.targets.erk_kernel import CONTROLS, Buffer, MotionKernel, Part
+from jaxmbd.compile.targets.erk_kernel import MotionKernel
+from jaxmbd.compile.targets.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
@@ -27,6 +27,10 @@ from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMe
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
 Engine = Literal["auto", "diffrax", "interpreter", "native"]
 _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
+# Operands and results of runs and sweeps, by their names in `motion.h`.
+_START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end", "t_end"), ("dt0", "dt1", "dts")
+_STEPS, _RECORD = ("starts", "ends", "counts[ACCEPTED]", "counts[SAVED]"), ("starts", "ends", "checkpoints")
+_COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
 
 
@@ -124,6 +128,15 @@ class _Sweep(NamedTuple):
     state_cotangent: int = -1
     time_cotangent: int = -1
     condition: int = -1
+
+    def part(self, role: Role, first: int) -> Part:
+        """The program as a part of a kernel whose operands begin at `first`."""
+        cotangents = {self.state_cotangent: "bar", self.time_cotangent: "tbar"}
+        outputs = range(len(self.program.output_sizes))
+        results = [cotangents.get(k, "") for k in outputs] if role is PULL else ["f", "df"][: len(outputs)]
+        named = {self.time: "t", self.state: "y", self.time_tangent: "dt", self.state_tangent: "dy"}
+        moving = {k: name for k, name in named.items() if k >= 0}
+        return Part(self.program, role, moving, tuple(results), first, self.condition)
 
     def numbers(self) -> list[int]:
         return [register(self.program), *self[1:]]
@@ -227,7 +240,7 @@ class ExplicitSteps(AbstractSteps):
             outputs.get(self._time_at, -1) if timed else -1,
         )  # fmt: skip
 
-    def _settings(self, sweeps: Sequence[_Sweep], batch: int, flags: Sequence[int]) -> list[np.ndarray]:
+    def _settings(self, sweeps: Sequence[_Sweep], batch: int, *, flags: Sequence[int]) -> list[np.ndarray]:
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
         tableau = _tableau_of(self.method)
         numbers = [
@@ -240,15 +253,16 @@ class ExplicitSteps(AbstractSteps):
     def native(self, name: str, **settings: Any) -> NativeCall | None:
         n, dtype = len(self.types), self.types[0].dtype
         theta, y, times = list(range(1, n - 3)), 0, [n - 3, n - 2, n - 1]
-        starts, ends, accepted, saved, checkpoints = range(n, n + 5)
+        steps = list(range(n, n + 5))  # starts and ends, the numbers of accepted steps and saved times, and checkpoints
         run, *_ = self.programs
         assert run is not None
         last = [x for sweep in self._last() for x in (*theta, *sweep.tables(dtype))]
         if name == "solve":
-            step, control = n, n + 1
-            operands = [*theta, *run.tables(dtype), *last, y, *times, step, control]
             flags = settings["adaptive"], settings["force_dtmin"], 1, 0
-            return self._call([run], flags, operands, self.solve_results(settings["recorded"]))
+            operands = [*theta, *run.tables(dtype), *last, y, *times, n, n + 1]
+            results, arrays = self.solve_results(settings["recorded"]), [*_START, "h0", "control", *_SAVED, *_COUNTS]
+            arrays += _RECORD if settings["recorded"] else []
+            return self._call(name, [(run, SLOPE)], flags, operands, results, arrays, settings["recorded"])
         if name == "tangents":
             moving = settings["moving"]
             known, timed = tuple(k - 1 for k in moving if 0 < k < n - 3), any(k >= n - 3 for k in moving)
@@ -256,46 +270,49 @@ class ExplicitSteps(AbstractSteps):
             at = {k: n + 4 + recorded + i for i, k in enumerate(moving)}
             sweep = self.tangent_sweep(known, timed)
             zero = [np.zeros(x.shape, x.dtype) for x in self.types]
-            operands = [*theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *last, y, *times]
-            operands += [starts, ends, accepted, saved, *([at[0]] if 0 in at else [])]
+            operands = [*theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *last, y, *times, *steps[:4]]
+            operands += [at[0]] if 0 in at else []
             operands += [at.get(k, zero[k]) for k in times] if timed else []
-            return self._call([sweep], (0, 0, 0 in at, timed), operands, list(self.outputs))
+            arrays = [*_START, *_STEPS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED[:2]]
+            flags = 0, 0, 0 in at, timed
+            return self._call(name, [(sweep, TANGENT)], flags, operands, list(self.outputs), arrays)
         if name == "cotangents" and settings["operands"] == n + 7:
             wanted = settings["wanted"]
             known, timed = tuple(k - 1 for k in wanted if 0 < k < n - 3), any(k >= n - 3 for k in wanted)
             sweep = self.cotangent_sweep(known, timed)
-            operands = [*theta, *run.tables(dtype), *theta, *sweep.tables(dtype), *last, *times, starts, ends, accepted]
-            operands += [saved, checkpoints, n + 5, n + 6]
+            operands = [*theta, *run.tables(dtype), *theta, *sweep.tables(dtype), *last, *times, *steps, n + 5, n + 6]
             order = [*(k + 1 for k in known), 0, *(times if timed else [])]
-            call = self._call([run, sweep], (0, 0, 1, timed), operands, [self.types[k] for k in order])
+            arrays = [*_START[1:], *_STEPS, "checkpoints", "dys", "dy0", *("" for _ in known), "y_end"]
+            arrays += [f"pull.{name}" for name in _TIMES] if timed else []
+            results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
+            call = self._call(name, [(run, SLOPE), (sweep, PULL)], flags, operands, results, arrays)
             return call._replace(order=[order.index(k) for k in wanted])
         return None
 
-    def kernel(self, varies: Sequence[bool], adaptive: bool, force_dtmin: bool, recorded: bool) -> MotionKernel:
-        """The kernel of a run on a GPU; `varies`: which operands of the primitive each instance has its own of."""
-        run, *last = [sweep for sweep in self.programs if sweep is not None]
-        parts = [Part(run.program, run.time, run.state, 0)]
-        parts += [Part(x.program, x.time, x.state, parts[0].end, self._condition) for x in last]
-        call = self.native("solve", adaptive=adaptive, force_dtmin=force_dtmin, recorded=recorded)
-        assert call is not None
-        sizes = [*(math.prod(x.shape) for x in self.types), 1, CONTROLS]
-        buffers = [Buffer(sizes[k], varies[k]) if isinstance(k, int) else Buffer(k.size, False) for k in call.operands]
-        buffers += [Buffer(math.prod(x.shape), True) for x in call.results]
-        tableau = _tableau_of(self.method)
-        flags = {
-            "adaptive": adaptive, "force_dtmin": force_dtmin, "recorded": recorded, "max_steps": self.max_steps,
-            "rows": self.rows, "method.fsal": tableau.fsal, "method.ssal": tableau.ssal,
-        }  # fmt: skip
-        numbers = {name: int(value) for name, value in flags.items()}
-        return MotionKernel(
-            tuple(parts), tuple(buffers), tableau.numbers, tableau.stages, _DEGREE, self.norm, numbers,
-            self.types[0].dtype,
-        )  # fmt: skip
-
     def _call(
-        self, sweeps: Sequence[_Sweep], flags: Sequence[int], operands: list[Any], results: list[Any]
-    ) -> NativeCall:
-        return NativeCall(lambda batch: self._settings(sweeps, batch, flags), operands, results)
+        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int], operands: list[Any],
+        results: list[Any], arrays: Sequence[str], recorded: bool = False,
+    ) -> NativeCall:  # fmt: skip
+        """A call of the virtual machine, or of a kernel; `arrays`: what its operands after those of the programs, and
+        its results, are in `motion.h`, empty for the cotangents of parameters."""
+        settings = partial(self._settings, [sweep for sweep, _ in sweeps], flags=flags)
+        kernel = partial(self._kernel, name, sweeps, tuple(arrays), (*flags[:2], recorded))
+        return NativeCall(settings, operands, results, kernel)
+
+    def _kernel(
+        self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], arrays: tuple[str, ...], flags: Sequence[int],
+        buffers: Sequence[Buffer],
+    ) -> MotionKernel:  # fmt: skip
+        parts: list[Part] = []
+        for sweep, role in (*sweeps, *((sweep, SLOPE) for sweep in self._last())):
+            parts.append(sweep.part(role, parts[-1].end if parts else 0))
+        tableau = _tableau_of(self.method)
+        names = ("adaptive", "force_dtmin", "recorded", "max_steps", "rows", "method.fsal", "method.ssal")
+        numbers = (*flags, self.max_steps, self.rows, tableau.fsal, tableau.ssal)
+        return MotionKernel(
+            name, tuple(parts), self.after is not None, tuple(buffers), arrays, tableau.numbers, tableau.stages,
+            _DEGREE, self.norm, {name: int(x) for name, x in zip(names, numbers, strict=True)}, self.types[0].dtype,
+        )  # fmt: skip
 
     def solve_results(self, recorded: bool) -> list[Any]:
         """The types of the results of a run: saved and final state, final time, counts and engine; then its steps."""

@@ -27,6 +27,7 @@ import numpy as np
 
 from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
+from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.compile.targets.launcher import launched
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
 from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
@@ -116,9 +117,11 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     primitive.multiple_results = True
     short = name.removeprefix("jaxmbd_")
 
-    def native(*arrays: Any, batches: Batches, **settings: Any) -> Any:
+    def native(platform: str, *arrays: Any, batches: Batches, **settings: Any) -> Any:
         call = settings["steps"].native(short, operands=len(arrays), **settings)
-        return evaluate(*arrays, batches=batches, **settings) if call is None else _by_vm(short, call, arrays, batches)
+        if call is None:
+            return evaluate(*arrays, batches=batches, **settings)
+        return _NATIVE[platform](short, call, arrays, batches)
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         function = partial(compute, **settings)
@@ -159,7 +162,8 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     primitive.def_abstract_eval(typed)
     batching.primitive_batchers[primitive] = batched
     mlir.register_lowering(primitive, mlir.lower_fun(evaluate, multiple_results=True))
-    mlir.register_lowering(primitive, mlir.lower_fun(native, multiple_results=True), platform="cpu")
+    for platform in _NATIVE:
+        mlir.register_lowering(primitive, mlir.lower_fun(partial(native, platform), multiple_results=True), platform)
     return primitive
 
 
@@ -186,6 +190,21 @@ def _by_vm(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches)
     operands = [together[k] if isinstance(k, int) else k for k in call.operands]
     target = SWEEPS[name][1][np.dtype(types[0].dtype)]
     return _apart(jax.ffi.ffi_call(target, types)(*call.settings(_size(batches)), *operands), call, batches)
+
+
+def _by_kernel(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:
+    """A sweep on a GPU, with a thread for each instance of the batches."""
+    types, together = _types_together(call, batches), _together(arrays, batches)
+    varies = [any(batch.has_axis[k] for batch in batches) for k in range(len(arrays))]
+    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
+    each = [varies[k] if isinstance(k, int) else False for k in call.operands]
+    batch = max(_size(batches), 1)
+    buffers = [Buffer(math.prod(x.shape) // (batch if own else 1), own) for x, own in zip(operands, each, strict=True)]
+    buffers += [Buffer(math.prod(x.shape), True) for x in call.results]
+    return _apart(launched(call.kernel(buffers), operands, types, batch), call, batches)
+
+
+_NATIVE = {"cpu": _by_vm, "cuda": _by_kernel}  # by platform
 
 
 def _size(batches: Batches) -> int:
@@ -228,18 +247,7 @@ def _solve(*arrays: Any, **settings: Any) -> list[Any]:
     raise NotImplementedError("A motion runs as a whole on a CPU or on an NVIDIA GPU.")
 
 
-def _by_kernel(*arrays: Any, steps: Any, batches: Batches, **settings: Any) -> list[Any]:
-    """A run on a GPU, with a thread for each instance of the batches."""
-    call = steps.native("solve", **settings)
-    varies = [any(batch.has_axis[k] for batch in batches) for k in range(len(arrays))]
-    together = _together(arrays, batches)
-    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
-    kernel = steps.kernel(varies, **settings)
-    return _apart(launched(kernel, operands, _types_together(call, batches), max(_size(batches), 1)), call, batches)
-
-
 solve_p = _primitive("jaxmbd_solve", _solve, lambda steps, recorded, **_: steps.solve_results(recorded))
-mlir.register_lowering(solve_p, mlir.lower_fun(_by_kernel, multiple_results=True), platform="cuda")
 
 
 def solve(steps: Any, x: list[Any], step: Any, control: Any, adaptive: bool, force_dtmin: bool) -> list[Any]:

@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jaxmbd.compile.targets.erk_kernel import MotionKernel
+from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.integrate.solvers.wrapped_solver import with_stage_loop
 
 VALUE: str = "value"
@@ -47,13 +49,15 @@ class NativeCall(NamedTuple):
     """A sweep as one call of the virtual machine.
 
     `settings`: a function of the size of the batch that gives the first operands; `operands`: the others, each the
-    index of an operand of the primitive or a constant; `results`: the types of the results; `order`: the indices of
-    those that the primitive returns, default all.
+    index of an operand of the primitive or a constant; `results`: the types of the results; `kernel`: a function of the
+    operands' and results' sizes that gives the same call as a kernel for a GPU; `order`: the indices of those results
+    that the primitive returns, default all.
     """
 
     settings: Callable[[int], list[np.ndarray]]
     operands: list[Any]
     results: list[Any]
+    kernel: Callable[[Sequence[Buffer]], MotionKernel]
     order: list[int] | None = None
 
 
