@@ -110,7 +110,7 @@ def test_one_motion_and_single_precision(gpu: Any) -> None:
 
 
 def test_tables_are_read_where_the_index_points(gpu: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One table of each instance's own and one of all; indices beyond their ends mean the first or last element."""
+    """One table of each instance's own and one of all; an index beyond the end means the last element."""
 
     def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
         own, shared = given
@@ -133,7 +133,7 @@ def test_tables_are_read_where_the_index_points(gpu: Any, monkeypatch: pytest.Mo
     monkeypatch.undo()
     known = jax.jit(jax.vmap(lambda own: run(own)))(tables)
     jax.tree.map(np.testing.assert_array_equal, found, known)
-    weights = jnp.array([11 / 24, 0.25, 0.25, 25 / 24])  # the end of a step reads the next element, with weight 1/6
+    weights = jnp.array([0.25, 0.25, 0.25, 1.25])  # the index -1 means the last one
     np.testing.assert_allclose(found[1][:, 0], 0.5 + tables @ weights, rtol=1e-12)
 
 
