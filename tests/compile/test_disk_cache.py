@@ -244,3 +244,20 @@ def test_a_second_process_runs_what_the_first_one_compiled(tmp_path: Path) -> No
     assert again == 0
     assert q == other
     assert result == verdict
+
+
+@pytest.mark.slow
+def test_several_processes_write_at_once(tmp_path: Path) -> None:
+    """Without a folder of JAX, in that of the user; each writes whole files, and the next process reads them."""
+    variables = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    variables |= {"XDG_CACHE_HOME": str(tmp_path), "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", FIRST]
+    running = [subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    first = [json.loads(process.communicate()[0]) for process in running]
+    assert max(runs for runs, *_ in first) > 0
+    again = subprocess.run(command, env=variables, check=True, capture_output=True, text=True)
+    runs, q, result = json.loads(again.stdout)
+    assert runs == 0
+    assert [x[1:] for x in first] == [[q, result]] * 3
+    assert len(files(tmp_path / "jaxmbd" / "compiled")) > 2
+    assert not list(tmp_path.rglob(".jaxmbd-*"))
