@@ -249,7 +249,7 @@ def _dtype(name: Any, place: Place) -> np.dtype:
 
 def _numbers(values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> np.ndarray:
     """Numbers in nested lists as an array, each of them representable."""
-    kinds = (bool,) if dtype == bool else (int,) if dtype.kind in "iu" else (int, float)
+    kinds = (bool,) if dtype.kind == "b" else (int,) if dtype.kind in "iu" else (int, float)
     _check_entries(values, kinds, place)
     try:
         array = np.asarray(values, dtype)

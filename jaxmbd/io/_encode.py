@@ -22,9 +22,8 @@ from jaxmbd.io._parts import Argument, Form, classes, is_known, written_argument
 from jaxmbd.io._toml import Section
 from jaxmbd.model.body.body import AbstractMarker
 
-DTYPES = ("float16", "bfloat16", "float32", "float64", "bool") + tuple(
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-)
+_INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))
+DTYPES = ("float16", "bfloat16", "float32", "float64", "bool", *_INTEGERS)
 _PLAIN = {Form.TEXT: str, Form.FLAG: bool, Form.INTEGER: int, Form.REAL: float}
 
 
@@ -39,7 +38,9 @@ class Encoder:
         """The table of a part, without its name; `usual` is the class that needs no `type`."""
         return Section(self.module(part, f"{type(part).__name__} {part.name!r}", usual, ("name",)))
 
-    def module(self, module: Any, where: str, usual: str | None = None, without: tuple[str, ...] = ()) -> dict[str, Any]:
+    def module(
+        self, module: Any, where: str, usual: str | None = None, without: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
         """The table of a part or of another module; `without` some of its keys."""
         table = {} if type(module).__name__ == usual and is_known(type(module)) else self._type(type(module), where)
         for key, argument in written_arguments(type(module)).items():

@@ -37,8 +37,8 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
     Functions and classes of a user's own are saved as import paths, so they must be defined at the top of a module.
 
     **Arguments:** `what`, a `Mechanism`, a `Solution` with all its quantities, or a `Fit` (its estimates and their
-    covariance); `path`, the file, which is replaced if there is one; `state`, a state of the mechanism to be kept beside
-    it.
+    covariance); `path`, the file, which is replaced if there is one; `state`, a state of the mechanism to be kept
+    beside it.
 
     **Raises:** `MechanismError` if the ending of the file is another one, or if a part cannot be saved: it holds a
     lambda or a local function, or is traced.
@@ -83,8 +83,8 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
 def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = -1) -> State:
     """Load a state of a mechanism, from its model file or from a motion.
 
-    **Arguments:** `mechanism`, in the coordinates in which the state was saved; `path`, a model file that was saved with
-    a state, or a NetCDF file with a motion; `index`, which of the times of a motion, by default the last one.
+    **Arguments:** `mechanism`, in the coordinates in which the state was saved; `path`, a model file that was saved
+    with a state, or a NetCDF file with a motion; `index`, which of the times of a motion, by default the last one.
 
     **Returns:** a `State`, from which `simulate` goes on.
 

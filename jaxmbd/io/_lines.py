@@ -22,8 +22,8 @@ _TOKEN = re.compile(
 def lines_of(text: str) -> dict[Keys, int]:
     """Return the line, counted from 1, of each key, and of each table or list within a list.
 
-        >>> lines_of("[bodies.rod]\\nmass = 1")[("bodies", "rod", "mass")]
-        2
+    >>> lines_of("[bodies.rod]\\nmass = 1")[("bodies", "rod", "mass")]
+    2
     """
     return _Scan(text).lines
 

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 FORMAT = "jaxmbd-results/1"
 
 # Names that the format reserves; and what it allows besides letters and digits, as far as names have it.
-_RESERVED = frozenset("byte char short ushort int uint int64 uint64 float real double bool string".split())
+_RESERVED = {
+    "byte", "char", "short", "ushort", "int", "uint", "int64", "uint64", "float", "real", "double", "bool", "string"
+}  # fmt: skip
 _ALLOWED = re.compile(r"[^\W_][\w.+@ -]*(?<! )")
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-
 from jaxmbd.analyses.result_codes import RESULTS
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State, state_of
@@ -76,7 +75,12 @@ def fit_dataset(fit: Fit) -> "xr.Dataset":
         variables["share"] = ("parameter", known.share)
         variables["covariance"] = (("parameter", "other"), known.covariance)
     coordinates = {"parameter": list(names)} | ({"other": list(names)} if known is not None else {})
-    about: dict[str, Any] = {"kind": "fit", "jaxmbd": version("jaxmbd"), "outcome": fit.outcome, "warnings": list(fit.warnings)}
+    about: dict[str, Any] = {
+        "kind": "fit",
+        "jaxmbd": version("jaxmbd"),
+        "outcome": fit.outcome,
+        "warnings": list(fit.warnings),
+    }
     return xr.Dataset(variables, coordinates, about | ({} if known is None else {"freedom": float(known.freedom)}))
 
 
