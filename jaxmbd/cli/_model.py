@@ -18,17 +18,17 @@ from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
     from jaxmbd import examples
+    from jaxmbd import io as model_files
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
     from jaxmbd.examples import Example
-    from jaxmbd.io import _files as model_files
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
-    model_files = lazy_loader.load("jaxmbd.io._files", suppress_warning=True)
+    model_files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
 _FEW = 6  # the largest number of quantities that are shown by default

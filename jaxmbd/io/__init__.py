@@ -5,4 +5,5 @@
 
 from jaxmbd.io._files import load as load
 from jaxmbd.io._files import load_state as load_state
+from jaxmbd.io._files import read_model as read_model
 from jaxmbd.io._files import save as save

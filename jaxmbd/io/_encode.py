@@ -5,7 +5,6 @@ table with its class as `type`. What else there can be in the parameters of a us
 it is: `{ type = "int", value = 3 }`. So each array, number and container is read back as what it was.
 """
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -146,6 +145,5 @@ def numbers(array: np.ndarray) -> Any:
 
 def _is_left_out(value: Any, argument: Argument) -> bool:
     """True for no value where that is the default, and for a default function that has no import path."""
-    if argument.default is inspect.Parameter.empty or value is not argument.default:
-        return False
-    return value is None or (callable(value) and import_path(value) is None)
+    is_default = not argument.is_required and value is argument.default
+    return is_default and (value is None or (callable(value) and import_path(value) is None))

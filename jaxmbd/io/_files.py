@@ -49,6 +49,7 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
     check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
     if isinstance(what, Mechanism):
         text = model_text(what, state)
+        _check_text(text, what)
         _replace(_path("a mechanism", path, MODEL), lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
         return
     if state is not None:
@@ -110,11 +111,12 @@ def read_model(path: Path, trust: bool = False) -> tuple[Mechanism, State | None
 
 
 def model_text(mechanism: Mechanism, state: State | None = None) -> str:
-    """Return the text of a model file.
+    """Return the text of a model file."""
+    return _HEAD + toml(tables_of(mechanism, state))
 
-    It is read once, to make sure that it is the mechanism to the last bit.
-    """
-    text = _HEAD + toml(tables_of(mechanism, state))
+
+def _check_text(text: str, mechanism: Mechanism) -> None:
+    """Raise unless a text is read back as the mechanism, to the last bit."""
     try:
         again, _ = _model_of(Source("the file", text), trust=True)
     except MechanismError as error:
@@ -122,7 +124,6 @@ def model_text(mechanism: Mechanism, state: State | None = None) -> str:
     difference = _difference(mechanism, again)
     if difference:
         raise MechanismError(f"save: a file cannot hold this mechanism: {difference}.")
-    return text
 
 
 def _model_of(source: Source, trust: bool) -> tuple[Mechanism, State | None]:

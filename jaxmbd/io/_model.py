@@ -121,13 +121,13 @@ def _with_tree(mechanism: Mechanism, joints: tuple[str, ...], options: dict[str,
 
 
 def _place_of(message: str, groups: dict[str, dict[str, Any]], place: Place) -> Place:
-    """The table of the part that a message names first, or the key that it is about."""
-    for group, tables in groups.items():
-        for name in tables:
-            if f"{name!r}" in message.partition(": ")[0]:
-                return place.at(group, name)
+    """The key that a message is about, or the table of the part that it names first."""
     key = message.split(maxsplit=1)[0].partition("=")[0]
-    return place.at(key) if key in KEYS else place
+    if key in KEYS:
+        return place.at(key)
+    head = message.partition(": ")[0]
+    found = [(group, name) for group, tables in groups.items() for name in tables if repr(name) in head]
+    return place.at(*found[0]) if found else place
 
 
 def _one_of(tree: dict[str, Any], key: str, known: Iterable[str], place: Place) -> str:

@@ -52,6 +52,9 @@ _FIELDS: dict[type, dict[str, str]] = {RackAndPinion: {"pinion": "a", "rack": "b
 _COMPUTED = (SmoothingSpline,)
 
 
+REQUIRED: Any = object()  # in place of a default
+
+
 class Form(Enum):
     """What a value in the file may be; any value may also be a table with a `type`."""
 
@@ -76,13 +79,13 @@ class Argument:
     field: str
     form: Form = Form.ANY
     many: bool = False
-    default: Any = inspect.Parameter.empty
+    default: Any = REQUIRED
     convert: Callable[[Any], Any] | None = None
 
     @property
     def is_required(self) -> bool:
         """True if the constructor has no value of its own for it."""
-        return self.default is inspect.Parameter.empty
+        return self.default is REQUIRED
 
 
 @cache
@@ -115,7 +118,7 @@ def constructor_arguments(part: type) -> dict[str, Argument]:
     found = {}
     for parameter in inspect.signature(part).parameters.values():
         field = fields.get(names.get(parameter.name, parameter.name), Argument(parameter.name, ""))
-        found[parameter.name] = dataclasses.replace(field, name=parameter.name, default=parameter.default)
+        found[parameter.name] = dataclasses.replace(field, name=parameter.name, default=_default(parameter))
     return found
 
 
@@ -130,10 +133,14 @@ def field_arguments(part: type) -> dict[str, Argument]:
     found = {}
     for field in dataclasses.fields(part):
         form, many = _form(hints.get(field.name, Any))
-        default = parameters[field.name].default if field.name in parameters else inspect.Parameter.empty
+        default = _default(parameters[field.name]) if field.name in parameters else REQUIRED
         converter = field.metadata.get("converter")
         found[field.name] = Argument(field.name, field.name, form, many, default, converter)
     return found
+
+
+def _default(parameter: inspect.Parameter) -> Any:
+    return REQUIRED if parameter.default is inspect.Parameter.empty else parameter.default
 
 
 def written_arguments(part: type) -> dict[str, Argument]:

@@ -92,13 +92,15 @@ def tree_of(source: Source) -> dict[str, Any]:
     try:
         tree = tomllib.loads(source.text)
     except RecursionError:
-        raise source.error(too_deep) from None
-    except ValueError as error:  # also of a number with too many digits
-        line = re.search(r" \(at line (\d+), column \d+\)", str(error))
-        message = re.sub(r" \(at .*\)$", "", str(error).partition(";")[0])
-        end = source.text.count("\n") + 1 if "end of document" in str(error) else None
-        mend = "https://toml.io describes TOML." if line or end else "Write a number with fewer digits."
-        raise source.error(f"this is no TOML: {message}. {mend}", int(line[1]) if line else end) from None
+        raise source.error(too_deep, _line_with(rf"(?:[\[{{]\s*){{{MAX_DEPTH}}}", source.text)) from None
+    except tomllib.TOMLDecodeError as error:
+        place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
+        message = str(error) if place is None else str(error)[: place.start()]
+        line = int(place[1]) if place and place[1] else source.text.count("\n") + 1
+        raise source.error(f"this is no TOML: {message}. https://toml.io describes TOML.", line) from None
+    except ValueError:
+        line = _line_with(r"[\d_]{4300}", source.text)
+        raise source.error("a whole number has too many digits; the longest have 4300.", line) from None
     level, depth = [(tree, ())], 0
     while level:
         depth += 1
@@ -111,3 +113,9 @@ def tree_of(source: Source) -> dict[str, Any]:
             if isinstance(item, dict | list)
         ]
     return tree
+
+
+def _line_with(pattern: str, text: str) -> int | None:
+    """The line in which a pattern begins."""
+    found = re.search(pattern, text)
+    return None if found is None else text.count("\n", 0, found.start()) + 1
