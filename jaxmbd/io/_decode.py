@@ -21,6 +21,7 @@ from jaxmbd.io._parts import (
     constructor_arguments,
     field_arguments,
     is_constructed,
+    is_known,
     of_group,
 )
 from jaxmbd.io._source import Place
@@ -88,6 +89,8 @@ class Decoder:
         missing = [key for key, x in arguments.items() if x.is_required and key not in given and key not in named]
         if missing:
             raise place.located(f"{title} has no {missing[0]!r}, which is {_need(arguments[missing[0]])}.")
+        if is_known(part):  # its text and flags are not arrays; those of a user's class may be anything
+            _check_plain(given, arguments, place)
         values = {key: self._argument(value, arguments[key], place.at(key)) for key, value in given.items()}
         left_out = {key: argument for key, argument in arguments.items() if key not in values and key not in named}
         if by_fields:
@@ -239,6 +242,12 @@ def _plain(place: Place, value: Any, form: Form) -> Any:
     if not isinstance(value, _PLAIN[form]) or (isinstance(value, bool) and form is not Form.FLAG):
         raise place.error(f"must be {form.value}, got {_shown(value)}.")
     return float(value) if form is Form.REAL else value
+
+
+def _check_plain(given: Mapping[str, Any], arguments: Mapping[str, Argument], place: Place) -> None:
+    for key, value in given.items():
+        if arguments[key].form in _PLAIN and _is_tagged(value):
+            raise place.at(key).error(f"must be {_need(arguments[key])}, got {_shown(value)}.")
 
 
 def _dtype(name: Any, place: Place) -> np.dtype:

@@ -107,7 +107,7 @@ def mechanism_of(tree: dict[str, Any], place: Place, trust: bool = False) -> Mec
 
 def _with_tree(mechanism: Mechanism, joints: tuple[str, ...], options: dict[str, Any]) -> Mechanism:
     """The mechanism with a spanning tree of these joints, which another choice of parts had led to."""
-    check_known("joint", joints, [joint.name for joint in mechanism.joints])
+    check_known("joint of the tree", joints, [joint.name for joint in mechanism.joints])
     others = [x.name for x in mechanism.joints if isinstance(x, AbstractTreeJoint) and x.name not in joints]
     groups = {group: getattr(mechanism, group) for group in GROUPS}
     tree = Mechanism(**groups, **options, cuts=others).tree if options["coordinates"] == "joint" else mechanism.tree
@@ -122,9 +122,10 @@ def _with_tree(mechanism: Mechanism, joints: tuple[str, ...], options: dict[str,
 
 def _place_of(message: str, groups: dict[str, dict[str, Any]], place: Place) -> Place:
     """The key that a message is about, or the table of the part that it names first."""
-    key = message.split(maxsplit=1)[0].partition("=")[0]
-    if key in KEYS:
-        return place.at(key)
+    starts = {"There is no joint to cut": "cuts", "There is no joint of the tree": "tree"} | {key: key for key in KEYS}
+    for start, key in starts.items():
+        if message.startswith(start):
+            return place.at(key)
     head = message.partition(": ")[0]
     found = [(group, name) for group, tables in groups.items() for name in tables if repr(name) in head]
     return place.at(*found[0]) if found else place

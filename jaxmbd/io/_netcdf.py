@@ -6,7 +6,6 @@ need.
 """
 
 import re
-import unicodedata
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
@@ -22,13 +21,12 @@ FORMAT = "jaxmbd-results/1"
 _RESERVED = {
     "byte", "char", "short", "ushort", "int", "uint", "int64", "uint64", "float", "real", "double", "bool", "string"
 }  # fmt: skip
-_ALLOWED = re.compile(r"[^\W_][\w.+@ -]*(?<! )")
+_ALLOWED = re.compile(r"[^\W_][\w.+@ -]*(?<! )", re.ASCII)  # SciPy writes other letters in Latin-1
 
 
 def _stored(name: str) -> str:
     """A name as the format allows it: unchanged, or with an underscore and the characters as in a URL."""
-    is_allowed = _ALLOWED.fullmatch(name) and name not in _RESERVED and unicodedata.is_normalized("NFC", name)
-    return name if is_allowed else f"_{quote(name, safe='')}"
+    return name if _ALLOWED.fullmatch(name) and name not in _RESERVED else f"_{quote(name, safe='')}"
 
 
 def _original(name: str) -> str:

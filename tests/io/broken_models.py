@@ -134,6 +134,12 @@ WRONG_VALUES = {
         "shape (2, 6)",
         "(1, 3)",
     ),
+    "text that is an array": changed(
+        'coordinate = "O.angle"\nm',
+        'coordinate = { type = "array", dtype = "int8", values = 1 }\nm',
+        24,
+        "must be text",
+    ),
     "none of a type": changed(MOTION, 'motion = { type = "float" }', 25, "a value of type 'float' has no 'value'"),
     "array of a type": changed(
         MOTION, 'motion = { type = "array", dtype = "float7", values = 1 }', 25, "type of numbers named 'float7'"
@@ -177,8 +183,8 @@ WRONG_REFERENCES = {
     "two parts of one name": changed("[sensors.tip]", "[sensors.O]", 13, "Two parts are named 'O'"),
     "cut": changed("[markers]", 'cuts = ["O"]\n[markers]', 5, "only means something with coordinates='joint'"),
     "cuts": changed("[markers]", 'cuts = "O"\n[markers]', 5, "cuts: must be a list of names of joints, got 'O'"),
-    "cut that is none": changed('"absolute"', '"joint"\ncuts = ["P"]', None, "no joint to cut named 'P'"),
-    "tree": changed('"absolute"', '"joint"\ntree = ["P"]', None, "no joint named 'P'"),
+    "cut that is none": changed('"absolute"', '"joint"\ncuts = ["P"]', 4, "no joint to cut named 'P'"),
+    "tree": changed('"absolute"', '"joint"\ntree = ["P"]', 4, "no joint of the tree named 'P'"),
     "tree of one joint twice": changed(
         '"absolute"', '"joint"\ntree = ["O", "O"]', 4, "tree must name the joints of a spanning tree", "['O']"
     ),

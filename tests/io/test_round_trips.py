@@ -1,5 +1,6 @@
 """A mechanism is loaded as it was saved: each number to the last bit, and in structure."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,6 +251,15 @@ def test_a_file_written_by_hand(tmp_path: Path) -> None:
         cuts=["C"],
     )
     check_same(mbd.load(path), mechanism)
+
+
+def test_the_file_in_the_how_to_page_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "save-and-load.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "crank.toml").write_text(text)
+    check_schema(text)
+    mechanism = mbd.load(tmp_path / "crank.toml")
+    np.testing.assert_allclose(mechanism["motor"].motion(jnp.asarray(2.0)), 0.4, atol=0.01)
 
 
 def test_a_state_is_one_of_its_mechanism(tmp_path: Path) -> None:
