@@ -41,14 +41,14 @@ class Decoder:
     """The parts that tables describe.
 
     **Arguments:** `space`; `floats`, the type of plain numbers; `trust`, whether functions and classes may be imported;
-    `bodies`, the names that markers may refer to; `markers`, the place and the tables of markers with names.
+    `bodies`, the names that markers may refer to; `markers`, those that have names.
     """
 
     space: str
     floats: np.dtype
     trust: bool
     bodies: Collection[str]
-    markers: tuple[Place, Mapping[str, Any]]
+    markers: Mapping[str, AbstractMarker]
 
     def module(
         self, table: Any, place: Place, kinds: tuple[type, ...], usual: str | None = None, name: str | None = None
@@ -94,19 +94,20 @@ class Decoder:
         values = {key: self._argument(value, arguments[key], place.at(key)) for key, value in given.items()}
         left_out = {key: argument for key, argument in arguments.items() if key not in values and key not in named}
         if by_fields:
-            defaults = {key: x.default if x.convert is None else x.convert(x.default) for key, x in left_out.items()}
-            return _made(lambda: from_fields(part, {**defaults, **named, **values}), title, place, given)
+            defaults = lambda: {key: x.converted_default() for key, x in left_out.items()}  # noqa: E731
+            return _made(lambda: from_fields(part, {**defaults(), **named, **values}), title, place, given)
         self._check_left_out(left_out, title, place)
         return _made(lambda: part(**named, **values), title, place, given)
 
     def _check_left_out(self, arguments: Mapping[str, Argument], title: str, place: Place) -> None:
         """Raise if a default would have another type than the numbers of the file."""
-        for key, argument in arguments.items():
-            is_nothing = argument.default is None and argument.form not in (*_NUMERIC, Form.MARKER)
-            if self.floats != jnp.result_type(float) and not is_nothing and argument.form not in _PLAIN:
+        usual = jnp.result_type(float)
+        for key, argument in arguments.items() if self.floats != usual else ():
+            is_nothing = argument.default is None and argument.form is Form.ANY
+            if not is_nothing and argument.form not in _PLAIN:
                 raise place.located(
-                    f"{title}: {key} must be given, since its default would be {jnp.result_type(float)} (JAX's "
-                    f"setting), and the numbers of this file are {self.floats}."
+                    f"{title}: {key} must be given, since its default would be {usual} (JAX's setting), and the "
+                    f"numbers of this file are {self.floats}."
                 )
 
     def _argument(self, value: Any, argument: Argument, place: Place) -> Any:
@@ -126,17 +127,21 @@ class Decoder:
         return self._array(value, self.floats, place) if form in _NUMERIC else self.value(value, place)
 
     def _marker(self, value: Any, place: Place) -> Any:
-        home, tables = self.markers
         if isinstance(value, str):
-            if value not in tables:
-                raise place.error(f"{unknown('marker', value, tables)} They are the tables of [markers].")
-            value, place = tables[value], home.at(value)
+            if value not in self.markers:
+                raise place.error(f"{unknown('marker', value, self.markers)} They are the tables of [markers].")
+            return self.markers[value]
         if not isinstance(value, dict):
             raise place.error(f"must be {Form.MARKER.value}, got {_shown(value)}.")
-        body = value.get("body")
+        return self.marker(value, place)
+
+    def marker(self, table: Any, place: Place) -> Any:
+        """The marker that a table describes."""
+        table = _table(table, place)
+        body = table.get("body")
         if isinstance(body, str) and body not in self.bodies:
             raise place.at("body").error(str(unknown("body", body, self.bodies)))
-        return self.module(value, place, (AbstractMarker,), "MovingMarker" if "motion" in value else "Marker")
+        return self.module(table, place, (AbstractMarker,), "MovingMarker" if "motion" in table else "Marker")
 
     def value(self, value: Any, place: Place) -> Any:
         """A value of any kind."""
@@ -191,7 +196,12 @@ class Decoder:
 
     def _jax_array(self, place: Place, dtype: Any, values: Any, shape: Any = None, weak: Any = False) -> Any:
         array = self._array(values, _dtype(dtype, place), place.at("values"), shape)
-        return jnp.stack([jnp.asarray(x) for x in np.ravel(array).tolist()]).reshape(array.shape) if weak else array
+        if not _plain(place.at("weak"), weak, Form.FLAG):
+            return array
+        numbers = [jnp.asarray(x) for x in np.ravel(array).tolist()]
+        if not numbers or numbers[0].dtype != array.dtype:
+            raise place.error(f"numbers of a weak type are those that JAX makes of Python's, and not {array.dtype}.")
+        return jnp.stack(numbers).reshape(array.shape)
 
     def _numpy_array(self, place: Place, dtype: Any, values: Any, shape: Any = None) -> np.ndarray:
         return _numbers(values, _dtype(dtype, place), place.at("values"), shape)
@@ -221,9 +231,8 @@ def _made(make: Callable[[], Any], title: str, place: Place, given: Collection[s
     try:
         return make()
     except MechanismError as error:
-        said = re.findall(r"\w+", re.sub(r"'[^']*'", "", str(error)))
-        named = [key for key in given if key in said]
-        raise (place.at(named[0]) if named else place).located(str(error)) from None
+        named = re.match(r"[^:]*: (\w+)", str(error))  # "Body 'rod': mass must be positive"
+        raise (place.at(named[1]) if named and named[1] in given else place).located(str(error)) from None
     except Exception as error:  # whatever a user's class raises
         raise place.located(f"{title} cannot be made of these values ({type(error).__name__}: {error}).") from error
 

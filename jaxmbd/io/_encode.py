@@ -17,7 +17,7 @@ from jaxtyping import Array
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._import_paths import import_path
-from jaxmbd.io._parts import Argument, Form, classes, is_known, written_arguments
+from jaxmbd.io._parts import Argument, Form, classes, written_arguments
 from jaxmbd.io._toml import Section
 from jaxmbd.model.body.body import AbstractMarker
 
@@ -33,18 +33,15 @@ class Encoder:
     space: str
     floats: np.dtype
 
-    def part(self, part: Any, usual: str | None = None) -> Section:
+    def part(self, part: Any, usual: str | None) -> Section:
         """The table of a part, without its name; `usual` is the class that needs no `type`."""
-        return Section(self.module(part, f"{type(part).__name__} {part.name!r}", usual, ("name",)))
+        table = self.module(part, f"{type(part).__name__} {part.name!r}", classes(self.space).get(usual or ""))
+        return Section({key: value for key, value in table.items() if key != "name"})
 
-    def module(
-        self, module: Any, where: str, usual: str | None = None, without: tuple[str, ...] = ()
-    ) -> dict[str, Any]:
-        """The table of a part or of another module; `without` some of its keys."""
-        table = {} if type(module).__name__ == usual and is_known(type(module)) else self._type(type(module), where)
+    def module(self, module: Any, where: str, usual: type | None = None) -> dict[str, Any]:
+        """The table of a part or of another module; `where` names it in errors."""
+        table = {} if type(module) is usual else self._type(type(module), where)
         for key, argument in written_arguments(type(module)).items():
-            if key in without:
-                continue
             if key == "type":
                 raise MechanismError(f"{where}: a field named 'type' cannot be saved; give it another name.")
             value = getattr(module, argument.field)
@@ -67,7 +64,7 @@ class Encoder:
 
     def _one(self, value: Any, form: Form, where: str) -> Any:
         if form is Form.MARKER and isinstance(value, AbstractMarker):
-            return self.module(value, where, "Marker")
+            return self.module(value, where, classes(self.space)["Marker"])
         if form in _PLAIN and type(value) is _PLAIN[form]:
             return value
         return self.value(value, where)

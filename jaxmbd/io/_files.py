@@ -14,7 +14,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit
-from jaxmbd.io._model import mechanism_of, state_from, tables_of
+from jaxmbd.io._model import check_format, mechanism_of, state_from, tables_of
 from jaxmbd.io._netcdf import read_netcdf, write_netcdf
 from jaxmbd.io._results import fit_dataset, motion_dataset, state_at
 from jaxmbd.io._source import Place, Source, read_source, tree_of
@@ -48,16 +48,16 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
     """
     check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
     if isinstance(what, Mechanism):
+        path = _path("a mechanism", path, MODEL)
         text = model_text(what, state)
         _check_text(text, what)
-        _replace(_path("a mechanism", path, MODEL), lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
+        _replace(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
         return
     if state is not None:
         raise MechanismError("save: a state is kept beside a mechanism; a motion has the states at all its times.")
-    kind = "a motion" if isinstance(what, Solution) else "a fit"
-    target = _path(kind, path, RESULTS)
-    data = motion_dataset(what) if isinstance(what, Solution) else fit_dataset(what)
-    _replace(target, lambda new: write_netcdf(data, new))
+    kind, dataset = ("a motion", motion_dataset) if isinstance(what, Solution) else ("a fit", fit_dataset)
+    path, data = _path(kind, path, RESULTS), dataset(what)
+    _replace(path, lambda new: write_netcdf(data, new))
 
 
 def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
@@ -98,14 +98,18 @@ def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = 
     if path.suffix == RESULTS:
         return state_at(read_netcdf(path), mechanism, index, path)
     source = read_source(_path("a mechanism", path, MODEL))
-    tables = tree_of(source)
+    tables, place = tree_of(source), Place(source)
+    check_format(tables, place)
     if "state" not in tables:
         raise source.error("there is no [state] in this file. Save one: save(mechanism, path, state=state).")
-    return state_from(tables["state"], mechanism, Place(source, ("state",)))
+    return state_from(tables, mechanism, place)
 
 
 def read_model(path: Path, trust: bool = False) -> tuple[Mechanism, State | None]:
-    """Read a model file: the mechanism, and its state if there is one."""
+    """Read a model file: the mechanism, and its state if there is one.
+
+    **Raises:** `MechanismError`, as `load`.
+    """
     check_flags("load", trust=trust)
     return _model_of(read_source(_path("a mechanism", path, MODEL)), trust)
 
@@ -130,7 +134,7 @@ def _model_of(source: Source, trust: bool) -> tuple[Mechanism, State | None]:
     tables = tree_of(source)
     place = Place(source)
     mechanism = mechanism_of(tables, place, trust)
-    return mechanism, state_from(tables["state"], mechanism, place.at("state")) if "state" in tables else None
+    return mechanism, state_from(tables, mechanism, place) if "state" in tables else None
 
 
 def _difference(mechanism: Mechanism, other: Mechanism) -> str:

@@ -54,7 +54,7 @@ def tables_of(mechanism: Mechanism, state: State | None = None) -> dict[str, Any
         parts = getattr(mechanism, group)
         tables[group] = Section({part.name: encoder.part(part, DEFAULTS.get(group)) for part in parts})
     if mechanism.speeds is not None:
-        tables["speeds"] = Section(encoder.module(mechanism.speeds, "GeneralizedSpeeds", "GeneralizedSpeeds"))
+        tables["speeds"] = Section(encoder.module(mechanism.speeds, "GeneralizedSpeeds", GeneralizedSpeeds))
     if state is not None:
         tables["state"] = _state_tables(mechanism, state, floats)
     return {key: value for key, value in tables.items() if value != {}}
@@ -68,22 +68,16 @@ def mechanism_of(tree: dict[str, Any], place: Place, trust: bool = False) -> Mec
 
     **Raises:** `MechanismError` with file, line and reason.
     """
-    version = tree.get("format")
-    if version != FORMAT:
-        raise place.at("format").located(
-            f"the format is {version!r}, and this version of jaxmbd reads {FORMAT!r}."
-            if "format" in tree
-            else f'this is no model file: it has no format. Its first line should be format = "{FORMAT}".'
-        )
-    place.check_keys("entry of a model file", tree, KEYS)
+    check_format(tree, place)
     space = _one_of(tree, "space", SPACES, place)
     floats = np.dtype(_one_of({"floats": str(jnp.result_type(float)), **tree}, "floats", FLOATS, place))
     groups = {group: _checked(tree.get(group, {}), dict, "a table", place.at(group)) for group in GROUPS}
     if sum(map(len, groups.values())) > MAX_PARTS:
         raise place.located(f"there are more than {MAX_PARTS} parts, the limit of a model file.")
     markers = _checked(tree.get("markers", {}), dict, "a table", place.at("markers"))
-    known = {GROUND, *groups["bodies"]}
-    decoder = Decoder(space, floats, trust, known, (place.at("markers"), markers))
+    decoder = Decoder(space, floats, trust, {GROUND, *groups["bodies"]}, {})
+    named = {name: decoder.marker(table, place.at("markers", name)) for name, table in markers.items()}
+    decoder = dataclasses.replace(decoder, markers=named)
     parts = {
         group: [
             decoder.module(table, place.at(group, name), GROUPS[group], DEFAULTS.get(group), name)
@@ -103,6 +97,17 @@ def mechanism_of(tree: dict[str, Any], place: Place, trust: bool = False) -> Mec
         return made if joints is None or joints == made.tree.joints else _with_tree(made, joints, options)
     except MechanismError as error:
         raise _place_of(str(error), groups, place).located(str(error)) from None
+
+
+def check_format(tree: dict[str, Any], place: Place) -> None:
+    """Raise unless this is a model file of the version that is read here, without an entry that has no meaning."""
+    if "format" not in tree:
+        raise place.located(f'this is no model file: it has no format. Its first line should be format = "{FORMAT}".')
+    if tree["format"] != FORMAT:
+        raise place.at("format").located(
+            f"the format is {tree['format']!r}, and this version of jaxmbd reads {FORMAT!r}."
+        )
+    place.check_keys("entry of a model file", tree, KEYS)
 
 
 def _with_tree(mechanism: Mechanism, joints: tuple[str, ...], options: dict[str, Any]) -> Mechanism:
@@ -156,7 +161,10 @@ def _names(value: Any, place: Place) -> tuple[str, ...]:
 
 def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Section:
     check_state(mechanism, state)
-    check_usable("state", state, state.result)
+    if not is_concrete(state):
+        raise MechanismError("The state is traced: save it outside of jit, grad and vmap.")
+    if np.ndim(jax.tree.leaves(state.result)[0]) or not is_one_of(state.result, RESULTS.successful):
+        raise MechanismError("The state is not that of one successful analysis, so there is nothing to go on from.")
     if state.q.dtype != floats:
         raise MechanismError(f"The state is {state.q.dtype}, and the mechanism {floats}; save both in one precision.")
     rank = {} if state.rank is None else {"rank": int(state.rank)}
@@ -165,27 +173,27 @@ def _state_tables(mechanism: Mechanism, state: State, floats: np.dtype) -> Secti
     return Section(t=numbers(np.asarray(state.t, floats)), **rank, **values)
 
 
-def check_usable(what: str, values: Any, result: RESULTS) -> None:
-    """Raise unless the numbers of a result are known, and no failed analysis has left them."""
-    if not is_concrete(values):
-        raise MechanismError(f"The {what} is traced: save it outside of jit, grad and vmap.")
-    if np.ndim(jax.tree.leaves(result)[0]) or not is_one_of(result, RESULTS.successful):
-        raise MechanismError(f"The {what} is not that of one successful analysis, so there is nothing to go on from.")
-
-
-def state_from(tables: Any, mechanism: Mechanism, place: Place) -> State:
-    """Return the state that the tables of `[state]` describe.
+def state_from(tree: dict[str, Any], mechanism: Mechanism, place: Place) -> State:
+    """Return the state that the tables of a model file describe below `[state]`.
 
     **Raises:** `MechanismError` if it is not one of the mechanism, or holds what are no finite numbers.
     """
-    tables = _checked(tables, dict, "a table", place)
-    place.check_keys("entry of a state", tables, ("t", "rank", "coordinates", "speeds"))
     dtype = mechanism.bodies[0].mass.dtype
+    if tree.get("floats", str(dtype)) != str(dtype):
+        raise place.at("floats").located(
+            f"the state is {tree['floats']!r}, and the mechanism {dtype}. Load the mechanism from this file."
+        )
+    place = place.at("state")
+    tables = _checked(tree["state"], dict, "a table", place)
+    place.check_keys("entry of a state", tables, ("t", "rank", "coordinates", "speeds"))
     q = _by_name(tables.get("coordinates", {}), mechanism.coordinate_names, dtype, place.at("coordinates"))
     v = _by_name(tables.get("speeds", {}), mechanism.speed_names, dtype, place.at("speeds"))
     rank = tables.get("rank")
     if rank is not None:
-        rank = constant(np.asarray(_checked(rank, int, "a whole number", place.at("rank")), jnp.result_type(int)))
+        rows = sum(mechanism.constraint_sizes())
+        if type(rank) is not int or not 0 <= rank <= rows:
+            raise place.at("rank").error(f"must be a whole number from 0 to {rows}, got {rank!r}.")
+        rank = constant(np.asarray(rank, jnp.result_type(int)))
     t = _finite(tables.get("t", 0.0), dtype, place.at("t"))
     return state_of(mechanism, constant(t), constant(q), constant(v), rank)
 

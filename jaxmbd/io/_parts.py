@@ -42,7 +42,6 @@ GROUPS: dict[str, tuple[type, ...]] = {
     "forces": get_args(AnyForce),
     "sensors": get_args(Sensor),
 }
-ONE_OF = {"bodies": "body", "joints": "joint", "drivers": "driver", "forces": "force", "sensors": "sensor"}
 # What a table without a `type` is.
 DEFAULTS = {"bodies": "Body", "drivers": "Driver"}
 
@@ -50,7 +49,6 @@ DEFAULTS = {"bodies": "Body", "drivers": "Driver"}
 _FIELDS: dict[type, dict[str, str]] = {RackAndPinion: {"pinion": "a", "rack": "b"}}
 # Classes whose constructor computes the fields of something else: both are understood, the fields are written.
 _COMPUTED = (SmoothingSpline,)
-
 
 REQUIRED: Any = object()  # in place of a default
 
@@ -87,6 +85,10 @@ class Argument:
         """True if the constructor has no value of its own for it."""
         return self.default is REQUIRED
 
+    def converted_default(self) -> Any:
+        """The value of a field that is not given."""
+        return self.default if self.convert is None else self.convert(self.default)
+
 
 @cache
 def classes(space: str) -> Mapping[str, type]:
@@ -105,6 +107,7 @@ def of_group(space: str, kinds: tuple[type, ...]) -> list[str]:
     return [name for name, part in classes(space).items() if issubclass(part, kinds)]
 
 
+@cache
 def is_known(part: type) -> bool:
     """True for the classes of the library that need no import path."""
     return any(part in classes(space).values() for space in SPACES) or part is GeneralizedSpeeds

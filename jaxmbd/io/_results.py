@@ -79,7 +79,7 @@ def fit_dataset(fit: Fit) -> "xr.Dataset":
         "kind": "fit",
         "jaxmbd": version("jaxmbd"),
         "outcome": fit.outcome,
-        "warnings": list(fit.warnings),
+        "warnings": "\n".join(fit.warnings),
     }
     return xr.Dataset(variables, coordinates, about | ({} if known is None else {"freedom": float(known.freedom)}))
 
@@ -97,6 +97,11 @@ def state_at(data: "xr.Dataset", mechanism: Mechanism, index: int, path: Path) -
     if missing:
         raise MechanismError(
             f"{str(path)!r} belongs to another mechanism, or to one in other coordinates: it has no {missing[0]!r}."
+        )
+    if {data[name].dtype for name in names} != {mechanism.bodies[0].mass.dtype}:
+        raise MechanismError(
+            f"{str(path)!r} holds {data[names[0]].dtype}, and the mechanism is {mechanism.bodies[0].mass.dtype}; both "
+            "must have one precision."
         )
     check_index("load_state", index, data.sizes["time"], "times")
     values = np.asarray([data[name].to_numpy()[index] for name in names])

@@ -15,6 +15,11 @@ MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 32  # tables and lists within one another; a mechanism with a network as a force has 10
 MAX_PARTS = 100_000
 
+# A key of many names, each in the table of the one before: `tomllib` takes the square of their number in time.
+_NAME = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')[ \t]*+"""
+_LONG_KEY = rf"""(?<![\w"'\\-])(?:{_NAME}\.[ \t]*+){{{MAX_DEPTH}}}"""
+_OPENED = rf"(?:[\[{{]\s*+){{{MAX_DEPTH}}}"
+
 
 @dataclass(frozen=True)
 class Source:
@@ -89,10 +94,13 @@ def tree_of(source: Source) -> dict[str, Any]:
     **Raises:** `MechanismError` if it is no TOML, or nested too deeply.
     """
     too_deep = f"tables and lists are nested more than {MAX_DEPTH} deep, the limit of a model file."
+    line = _line_with(_LONG_KEY, source.text)
+    if line is not None:
+        raise source.error(too_deep, line)
     try:
         tree = tomllib.loads(source.text)
     except RecursionError:
-        raise source.error(too_deep, _line_with(rf"(?:[\[{{]\s*){{{MAX_DEPTH}}}", source.text)) from None
+        raise source.error(too_deep, _line_with(_OPENED, source.text)) from None
     except tomllib.TOMLDecodeError as error:
         place = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", str(error))
         message = str(error) if place is None else str(error)[: place.start()]

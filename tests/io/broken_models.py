@@ -79,6 +79,7 @@ NO_TOML = {
     "lists without end": changed("1.0", "[" * 5000 + "]" * 5000, 9, TOO_DEEP),
     "lists too deep": changed("1.0", "[" * 40 + "]" * 40, 9, TOO_DEEP),
     "tables too deep": changed(MASS, ".".join("abcdefgh" * 5) + " = 1", 9, TOO_DEEP),
+    "a key without end": changed(MASS, "a . 'b'." * 100_000 + "c = 1", 9, TOO_DEEP),
 }
 
 WRONG_VALUES = {
@@ -88,6 +89,9 @@ WRONG_VALUES = {
     "space": changed('"planar"', '"plane"', 2, "space must be one of 'planar', 'spatial', got 'plane'"),
     "coordinates": changed('"absolute"', "1", 3, "coordinates must be one of 'absolute', 'joint', got 1"),
     "floats": changed("[markers]", 'floats = "float8"\n[markers]', 5, "floats must be one of", "'float8'"),
+    "single precision with defaults": changed(
+        "[markers]", 'floats = "float32"\n[markers]', 7, "angle must be given, since its default would be float64"
+    ),
     "entry": changed("[markers]", "gravity = 9.81\n[markers]", 5, "no entry of a model file named 'gravity'"),
     "bodies is a number": changed("[bodies.crank]", "[[bodies]]", 8, "bodies: must be a table"),
     "a part is a number": changed("[sensors.tip]", "[sensors]\ntip2 = 3\n[sensors.tip]", 28, "sensors.tip2", "got 3"),
@@ -125,7 +129,7 @@ WRONG_VALUES = {
         "1.5",
     ),
     "table": changed(MOTION, 'motion = { type = "Table", times = [2, 1], values = [0, 0] }', 25, "times must increase"),
-    "a motion that jumps": changed(MOTION, 'motion = { type = "Table", times = [1], values = [0] }', 25, "cannot jump"),
+    "a motion that jumps": changed(MOTION, 'motion = { type = "Table", times = [1], values = [0] }', 23, "cannot jump"),
     "spline": changed(
         MOTION,
         'motion = { type = "SmoothingSpline", breaks = [0, 1], coefficients = [[1, 2, 3]], smoothing = 0.0 }',
@@ -150,6 +154,9 @@ WRONG_VALUES = {
         25,
         "do not have the shape [3]",
     ),
+    "array of weak numbers": changed(
+        MOTION, 'motion = { type = "array", dtype = "int8", weak = true, values = 1 }', 25, "of a weak type", "int8"
+    ),
     "array of small numbers": changed(
         MOTION, 'motion = { type = "array", dtype = "int8", values = 300 }', 25, "a number is too large", "int8"
     ),
@@ -163,7 +170,7 @@ WRONG_REFERENCES = {
     "marker": changed('a = "pin"', 'a = "pen"', 15, "no marker named 'pen'. Did you mean 'pin'?", "[markers]"),
     "marker of a body": changed('"ground"', '"grund"', 6, "markers.pin.body: There is no body named 'grund'"),
     "a marker that is itself": changed(
-        'pin = { body = "ground", position = [0.0, 0.0] }', 'pin = "pin"', 6, "a marker"
+        'pin = { body = "ground", position = [0.0, 0.0] }', 'pin = "pin"', 6, "markers.pin: must be a table"
     ),
     "marker is a number": changed('a = "pin"', "a = 3", 15, "joints.O.a: must be a marker", "got 3"),
     "marker that is no marker": changed('a = "pin"', 'a = { type = "Body", mass = 1 }', 15, "no class named 'Body'"),
@@ -192,6 +199,10 @@ WRONG_REFERENCES = {
     "no bodies": Broken(MODEL, MODEL[: MODEL.index("[markers]")], None, ["needs at least one body"]),
     "state lacks": changed('"crank.x" = 0.0, ', "", 33, "the state lacks 'crank.x'"),
     "state of another": changed('"crank.vx"', '"crank.vz"', 34, "named 'crank.vz'. Did you mean 'crank."),
+    "a marker that no part uses": changed(
+        "[bodies.crank]", "[markers.end]\nbody = 'x'\n[bodies.crank]", 9, "body named 'x'"
+    ),
+    "rank of a state": changed("t = 0.0", "t = 0.0\nrank = 7", 33, "state.rank: must be a whole number from 0 to 3"),
     "state is NaN": changed('"crank.vx" = 0.0', '"crank.vx" = nan', 34, "speeds.crank.vx: must be a finite number"),
 }
 

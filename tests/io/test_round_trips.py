@@ -273,6 +273,9 @@ def test_a_state_is_one_of_its_mechanism(tmp_path: Path) -> None:
         mbd.MechanismError, match=r"line 37: state\.coordinates\.rod\.x: There is no entry of the state"
     ):
         mbd.load_state(example.with_coordinates("joint").mechanism, path)
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), example.mechanism)
+    with pytest.raises(mbd.MechanismError, match="line 5: the state is 'float64', and the mechanism float32"):
+        mbd.load_state(single, path)
     failed = mbd.assemble(example.mechanism, {"rod.x": 5.0}, check=False)
     with pytest.raises(mbd.MechanismError, match="not that of one successful analysis"):
         mbd.save(example.mechanism, path, state=failed)
