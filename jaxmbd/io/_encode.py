@@ -133,10 +133,8 @@ _NO_PATH = (
 
 def numbers(array: np.ndarray) -> Any:
     """The entries of an array as nested lists of Python numbers, each equal to its entry in the array's type."""
-    if array.dtype == np.float32:  # the shortest text that names the number in single precision, where it can be read
-        short = np.asarray([float(str(x)) for x in array.reshape(-1)])
-        as_read = short.astype(np.float32) == array.reshape(-1)
-        return np.where(as_read, short, array.reshape(-1).astype(float)).reshape(array.shape).tolist()
+    if array.dtype == np.float32:  # 0.1, not 0.10000000149011612
+        return np.asarray([float(str(x)) for x in array.reshape(-1)]).reshape(array.shape).tolist()
     return (array if array.dtype.kind in "biu" else array.astype(float)).tolist()
 
 

@@ -36,8 +36,7 @@ def _original(name: str) -> str:
 def write_netcdf(data: "xr.Dataset", path: Path) -> None:
     """Write a dataset, whose variables and dimensions may have any names."""
     named = data.rename({name: _stored(str(name)) for name in {*data.variables, *data.dims}})
-    encoding = {name: {"_FillValue": None} for name in named.variables}  # NaN is a number here, no gap
-    named.assign_attrs(format=FORMAT).to_netcdf(path, engine="scipy", format="NETCDF3_64BIT", encoding=encoding)
+    named.assign_attrs(format=FORMAT).to_netcdf(path, engine="scipy", format="NETCDF3_64BIT")
 
 
 def read_netcdf(path: Path) -> "xr.Dataset":

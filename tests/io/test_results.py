@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.io
 import xarray as xr
 
 import jaxmbd as mbd
@@ -133,6 +134,10 @@ def test_names_of_all_kinds_survive(tmp_path: Path) -> None:
     data = xr.Dataset({name: ((f"{name}_0", "time"), np.full((1, 2), k)) for k, name in enumerate(names)})
     data = data.assign(flag=("time", [True, False]), text=("time", ["ä", "λ b"])).assign_attrs(about="λ²", empty="")
     write_netcdf(data, tmp_path / "x.nc")
+    with scipy.io.netcdf_file(tmp_path / "x.nc", mmap=False) as file:
+        stored = {*file.variables, *file.dimensions}
+    assert {"a", "a b", "_real", "_a%2Fb", "_%CE%BB"} <= stored
+    assert all(name.isascii() and "/" not in name and name == name.strip() for name in stored)
     again = read_netcdf(tmp_path / "x.nc")
     assert {*again} == {*names, "flag", "text"}
     assert again["text"].to_numpy().tolist() == ["ä", "λ b"]
