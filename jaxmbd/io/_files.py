@@ -55,8 +55,8 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
         return
     if state is not None:
         raise MechanismError("save: a state is kept beside a mechanism; a motion has the states at all its times.")
-    kind, dataset = ("a motion", motion_dataset) if isinstance(what, Solution) else ("a fit", fit_dataset)
-    path, data = _path(kind, path, RESULTS), dataset(what)
+    path = _path("a motion" if isinstance(what, Solution) else "a fit", path, RESULTS)
+    data = motion_dataset(what) if isinstance(what, Solution) else fit_dataset(what)
     _replace(path, lambda new: write_netcdf(data, new))
 
 
