@@ -163,7 +163,8 @@ class Decoder:
             "dict": (("items",), self._dict),
             "function": (("path",), self._function),
             "array": (("dtype", "values", "shape", "weak"), self._jax_array),
-            "numpy": (("dtype", "values", "shape"), self._numpy_array),
+            "numpy": (("dtype", "values", "shape"), _numpy_array),
+            "scalar": (("dtype", "value"), _numpy_scalar),
         }
         if not isinstance(kind, str) or kind not in readers:
             return self.module(table, place, (eqx.Module,))
@@ -202,9 +203,6 @@ class Decoder:
         if not numbers or numbers[0].dtype != array.dtype:
             raise place.error(f"numbers of a weak type are those that JAX makes of Python's, and not {array.dtype}.")
         return jnp.stack(numbers).reshape(array.shape)
-
-    def _numpy_array(self, place: Place, dtype: Any, values: Any, shape: Any = None) -> np.ndarray:
-        return _numbers(values, _dtype(dtype, place), place.at("values"), shape)
 
     def _array(self, values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> Any:
         if dtype.itemsize == 8 and jnp.result_type(float) != np.float64:
@@ -263,6 +261,16 @@ def _dtype(name: Any, place: Place) -> np.dtype:
     if name not in DTYPES:
         raise place.at("dtype").error(str(unknown("type of numbers", name, DTYPES)))
     return jnp.dtype(name)
+
+
+def _numpy_array(place: Place, dtype: Any, values: Any, shape: Any = None) -> np.ndarray:
+    return _numbers(values, _dtype(dtype, place), place.at("values"), shape)
+
+
+def _numpy_scalar(place: Place, dtype: Any, value: Any) -> Any:
+    if isinstance(value, list):
+        raise place.at("value").error(f"must be one number, got {_shown(value)}.")
+    return _numbers(value, _dtype(dtype, place), place.at("value"))[()]
 
 
 def _numbers(values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> np.ndarray:

@@ -86,6 +86,8 @@ class Encoder:
             return {"type": type(value).__name__, "items": items}
         if type(value) is dict:
             return self._dict(value, where)
+        if isinstance(value, np.generic) and str(value.dtype) in DTYPES:
+            return {"type": "scalar", "dtype": str(value.dtype), "value": numbers(np.asarray(value))}
         if callable(value):
             return {"type": "function", "path": self._path(value, where)}
         raise MechanismError(

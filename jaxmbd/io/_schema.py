@@ -183,6 +183,7 @@ def _types(path: dict[str, Any]) -> list[dict[str, Any]]:
         "function": ({"path": path}, {}),
         "array": (array, shape | {"weak": {"type": "boolean"}}),
         "numpy": (array, shape),
+        "scalar": ({"dtype": array["dtype"], "value": {}}, {}),
     }
     return [
         {

@@ -154,6 +154,9 @@ WRONG_VALUES = {
         25,
         "do not have the shape [3]",
     ),
+    "scalar that is a list": changed(
+        MOTION, 'motion = { type = "scalar", dtype = "int8", value = [1] }', 25, "must be one number, got [1]"
+    ),
     "array of weak numbers": changed(
         MOTION, 'motion = { type = "array", dtype = "int8", weak = true, values = 1 }', 25, "of a weak type", "int8"
     ),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.io import _source
+from jaxmbd.io import _model, _source
 from tests.io.broken_models import MODEL, TRUSTED, UNTRUSTED, Broken
 from tests.io.schema import check_schema
 
@@ -50,6 +50,14 @@ def test_limits_of_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(_source, "MAX_BYTES", 2**10)
     path.write_text("#" * 2**10 + MODEL)
     with pytest.raises(mbd.MechanismError, match="is longer than"):
+        mbd.load(path)
+
+
+def test_limits_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "model.toml"
+    path.write_text(MODEL)
+    monkeypatch.setattr(_model, "MAX_PARTS", 4)
+    with pytest.raises(mbd.MechanismError, match="there are more than 4 parts"):
         mbd.load(path)
 
 

@@ -121,6 +121,7 @@ FURTHER: dict[str, Callable[[], Any]] = {
             "single": jnp.asarray([0.1, 3e38], jnp.float32), "half": jnp.asarray(0.1, jnp.bfloat16),
             "whole": jnp.asarray([1, -2], jnp.int8), "flags": jnp.asarray([True, False]), "none": None,
             "empty": jnp.zeros((0, 3)), "no": jnp.zeros(0), "numpy": np.asarray([[0.5]]), "numpy whole": np.arange(3),
+            "scalar": (np.float64(0.1), np.float32(0.1), np.int8(-3), np.True_),
             "python": (True, 1, 2.5, [3.0, ()], {"x": (4,), "y": {}}),
             "keys": {7: {"type": jnp.asarray(1.0, float)}, 3: ""}, "long": 10**25,
         }
