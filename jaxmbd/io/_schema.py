@@ -65,10 +65,7 @@ def model_schema() -> dict[str, Any]:
 
 def _space(space: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What the groups of parts hold in a space, and the definition of each class."""
-    definitions = {
-        f"{space}.{name}": _part(space, part, name in (*DEFAULTS.values(), "Marker", "MovingMarker"))
-        for name, part in classes(space).items()
-    }
+    definitions = {f"{space}.{name}": _part(space, part) for name, part in classes(space).items()}
     kinds = GROUPS | {"markers": (AbstractMarker,)}
     definitions |= {f"{space}.{group}": _any_of(space, of_group(space, kinds[group])) for group in kinds}
     unnamed = {"properties": {"name": False}}  # the key of its table is a part's name
@@ -84,24 +81,26 @@ def _ref(name: str) -> dict[str, Any]:
     return {"$ref": f"#/$defs/{name}"}
 
 
-def _part(space: str, part: type, is_usual: bool) -> dict[str, Any]:
+def _part(space: str, part: type) -> dict[str, Any]:
     """A class of parts; one that computes its fields has either those or its arguments."""
     sets = [constructor_arguments(part)] + ([] if is_constructed(part) else [field_arguments(part)])
-    text = _description(part)
-    tables = [_table(space, part.__name__, arguments, text, is_usual) for arguments in sets]
+    text, name = _description(part), part.__name__
+    needs = [] if name in (*DEFAULTS.values(), "Marker", "MovingMarker") else ["type"]
+    tables = [_table(space, arguments, text, {"type": {"const": name}}, needs) for arguments in sets]
     return {"description": text, **(tables[0] if len(tables) == 1 else {"anyOf": tables})}
 
 
-def _table(space: str, name: str, arguments: dict[str, Argument], text: str, is_usual: bool) -> dict[str, Any]:
+def _table(
+    space: str, arguments: dict[str, Argument], text: str, kind: dict[str, Any], needs: list[str]
+) -> dict[str, Any]:
+    """The table of a part: the rule of its `kind`, then those of its arguments; `needs`: keys that it has to have."""
     texts = _argument_texts(text, list(arguments))
-    is_top = "type" if is_usual else None
-    kind = {} if name == "speeds" else {"type": {"const": name}}
     rules = {key: texts.get(key, {}) | _rule(space, argument) for key, argument in arguments.items()}
     required = [key for key, argument in arguments.items() if argument.is_required and key != "name"]
     return {
         "type": "object",
         "properties": kind | rules,
-        "required": [*(key for key in kind if key != is_top), *required],
+        "required": [*needs, *required],
         "additionalProperties": False,
     }
 
@@ -167,7 +166,7 @@ def _shared() -> dict[str, Any]:
         "state": {
             "type": "object", "properties": state, "required": ["coordinates", "speeds"], "additionalProperties": False
         },
-        "speeds": {"description": text, **_table("", "speeds", constructor_arguments(GeneralizedSpeeds), text, True)},
+        "speeds": {"description": text, **_table("", constructor_arguments(GeneralizedSpeeds), text, {}, [])},
     }  # fmt: skip
 
 
