@@ -60,6 +60,9 @@ from .integrate.formulations.formulation import Projection as Projection
 from .integrate.formulations.formulation import Stabilized as Stabilized
 from .integrate.solvers.radau import Radau as Radau
 from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
+from .io import load as load
+from .io import load_state as load_state
+from .io import save as save
 from .model.time_functions import AbstractTimeFunction as AbstractTimeFunction
 from .model.time_functions import Piecewise as Piecewise
 from .model.time_functions import SmoothingSpline as SmoothingSpline

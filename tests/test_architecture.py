@@ -39,6 +39,7 @@ FLOORS = {
     10: "identification",
     10.2: "sweeps",
     10.3: "optimal_design",
+    10.4: "io",
     10.5: "scene",
     11: "symbolic plot",
     12: "data examples",

@@ -10,7 +10,7 @@ import lazy_loader
 import numpy as np
 import typer
 from rich.console import Console
-from typer import Option
+from typer import Argument, Option
 
 import jaxmbd as mbd
 from jaxmbd.cli._model import Model, load
@@ -56,8 +56,11 @@ def assemble(model: Model) -> None:
     units = (*mechanism.coordinate_units, *mechanism.speed_units)
     rows = zip(names, units, (*np.asarray(state.q), *np.asarray(state.v)), strict=True)
     report.show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
-    m, rank = sum(mechanism.constraint_sizes()), int(np.asarray(state.rank))
-    model.console.print(f"constraints: {m}, independent: {rank}, degrees of freedom left: {mechanism.nv - rank}")
+    text = f"constraints: {sum(mechanism.constraint_sizes())}"
+    if state.rank is not None:  # known unless a model file holds a state without it
+        rank = int(np.asarray(state.rank))
+        text += f", independent: {rank}, degrees of freedom left: {mechanism.nv - rank}"
+    model.console.print(text)
     report.save_drawing(model, state, "assemble.png")
 
 
@@ -129,12 +132,20 @@ def linearize(
         report.save_figure(model, "bode.png", lambda: plot.bode(system)[0])
 
 
+def convert(
+    model: Model, to: Annotated[Path, Argument(help="The model file to write, with the ending .toml.")]
+) -> None:
+    """Write the mechanism and its state at the start as a model file: text that can be read and changed."""
+    mbd.save(model.mechanism, to, state=model.assembled())
+    model.console.print(f"wrote {to}", style="dim", highlight=False, soft_wrap=True)
+
+
 def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
     """The times of a motion [s]."""
     return np.linspace(0.0, model.example.duration if until is None else until, rows)
 
 
-ANALYSES = (describe, assemble, kinematics, inverse, equilibrium, simulate, linearize)
+COMMANDS = (describe, assemble, kinematics, inverse, equilibrium, simulate, linearize, convert)
 
 
 def analysis(function: Callable[..., None]) -> Callable[..., None]:
@@ -150,7 +161,7 @@ def analysis(function: Callable[..., None]) -> Callable[..., None]:
             console.print(f"jaxmbd: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
             raise typer.Exit(1) from None
 
-    parameters: Any = [*shared, *own[1:]]
+    parameters: Any = sorted([*shared, *own[1:]], key=lambda p: p.default is not p.empty)  # arguments, then options
     wrapped: Any = command
     wrapped.__name__, wrapped.__doc__ = function.__name__, function.__doc__
     wrapped.__signature__ = signature(function).replace(parameters=parameters)
@@ -184,7 +195,7 @@ def examples() -> None:
     report.show_table(Console(), "jaxmbd simulate NAME, or another analysis, of:", ("name", "what it is"), (), rows)
 
 
-for function in ANALYSES:
+for function in COMMANDS:
     app.command()(analysis(function))
 
 

@@ -1,4 +1,4 @@
-"""The model of a command: a mechanism with its initial state, from the name of an example or a Python file."""
+"""The model of a command: a mechanism with its initial state, from an example's name, a model file or a Python file."""
 
 import math
 import runpy
@@ -18,6 +18,7 @@ from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
     from jaxmbd import examples
+    from jaxmbd import io as model_files
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
     from jaxmbd.examples import Example
@@ -27,6 +28,7 @@ else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
+    model_files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
 _FEW = 6  # the largest number of quantities that are shown by default
@@ -37,7 +39,7 @@ class Model:
     """A mechanism with its initial state, and the output options of a command.
 
     `reads`: the names of the quantities to show; `asked`: those among them that the user named. `out`: the folder for
-    files, None to write none.
+    files, None to write none. `start`: the state at the start, None if it has to be assembled.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Model:
     asked: tuple[str, ...]
     out: Path | None
     console: Console
+    start: "State | None" = None
 
     @property
     def mechanism(self) -> "mechanisms.Mechanism":
@@ -53,7 +56,9 @@ class Model:
         return self.example.mechanism
 
     def assembled(self) -> "State":
-        """The assembled initial state."""
+        """The initial state, assembled unless a file holds it."""
+        if self.start is not None:
+            return self.start
         with self.working("compiling and assembling"):
             return self.example.state()
 
@@ -71,8 +76,9 @@ class Model:
 
 
 def load(
-    model: Annotated[str, Argument(help="An example (`jaxmbd examples` lists them), or a Python file.")],
-    name: Annotated[str, Option(help="The variable that holds the mechanism, where a file makes several.")] = "",
+    model: Annotated[str, Argument(help="An example (`jaxmbd examples` lists them), a model file or a Python file.")],
+    name: Annotated[str, Option(help="The variable that holds the mechanism, where a Python file makes several.")] = "",
+    trust: Annotated[bool, Option("--trust", help="Import and run the Python code that a model file names.")] = False,
     coordinates: Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")] = "",
     cut: Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")] = None,
     values: Annotated[
@@ -86,24 +92,38 @@ def load(
 ) -> Model:
     """Load the named mechanism with the options applied. Options marked * may be repeated.
 
-    `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds.
+    `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds. With one of
+    `--set`, `--speed` and `--guess` the state in a model file is only where the search starts.
     """
-    example = _example_in_file(Path(model), name) if _is_path(model) else examples.get(model)
+    start = None
+    if model.endswith(".toml"):
+        mechanism, start = model_files.read_model(Path(model), trust)
+        example = examples.Example(mechanism)
+    else:
+        example = _example_in_file(Path(model), name) if _is_path(model) else examples.get(model)
     title = Path(model).stem if _is_path(model) else example.name
     if coordinates or cut:
+        if start is not None:
+            raise MechanismError(
+                f"{model!r} holds a state in the file's own coordinates, which --coordinates and --cut would change. "
+                "Delete [state] from it, or give the options when the file is written (jaxmbd convert)."
+            )
         example = example.with_coordinates(coordinates or "joint", cut or ())
     initial = {
         "fixed": _numbers("--set", values),
         "speeds": _numbers("--speed", speed),
         "guess": _numbers("--guess", guess),
     }
+    if start is not None and any(initial.values()):
+        near = zip(start.coordinate_names, start.q, strict=True)
+        initial["guess"], start = {**dict(near), **initial["guess"]}, None
     example = replace(example, **{field: numbers for field, numbers in initial.items() if numbers})
     where = (Path("out") / title if out is None else out) if files else None
-    return Model(title, example, _output_names(example, read), tuple(read or ()), where, Console())
+    return Model(title, example, _output_names(example, read), tuple(read or ()), where, Console(), start)
 
 
 def _is_path(model: str) -> bool:
-    return model.endswith(".py") or "/" in model or "\\" in model
+    return model.endswith((".py", ".toml")) or "/" in model or "\\" in model
 
 
 def _example_in_file(path: Path, name: str) -> "Example":

@@ -188,6 +188,16 @@ class SmoothingSpline(eqx.Module):
         self.breaks, pieces = _pieces(knots, matrix)
         self.coefficients = jnp.tensordot(pieces, values, 1)
 
+    def __check_init__(self) -> None:
+        """The fields of a spline that is not made of samples, but read from a file."""
+        times = _times("SmoothingSpline", self.breaks, strict=True)
+        numbers = _numbers("SmoothingSpline", "coefficients", self.coefficients)
+        if numbers.shape != (len(times), _DEGREE + 1):
+            raise MechanismError(
+                f"SmoothingSpline: coefficients must have shape {(len(times), _DEGREE + 1)}, six for each break, got "
+                f"{numbers.shape}."
+            )
+
     def __call__(self, t: Scalar) -> Scalar:
         piece = jnp.clip(jnp.searchsorted(self.breaks, t, side="right") - 1, 0, len(self.breaks) - 1)
         offset, value = t - self.breaks[piece], jnp.zeros_like(t)

@@ -1,0 +1,168 @@
+"""`save`, `load` and `load_state`: models as TOML text, results as NetCDF files."""
+
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array
+
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
+from jaxmbd.errors import MechanismError
+from jaxmbd.identification._result import Fit
+from jaxmbd.io._model import check_format, mechanism_of, state_from, tables_of
+from jaxmbd.io._netcdf import read_netcdf, write_netcdf
+from jaxmbd.io._results import fit_dataset, motion_dataset, state_at
+from jaxmbd.io._source import Place, Source, read_source, tree_of
+from jaxmbd.io._toml import toml
+from jaxmbd.model.body.checks import check_flags, check_instance
+from jaxmbd.model.mechanism.mechanism import Mechanism
+
+MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
+
+_HEAD = """\
+# A mechanism for jaxmbd. SI units; the origin of a body's frame is its centre of mass.
+# docs/how-to/save-and-load.md explains the format, jaxmbd/io/model.schema.json lists all keys.
+"""
+
+
+def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: State | None = None) -> None:
+    """Save a mechanism as a model file (`.toml`), or a motion or a fit as a NetCDF file (`.nc`).
+
+    A model file is text that a person can read and change. It holds every number to the last bit, and its precision.
+    Functions and classes of a user's own are saved as import paths, so they must be defined at the top of a module.
+
+    **Arguments:** `what`, a `Mechanism`, a `Solution` with all its quantities, or a `Fit` (its estimates and their
+    covariance); `path`, the file, which is replaced if there is one; `state`, a state of the mechanism to be kept
+    beside it.
+
+    **Raises:** `MechanismError` if the ending of the file is another one, or if a part cannot be saved: it holds a
+    lambda or a local function, or is traced.
+
+        >>> save(mechanism, "fourbar.toml", state=assemble(mechanism))
+        >>> save(simulate(mechanism, state, ts), "run.nc")
+    """
+    check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
+    if isinstance(what, Mechanism):
+        path = _path("a mechanism", path, MODEL)
+        text = model_text(what, state)
+        _check_text(text, what)
+        _replace(path, lambda new: new.write_text(text, encoding="utf-8", newline="\n"))
+        return
+    if state is not None:
+        raise MechanismError("save: a state is kept beside a mechanism; a motion has the states at all its times.")
+    path = _path("a motion" if isinstance(what, Solution) else "a fit", path, RESULTS)
+    data = motion_dataset(what) if isinstance(what, Solution) else fit_dataset(what)
+    _replace(path, lambda new: write_netcdf(data, new))
+
+
+def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
+    """Load a mechanism from a model file (`.toml`), or a motion or a fit as an `xarray.Dataset` (`.nc`).
+
+    Nothing in a file is executed. A model file may name functions and classes of Python by their import paths; they are
+    imported, and run whenever the mechanism is used, only if it is trusted.
+
+    **Arguments:** `path`; `trust`, True to import the functions and classes that a model file names.
+
+    **Returns:** a `Mechanism` that equals the saved one in every number, or a dataset.
+
+    **Raises:** `MechanismError` with the file, the line, and the reason.
+
+        >>> mechanism = load("fourbar.toml")
+        >>> load("run.nc")["crank.theta"].plot()
+    """
+    path = Path(path)
+    if path.suffix == RESULTS:
+        return read_netcdf(path)
+    return read_model(path, trust)[0]
+
+
+def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = -1) -> State:
+    """Load a state of a mechanism, from its model file or from a motion.
+
+    **Arguments:** `mechanism`, in the coordinates in which the state was saved; `path`, a model file that was saved
+    with a state, or a NetCDF file with a motion; `index`, which of the times of a motion, by default the last one.
+
+    **Returns:** a `State`, from which `simulate` goes on.
+
+    **Raises:** `MechanismError` if the file holds no state, or that of another mechanism.
+
+        >>> state = load_state(mechanism, "run.nc")
+    """
+    path = Path(path)
+    check_instance("load_state: mechanism", mechanism, Mechanism, "the Mechanism that the state belongs to")
+    if path.suffix == RESULTS:
+        return state_at(read_netcdf(path), mechanism, index, path)
+    source = read_source(_path("a mechanism", path, MODEL))
+    tables, place = tree_of(source), Place(source)
+    check_format(tables, place)
+    if "state" not in tables:
+        raise source.error("there is no [state] in this file. Save one: save(mechanism, path, state=state).")
+    return state_from(tables, mechanism, place)
+
+
+def read_model(path: Path, trust: bool = False) -> tuple[Mechanism, State | None]:
+    """Read a model file: the mechanism, and its state if there is one.
+
+    **Raises:** `MechanismError`, as `load`.
+    """
+    check_flags("load", trust=trust)
+    return _model_of(read_source(_path("a mechanism", path, MODEL)), trust)
+
+
+def model_text(mechanism: Mechanism, state: State | None = None) -> str:
+    """Return the text of a model file."""
+    return _HEAD + toml(tables_of(mechanism, state))
+
+
+def _check_text(text: str, mechanism: Mechanism) -> None:
+    """Raise unless a text is read back as the mechanism, to the last bit."""
+    try:
+        again, _ = _model_of(Source("the file", text), trust=True)
+    except MechanismError as error:
+        raise MechanismError(f"save: the mechanism could not be loaded again: {error}") from error
+    difference = _difference(mechanism, again)
+    if difference:
+        raise MechanismError(f"save: a file cannot hold this mechanism: {difference}.")
+
+
+def _model_of(source: Source, trust: bool) -> tuple[Mechanism, State | None]:
+    tables = tree_of(source)
+    place = Place(source)
+    mechanism = mechanism_of(tables, place, trust)
+    return mechanism, state_from(tables, mechanism, place) if "state" in tables else None
+
+
+def _difference(mechanism: Mechanism, other: Mechanism) -> str:
+    """In what a mechanism differs from another one, as text; empty if in nothing."""
+    (leaves, structure), (others, its) = map(jax.tree_util.tree_flatten_with_path, (mechanism, other))
+    for (keys, leaf), (_, again) in zip(leaves, others, strict=False):
+        if not _is_same(leaf, again):
+            return f"{jax.tree_util.keystr(keys).lstrip('.')} would become {again!r}"
+    return "" if structure == its else "its parts would have other classes, names, or values that are no arrays"
+
+
+def _is_same(x: Any, y: Any) -> bool:
+    if not isinstance(x, Array | np.ndarray):
+        return x is y or (type(x) is type(y) and repr(x) == repr(y))
+    kinds = [(type(a), a.dtype, a.shape, getattr(a, "weak_type", False)) for a in (x, y)]
+    return kinds[0] == kinds[1] and np.asarray(x).tobytes() == np.asarray(y).tobytes()
+
+
+def _path(kind: str, path: str | os.PathLike[str], ending: str) -> Path:
+    path = Path(path)
+    if path.suffix != ending:
+        raise MechanismError(f"The file of {kind} ends with {ending}, such as 'name{ending}', got {str(path)!r}.")
+    return path
+
+
+def _replace(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file beside its place, then rename it: at its place it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{path.name}-", dir=path.parent, ignore_cleanup_errors=True) as folder:
+        write(Path(folder) / path.name)
+        os.replace(Path(folder) / path.name, path)

@@ -1,0 +1,204 @@
+"""The JSON Schema of model files, made of the classes of parts and their docstrings.
+
+`python -m jaxmbd.io._schema` writes it into `jaxmbd/io/model.schema.json`, where editors and other programs find it.
+"""
+
+import inspect
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from jaxmbd.io._encode import DTYPES
+from jaxmbd.io._model import COORDINATES, FLOATS, FORMAT
+from jaxmbd.io._parts import (
+    DEFAULTS,
+    GROUPS,
+    SPACES,
+    Argument,
+    Form,
+    classes,
+    constructor_arguments,
+    field_arguments,
+    is_constructed,
+    of_group,
+)
+from jaxmbd.model.body.body import AbstractMarker
+from jaxmbd.model.mechanism.named_coordinates import GeneralizedSpeeds
+
+PATH = Path(__file__).with_name("model.schema.json")
+
+_MARKERS = {"a": "The first marker.", "b": "The second marker.", "at": "The marker."}
+_KEYS = {
+    "format": ("Version of the format.", {"const": FORMAT}),
+    "space": ("The plane, or three dimensions.", {"enum": list(SPACES)}),
+    "floats": ("Type of all plain numbers; JAX's setting unless given.", {"enum": list(FLOATS)}),
+    "coordinates": ("Poses of the bodies (default), or joint coordinates.", {"enum": list(COORDINATES)}),
+    "cuts": ("With joint coordinates: joints excluded from the spanning tree.", {"$ref": "#/$defs/names"}),
+    "tree": ("With joint coordinates: the spanning tree; chosen unless given.", {"$ref": "#/$defs/names"}),
+    "floating": ("True to allow bodies without a connection to the ground.", {"type": "boolean"}),
+    "markers": ("Markers by name, for joints, forces and sensors to refer to.", {"type": "object"}),
+    "speeds": ("Generalized speeds of the user's choice.", {"$ref": "#/$defs/speeds"}),
+    "state": ("A state of the mechanism, such as that at the start.", {"$ref": "#/$defs/state"}),
+}  # fmt: skip
+
+
+def model_schema() -> dict[str, Any]:
+    """Return the JSON Schema of a model file, as parsed from TOML."""
+    spaces = {space: _space(space) for space in SPACES}
+    groups = {group: {"type": "object"} for group in GROUPS}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A mechanism for jaxmbd",
+        "description": "Bodies, joints, drivers, forces and sensors by name, in SI units.",
+        "type": "object",
+        "properties": {key: {"description": text, **rule} for key, (text, rule) in _KEYS.items()} | groups,
+        "required": ["format", "space", "bodies"],
+        "additionalProperties": False,
+        "allOf": [
+            {"if": {"properties": {"space": {"const": space}}}, "then": {"properties": rules}}
+            for space, (rules, _) in spaces.items()
+        ],
+        "$defs": _shared() | {name: rule for _, definitions in spaces.values() for name, rule in definitions.items()},
+    }
+
+
+def _space(space: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the groups of parts hold in a space, and the definition of each class."""
+    definitions = {f"{space}.{name}": _part(space, part) for name, part in classes(space).items()}
+    kinds = GROUPS | {"markers": (AbstractMarker,)}
+    definitions |= {f"{space}.{group}": _any_of(space, of_group(space, kinds[group])) for group in kinds}
+    unnamed = {"properties": {"name": False}}  # the key of its table is a part's name
+    rules = {group: {"additionalProperties": unnamed | _ref(f"{space}.{group}")} for group in kinds}
+    return rules, definitions
+
+
+def _any_of(space: str, names: list[str]) -> dict[str, Any]:
+    return {"anyOf": [*(_ref(f"{space}.{name}") for name in names), _ref("users")]}
+
+
+def _ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+def _part(space: str, part: type) -> dict[str, Any]:
+    """A class of parts; one that computes its fields has either those or its arguments."""
+    sets = [constructor_arguments(part)] + ([] if is_constructed(part) else [field_arguments(part)])
+    text, name = _description(part), part.__name__
+    needs = [] if name in (*DEFAULTS.values(), "Marker", "MovingMarker") else ["type"]
+    tables = [_table(space, arguments, text, {"type": {"const": name}}, needs) for arguments in sets]
+    return {"description": text, **(tables[0] if len(tables) == 1 else {"anyOf": tables})}
+
+
+def _table(
+    space: str, arguments: dict[str, Argument], text: str, kind: dict[str, Any], needs: list[str]
+) -> dict[str, Any]:
+    """The table of a part: the rule of its `kind`, then those of its arguments; `needs`: keys that it has to have."""
+    texts = _argument_texts(text, list(arguments))
+    rules = {key: texts.get(key, {}) | _rule(space, argument) for key, argument in arguments.items()}
+    required = [key for key, argument in arguments.items() if argument.is_required and key != "name"]
+    return {
+        "type": "object",
+        "properties": kind | rules,
+        "required": [*needs, *required],
+        "additionalProperties": False,
+    }
+
+
+def _description(part: type) -> str:
+    """The docstring of a class without its errors and examples."""
+    return re.split(r"\n\n(?:\*\*Raises|    >>>)", inspect.getdoc(part) or "")[0]
+
+
+def _argument_texts(text: str, names: list[str]) -> dict[str, dict[str, str]]:
+    """What a docstring says of each argument, its unit among it: the part between semicolons that names it."""
+    found = re.search(r"\*\*Arguments:\*\*(.*?)(\n\n|$)", text, re.DOTALL)
+    clauses = re.split(r";\s+|\.\s+(?=[A-Z])", " ".join(found[1].split())) if found else []
+    texts = {
+        name: next((one for one in clauses if re.search(rf"`{name}\b", one)), _MARKERS.get(name)) for name in names
+    }
+    return {name: {"description": text.strip()} for name, text in texts.items() if text}
+
+
+def _rule(space: str, argument: Argument) -> dict[str, Any]:
+    rules = {
+        Form.NUMBER: _or_table({"type": "number"}),
+        Form.NUMBERS: _or_table(_ref("numbers")),
+        Form.TEXT: {"type": "string"},
+        Form.FLAG: {"type": "boolean"},
+        Form.INTEGER: {"type": "integer"},
+        Form.REAL: {"type": "number"},
+        Form.MARKER: {"anyOf": [{"type": "string"}, _ref(f"{space}.markers")]},
+        Form.ANY: _ref("value"),
+    }
+    rule = rules[argument.form]
+    return {"type": "array", "items": rule} if argument.many else rule
+
+
+def _or_table(rule: dict[str, Any]) -> dict[str, Any]:
+    return {"anyOf": [rule, _ref("typed")]}
+
+
+def _shared() -> dict[str, Any]:
+    """The definitions that do not depend on the space."""
+    by_name = {"type": "object", "additionalProperties": {"type": "number"}}
+    state = {"t": {"description": "Time [s].", "type": "number"}, "rank": {"type": "integer"}}
+    state |= {"coordinates": by_name, "speeds": by_name}
+    text = _description(GeneralizedSpeeds)
+    typed = "A function, a class of the library or of a user's own, or an array, number or container of another type."
+    path = {"type": "string", "pattern": r"^[A-Za-z_][\w.]*:[A-Za-z_][\w.]*$"}
+    return {
+        "names": {"type": "array", "items": {"type": "string"}},
+        "numbers": {"anyOf": [{"type": "number"}, {"type": "array", "items": _ref("numbers")}]},
+        "value": {"anyOf": [_ref("numbers"), {"type": "string"}, {"type": "object"}]},
+        "typed": {"description": typed, "anyOf": [*_types(path), _ref("users"), _ref("library")]},
+        "users": {
+            "description": "A class of a user's own by its import path, with its fields; it needs to be trusted.",
+            "type": "object",
+            "properties": {"type": path},
+            "required": ["type"],
+        },
+        "library": {
+            "type": "object",
+            "properties": {"type": {"enum": sorted({name for space in SPACES for name in classes(space)})}},
+            "required": ["type"],
+        },
+        "state": {
+            "type": "object", "properties": state, "required": ["coordinates", "speeds"], "additionalProperties": False
+        },
+        "speeds": {"description": text, **_table("", constructor_arguments(GeneralizedSpeeds), text, {}, [])},
+    }  # fmt: skip
+
+
+def _types(path: dict[str, Any]) -> list[dict[str, Any]]:
+    """Tables that say what they are by a `type` that is no class."""
+    values, items = {"value": {}}, {"items": {"type": "array"}}
+    array = {"dtype": {"enum": list(DTYPES)}, "values": {}}
+    shape = {"shape": {"type": "array", "items": {"type": "integer"}}}
+    kinds: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "none": ({}, {}),
+        **dict.fromkeys(("bool", "int", "float"), (values, {})),
+        **dict.fromkeys(("tuple", "list", "dict"), (items, {})),
+        "function": ({"path": path}, {}),
+        "array": (array, shape | {"weak": {"type": "boolean"}}),
+        "numpy": (array, shape),
+        "scalar": ({"dtype": array["dtype"], "value": {}}, {}),
+    }
+    return [
+        {
+            "type": "object",
+            "properties": {"type": {"const": kind}, **needed, **further},
+            "required": ["type", *needed],
+            "additionalProperties": False,
+        }
+        for kind, (needed, further) in kinds.items()
+    ]
+
+
+def schema_text() -> str:
+    """Return the text of the file that holds the schema."""
+    return json.dumps(model_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(schema_text(), encoding="utf-8")

@@ -1,0 +1,3 @@
+"""A module that no test may import."""
+
+raise RuntimeError("A model file was executed.")
