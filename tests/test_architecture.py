@@ -40,7 +40,7 @@ FLOORS = {
     10.2: "sweeps",
     10.3: "optimal_design",
     10.5: "scene",
-    11: "symbolic plot",
+    11: "symbolic plot view",
     12: "data examples",
     13: "__init__",
     14: "demo",

@@ -19,7 +19,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.sensor import Point
-from jaxmbd.plot._channels import component_label
+from jaxmbd.scene.curves import component_label
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations

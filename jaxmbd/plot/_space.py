@@ -112,7 +112,8 @@ class SpacePicture:
         """Write the names of bodies and joints."""
         right, up = _screen(self.axes)
         for label in self.scene.labels():
-            x, y, z = label.point + self.scene.size * (label.shift[0] * right + label.shift[1] * up)
+            point = label.place.point(self.scene.motion.at(0))
+            x, y, z = point + self.scene.size * (label.shift[0] * right + label.shift[1] * up)
             write: Any = {"va": "top", "style": "italic"} if label.is_body else {"va": "bottom"}
             self.axes.text(x, y, z, label.text, color=label.colour, **label_style(_TEXT_LAYER), **write)
 

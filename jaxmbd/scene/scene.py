@@ -15,7 +15,7 @@ from jaxmbd.planar import Force, Prismatic
 from jaxmbd.scene.geometry import Geometry, acting_marker, traced_marker
 from jaxmbd.scene.motion import Place, Poses, place_of
 from jaxmbd.scene.parts import pieces_of
-from jaxmbd.scene.pieces import APPLIED, REACTION, body_colour
+from jaxmbd.scene.pieces import APPLIED, INK, REACTION, body_colour
 
 SHARE = 0.2  # the longest arrow, as a share of the longest side of the mechanism's picture
 _FRAMES = 60  # the number of positions of a motion from which limits are computed
@@ -58,10 +58,10 @@ class Trace(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A name beside a point [m] at the first time, moved to the right and upwards by symbol sizes."""
+    """A name beside a place, moved to the right and upwards by symbol sizes."""
 
     text: str
-    point: np.ndarray
+    place: Place
     shift: tuple[float, float]
     colour: str
     is_body: bool
@@ -120,14 +120,15 @@ class Scene:
         labels = []
         for i, body in enumerate(mechanism.bodies):
             shift = right, -2.2 if body.name in blocks else -1.0
-            labels.append(Label(body.name, poses.position[i], shift, body_colour(i), True))
-        seen: dict[tuple[float, ...], list[str]] = {}
+            labels.append(Label(body.name, self.geometry.centre(i), shift, body_colour(i), True))
+        seen: dict[tuple[float, ...], dict[str, Place]] = {}  # joints at one point share a label
         for joint in mechanism.joints:
             if getattr(joint, "markers", ()):
-                point = self.geometry.place(acting_marker(mechanism, joint.name)).point(poses)
-                seen.setdefault(tuple(np.round(point / size, 3)), []).append(joint.name)
+                place = self.geometry.place(acting_marker(mechanism, joint.name))
+                seen.setdefault(tuple(np.round(place.point(poses) / size, 3)), {})[joint.name] = place
         return labels + [
-            Label(", ".join(names), size * np.array(key), (apart, apart), "black", False) for key, names in seen.items()
+            Label(", ".join(joints), next(iter(joints.values())), (apart, apart), INK, False)
+            for joints in seen.values()
         ]
 
 

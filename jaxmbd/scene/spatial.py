@@ -23,6 +23,7 @@ from jaxmbd.scene.surfaces import (
     pyramid,
     rectangle,
     revolved,
+    rings,
     rounded_bar,
     tube,
 )
@@ -116,8 +117,9 @@ def dot(geometry: Geometry, name: str, place: Place) -> Piece:
 def link(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     """A dashed line, for joints without a symbol."""
 
+    count = max(round(_mean_length(geometry, a, b) / (2 * _DASH * geometry.size)), 1)
+
     def dashes(length: float) -> Faces:
-        count = max(round(length / (2 * _DASH * geometry.size)), 1)
         ends = length * (np.arange(2 * count) + 0.25) / (2 * count)
         lines = zip(ends[::2], ends[1::2], strict=True)
         return joined(*(tube(np.outer([s, t], UP), 0.1 * geometry.size, 4) for s, t in lines))
@@ -148,7 +150,7 @@ def _hinge(geometry: Geometry, name: str, place: Place, share: float = 1.0) -> l
     """A sleeve, and a pin of which only the ends are visible."""
     size = share * geometry.size
     radius, length = _PIN[0] * size, _PIN[1] * size
-    pin = rounded_bar(length, radius, length / 5) - 0.5 * length * UP
+    pin = rounded_bar(length, radius, 5) - 0.5 * length * UP
     return [Piece(name, place, cylinder(_HINGE[0] * size, _HINGE[1] * size), STEEL), Piece(name, place, pin, INK)]
 
 
@@ -222,7 +224,8 @@ def _patch(geometry: Geometry, name: str, plane: Place, rider: Place, margin: fl
 
 def _rod(geometry: Geometry, joint: Rod | RevoluteSpherical) -> list[Piece]:
     a, b, size, name = geometry.place(joint.a), geometry.place(joint.b), geometry.size, joint.name
-    rod = Piece(name, a, lambda length: rounded_bar(length, 0.24 * size, _STEP * size), INK, end=b)
+    segments = rings(_mean_length(geometry, a, b), _STEP * size)
+    rod = Piece(name, a, lambda length: rounded_bar(length, 0.24 * size, segments), INK, end=b)
     first = [_ball(geometry, name, a, 0.6)] if isinstance(joint, Rod) else _hinge(geometry, name, a, 0.8)
     return [rod, *first, _ball(geometry, name, b, 0.6)]
 
@@ -266,12 +269,11 @@ def _nothing(geometry: Geometry, coupling: CouplingConstraint) -> list[Piece]:
 
 def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     """A helix if there is stiffness, around a piston in a cylinder if there is damping or an actuator."""
-    a, b, size = geometry.place(force.a), geometry.place(force.b), geometry.size
+    a, b = geometry.place(force.a), geometry.place(force.b)
     has_spring, has_damper = spring_and_damper(force)
     pieces = [_coil(geometry, force.name, a, b)] if has_spring or not has_damper else []
     if has_damper:
-        shortest = float(geometry.lengths(a, b).min())
-        pieces.append(Piece(force.name, a, lambda length: _piston(length, shortest, size), STEEL, end=b))
+        pieces.append(_piston(geometry, force.name, a, b))
     return pieces
 
 
@@ -289,7 +291,7 @@ def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
 
 def _coil(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     size = geometry.size
-    coils = int(np.clip(np.mean(geometry.lengths(a, b)) / (1.3 * size), 5, 14))
+    coils = int(np.clip(_mean_length(geometry, a, b) / (1.3 * size), 5, 14))
 
     def coil(length: float) -> Faces:
         lead = min(1.2 * size, 0.15 * length)
@@ -298,12 +300,22 @@ def _coil(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     return Piece(name, a, coil, INK, end=b)
 
 
-def _piston(length: float, shortest: float, size: float) -> Faces:
-    """A cylinder with a rod; the cylinder is short enough for the shortest length [m]."""
-    cup = min(0.65 * shortest, length) if shortest > 0.5 * size else 0.6 * length
-    heights = np.array([0.1, 0.1, *np.linspace(0.1, 1.0, 6), 1.0]) * cup
-    radii = _CUP * size * np.array([0.0, *[1.0] * 7, 0.0])
-    return joined(revolved(radii, heights, 12), rounded_bar(length, 0.2 * size, 2.0 * size, 8))
+def _piston(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
+    """A cylinder with a rod; the cylinder is short enough for the shortest length."""
+    size, shortest = geometry.size, float(geometry.lengths(a, b).min())
+    segments = rings(_mean_length(geometry, a, b), 2.0 * size)
+
+    def piston(length: float) -> Faces:
+        cup = min(0.65 * shortest, length) if shortest > 0.5 * size else 0.6 * length
+        heights = np.array([0.1, 0.1, *np.linspace(0.1, 1.0, 6), 1.0]) * cup
+        radii = _CUP * size * np.array([0.0, *[1.0] * 7, 0.0])
+        return joined(revolved(radii, heights, 12), rounded_bar(length, 0.2 * size, segments, 8))
+
+    return Piece(name, a, piston, STEEL, end=b)
+
+
+def _mean_length(geometry: Geometry, a: Place, b: Place) -> float:
+    return float(np.mean(geometry.lengths(a, b)))
 
 
 def _bushing(geometry: Geometry, force: Bushing) -> list[Piece]:

@@ -69,10 +69,15 @@ def box(x: float, y: float, z: float) -> Faces:
     return np.array(faces) * np.array([x, y, z]) / 2
 
 
-def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> Faces:
-    """A round bar from the origin along z with hemispherical ends, divided into rings for sorting by depth."""
+def rings(length: float, step: float) -> int:
+    """The number of segments of about one length [m] into which a bar is divided, for sorting by depth."""
+    return int(np.clip(np.ceil(length / step), 1, 60))
+
+
+def rounded_bar(length: float, radius: float, segments: int, sides: int = 10) -> Faces:
+    """A round bar from the origin along z with hemispherical ends."""
     angle = np.linspace(0.0, np.pi / 2, 4)
-    inner = np.linspace(0.0, length, int(np.clip(np.ceil(length / step), 1, 60)) + 1)
+    inner = np.linspace(0.0, length, segments + 1)
     heights = np.concatenate([-radius * np.cos(angle[:-1]), inner, length + radius * np.sin(angle[1:])])
     radii = np.concatenate([radius * np.sin(angle[:-1]), np.full(len(inner), radius), radius * np.cos(angle[1:])])
     return revolved(radii, heights, sides)
@@ -80,8 +85,8 @@ def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> F
 
 def bar(start: np.ndarray, stop: np.ndarray, radius: float, step: float) -> Faces:
     """A round bar between two points, divided into segments of length `step` [m]."""
-    away = stop - start
-    return rounded_bar(float(np.linalg.norm(away)), radius, step) @ facing(away).T + start
+    away, length = stop - start, float(np.linalg.norm(stop - start))
+    return rounded_bar(length, radius, rings(length, step)) @ facing(away).T + start
 
 
 def edges(polygons: list[np.ndarray], radius: float, step: float) -> Faces:

@@ -324,6 +324,13 @@ class Solution(eqx.Module):
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
 
 
+def at_instant(mechanism: Mechanism, state: State) -> Solution:
+    """A state as a solution with a single instant, from which every channel can be read."""
+    redundant = jnp.asarray(True) if state.rank is None else state.rank < sum(mechanism.constraint_sizes())
+    instant = state.t[None], state.q[None], state.v[None]
+    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
+
+
 @cached_on_disk
 def _ranks(mechanism: Mechanism, ts: Array, q: Array) -> tuple[Array, Array]:
     jacobians = jax.vmap(lambda t, q: as_program(_jacobian)(mechanism, t, q))(ts, q)

@@ -1,0 +1,37 @@
+"""The scene of a motion that has been computed, at the times of frames."""
+
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import interpolate, linear, poses_of, rates_of
+from jaxmbd.scene.scene import Scene, applied_forces, trace_of
+
+_PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
+
+
+def scene_of(solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> Scene:
+    """The scene of a motion at the times of frames.
+
+    Positions between the times of the motion are interpolated by cubics from positions and speeds, forces linearly.
+    `reactions`: names of joints and drivers; `trace`: names of `Point` sensors, or of bodies.
+    """
+    mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
+    geometry = Geometry(mechanism, coordinates_at(solution, times))
+    finer = math.ceil(_PATH_POINTS / len(times)) if len(times) > 1 else 1
+    fine = np.linspace(times[0], times[-1], (len(times) - 1) * finer + 1) if finer > 1 else times
+    path = poses_of(mechanism, coordinates_at(solution, fine)) if finer > 1 else geometry.motion
+    traces = [trace_of(mechanism, name, path, finer) for name in trace]
+    forces = {name: linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions}
+    applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(solution.v, dtype=float))
+    return Scene(geometry, forces, {name: linear(times, ts, values) for name, values in applied.items()}, traces)
+
+
+def coordinates_at(solution: Solution, times: np.ndarray) -> np.ndarray:
+    """The coordinates `(frames, nq)` of a motion at the times of frames."""
+    ts, q, v = (np.asarray(numbers, dtype=float) for numbers in (solution.ts, solution.q, solution.v))
+    return interpolate(times, ts, q, rates_of(solution.mechanism, ts, q, v))
