@@ -15,7 +15,10 @@ from jaxmbd.scene.scene import Scene
 from jaxmbd.view._numbers import Numbers, Reference
 from jaxmbd.view._pieces import piece_data, place_data
 
-_LEAST_FRAMES, _MOST_FRAMES = 400, 4000  # where a motion has fewer saved times, they are divided, up to the second number
+_LEAST_FRAMES, _MOST_FRAMES = (
+    400,
+    4000,
+)  # where a motion has fewer saved times, they are divided, up to the second number
 _TURN = math.radians(5.0)  # the largest rotation between two frames: the page goes straight from one to the next
 _LENGTH = 1e-3  # positions are rounded to this, in symbol sizes: a pixel, magnified twenty times
 _ANGLE = 2e-5  # [rad] rotations are rounded to this
@@ -33,7 +36,9 @@ class Recording:
         for arrow in self.scene.arrows:
             if not np.isfinite(arrow.forces).all():
                 when = self.times[~np.isfinite(arrow.forces).all(axis=1)][0]
-                raise MechanismError(f"The force of {arrow.part!r} is not finite at t = {when:g} s: it cannot be shown.")
+                raise MechanismError(
+                    f"The force of {arrow.part!r} is not finite at t = {when:g} s: it cannot be shown."
+                )
 
     def data(self, numbers: Numbers, colour: str | None, scales: dict[tuple[str, str], float]) -> dict[str, Any]:
         """The motion for the page; `colour` for all bodies, or None; `scales` [N/m] of arrows, by part and colour."""

@@ -25,7 +25,7 @@ from jaxmbd.view._motion import Recording, common_scales, times_data
 from jaxmbd.view._numbers import Numbers
 
 _PARTS = files("jaxmbd.view") / "page"
-# The scripts of the page in the order in which they are put together; those in the third place need a renderer's file.
+# The scripts of the page, which are put together in this order.
 _RENDERERS = {2: "plane", 3: "space"}
 _SCRIPTS = ("numbers", "motion", "theme", "clock", "{renderer}", "overlay", "curves", "controls", "main")
 _SPEEDS = tuple(sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 5)))
@@ -45,7 +45,7 @@ class Page:
         return target
 
     def show(self, height: int = 600) -> None:
-        """Show the page: in a notebook below the cell, `height` [px] high; else in the browser, from a temporary file."""
+        """Show the page in a notebook below the cell, `height` [px] high; else in the browser, as a temporary file."""
         show_html(self.html, height)
 
     def _repr_html_(self) -> str:
@@ -75,8 +75,8 @@ def page(
 
     - `motions`: a `Solution`; or several by name, which are shown together, each in a colour of its own, the first one
       solid; or a mechanism, with its `state`;
-    - `channels`: names of `solution.names` whose curves are drawn, in a panel for each unit, or, of several motions, for
-      each name; `measured`: samples beside the curves of the first motion, as in `plot.channels`;
+    - `channels`: names of `solution.names` whose curves are drawn, in a panel for each unit, or, of several motions,
+      for each name; `measured`: samples beside the curves of the first motion, as in `plot.channels`;
     - `reactions`: names of joints (or drivers) whose force on their second body is drawn;
     - `trace`: names of `Point` sensors, or of bodies for their centres of mass, whose paths are drawn;
     - `title`: the heading of the page;

@@ -1,5 +1,6 @@
 """The pieces of a scene as data: their shapes once, in the frame in which they are fixed or for some lengths."""
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,8 +10,8 @@ from jaxmbd.scene.motion import Place
 from jaxmbd.scene.pieces import BODIES, Piece
 from jaxmbd.view._numbers import Numbers
 
-_COUNTS = (2, 3, 5, 9, 17, 33)  # numbers of lengths at which the shape of a spring is stored
-_MISSED = 0.03  # the largest error of a shape between two of them, in symbol sizes
+_MISSED = 0.03  # the largest error of the shape of a spring between two lengths for which it is stored, in symbol sizes
+_MOST = 33  # the largest number of such lengths; the error is then that of a fold, too small to be seen
 _RIGID = 1e-6  # the change of a length, in symbol sizes, below which it is constant
 _WELDED = 1e-6  # the distance of corners that are one, in symbol sizes
 
@@ -60,15 +61,17 @@ def _shapes(piece: Piece, geometry: Geometry) -> tuple[np.ndarray, list[np.ndarr
     low, high = float(lengths.min()), float(lengths.max())
     if high - low <= _RIGID * geometry.size:
         return np.array([low]), [points(low)]
-    for count in _COUNTS:
+    count = 2
+    while True:
         some = np.linspace(low, high, count)
         shapes = [points(length) for length in some]
-        between = [points(length) for length in (some[:-1] + some[1:]) / 2]
-        halves = [(a + b) / 2 for a, b in zip(shapes[:-1], shapes[1:], strict=True)]
-        missed = max(float(np.nanmax(np.abs(a - b))) for a, b in zip(between, halves, strict=True))
-        if missed <= _MISSED * geometry.size:
-            break
-    return some, shapes
+        exact = [points(length) for length in (some[:-1] + some[1:]) / 2]
+        missed = max(
+            float(np.nanmax(np.abs((a + b) / 2 - x))) for (a, b), x in zip(pairwise(shapes), exact, strict=True)
+        )
+        if missed <= _MISSED * geometry.size or count >= _MOST:
+            return some, shapes
+        count = 2 * count - 1
 
 
 def _corners(shapes: list[np.ndarray], size: float) -> tuple[list[np.ndarray], np.ndarray]:

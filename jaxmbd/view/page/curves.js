@@ -39,7 +39,7 @@ class Curves {
       tables.push([Array.from(times), Array.from(values, (x) => (Number.isFinite(x) ? x : null))]);
       if (measured) tables.push([Array.from(measured.times), Array.from(measured.values)]);
     }
-    return uPlot.join(tables, tables.map(() => [2])); // where another curve alone has a time, this one goes on
+    return uPlot.join(tables); // where another curve alone has a time, this one goes on
   }
 
   options({ curves, plot }) {
@@ -47,7 +47,7 @@ class Curves {
     const values = (_, splits, axis, space, step) => splits.map((value) => written(value, step));
     const series = curves.flatMap((curve) => {
       const stroke = theme.of(curve.colour), isShown = () => page.motions[curve.motion].isVisible;
-      const line = { stroke, width: 1.6, dash: DASHES[curve.dash % DASHES.length], points: { show: false }, show: isShown() };
+      const line = { stroke, width: 1.6, dash: DASHES[curve.dash % DASHES.length], pxAlign: 0, points: { show: false }, show: isShown() };
       const dots = { stroke, paths: () => null, points: { show: true, size: 5, stroke, fill: theme.paper }, show: isShown() };
       return curve.measured ? [line, dots] : [line];
     });

@@ -47,6 +47,8 @@ function facing(direction) {
   return [0, 1, 2].map((i) => [x[i], y[i], along[i]]);
 }
 
+const MOMENTS = 40; // the number of times at which it is looked up how far a motion reaches
+
 class Motion {
   constructor(data, dimension, block) {
     const numbers = (reference) => numbersOf(block, reference);
@@ -100,9 +102,24 @@ class Motion {
       const [shape, share] = located(piece.lengths, Math.hypot(...away));
       return { origin, axes: facing(away), shape, share };
     }
-    if (piece.isUpright) return { origin: this.point(piece.start), axes: identity(this.dimension), shape: 0, share: 0 };
-    const { position, rotation } = this.poses[piece.start.body];
-    return { origin: position, axes: rotation, shape: 0, share: 0 };
+    const axes = piece.isUpright ? identity(this.dimension) : this.poses[piece.start.body].rotation;
+    return { origin: this.point(piece.start), axes, shape: 0, share: 0 };
+  }
+
+  // Points of all that is drawn, at some times.
+  cloud() {
+    const points = [], last = this.times.length - 1;
+    for (let k = 0; k <= MOMENTS; k++) {
+      this.moveTo(this.times[Math.round((k / MOMENTS) * last)]);
+      for (const piece of this.pieces) {
+        const { origin, axes, shape } = this.placed(piece), corners = piece.shapes[shape];
+        const stride = this.dimension * Math.max(1, Math.floor(corners.length / this.dimension / 50));
+        for (let i = 0; i < corners.length; i += stride) points.push(plus(origin, turned(axes, corners.subarray(i, i + this.dimension))));
+      }
+      for (const arrow of this.arrows) points.push(plus(this.point(arrow.start), this.vector(arrow)));
+    }
+    this.moveTo(this.times[0]);
+    return points;
   }
 
   // The number of points of a path that have been passed.

@@ -40,7 +40,7 @@ class Overlay {
   }
 
   drawLegend(picture) {
-    const { length, text } = this.page.legend, x = 14, y = 18;
+    const { length, text } = this.page.legend, x = this.page.dimension === 2 ? 48 : 14, y = 18;
     const tip = x + length * picture.pixelsPerMetre();
     const colour = this.page.reactionColour;
     drawArrow(this.context, [x, y], [tip, y], colour);

@@ -1,6 +1,7 @@
 // The picture of a mechanism in space, drawn by three.js: lit surfaces on a grid; z points upwards.
 
 const FIELD = 26; // [degrees] the camera's field of view, nearly a parallel projection
+const ROOM = 1.1; // how much more than the motion is in view at first
 const CREASE = (40 * Math.PI) / 180; // faces that meet at a smaller angle look like one curved surface
 const GHOST = 0.4; // the opacity of all motions but the first
 const ARROW = 0.22, HEAD = [6, 0.45]; // an arrow's radius in symbol sizes; its head's length in radii, and radius in lengths
@@ -9,7 +10,7 @@ const CORNER = 0.01; // three.js unites the normals of corners that are closer
 class Picture {
   constructor(canvas, page, theme, changed) {
     Object.assign(this, { canvas, page, theme, changed });
-    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true, preserveDrawingBuffer: true });
+    this.renderer = new THREE.WebGLRenderer({ canvas, antialias: true, alpha: true });
     this.renderer.shadowMap.enabled = true;
     this.renderer.shadowMap.type = THREE.PCFShadowMap;
     this.camera = new THREE.PerspectiveCamera(FIELD, 1, 0.1, 100);
@@ -19,6 +20,7 @@ class Picture {
     const middle = page.limits.map(([low, high]) => (low + high) / 2);
     this.middle = new THREE.Vector3(...middle);
     this.reach = Math.hypot(...page.limits.map(([low, high]) => high - low)) / 2;
+    this.cloud = page.motions.flatMap((motion) => motion.cloud()).map((point) => new THREE.Vector3(...point).sub(this.middle));
     this.scene = new THREE.Scene();
     this.addLight();
     this.bodies = page.motions.map((motion, k) => this.addMotion(motion, k));
@@ -42,18 +44,25 @@ class Picture {
 
   // Show all of the motion from the first direction, or from another: `elev`, `azim` [degrees].
   fit({ elev, azim } = this.page.view) {
-    const [e, a] = [elev, azim].map((angle) => (Math.min(Math.max(angle, -360), 360) * Math.PI) / 180);
+    const [e, a] = [elev, azim].map((angle) => (angle * Math.PI) / 180);
     const back = new THREE.Vector3(Math.cos(e) * Math.cos(a), Math.cos(e) * Math.sin(a), Math.sin(e));
     const right = new THREE.Vector3(-Math.sin(a), Math.cos(a), 0), up = back.clone().cross(right);
-    const tangent = Math.tan((FIELD * Math.PI) / 360), [[x0, x1], [y0, y1], [z0, z1]] = this.page.limits;
+    const tangent = Math.tan((FIELD * Math.PI) / 360) / ROOM;
+    // From a distance d and moved by s, a point (x, z) is in view if |x − s| ≤ T (d − z), on both axes of the screen.
     let far = 0;
-    for (const x of [x0, x1]) for (const y of [y0, y1]) for (const z of [z0, z1]) {
-      const corner = new THREE.Vector3(x, y, z).sub(this.middle), depth = corner.dot(back);
-      far = Math.max(far, depth + Math.abs(corner.dot(right)) / (tangent * this.camera.aspect), depth + Math.abs(corner.dot(up)) / tangent);
+    this.controls.target.copy(this.middle);
+    for (const [axis, T] of [[right, tangent * this.camera.aspect], [up, tangent]]) {
+      let ahead = -Infinity, behind = -Infinity;
+      for (const point of this.cloud) {
+        const across = axis.dot(point), depth = T * back.dot(point);
+        ahead = Math.max(ahead, depth + across);
+        behind = Math.max(behind, depth - across);
+      }
+      far = Math.max(far, (ahead + behind) / (2 * T));
+      this.controls.target.addScaledVector(axis, (ahead - behind) / 2);
     }
     this.isFitting = this.isFitted = true;
-    this.controls.target.copy(this.middle);
-    this.camera.position.copy(this.middle).addScaledVector(back, far);
+    this.camera.position.copy(this.controls.target).addScaledVector(back, far);
     this.controls.update();
     this.isFitting = false;
   }
