@@ -15,9 +15,9 @@ from jaxmbd.scene.surfaces import (
     bar,
     box,
     circle,
+    coil,
     cylinder,
     edges,
-    helix,
     hull_faces,
     joined,
     pyramid,
@@ -197,8 +197,8 @@ def _slide(geometry: Geometry, joint: Any) -> list[Piece]:
         pieces.append(Piece("ground", a, joined(*blocks), STAND))
     if isinstance(joint, Screw):
         pitch = max(abs(float(joint.lead)), 0.7 * size)
-        thread = helix(1.25 * _RAIL * size, stop - start, (stop - start) / pitch) + start * UP
-        pieces.append(Piece(name, a, tube(thread, 0.13 * size, 4), INK))
+        thread = coil(1.25 * _RAIL * size, 0.13 * size, stop - start, (stop - start) / pitch, sides=4) + start * UP
+        pieces.append(Piece(name, a, thread, INK))
     if isinstance(joint, PointOnLine):
         return [*pieces, _ball(geometry, name, b)]
     shape = box(2 * width, 2 * width, length) if isinstance(joint, Prismatic) else cylinder(width, length, 20)
@@ -284,20 +284,19 @@ def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
         return []
     a, b = (geometry.place(marker) for marker in coordinate.markers)
     if coordinate.unit(geometry.mechanism.space) == "rad":
-        coil = helix(1.25 * size, 2.0 * size, 3.0) - size * UP
-        return [Piece(force.name, b, tube(coil, _WIRE * size, 5), INK)]
+        return [Piece(force.name, b, coil(1.25 * size, _WIRE * size, 2.0 * size, 3.0) - size * UP, INK)]
     return [_coil(geometry, force.name, a, b)]
 
 
 def _coil(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     size = geometry.size
-    coils = int(np.clip(_mean_length(geometry, a, b) / (1.3 * size), 5, 14))
+    turns = int(np.clip(_mean_length(geometry, a, b) / (1.3 * size), 5, 14))
 
-    def coil(length: float) -> Faces:
+    def spring(length: float) -> Faces:
         lead = min(1.2 * size, 0.15 * length)
-        return tube(helix(_COIL * size, length, coils, max(lead, 1e-9 * size)), _WIRE * size, 5)
+        return coil(_COIL * size, _WIRE * size, length, turns, max(lead, 1e-9 * size))
 
-    return Piece(name, a, coil, INK, end=b)
+    return Piece(name, a, spring, INK, end=b)
 
 
 def _piston(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:

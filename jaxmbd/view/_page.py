@@ -93,6 +93,7 @@ def page(
     """
     solutions = _solutions(motions, state)
     wanted = [checked_names(what, _several(names), "O") for what, names in (("reactions", reactions), ("trace", trace))]
+    check_instance("title", title, str, "a string")
     if speed is not None and not speed > 0:
         raise MechanismError(f"speed must be positive, got {speed!r}.")
     recordings = [Recording(name, solution, *wanted) for name, solution in solutions.items()]

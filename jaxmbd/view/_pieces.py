@@ -65,11 +65,12 @@ def _shapes(piece: Piece, geometry: Geometry) -> tuple[np.ndarray, list[np.ndarr
     while True:
         some = np.linspace(low, high, count)
         shapes = [points(length) for length in some]
-        exact = [points(length) for length in (some[:-1] + some[1:]) / 2]
-        missed = max(
-            float(np.nanmax(np.abs((a + b) / 2 - x))) for (a, b), x in zip(pairwise(shapes), exact, strict=True)
-        )
-        if missed <= _MISSED * geometry.size or count >= _MOST:
+        missed = [
+            np.nanmax(np.abs(a + share * (b - a) - points(start + share * (some[1] - some[0]))))
+            for start, (a, b) in zip(some[:-1], pairwise(shapes), strict=True)
+            for share in (0.25, 0.5, 0.75)
+        ]
+        if max(missed) <= _MISSED * geometry.size or count >= _MOST:
             return some, shapes
         count = 2 * count - 1
 

@@ -132,7 +132,7 @@ class Picture {
       const y = Math.round(this.y - k * step * this.scale) + 0.5;
       context.moveTo(0, y);
       context.lineTo(this.width, y);
-      if (y > 30) context.fillText(written(k * step, step), 4, y - 3);
+      if (y > 30 && y < this.height - 18) context.fillText(written(k * step, step), 4, y - 3);
     }
     context.globalAlpha = 0.7;
     context.stroke();
