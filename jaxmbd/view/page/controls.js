@@ -54,8 +54,9 @@ class Controls {
     for (const x of this.speeds) speed.append(new Option(String(x), x, x === clock.speed, x === clock.speed));
     play.addEventListener("click", () => this.toggle());
     slider.addEventListener("input", () => {
+      const time = Number(slider.value); // `pause` puts the slider where the clock is
       clock.pause();
-      clock.seek(Number(slider.value));
+      clock.seek(time);
     });
     speed.addEventListener("change", () => (clock.speed = Number(speed.value)));
     loop.addEventListener("click", () => this.press({ key: "l" }));
