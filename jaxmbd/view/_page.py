@@ -101,7 +101,11 @@ def page(
     scales, overlaid = common_scales(scenes), len(recordings) > 1
     span = [min(float(r.times[0]) for r in recordings), max(float(r.times[-1]) for r in recordings)]
     limits = np.array([scene.limits for scene in scenes])
-    legends = [scene.legend for scene in scenes if scene.legend is not None]
+    legend = max((scene.legend for scene in scenes if scene.legend), key=lambda one: one.value, default=None)
+    if legend is not None:  # it holds for all motions
+        legend = legend._replace(
+            length=legend.value / max(s for (_, colour), s in scales.items() if colour == REACTION)
+        )
     data = {
         "title": title,
         "dimension": scenes[0].geometry.dim,
@@ -111,7 +115,7 @@ def page(
         "view": {"elev": float(elev), "azim": float(azim)},
         "ink": INK,
         "reactionColour": REACTION,
-        "legend": max(legends, key=lambda legend: legend.value)._asdict() if legends else None,
+        "legend": None if legend is None else legend._asdict(),
         "motions": [
             recording.data(numbers, BODIES[k % len(BODIES)] if overlaid else None, scales)
             for k, recording in enumerate(recordings)

@@ -49,6 +49,24 @@ def turning(mechanism: Any, ts: Any, rate: float = RATE) -> mbd.Solution:
     return mbd.Solution(mechanism, Stabilized(), ts, q, v, {}, jnp.asarray(False), {}, mbd.RESULTS.successful)
 
 
+def tumbling(count: int, ts: Any) -> mbd.Solution:
+    """Free bodies with markers on all sides, each turning evenly about an axis of its own while it moves on."""
+    shapes = [(0.3, 0.0, 0.0), (0.0, 0.2, 0.1), (-0.1, 0.1, 0.4), (-0.2, -0.3, 0.0)]
+    bodies = [sp.Body(f"stone {k}", 1.0, (0.1, 0.2, 0.25), (k, 0, 0)) for k in range(count)]
+    corners = [sp.Point(f"P{k}{i}", body.at(*p)) for k, body in enumerate(bodies) for i, p in enumerate(shapes)]
+    mechanism = sp.Mechanism(bodies, sensors=corners, floating=True)
+    poses, twists = [], []
+    for k in range(count):
+        axis, rate = np.array([1.0, 2.0, 2.0 + k]) / np.linalg.norm([1.0, 2.0, 2.0 + k]), 2.0 + 0.3 * k
+        place = [k + 0.2 * ts, 0.5 * np.sin(rate * ts), 0.3 * np.cos(2 * ts)]
+        moving = [np.full(len(ts), 0.2), 0.5 * rate * np.cos(rate * ts), -0.6 * np.sin(2 * ts)]
+        poses += [*place, np.cos(rate * ts / 2), *np.outer(axis, np.sin(rate * ts / 2))]
+        twists += [*moving, *np.outer(rate * axis, np.ones(len(ts)))]
+    q, v = (jnp.asarray(np.stack(columns, axis=1)) for columns in (poses, twists))
+    ended = jnp.asarray(False), {}, mbd.RESULTS.successful
+    return mbd.Solution(mechanism, Stabilized(), jnp.asarray(ts), q, v, {}, *ended)
+
+
 class Content:
     """What a page holds: its data and its arrays."""
 

@@ -10,7 +10,7 @@ from jaxmbd import view
 from jaxmbd.scene.motion import rotations
 from jaxmbd.scene.recording import scene_of
 from tests.view.conftest import Browser
-from tests.view.pages import RATE, rod_in_space, rod_in_the_plane, turning
+from tests.view.pages import RATE, rod_in_space, rod_in_the_plane, tumbling, turning
 
 TS = np.linspace(0.0, 2.0, 41)
 PIXEL = 0.5  # [px]: a thousandth of a symbol, which positions are rounded to, is less
@@ -134,6 +134,16 @@ def test_a_page_in_the_plane(browser: Browser, plane: mbd.Solution) -> None:
 
 
 @pytest.mark.slow
+def test_all_rotations(browser: Browser) -> None:
+    """Bodies that turn about axes of any direction."""
+    stones = tumbling(2, TS)
+    browser.open(view.page(stones))
+    for k in (7, 31):
+        browser.seek(TS[k])
+        check_pieces(browser, stones, k)
+
+
+@pytest.mark.slow
 def test_keys_buttons_and_slider(browser: Browser, space: mbd.Solution) -> None:
     browser.open(view.page(space, trace=["tip"]))
     gap = 2.0 / 400
@@ -226,6 +236,13 @@ def test_light_and_dark(dimension: int, browser: Browser, space: mbd.Solution, p
         median = np.median(browser.pixels(), axis=(0, 1))
         assert least <= median.min() <= median.max() < most
         assert like(browser.pixels(), BLUE).sum() > 500
+        if dimension == 2:  # the hinge is a ring of ink, filled with paper
+            x, y = np.round(
+                np.add(browser.run("picture.project([0, 0])"), [browser.box("#scene")[k] for k in ("x", "y")])
+            )
+            ring = browser.pixels()[int(y) - 12 : int(y) + 13, int(x)].mean(axis=-1)
+            assert (ring[10:15].mean() > 200) == (scheme == "light")
+            assert (ring.min() < 80) if scheme == "light" else (ring.max() > 180)
 
 
 @pytest.mark.slow

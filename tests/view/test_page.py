@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -23,8 +24,11 @@ from jaxmbd.scene.motion import facing
 from jaxmbd.scene.parts import pieces_of
 from jaxmbd.scene.pieces import BODIES
 from jaxmbd.scene.recording import scene_of
+from jaxmbd.view._motion import _continuous
+from jaxmbd.view._numbers import Numbers
 from jaxmbd.view._page import _speed
-from tests.view.pages import LENGTH, RATE, Content, rod_in_space, rod_in_the_plane, turning
+from jaxmbd.view._pieces import piece_data
+from tests.view.pages import LENGTH, RATE, Content, rod_in_space, rod_in_the_plane, tumbling, turning
 
 TS = np.linspace(0.0, 0.5, 6)
 ROUNDED = 2e-5  # [m], [rad]: positions are rounded to a thousandth of a symbol, here 0.021 m, and angles to 2e-5
@@ -124,13 +128,44 @@ def test_shapes_have_as_many_points_for_every_length(name: str) -> None:
             assert len({piece.points(length).shape for length in np.linspace(0.1, 3.0, 50)}) == 1, piece.part
 
 
-@pytest.mark.parametrize("make", [rod_in_space, rod_in_the_plane])
-def test_size_of_a_page(make: Any) -> None:
+def test_size_of_a_page() -> None:
+    """Five bodies and a curve at a rate that shows each turn of theirs in some hundred frames."""
     frames = 5001
-    page = view.page(turning(make(), np.linspace(0.0, 20.0, frames)), channels=["rod.x", "spring.length"])
+    page = view.page(tumbling(5, np.linspace(0.0, 100.0, frames)), channels=["stone 1.x"])
     assert len(page.html) < FIXED_BYTES + BYTES_PER_FRAME * frames
-    bare = view.page(turning(make(), np.linspace(0.0, 20.0, 401)))
-    assert len(page.html) - len(bare.html) < BYTES_PER_FRAME * (frames - 401)
+    bare = view.page(tumbling(5, np.linspace(0.0, 10.0, 501)), channels=["stone 1.x"])
+    assert len(page.html) - len(bare.html) < BYTES_PER_FRAME * (frames - 501)
+
+
+def test_shapes_are_stored_for_as_many_lengths_as_their_bends_need(plane: mbd.Solution) -> None:
+    scene = scene_of(plane, (), (), TS)
+    spring = next(piece for piece in scene.pieces if piece.end is not None)
+    size = scene.size
+    found = []
+    for bend in (0.0, 1.0):
+        bow = dataclasses.replace(spring, points=lambda x, b=bend: np.array([(0.0, 0.0), (x / 2, b * x * x), (x, 0.0)]))
+        numbers = Numbers()
+        data = piece_data(bow, scene.geometry, numbers, None)
+        content = Content(
+            view.Page(f'<script id="data" type="">{{}}</script><script id="numbers" type="">{numbers.text()}</script>')
+        )
+        shapes = np.array([content.array(shape) for shape in data["shapes"]])
+        found.append(len(shapes))
+        for length in np.linspace(data["lengths"][0], data["lengths"][-1], 77):
+            bent = np.interp(length, data["lengths"], shapes[:, 1, 1])
+            assert bent == pytest.approx(bend * length**2, abs=SHAPE * size)
+    assert found[0] == 2
+    assert found[1] > 5
+
+
+def test_rotations_do_not_jump() -> None:
+    """A quaternion and its negative are one rotation, and so are angles a turn apart."""
+    half = np.linspace(0.0, 2.0, 9)
+    e = np.stack([np.cos(half), np.sin(half), 0 * half, 0 * half], axis=1)
+    signs = np.array([1, -1, -1, 1, 1, -1, 1, -1, 1])[:, None]
+    np.testing.assert_allclose(_continuous(2 * (signs * e)[:, None])[:, 0], e, atol=1e-12)
+    wrapped = np.arctan2(np.sin(4 * half), np.cos(4 * half))
+    np.testing.assert_allclose(_continuous(wrapped[:, None, None])[:, 0, 0], 4 * half, atol=1e-12)
 
 
 # --- forces, paths, curves ----------------------------------------------------------------------------------
@@ -179,12 +214,28 @@ def test_several_motions_have_names_colours_and_one_scale(plane: mbd.Solution) -
 
 
 def test_a_force_has_one_scale_in_all_motions() -> None:
-    """The wind is the same force everywhere, also in a motion whose picture is larger."""
+    """The wind is the same force everywhere; the scale is that of the smaller picture."""
     near, far = (turning(rod_in_space(), np.linspace(0.0, end, 6)) for end in (0.1, 2.0))
-    content = Content(view.page({"near": near, "far": far}))
-    ends = [content.array(motion["arrows"][0]["vectors"]) for motion in content.data["motions"]]
-    np.testing.assert_allclose(ends[0], np.broadcast_to(ends[1][0], ends[0].shape), atol=1e-4)
-    assert ends[0][0, 2] > 0.1
+
+    def lengths(motions: Any) -> list[float]:
+        content = Content(view.page(motions))
+        return [content.array(motion["arrows"][0]["vectors"])[0, 2] for motion in content.data["motions"]]
+
+    alone = *lengths(near), *lengths(far)
+    assert alone[0] < 0.95 * alone[1]
+    for order in ({"near": near, "far": far}, {"far": far, "near": near}):
+        np.testing.assert_allclose(lengths(order), [alone[0]] * 2, atol=1e-4)
+
+
+def test_the_written_scale_of_reactions_holds_for_all_motions(swing: mbd.Solution) -> None:
+    light = eqx.tree_at(lambda m: m["rod"].mass, swing.mechanism, 0.2)
+    soft = mbd.simulate(light, swing.state(0), np.linspace(0.0, 0.1, 6))
+    content = Content(view.page({"light": soft, "heavy": swing}, reactions=["O"]))
+    legend = content.data["legend"]
+    for motion, solution in zip(content.data["motions"], (soft, swing), strict=True):
+        newtons = content.array(motion["arrows"][0]["vectors"])[-1] * legend["value"] / legend["length"]
+        force = np.asarray(solution.reaction("O").force)
+        np.testing.assert_allclose(newtons, force[-1], atol=2e-2 * np.abs(force).max())
 
 
 def test_a_state_is_one_frame(plane: mbd.Solution) -> None:

@@ -328,15 +328,15 @@ class Solution(eqx.Module):
 
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
 
-    def show(self, **options: Any) -> None:
+    def show(self, height: int = 600, **options: Any) -> None:
         """Show the motion in the browser, or in a notebook below the cell: a page that can be played and turned.
 
-        **Arguments:** those of `jaxmbd.view.page`: `channels`, `measured`, `reactions`, `trace`, `title`, `speed`,
-        `elev`, `azim`.
+        **Arguments:** `height` [px] in a notebook; those of `jaxmbd.view.page`: `channels`, `measured`, `reactions`,
+        `trace`, `title`, `speed`, `elev`, `azim`.
 
             >>> solution.show(channels=["rod.theta", "energy"], reactions=["O"])
         """
-        view.page(self, **options).show()
+        view.page(self, **options).show(height)
 
     def to_html(self, path: str | PathLike[str], **options: Any) -> Path:
         """Write the page that `show` shows to a file, which needs no network, and return its path."""
