@@ -14,14 +14,20 @@ from jaxmbd.scene.scene import Scene, applied_forces, trace_of
 _PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
 
 
-def scene_of(solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> Scene:
-    """The scene of a motion at the times of frames.
+def scene_of(
+    solution: Solution,
+    reactions: Sequence[str],
+    trace: Sequence[str],
+    times: np.ndarray,
+    size: float | None = None,
+) -> Scene:
+    """The scene of a motion at the times of frames; `size` [m] of symbols, the scene's own unless given.
 
     Positions between the times of the motion are interpolated by cubics from positions and speeds, forces linearly.
     `reactions`: names of joints and drivers; `trace`: names of `Point` sensors, or of bodies.
     """
     mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
-    geometry = Geometry(mechanism, coordinates_at(solution, times))
+    geometry = Geometry(mechanism, coordinates_at(solution, times), size)
     finer = math.ceil(_PATH_POINTS / len(times)) if len(times) > 1 else 1
     fine = np.linspace(times[0], times[-1], (len(times) - 1) * finer + 1) if finer > 1 else times
     path = poses_of(mechanism, coordinates_at(solution, fine)) if finer > 1 else geometry.motion

@@ -25,12 +25,22 @@ _ANGLE = 2e-5  # [rad] rotations are rounded to this
 
 
 class Recording:
-    """A motion with its scene at the times of frames `(frames,)` [s] and its poses `(frames, bodies, pose)`."""
+    """A motion with its scene at the times of frames `(frames,)` [s] and its poses `(frames, bodies, pose)`.
 
-    def __init__(self, name: str, solution: Solution, reactions: Sequence[str], trace: Sequence[str]) -> None:
-        self.name, self.solution = name, solution
+    `size` [m] of symbols: the scene's own unless given.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        solution: Solution,
+        reactions: Sequence[str],
+        trace: Sequence[str],
+        size: float | None = None,
+    ) -> None:
+        self.name = name
         self.times, poses = _frames(solution)
-        self.scene = scene_of(solution, reactions, trace, self.times)
+        self.scene = scene_of(solution, reactions, trace, self.times, size)
         dim = self.scene.geometry.dim
         self.positions, self.turns = poses[..., :dim], _continuous(poses[..., dim:])
         for arrow in self.scene.arrows:

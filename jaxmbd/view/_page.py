@@ -96,9 +96,15 @@ def page(
     check_instance("title", title, str, "a string")
     if speed is not None and not speed > 0:
         raise MechanismError(f"speed must be positive, got {speed!r}.")
-    recordings = [Recording(name, solution, *wanted) for name, solution in solutions.items()]
+    recordings, overlaid = (
+        [Recording(name, solution, *wanted) for name, solution in solutions.items()],
+        len(solutions) > 1,
+    )
+    if overlaid:  # symbols of one size
+        size = max(recording.scene.size for recording in recordings)
+        recordings = [Recording(name, solution, *wanted, size) for name, solution in solutions.items()]
     numbers, scenes = Numbers(), [recording.scene for recording in recordings]
-    scales, overlaid = common_scales(scenes), len(recordings) > 1
+    scales = common_scales(scenes)
     span = [min(float(r.times[0]) for r in recordings), max(float(r.times[-1]) for r in recordings)]
     limits = np.array([scene.limits for scene in scenes])
     legend = max((scene.legend for scene in scenes if scene.legend), key=lambda one: one.value, default=None)

@@ -12,6 +12,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -208,6 +209,7 @@ def test_several_motions_have_names_colours_and_one_scale(plane: mbd.Solution) -
         colours = {piece["colour"] for piece in motion["pieces"]} | {motion["traces"][0]["colour"]}
         assert colour in colours
         assert other not in colours
+    assert fast["size"] == late["size"]
     assert content.data["span"] == [0.0, 0.7]
     assert [len(panel["curves"]) for panel in content.data["panels"]] == [2, 2]
     assert [curve["colour"] for curve in content.data["panels"][0]["curves"]] == list(BODIES[:2])
@@ -228,11 +230,13 @@ def test_a_force_has_one_scale_in_all_motions() -> None:
 
 
 def test_the_written_scale_of_reactions_holds_for_all_motions(swing: mbd.Solution) -> None:
-    light = eqx.tree_at(lambda m: m["rod"].mass, swing.mechanism, 0.2)
-    soft = mbd.simulate(light, swing.state(0), np.linspace(0.0, 0.1, 6))
-    content = Content(view.page({"light": soft, "heavy": swing}, reactions=["O"]))
+    """The larger force is in the larger picture, whose own scale is not the common one."""
+    places, numbers = (lambda m: (m["spring"].a.position, m["spring"].stiffness)), (jnp.array([1.0, 9.0]), 2.5)
+    far = eqx.tree_at(places, swing.mechanism, numbers)
+    both = {"near": swing, "far": mbd.simulate(far, swing.state(0), TS)}
+    content = Content(view.page(both, reactions=["O"]))
     legend = content.data["legend"]
-    for motion, solution in zip(content.data["motions"], (soft, swing), strict=True):
+    for motion, solution in zip(content.data["motions"], both.values(), strict=True):
         newtons = content.array(motion["arrows"][0]["vectors"])[-1] * legend["value"] / legend["length"]
         force = np.asarray(solution.reaction("O").force)
         np.testing.assert_allclose(newtons, force[-1], atol=2e-2 * np.abs(force).max())

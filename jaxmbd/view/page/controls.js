@@ -26,7 +26,8 @@ class Controls {
   addHeader(theme) {
     const { header, title, motions } = this.element, { page } = this;
     title.textContent = page.title;
-    header.hidden = !page.title && page.motions.length === 1;
+    title.hidden = !page.title;
+    header.hidden = title.hidden && page.motions.length === 1;
     if (page.motions.length === 1) return;
     for (const motion of page.motions) {
       const button = child(motions, "button", "motion");
