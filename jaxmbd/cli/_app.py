@@ -208,7 +208,7 @@ def _about() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the animation.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture, the animation and the page.")] = Path("out/demo"),
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
