@@ -14,9 +14,10 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._draw import check_view, picture_of
+from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
 from jaxmbd.scene.recording import scene_of
+from jaxmbd.scene.scene import check_view
 
 _DPI = 120
 _EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds

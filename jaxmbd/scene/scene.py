@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import Number
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -17,6 +18,7 @@ from jaxmbd.scene.motion import Place, Poses, place_of
 from jaxmbd.scene.parts import pieces_of
 from jaxmbd.scene.pieces import APPLIED, INK, REACTION, body_colour
 
+ELEV, AZIM = 20.0, -58.0  # the default direction of view [degrees]
 SHARE = 0.2  # the longest arrow, as a share of the longest side of the mechanism's picture
 _FRAMES = 60  # the number of positions of a motion from which limits are computed
 _MARGIN = {2: 1.2, 3: 0.8}  # the margin of a picture in the plane and in space, in symbol sizes
@@ -24,6 +26,7 @@ _THIN = 0.3  # the least side of a picture in space, as a share of the longest
 _LONG = 60  # the largest number of characters of a legend on one line
 
 Forces = Float[np.ndarray, "times dim"]
+View = tuple[Number | None, Number | None]  # elevation and azimuth [degrees], None for the default
 Limits = tuple[tuple[float, float], ...]  # the least and greatest x, y and in space z [m]
 
 
@@ -130,6 +133,12 @@ class Scene:
             Label(", ".join(joints), next(iter(joints.values())), (apart, apart), INK, False)
             for joints in seen.values()
         ]
+
+
+def check_view(mechanism: Mechanism, view: View) -> None:
+    """Raise if a direction of view is set for a planar mechanism."""
+    if mechanism.space.dim == 2 and any(angle is not None for angle in view):
+        raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
 
 
 def trace_of(mechanism: Mechanism, name: str, path: Poses, per_frame: int) -> Trace:

@@ -3,7 +3,8 @@
 import html
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
 from os import PathLike
@@ -20,6 +21,7 @@ from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.curves import CURVES, panels_of
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
+from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
 from jaxmbd.view._display import embedded, show_html
 from jaxmbd.view._motion import Recording, common_scales, times_data
 from jaxmbd.view._numbers import Numbers
@@ -28,7 +30,8 @@ _PARTS = files("jaxmbd.view") / "page"
 # The scripts of the page, which are put together in this order.
 _RENDERERS = {2: "plane", 3: "space"}
 _SCRIPTS = ("numbers", "motion", "theme", "clock", "{renderer}", "overlay", "curves", "controls", "main")
-_SPEEDS = tuple(sorted(digit * 10.0**power for power in range(-6, 4) for digit in (1, 2, 5)))
+_SPEEDS = tuple(float(f"{digit}e{power}") for power in range(-6, 4) for digit in (1, 2, 5))
+_HEIGHT = 600  # [px] of a frame in a notebook
 _PLEASANT = (2.0, 30.0)  # [s] a motion that takes less or more to play is slowed down or sped up
 
 
@@ -44,12 +47,12 @@ class Page:
         target.write_text(self.html, encoding="utf-8")
         return target
 
-    def show(self, height: int = 600) -> None:
+    def show(self, height: int = _HEIGHT) -> None:
         """Show the page in a notebook below the cell, `height` [px] high; else in the browser, as a temporary file."""
         show_html(self.html, height)
 
     def _repr_html_(self) -> str:
-        return embedded(self.html, 600)
+        return embedded(self.html, _HEIGHT)
 
 
 def page(
@@ -62,8 +65,8 @@ def page(
     trace: str | Iterable[str] = (),
     title: str = "",
     speed: Number | None = None,
-    elev: Number = 20.0,
-    azim: Number = -58.0,
+    elev: Number | None = None,
+    azim: Number | None = None,
 ) -> Page:
     """Make a page that shows a motion, several motions on top of each other, or a single state.
 
@@ -86,42 +89,36 @@ def page(
     **Returns:** a `Page`: `page.save("bricard.html")`, `page.show()`.
 
     **Raises:** `MechanismError` for names that do not exist, motions that do not fit together (in the plane and in
-    space), a batch of motions, and coordinates or forces that are not finite.
+    space), a direction of view in the plane, a batch of motions, and coordinates or forces that are not finite.
 
         >>> page(solution, channels="energy", reactions=["O"], trace=["tip"]).save("pendulum.html")
         >>> page({"measured": measured, "model": solution}, channels="rod.theta").show()
     """
     solutions = _solutions(motions, state)
-    wanted = [checked_names(what, _several(names), "O") for what, names in (("reactions", reactions), ("trace", trace))]
+    for solution in solutions.values():
+        check_view(solution.mechanism, (elev, azim))
     check_instance("title", title, str, "a string")
     if speed is not None and not speed > 0:
         raise MechanismError(f"speed must be positive, got {speed!r}.")
-    recordings, overlaid = (
-        [Recording(name, solution, *wanted) for name, solution in solutions.items()],
-        len(solutions) > 1,
+    recordings = _recordings(
+        solutions,
+        checked_names("reactions", _several(reactions), "O"),
+        checked_names("trace", _several(trace), "tip"),
     )
-    if overlaid:  # symbols of one size
-        size = max(recording.scene.size for recording in recordings)
-        recordings = [Recording(name, solution, *wanted, size) for name, solution in solutions.items()]
-    numbers, scenes = Numbers(), [recording.scene for recording in recordings]
+    numbers, scenes, overlaid = Numbers(), [recording.scene for recording in recordings], len(recordings) > 1
     scales = common_scales(scenes)
     span = [min(float(r.times[0]) for r in recordings), max(float(r.times[-1]) for r in recordings)]
     limits = np.array([scene.limits for scene in scenes])
-    legend = max((scene.legend for scene in scenes if scene.legend), key=lambda one: one.value, default=None)
-    if legend is not None:  # it holds for all motions
-        legend = legend._replace(
-            length=legend.value / max(s for (_, colour), s in scales.items() if colour == REACTION)
-        )
     data = {
         "title": title,
         "dimension": scenes[0].geometry.dim,
         "span": span,
         "speed": _speed(span[1] - span[0]) if speed is None else float(speed),
         "limits": np.stack([limits[..., 0].min(axis=0), limits[..., 1].max(axis=0)], axis=1).tolist(),
-        "view": {"elev": float(elev), "azim": float(azim)},
+        "view": {"elev": float(ELEV if elev is None else elev), "azim": float(AZIM if azim is None else azim)},
         "ink": INK,
         "reactionColour": REACTION,
-        "legend": None if legend is None else legend._asdict(),
+        "legend": _legend(scenes, scales),
         "motions": [
             recording.data(numbers, BODIES[k % len(BODIES)] if overlaid else None, scales)
             for k, recording in enumerate(recordings)
@@ -164,6 +161,40 @@ def _solutions(motions: Any, state: State | None) -> dict[str, Solution]:
     return named
 
 
+def _recordings(solutions: Mapping[str, Solution], *names: tuple[str, ...]) -> list[Recording]:
+    """The motions with the names of their reactions and traces; symbols of several motions have one size."""
+
+    def recorded(size: float | None) -> list[Recording]:
+        found = []
+        for name, solution in solutions.items():
+            with _naming(name, solutions):
+                found.append(Recording(name, solution, *names, size=size))
+        return found
+
+    recordings = recorded(None)
+    return recordings if len(solutions) == 1 else recorded(max(recording.scene.size for recording in recordings))
+
+
+@contextmanager
+def _naming(name: str, solutions: Mapping[str, Solution]) -> Iterator[None]:
+    """Name one of several motions in errors."""
+    try:
+        yield
+    except MechanismError as error:
+        if len(solutions) == 1:
+            raise
+        raise MechanismError(f"motions[{name!r}]: {error}") from error
+
+
+def _legend(scenes: Sequence[Scene], scales: Mapping[tuple[str, str], float]) -> dict[str, Any] | None:
+    """The legend of the largest reactions, to the scale that all motions share."""
+    legend = max((scene.legend for scene in scenes if scene.legend), key=lambda one: one.value, default=None)
+    if legend is None:
+        return None
+    scale = max(scale for (_, colour), scale in scales.items() if colour == REACTION)
+    return legend._replace(length=legend.value / scale)._asdict()
+
+
 def _speed(duration: float) -> float:
     """The speed of the series 1, 2, 5 next to 1 at which a motion lasts a pleasant time."""
     if not duration > 0:
@@ -178,9 +209,11 @@ def _panels(
     """The panels of curves: colours tell motions apart if there are several, else components."""
     names, overlaid = tuple(names), len(solutions) > 1
     panels: dict[str, list[dict[str, Any]]] = {}
-    for k, solution in enumerate(solutions.values()):
+    for k, (name, solution) in enumerate(solutions.items()):
         times = times_data(np.asarray(solution.ts, dtype=float), numbers)
-        for panel in panels_of(solution, names, {} if k else measured, "name" if overlaid else "unit"):
+        with _naming(name, solutions):
+            found = panels_of(solution, names, {} if k else measured, "name" if overlaid else "unit")
+        for panel in found:
             for line, curve in enumerate(panel.curves):
                 data = {
                     "label": curve.label,

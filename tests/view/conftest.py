@@ -110,5 +110,6 @@ def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def browser(driver: Any, tmp_path: Path) -> Browser:
     found = Browser(driver, tmp_path)
-    found.complaints(), found.requests()  # of tests before
+    for read in (found.complaints, found.requests):  # those of tests before
+        read()
     return found

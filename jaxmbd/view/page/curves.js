@@ -13,11 +13,10 @@ class Curves {
     child(legend, "b").textContent = title;
     const readings = curves.map((curve) => {
       const entry = child(legend, "span"), swatch = child(entry, "i", "swatch");
-      swatch.style.borderColor = this.theme.of(curve.colour);
       swatch.style.borderTopStyle = curve.dash % DASHES.length ? "dashed" : "solid";
       const name = this.page.motions[curve.motion].name;
       child(entry, "span").textContent = name && this.page.motions.length > 1 ? `${curve.label}, ${name} ` : `${curve.label} `;
-      return child(entry, "output");
+      return { swatch, output: child(entry, "output") };
     });
     return { title, curves, box, plot, readings };
   }
@@ -26,6 +25,7 @@ class Curves {
   resize() {
     for (const panel of this.panels) {
       panel.chart?.destroy();
+      panel.curves.forEach((curve, i) => (panel.readings[i].swatch.style.borderColor = this.theme.of(curve.colour)));
       panel.chart = new uPlot(this.options(panel), this.data(panel), panel.plot);
       panel.now = child(panel.chart.over, "div", "now");
       this.listen(panel.chart);
@@ -82,7 +82,7 @@ class Curves {
       curves.forEach(({ times, values }, i) => {
         const [k, share] = located(times, t);
         const value = share === 0 ? values[k] : between(values[k], values[k + 1], share);
-        readings[i].textContent = Number.isFinite(value) ? rounded(value) : "–";
+        readings[i].output.textContent = Number.isFinite(value) ? rounded(value) : "–";
       });
     }
   }

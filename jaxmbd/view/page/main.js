@@ -5,8 +5,8 @@ async function start() {
   const page = JSON.parse(text("data")), block = await inflated(text("numbers"));
   page.motions = page.motions.map((motion) => new Motion(motion, page.dimension, block));
   for (const { curves } of page.panels) for (const curve of curves) {
-    for (const [of, name] of [[curve, "times"], [curve, "values"], [curve.measured, "times"], [curve.measured, "values"]]) {
-      if (of) of[name] = numbersOf(block, of[name]);
+    for (const samples of [curve, curve.measured]) {
+      if (samples) for (const name of ["times", "values"]) samples[name] = numbersOf(block, samples[name]);
     }
   }
   const element = (id) => document.getElementById(id);
