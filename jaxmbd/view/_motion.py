@@ -8,7 +8,7 @@ import numpy as np
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.errors import MechanismError
-from jaxmbd.scene.motion import poses_at, rotations
+from jaxmbd.scene.motion import divided, poses_at, rotations
 from jaxmbd.scene.pieces import BODIES
 from jaxmbd.scene.recording import coordinates_at, scene_of
 from jaxmbd.scene.scene import Scene
@@ -112,14 +112,14 @@ def _frames(solution: Solution) -> tuple[np.ndarray, np.ndarray]:
     ts = np.asarray(solution.ts, dtype=float)
     gaps = max(len(ts) - 1, 1)
     parts = math.ceil(_LEAST_FRAMES / gaps) if len(ts) > 1 else 1
-    times, poses = _divided(solution, ts, parts)
+    times, poses = _divided_motion(solution, ts, parts)
     finer = min(math.ceil(_largest_turn(solution, poses) / _TURN), max(_MOST_FRAMES // (gaps * parts), 1))
-    return _divided(solution, ts, parts * finer) if finer > 1 else (times, poses)
+    return _divided_motion(solution, ts, parts * finer) if finer > 1 else (times, poses)
 
 
-def _divided(solution: Solution, ts: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
-    whole = np.arange((len(ts) - 1) * parts + 1) / parts
-    times = np.interp(whole, np.arange(len(ts)), ts)
+def _divided_motion(solution: Solution, ts: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+    """The saved times with the intervals between them divided, and the poses at them."""
+    times = divided(ts, parts)
     return times, poses_at(solution.mechanism, coordinates_at(solution, times))[:, :-1]
 
 
