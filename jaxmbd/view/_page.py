@@ -41,6 +41,9 @@ class Page:
 
     html: str
 
+    def __repr__(self) -> str:
+        return f"Page of {len(self.html) / 1e6:.2f} MB; save(path) writes it to a file, show() shows it"
+
     def save(self, path: str | PathLike[str]) -> Path:
         """Write the page to a file and return its path."""
         target = Path(path)

@@ -341,7 +341,9 @@ def test_wrong_arguments_are_named(space: mbd.Solution, plane: mbd.Solution) -> 
 
 def test_a_solution_writes_its_page(plane: mbd.Solution, tmp_path: Path) -> None:
     path = plane.to_html(tmp_path / "rod.html", channels="rod.theta", title="rod")
-    assert path.read_text(encoding="utf-8") == view.page(plane, channels="rod.theta", title="rod").html
+    page = view.page(plane, channels="rod.theta", title="rod")
+    assert path.read_text(encoding="utf-8") == page.html
+    assert repr(page) == f"Page of {path.stat().st_size / 1e6:.2f} MB; save(path) writes it to a file, show() shows it"
 
 
 def test_outside_a_notebook_the_browser_opens_a_file(plane: mbd.Solution, monkeypatch: pytest.MonkeyPatch) -> None:
