@@ -9,7 +9,7 @@ import jaxmbd as mbd
 from jaxmbd import view
 from jaxmbd.scene.motion import rotations
 from jaxmbd.scene.recording import scene_of
-from tests.view.conftest import Browser
+from tests.view.conftest import HEIGHT, WIDTH, Browser
 from tests.view.pages import RATE, rod_in_space, rod_in_the_plane, tumbling, turning
 
 TS = np.linspace(0.0, 2.0, 41)
@@ -199,8 +199,11 @@ def test_curves_follow_the_time_and_set_it(browser: Browser, plane: mbd.Solution
     shown = browser.run("[...document.querySelectorAll('.legend output')].map((output) => output.textContent)")
     wanted = float(plane["rod.x"][10]), float(plane["rod.theta"][10])
     assert [float(text.replace("−", "-")) for text in shown] == pytest.approx(wanted, rel=2e-4)
-    box, now = browser.box(".u-over"), browser.box(".now")
-    assert now["left"] == pytest.approx(box["left"] + TS[10] / 2.0 * box["width"], abs=1.5)
+    for width in (WIDTH + 80, WIDTH):  # also after the size of the curves has changed
+        browser.driver.set_window_size(width, HEIGHT)
+        browser.drawn()
+        box, now = browser.box(".u-over"), browser.box(".now")
+        assert now["left"] == pytest.approx(box["left"] + TS[10] / 2.0 * box["width"], abs=1.5)
     browser.drag((box["left"] + 5, box["top"] + 9), (box["left"] + 0.75 * box["width"], box["top"] + 9))
     assert browser.run("clock.time") == pytest.approx(1.5, abs=2.0 / box["width"])
     pixels = browser.pixels()[int(box["top"]) + 3 : int(box["bottom"]) - 3, int(box["left"]) : int(box["right"])]

@@ -12,10 +12,8 @@ class Controls {
   // `shown`: what of the picture is shown; `changed`: to be called to draw it again.
   constructor(page, theme, clock, picture, shown, changed) {
     Object.assign(this, { page, clock, picture, shown, changed });
-    this.element = Object.fromEntries(
-      ["header", "title", "motions", "time", "play", "slider", "clock", "speed", "loop", "names", "forces", "paths", "fit", "help", "keys"]
-        .map((id) => [id, document.getElementById(id)]),
-    );
+    const ids = "header title motions time play slider clock speed loop names forces paths fit help keys".split(" ");
+    this.element = Object.fromEntries(ids.map((id) => [id, document.getElementById(id)]));
     this.addHeader(theme);
     this.addTime();
     this.addToggles();
@@ -40,14 +38,14 @@ class Controls {
         this.changed({ alsoCurves: true });
       });
     }
-    motions.style.cssText = "display:flex;flex-wrap:wrap;gap:2px 14px";
   }
 
   addTime() {
     const { time, play, slider, speed, loop } = this.element, { clock } = this;
     time.hidden = clock.start === clock.stop;
     [slider.min, slider.max] = [clock.start, clock.stop];
-    this.frame = Math.min(...this.page.motions.map((motion) => (motion.times[motion.times.length - 1] - motion.times[0]) / Math.max(motion.times.length - 1, 1)).filter((gap) => gap > 0));
+    const gaps = this.page.motions.map(({ times }) => (times.at(-1) - times[0]) / (times.length - 1));
+    this.frame = Math.min(...gaps.filter((gap) => gap > 0));
     this.digit = roundBelow((clock.stop - clock.start) / 500 || 1);
     const speeds = new Set([clock.speed]);
     for (let power = -4; power <= 4; power++) for (const digit of [1, 2, 5]) speeds.add(Number(`${digit}e${power}`));
@@ -98,7 +96,7 @@ class Controls {
   }
 
   press(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey || ["SELECT"].includes(event.target?.tagName)) return;
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target?.tagName === "SELECT") return;
     const { clock, picture, shown } = this, far = event.shiftKey ? 10 : 1;
     const flip = (name) => {
       shown[name] = this.turn(name, !shown[name]);

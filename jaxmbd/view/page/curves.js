@@ -30,7 +30,6 @@ class Curves {
       panel.now = child(panel.chart.over, "div", "now");
       this.listen(panel.chart);
     }
-    this.show(this.clock.time);
   }
 
   data({ curves }) {
@@ -43,7 +42,8 @@ class Curves {
   }
 
   options({ curves, plot }) {
-    const { theme, page } = this, axis = { stroke: theme.grey, grid: { stroke: theme.pale, width: 1 }, ticks: { show: false }, font: `11px ${FONT}` };
+    const { theme, page } = this, grid = { stroke: theme.pale, width: 1 };
+    const axis = { stroke: theme.grey, grid, ticks: { show: false }, font: `11px ${FONT}` };
     const values = (_, splits, axis, space, step) => splits.map((value) => written(value, step));
     const series = curves.flatMap((curve) => {
       const stroke = theme.of(curve.colour), isShown = () => page.motions[curve.motion].isVisible;
@@ -56,6 +56,7 @@ class Curves {
       height: plot.clientHeight,
       legend: { show: false },
       cursor: { show: false },
+      hooks: { draw: [() => this.show(this.clock.time)] }, // only now does uPlot know where a time is
       scales: { x: { time: false, range: () => page.span }, y: { range: (_, low, high) => roomy(low, high) } },
       axes: [{ ...axis, values, size: 26, gap: 2 }, { ...axis, values, size: 58, gap: 3 }],
       series: [{}, ...series],
