@@ -35,7 +35,6 @@ def piece_data(piece: Piece, geometry: Geometry, numbers: Numbers, colour: str |
     corners, faces = _corners(shapes, geometry.size)
     dark = np.broadcast_to(np.asarray(piece.dark, dtype=float), len(faces))
     return looks | {
-        "isFloor": piece.is_floor,
         "shapes": [numbers.floats(points) for points in corners],
         "faces": numbers.indices(faces),
         "dark": numbers.floats(dark) if np.any(dark != 1.0) else None,

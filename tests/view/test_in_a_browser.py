@@ -144,6 +144,14 @@ def test_all_rotations(browser: Browser) -> None:
 
 
 @pytest.mark.slow
+def test_a_mechanism_of_many_parts(browser: Browser) -> None:
+    platform = mbd.examples.get("stewart-platform")
+    browser.open(view.page(platform.mechanism, platform.state()))
+    assert browser.complaints() == []
+    assert like(browser.pixels(), BLUE).sum() > 500
+
+
+@pytest.mark.slow
 def test_keys_buttons_and_slider(browser: Browser, space: mbd.Solution) -> None:
     browser.open(view.page(space, trace=["tip"]))
     gap = 2.0 / 400
@@ -209,6 +217,22 @@ def test_curves_follow_the_time_and_set_it(browser: Browser, plane: mbd.Solution
     pixels = browser.pixels()[int(box["top"]) + 3 : int(box["bottom"]) - 3, int(box["left"]) : int(box["right"])]
     columns = np.unique(np.nonzero(np.abs(pixels - BLUE).max(axis=-1) < 40)[1])
     assert len(columns) > 0.95 * box["width"]  # a line from the first to the last time
+
+
+@pytest.mark.slow
+def test_numbers_of_axes(browser: Browser, plane: mbd.Solution) -> None:
+    """They have the decimals of the step between them; powers of ten where that would take many digits."""
+    browser.open(view.page(plane))
+    wanted = {
+        (0.3, 0.1): "0.3",
+        (-0.25, 0.05): "−0.25",
+        (-1e-18, 0.05): "0.00",
+        (150.0, 50.0): "150",
+        (0.0, 1e-11): "0",
+        (-2e-11, 1e-11): "−2e-11",
+        (2.5e7, 5e6): "2.5e7",
+    }
+    assert browser.run("args[0].map(([value, step]) => written(value, step))", list(wanted)) == list(wanted.values())
 
 
 @pytest.mark.slow

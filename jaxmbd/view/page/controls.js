@@ -122,7 +122,9 @@ class Controls {
       "?": () => (this.element.keys.hidden = !this.turn("help", this.element.keys.hidden)),
     };
     if (this.page.dimension === 3) {
-      Object.assign(actions, { x: () => look({ elev: 0, azim: 0 }), y: () => look({ elev: 0, azim: -90 }), z: () => look({ elev: 89.99, azim: -90 }) });
+      actions.x = () => look({ elev: 0, azim: 0 });
+      actions.y = () => look({ elev: 0, azim: -90 });
+      actions.z = () => look({ elev: 89.99, azim: -90 }); // at 90 degrees, up would have no direction
     }
     const action = actions[event.key.toLowerCase()];
     if (!action) return;

@@ -46,9 +46,10 @@ class Curves {
     const axis = { stroke: theme.grey, grid, ticks: { show: false }, font: `11px ${FONT}` };
     const values = (_, splits, axis, space, step) => splits.map((value) => written(value, step));
     const series = curves.flatMap((curve) => {
-      const stroke = theme.of(curve.colour), isShown = () => page.motions[curve.motion].isVisible;
-      const line = { stroke, width: 1.6, dash: DASHES[curve.dash % DASHES.length], pxAlign: 0, points: { show: false }, show: isShown() };
-      const dots = { stroke, paths: () => null, points: { show: true, size: 5, stroke, fill: theme.paper }, show: isShown() };
+      const stroke = theme.of(curve.colour), show = page.motions[curve.motion].isVisible;
+      const dash = DASHES[curve.dash % DASHES.length];
+      const line = { stroke, show, width: 1.6, dash, pxAlign: 0, points: { show: false } };
+      const dots = { stroke, show, paths: () => null, points: { show: true, size: 5, stroke, fill: theme.paper } };
       return curve.measured ? [line, dots] : [line];
     });
     return {

@@ -54,6 +54,8 @@ jaxmbd.catch((error) => {
   const message = document.getElementById("message");
   message.hidden = false;
   const hasWebGL = document.createElement("canvas").getContext("webgl2") !== null;
-  message.textContent = hasWebGL ? `This page could not be shown: ${error}` : "This browser offers no WebGL 2, which the picture needs.";
+  message.textContent = hasWebGL
+    ? `This page could not be shown: ${error}`
+    : "This browser offers no WebGL 2, which the picture needs.";
   throw error;
 });

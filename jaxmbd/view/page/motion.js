@@ -47,7 +47,7 @@ function facing(direction) {
   return [0, 1, 2].map((i) => [x[i], y[i], along[i]]);
 }
 
-const MOMENTS = 40; // the number of times at which it is looked up how far a motion reaches
+const MOMENTS = 40, SOME = 50; // of how many times and of how many corners of a piece it is looked up how far they reach
 
 class Motion {
   constructor(data, dimension, block) {
@@ -113,8 +113,10 @@ class Motion {
       this.moveTo(this.times[Math.round((k / MOMENTS) * last)]);
       for (const piece of this.pieces) {
         const { origin, axes, shape } = this.placed(piece), corners = piece.shapes[shape];
-        const stride = this.dimension * Math.max(1, Math.floor(corners.length / this.dimension / 50));
-        for (let i = 0; i < corners.length; i += stride) points.push(plus(origin, turned(axes, corners.subarray(i, i + this.dimension))));
+        const size = this.dimension, stride = size * Math.max(1, Math.floor(corners.length / size / SOME));
+        for (let i = 0; i < corners.length; i += stride) {
+          points.push(plus(origin, turned(axes, corners.subarray(i, i + size))));
+        }
       }
       for (const arrow of this.arrows) points.push(plus(this.point(arrow.start), this.vector(arrow)));
     }

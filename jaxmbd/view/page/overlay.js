@@ -34,8 +34,8 @@ class Overlay {
     const unit = motion.size * picture.pixelsPerMetre();
     for (const label of motion.labels) {
       const [x, y] = picture.project(motion.point(label.start));
-      const drop = label.isBody ? 9 : 0;
-      this.write(label.text, x + unit * label.shift[0], y - unit * label.shift[1] + drop, label.colour, label.isBody ? "italic" : "");
+      const [right, up] = label.shift, [drop, style] = label.isBody ? [9, "italic"] : [0, ""];
+      this.write(label.text, x + unit * right, y - unit * up + drop, label.colour, style);
     }
   }
 

@@ -112,7 +112,8 @@ class Picture {
     for (const [until, width, alpha] of [[count, 0.8, 0.35], [motion.passed(trace), 1.5, 1]]) {
       this.context.beginPath();
       for (let i = 0; i < until; i++) this.context.lineTo(...this.project([trace.points[2 * i], trace.points[2 * i + 1]]));
-      Object.assign(this.context, { lineWidth: width * POINT, strokeStyle: this.theme.of(trace.colour), globalAlpha: alpha * share });
+      const strokeStyle = this.theme.of(trace.colour);
+      Object.assign(this.context, { strokeStyle, lineWidth: width * POINT, globalAlpha: alpha * share });
       this.context.stroke();
     }
   }
@@ -120,7 +121,8 @@ class Picture {
   // Lines at round coordinates, with their numbers at the edges.
   drawGrid() {
     const { context, theme } = this, step = roundBelow(130 / this.scale);
-    Object.assign(context, { globalAlpha: 1, lineWidth: 1, strokeStyle: theme.pale, fillStyle: theme.grey, font: `11px ${FONT}` });
+    Object.assign(context, { globalAlpha: 1, lineWidth: 1, font: `11px ${FONT}` });
+    Object.assign(context, { strokeStyle: theme.pale, fillStyle: theme.grey });
     context.beginPath();
     for (let k = Math.ceil(-this.x / this.scale / step); k * step * this.scale + this.x < this.width; k++) {
       const x = Math.round(this.x + k * step * this.scale) + 0.5;

@@ -23,6 +23,7 @@ class Picture {
     this.cloud = page.motions.flatMap((motion) => motion.cloud()).map((point) => new THREE.Vector3(...point).sub(this.middle));
     this.scene = new THREE.Scene();
     this.addLight();
+    this.addFloor();
     this.bodies = page.motions.map((motion, k) => this.addMotion(motion, k));
     this.paint();
     this.controls.addEventListener("change", () => {
@@ -101,13 +102,20 @@ class Picture {
     const sky = new THREE.HemisphereLight("#ffffff", "#9a948c", 1.5);
     sky.position.set(0, 0, 1);
     this.scene.add(sun, sun.target, sky);
-    const sides = this.page.limits.map(([low, high]) => high - low), floor = this.page.limits[2][0];
+  }
+
+  // A grid of round numbers below the motion, on which shadows fall.
+  addFloor() {
+    const { middle } = this, sides = this.page.limits.map(([low, high]) => high - low);
+    const lowest = this.cloud.reduce((least, { z }) => Math.min(least, z), 0);
+    const floor = middle.z + lowest - 3e-3 * this.reach;
     this.cell = roundBelow(Math.max(...sides) / 6);
     this.floor = new THREE.Group();
     const cells = 2 * Math.ceil((0.9 * Math.max(sides[0], sides[1], sides[2] / 2)) / this.cell);
     const [x, y] = [middle.x, middle.y].map((coordinate) => Math.round(coordinate / this.cell) * this.cell);
     this.grid = [cells, x, y, floor];
-    this.ground = new THREE.Mesh(new THREE.PlaneGeometry(cells * this.cell, cells * this.cell), new THREE.ShadowMaterial({ opacity: 0.22, depthWrite: false }));
+    const shadow = new THREE.ShadowMaterial({ opacity: 0.22, depthWrite: false });
+    this.ground = new THREE.Mesh(new THREE.PlaneGeometry(cells * this.cell, cells * this.cell), shadow);
     this.ground.position.set(x, y, floor);
     this.ground.receiveShadow = true;
     this.scene.add(this.floor);
@@ -121,7 +129,8 @@ class Picture {
     grid.position.set(x, y, floor);
     this.floor.clear();
     this.floor.add(grid, this.ground);
-    for (const { material, colour } of this.painted) material.color.set(this.theme.inks.includes(colour) ? this.theme.ink : colour);
+    const { inks, ink } = this.theme;
+    for (const { material, colour } of this.painted) material.color.set(inks.includes(colour) ? ink : colour);
   }
 
   addMotion(motion, k) {

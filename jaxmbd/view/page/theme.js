@@ -32,7 +32,8 @@ function roundBelow(value) {
 function written(value, step) {
   const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
   const size = Math.abs(value);
-  if (size > 0 && (decimals > 5 || size >= 1e6)) {
+  if (decimals > 5 || size >= 1e6) {
+    if (size === 0) return "0";
     return value.toExponential(Math.max(0, Math.round(Math.log10(size / step)))).replace("e+", "e").replace(/^-/, "−");
   }
   return (value + 0).toFixed(decimals).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
