@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test test-all quick newest sanitize lint format bench clean
+.PHONY: help demo test test-all quick newest sanitize lint format bench page-libraries clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,6 +23,7 @@ help:
 	@echo "make lint     run ruff and pyright, without changing files"
 	@echo "make format   change files: ruff format, and ruff check --fix"
 	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 20 minutes)"
+	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
 	@echo "make clean    remove .venv, .venv-*, caches, build, dist and out"
 
 demo: $(VENV)/.installed
@@ -73,6 +74,19 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks
+
+# Node is needed here alone; the versions are also in the README beside the files.
+LIBRARIES := jaxmbd/view/page/libraries
+page-libraries:
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+	npm install --silent --prefix "$$folder" three@0.187.0 uplot@1.6.32 esbuild@0.28.2 && \
+	cp $(LIBRARIES)/three.entry.js "$$folder" && \
+	(cd "$$folder" && npx esbuild three.entry.js --bundle --minify --format=iife --global-name=THREE --outfile=three.min.js) && \
+	cp "$$folder/three.min.js" $(LIBRARIES)/three.min.js && \
+	cp "$$folder/node_modules/three/LICENSE" $(LIBRARIES)/three.LICENSE && \
+	cp "$$folder/node_modules/uplot/dist/uPlot.iife.min.js" $(LIBRARIES)/uplot.min.js && \
+	cp "$$folder/node_modules/uplot/dist/uPlot.min.css" $(LIBRARIES)/uplot.min.css && \
+	cp "$$folder/node_modules/uplot/LICENSE" $(LIBRARIES)/uplot.LICENSE
 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .ruff_cache build dist out

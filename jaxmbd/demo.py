@@ -20,14 +20,17 @@ from rich.console import Console
 from rich.table import Table
 
 from jaxmbd import planar as pl
-from jaxmbd import plot
+from jaxmbd import plot, view
+from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.simulation.simulate import simulate
+from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.data import double_pendulum as measured_swings
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._fit import fit, predict
 from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._ranges import Positive
 from jaxmbd.identification._result import Fit, Prediction
+from jaxmbd.model.time_functions import SmoothingSpline
 
 M1, M2, A2, G = 0.09384, 0.1376, 0.11678, 9.81  # published and not estimated: kg, kg, m, m/s²
 DRAG_POINT = (
@@ -181,8 +184,20 @@ def _ranges(numbers: Sequence[int]) -> str:
     return ", ".join(f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
+def measured_motion(experiment: Experiment, trained: Fit) -> Solution:
+    """Return a measured swing as a motion: the arms of the model, driven by the angles that the sensors showed."""
+    ts, zeros = np.asarray(experiment.ts), trained.parameters
+    drivers = []
+    for k in (1, 2):
+        angles = np.pi / 2 - np.asarray(experiment.data[f"angle{k}"]) + float(zeros[f"zero{k}"])
+        drivers.append(pl.Driver(f"sensor {k}", f"arm{k}.theta", SmoothingSpline(ts, angles)))
+    parts = trained.mechanism
+    return kinematics(pl.Mechanism(parts.bodies, parts.joints, drivers=drivers, sensors=parts.sensors), ts)
+
+
 def pictures(out: Path, trained: Fit, unseen: Prediction) -> list[Path]:
-    """Write a plot of measured and predicted angles, and an animation of an unseen segment; return their paths."""
+    """Write a plot of measured and predicted angles, and of an unseen segment an animation and a page for the browser,
+    which shows the measured swing, too; return their paths."""
     out.mkdir(parents=True, exist_ok=True)
     picture, movie = out / "double_pendulum.png", out / "double_pendulum.gif"
     columns = [
@@ -194,11 +209,13 @@ def pictures(out: Path, trained: Fit, unseen: Prediction) -> list[Path]:
     ts = unseen.experiments[0].ts
     solution = simulate(trained.mechanism, unseen.states[0], ts, **SETTINGS)
     plot.save_animation(plot.animate(solution, reactions=["pivot", "elbow"], trace=["tip"], fps=15), movie, dpi=70)
-    return [picture, movie]
+    motions = {"predicted": solution, "measured": measured_motion(unseen.experiments[0], trained)}
+    page = view.page(motions, channels=ANGLES, trace=["tip"], title=f"Double pendulum, segment {UNSEEN[0]}")
+    return [picture, movie, page.save(out / "double_pendulum.html")]
 
 
 def run(out: Path, progress: bool = True, console: Console | None = None) -> tuple[Fit, Prediction]:
-    """Identify the pendulum, print the tables, and write a plot and an animation into the folder `out`."""
+    """Identify the pendulum, print the tables, and write a plot, an animation and a page into the folder `out`."""
     console = console or Console()
     console.print(
         f"Fitting {len(TRAINING)} segments of measured swings of a double pendulum: {len(free_parameters())} "

@@ -82,13 +82,20 @@ class Notebook:
         self.show("")
 
 
+def notebook() -> Any:
+    """The module IPython if this process runs a notebook, else None."""
+    ipython: Any = sys.modules.get("IPython")
+    runs = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    return ipython if runs else None
+
+
 def display_of_process() -> Display | None:
     """Where this process shows a line; None if nobody looks."""
     wish = os.environ.get("JAXMBD_PROGRESS", "")
     if wish == "0":
         return None
-    ipython: Any = sys.modules.get("IPython")
-    if ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None:
+    ipython = notebook()
+    if ipython is not None:
         return Notebook(ipython.display.display)
     if sys.stderr is not None and sys.stderr.isatty():
         return Terminal(sys.stderr)

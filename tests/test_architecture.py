@@ -41,7 +41,7 @@ FLOORS = {
     10.3: "optimal_design",
     10.4: "io",
     10.5: "scene",
-    11: "symbolic plot",
+    11: "symbolic plot view",
     12: "data examples",
     13: "__init__",
     14: "demo",
@@ -58,6 +58,9 @@ INTERNALS = {
 
 # Only these rooms draw; a scene is data for any renderer.
 DRAWING = {"plot", "cli"}
+
+# What is loaded when it is used first keeps to the floors, too, but for one call upwards: a solution shows itself.
+UPWARDS = {("jaxmbd/analyses/simulation/solution.py", "jaxmbd.view")}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
 OPTIONAL = {"IPython", "PIL", "SALib", "blackjax", "imageio_ffmpeg", "sympy", "zarr"}
@@ -173,6 +176,17 @@ def check_floors(module: Module) -> Iterator[str]:
             )
 
 
+def check_lazy_loads(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if not (isinstance(node, ast.Call) and ast.unparse(node.func) == "lazy_loader.load"):
+            continue
+        dotted = ast.literal_eval(node.args[0])
+        room, is_ours = split_import(dotted)
+        is_higher = is_ours and room != module.room and FLOOR_OF[room] >= FLOOR_OF[module.room]
+        if is_higher and (module.path.as_posix(), dotted) not in UPWARDS:
+            yield module.at(node, f"loads {dotted}, which is not on a lower floor")
+
+
 def check_imports_in_functions(module: Module) -> Iterator[str]:
     for item in inside_functions(module):
         if item.name not in OPTIONAL | DEFERRED:
@@ -236,6 +250,7 @@ Rule = Callable[[Module], Iterator[str]]
 RULES: tuple[Rule, ...] = (
     check_is_in_table,
     check_floors,
+    check_lazy_loads,
     check_imports_in_functions,
     check_imports_are_declared,
     check_function_length,
@@ -269,6 +284,7 @@ BROKEN = [
     (check_floors, BODY, "from jaxmbd import simulate", "higher '__init__'"),
     (check_floors, "jaxmbd/model/joint/deep/x.py", "from ...force import Spring", "sibling 'model.force'"),
     (check_floors, "jaxmbd/cli.py", "def f():\n    from jaxmbd.novel import g", "novel, which has no floor"),
+    (check_lazy_loads, "jaxmbd/scene/scene.py", 'x = lazy_loader.load("jaxmbd.plot")', "loads jaxmbd.plot, which"),
     (check_imports_in_functions, "jaxmbd/plot/_x.py", "def f():\n    import numpy", "numpy inside"),
     (check_imports_are_declared, "jaxmbd/symbolic.py", "import sympy", "sympy, which"),
     (check_function_length, "jaxmbd/demo.py", LONG, "f has 61 lines"),

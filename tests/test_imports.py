@@ -49,7 +49,7 @@ def test_all_names_of_motions_load_no_slow_library_and_compile_nothing() -> None
     assert compiled == 0
 
 
-@pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"], ["show", "--help"]])
 def test_help_loads_no_library_that_computes(command: list[str]) -> None:
     code = f"""
 from jaxmbd.cli import app

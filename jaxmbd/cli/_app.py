@@ -1,6 +1,6 @@
 """The command-line application: each analysis is a command that assembles the mechanism, computes and shows results."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
@@ -18,7 +18,9 @@ from jaxmbd.errors import AssemblyError, MechanismError, SolveError, check_known
 
 if TYPE_CHECKING:
     from jaxmbd import demo as job
-    from jaxmbd import plot
+    from jaxmbd import plot, view
+    from jaxmbd.analyses.simulation.solution import Solution
+    from jaxmbd.analyses.state import State
     from jaxmbd.cli import _report as report
     from jaxmbd.cli import _settings as settings
 else:  # `--help` loads no library that computes
@@ -26,6 +28,7 @@ else:  # `--help` loads no library that computes
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
     settings = lazy_loader.load("jaxmbd.cli._settings", suppress_warning=True)
+    view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
@@ -41,6 +44,8 @@ Until = Annotated[
     float | None, Option(help="The end of the motion, in seconds; the example's own, or 1 s, unless given.")
 ]
 Rows = Annotated[int, Option(help="Number of times at which results are kept.")]
+Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")]
+Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
 Film = Annotated[bool, Option(help="Write an animation.")]
 
 
@@ -68,19 +73,38 @@ def simulate(
     model: Model,
     until: Until = None,
     rows: Rows = 401,
-    formulation: Annotated[
-        str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")
-    ] = "stabilized",
-    accuracy: Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")] = "standard",
+    formulation: Formulation = "stabilized",
+    accuracy: Accuracy = "standard",
     film: Film = True,
 ) -> None:
     """Integrate the motion from the start."""
-    check_known("formulation", [formulation], FORMULATIONS)
-    state = model.assembled()
-    with model.working("compiling and integrating"):
-        ts, chosen = _times(model, until, rows), getattr(mbd, FORMULATIONS[formulation])()
-        solution = mbd.simulate(model.mechanism, state, ts, formulation=chosen, accuracy=accuracy)
+    solution = _integrated(model, model.assembled(), until, rows, formulation, accuracy)
     report.show_motion(model, solution, "simulate", film)
+
+
+def show(
+    model: Model,
+    until: Until = None,
+    rows: Rows = 401,
+    formulation: Formulation = "stabilized",
+    accuracy: Accuracy = "standard",
+    reaction: Annotated[list[str] | None, Option(help="A joint whose reaction is drawn. *")] = None,
+    out: Annotated[Path | None, Option(help="The page to write; shown in the browser unless given.")] = None,
+) -> None:
+    """Show the motion from the start in the browser, to be played and turned; the start alone with --until 0."""
+    mechanism, state = model.mechanism, model.assembled()
+    options: Any = {"reactions": reaction or (), "title": model.name}
+    if until == 0:
+        page = view.page(mechanism, state, **options)
+    else:
+        solution = _integrated(model, state, until, rows, formulation, accuracy)
+        with model.working("drawing"):
+            page = view.page(solution, channels=model.reads, trace=report.point_names(mechanism), **options)
+    if out is None:
+        page.show()
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    model.console.print(f"wrote {page.save(out)}", style="dim", highlight=False, soft_wrap=True)
 
 
 def kinematics(model: Model, until: Until = None, rows: Rows = 401, film: Film = True) -> None:
@@ -140,6 +164,21 @@ def convert(
     model.console.print(f"wrote {to}", style="dim", highlight=False, soft_wrap=True)
 
 
+def _integrated(
+    model: Model,
+    state: "State",
+    until: float | None,
+    rows: int,
+    formulation: str,
+    accuracy: Literal["standard", "high"],
+) -> "Solution":
+    """The motion from a state."""
+    check_known("formulation", [formulation], FORMULATIONS)
+    with model.working("compiling and integrating"):
+        ts, chosen = _times(model, until, rows), getattr(mbd, FORMULATIONS[formulation])()
+        return mbd.simulate(model.mechanism, state, ts, formulation=chosen, accuracy=accuracy)
+
+
 def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
     """The times of a motion [s]."""
     return np.linspace(0.0, model.example.duration if until is None else until, rows)
@@ -148,9 +187,10 @@ def _times(model: Model, until: float | None, rows: int) -> np.ndarray:
 COMMANDS = (describe, assemble, kinematics, inverse, equilibrium, simulate, linearize, convert)
 
 
-def analysis(function: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a function of a `Model` and of options as a command, with the options of `load` and then its own."""
+def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
+    """Wrap a function of a `Model` and of options as a command, with the options of `load` but some, and its own."""
     shared, own = (list(signature(f).parameters.values()) for f in (load, function))
+    shared = [parameter for parameter in shared if parameter.name not in without]
 
     def command(**options: Any) -> None:
         settings.configure()
@@ -179,7 +219,7 @@ def _about() -> None:
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture and the animation.")] = Path("out/demo"),
+    out: Annotated[Path, typer.Option(help="Folder for the picture, the animation and the page.")] = Path("out/demo"),
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress.")] = False,
 ) -> None:
     """Identify a real double pendulum from its measured swings, and predict swings it has not seen."""
@@ -197,6 +237,7 @@ def examples() -> None:
 
 for function in COMMANDS:
     app.command()(analysis(function))
+app.command()(analysis(show, without=("out", "files")))
 
 
 @app.command()

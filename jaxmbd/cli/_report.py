@@ -18,8 +18,9 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
 from jaxmbd.equations.equations import Equations
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
-from jaxmbd.plot._channels import component_label
+from jaxmbd.scene.curves import component_label
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
@@ -104,9 +105,15 @@ def save_drawing(model: Model, state: State, name: str) -> None:
     save_figure(model, name, lambda: plot.draw(model.mechanism, state.q, t=float(state.t), labels=True))
 
 
+def point_names(mechanism: Mechanism) -> list[str]:
+    """The names of all `Point` sensors, whose paths are drawn."""
+    return [sensor.name for sensor in mechanism.sensors if isinstance(sensor, Point)]
+
+
 def _save_film(solution: Solution, path: Path) -> None:
     """Write the motion as an animation of fixed duration, with the paths of all `Point` sensors."""
-    points = [sensor.name for sensor in solution.mechanism.sensors if isinstance(sensor, Point)]
     speed = float(solution.ts[-1] - solution.ts[0]) / _FILM
-    plot.save_animation(plot.animate(solution, trace=points, fps=_FPS, speed=speed), path, dpi=_FILM_DPI)
+    plot.save_animation(
+        plot.animate(solution, trace=point_names(solution.mechanism), fps=_FPS, speed=speed), path, dpi=_FILM_DPI
+    )
     plt.close("all")

@@ -1,13 +1,11 @@
 """`animate`, `save_animation`: the animation of a motion, and its files."""
 
-import math
 import shutil
 from collections.abc import Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 from matplotlib.animation import Animation, FFMpegWriter, FuncAnimation, PillowWriter
@@ -16,12 +14,11 @@ from matplotlib.artist import Artist
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._draw import check_view, picture_of
-from jaxmbd.scene.geometry import Geometry
-from jaxmbd.scene.motion import frame_times, interpolate, linear, poses_of, rates_of
-from jaxmbd.scene.scene import Scene, applied_forces, trace_of
+from jaxmbd.plot._draw import picture_of
+from jaxmbd.scene.motion import frame_times
+from jaxmbd.scene.recording import scene_of
+from jaxmbd.scene.scene import check_view
 
-_PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
 _DPI = 120
 _EMBED_LIMIT = 200.0  # size limit of a web page [MB]; matplotlib's default 20 drops frames after some ten seconds
 SUFFIXES = (".html", ".gif", ".mp4")
@@ -66,7 +63,7 @@ def animate(
     reactions, trace = ((wanted,) if isinstance(wanted, str) else tuple(wanted) for wanted in (reactions, trace))
     times = frame_times(np.asarray(solution.ts), fps, speed)
     check_view(solution.mechanism, (elev, azim))
-    scene = _scene(solution, reactions, trace, times)
+    scene = scene_of(solution, reactions, trace, times)
     picture = picture_of(scene, None, (elev, azim), has_title=True)
     clock = picture.title("", is_clock=True)
     digits = max(0, -int(np.floor(np.log10(float(np.diff(times).min())) + 1e-9)))  # decimals that tell frames apart
@@ -79,21 +76,6 @@ def animate(
     figure = picture.axes.get_figure(root=True)
     assert figure is not None
     return FuncAnimation(figure, show, frames=len(times), interval=1000 / fps, blit=False)
-
-
-def _scene(solution: Solution, reactions: Sequence[str], trace: Sequence[str], times: np.ndarray) -> Scene:
-    """The scene at the times of frames."""
-    mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
-    q, v = np.asarray(solution.q, dtype=float), np.asarray(solution.v, dtype=float)
-    rates = rates_of(mechanism, ts, q, v)
-    geometry = Geometry(mechanism, interpolate(times, ts, q, rates))
-    finer = math.ceil(_PATH_POINTS / len(times))
-    fine = np.linspace(times[0], times[-1], (len(times) - 1) * finer + 1)
-    path = poses_of(mechanism, interpolate(fine, ts, q, rates))
-    traces = [trace_of(mechanism, name, path, finer) for name in trace]
-    forces = {name: linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions}
-    applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(v))
-    return Scene(geometry, forces, {name: linear(times, ts, values) for name, values in applied.items()}, traces)
 
 
 # --- files ----------------------------------------------------------------------------------------------

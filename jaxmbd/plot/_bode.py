@@ -9,7 +9,8 @@ from matplotlib.axes import Axes
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.scene.curves import CURVES
 from jaxmbd.scene.pieces import GREY
 
 _WIDTH, _HEIGHT = 6.4, 4.6  # [in]
@@ -47,7 +48,10 @@ def bode(
     upper, lower = new_figure(_WIDTH, _HEIGHT).subplots(2, 1, sharex=True) if axes is None else axes
     pairs, units = [(i, j) for i in rows for j in columns], set()
     for line, (i, j) in enumerate(pairs):
-        name, style = f"{system.outputs[i]} / {system.inputs[j]}", {"color": LINES[line % len(LINES)], "linewidth": 1.5}
+        name, style = (
+            f"{system.outputs[i]} / {system.inputs[j]}",
+            {"color": CURVES[line % len(CURVES)], "linewidth": 1.5},
+        )
         gain = gains[:, i, j]
         upper.plot(hertz, np.where(gain == 0, np.nan, np.abs(gain)), label=name, **style)
         lower.plot(hertz, np.degrees(np.unwrap(np.angle(gain))), label=name, **style)

@@ -6,12 +6,12 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 
-from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit, Prediction
-from jaxmbd.model.body.checks import check_instance, checked_names
-from jaxmbd.plot._style import LINES, PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.model.body.checks import check_instance
+from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure, tidy
+from jaxmbd.scene.curves import CURVES, Panel, panels_of
 from jaxmbd.scene.pieces import INK
 
 _WIDTH, _HEIGHT = 6.4, 2.1  # the size of one panel [in]
@@ -46,60 +46,14 @@ def channels(
         >>> channels(solution, ["O.fx", "O.fy", "rod.theta"], measured={"rod.theta": (times, angles)})
     """
     check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
-    wanted = checked_names("names", (names,) if isinstance(names, str) else names, "rod.theta")
-    if not wanted:
+    found = panels_of(solution, names, measured or {}, panels)
+    if not found:
         raise MechanismError("channels needs at least one name of solution.names.")
-    samples = _samples(solution, wanted, measured or {})
-    units, data = _units(solution, wanted), solution.read(wanted)
-    groups = _groups(wanted, units, panels)
-    panel_axes = _axes(axes, len(groups))
-    for ax, group in zip(panel_axes, groups, strict=True):
-        _panel(ax, group, np.asarray(solution.ts), data, samples)
-        unit = units[group[0]]
-        quantity = group[0] if len(group) == 1 else ""
-        tidy(ax, ylabel=f"{quantity} [{unit}]".strip() if unit else quantity)
+    panel_axes = _axes(axes, len(found))
+    for ax, panel in zip(panel_axes, found, strict=True):
+        _draw(ax, panel, np.asarray(solution.ts))
     panel_axes[-1].set_xlabel("time [s]", fontsize=TEXT)
     return panel_axes
-
-
-class _Samples:
-    """Measured values `(times, k)` at times `(times,)`."""
-
-    def __init__(self, name: str, ts: np.ndarray, values: np.ndarray) -> None:
-        if ts.ndim != 1 or values.ndim not in (1, 2) or len(values) != len(ts):
-            raise MechanismError(
-                f"measured[{name!r}] must have one row for each of its times: got shape {values.shape} for "
-                f"times of shape {ts.shape}. Give (times, values) if they were not measured at solution.ts."
-            )
-        self.ts = ts
-        self.columns = values.reshape(len(ts), -1).T
-
-
-def _samples(solution: Solution, names: Sequence[str], measured: Mapping[str, Any]) -> dict[str, _Samples]:
-    samples = {}
-    for name, data in measured.items():
-        if name not in names:
-            raise unknown("plotted quantity", name, names)
-        ts, values = data if isinstance(data, tuple) and len(data) == 2 else (solution.ts, data)
-        samples[name] = _Samples(name, np.asarray(ts, dtype=float), np.asarray(values, dtype=float))
-    return samples
-
-
-def _units(solution: Solution, names: Sequence[str]) -> dict[str, str]:
-    known = channel_units(solution.mechanism)
-    for name in names:
-        if name not in known:
-            raise unknown("quantity", name, known)
-    return {name: known[name] for name in names}
-
-
-def _groups(names: Sequence[str], units: Mapping[str, str], panels: str) -> list[list[str]]:
-    if panels not in ("unit", "name"):
-        raise unknown("way to share panels", panels, ("unit", "name"))
-    groups: dict[str, list[str]] = {}
-    for name in dict.fromkeys(names):
-        groups.setdefault(units[name] if panels == "unit" else name, []).append(name)
-    return list(groups.values())
 
 
 def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
@@ -112,29 +66,20 @@ def _axes(axes: Axes | Sequence[Axes] | None, count: int) -> tuple[Axes, ...]:
     return several
 
 
-def _panel(
-    axes: Axes, names: Sequence[str], ts: np.ndarray, data: Mapping[str, Any], samples: Mapping[str, _Samples]
-) -> None:
+def _draw(axes: Axes, panel: Panel, ts: np.ndarray) -> None:
     """Draw the lines and samples of one panel, with a legend if there are several."""
-    drawn = 0
-    for name in names:
-        columns = np.asarray(data[name]).reshape(len(ts), -1).T
-        measured = samples[name].columns if name in samples else ()
-        if len(measured) not in (0, len(columns)):
-            counts = f"{len(measured)} components, the motion {len(columns)}"
-            raise MechanismError(f"measured[{name!r}] has {counts}.")
-        for k, column in enumerate(columns):
-            style: dict[str, Any] = {"color": LINES[drawn % _MANY], "label": component_label(name, k, len(columns))}
-            axes.plot(ts, column, linestyle=_DASHES[drawn // _MANY % len(_DASHES)], linewidth=1.5, **style)
-            if len(measured):
-                _dots(axes, samples[name].ts, measured[k], style)
-            drawn += 1
+    for k, curve in enumerate(panel.curves):
+        style: dict[str, Any] = {"color": CURVES[k % _MANY], "label": curve.label}
+        axes.plot(ts, curve.values, linestyle=_DASHES[k // _MANY % len(_DASHES)], linewidth=1.5, **style)
+        if curve.measured is not None:
+            _dots(axes, *curve.measured, style)
     axes.margins(x=0.01)
     axes.grid(True, color=PALE, linewidth=0.6)
     axes.set_axisbelow(True)
-    if drawn > 1 or samples.keys() & set(names):
+    if len(panel.curves) > 1 or any(curve.measured is not None for curve in panel.curves):
         beside = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0), "borderaxespad": 0.2}
         axes.legend(fontsize=SMALL, frameon=False, handlelength=1.6, **beside)
+    tidy(axes, ylabel=panel.title)
 
 
 def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, Any]) -> None:
@@ -146,13 +91,6 @@ def _dots(axes: Axes, ts: np.ndarray, values: np.ndarray, style: Mapping[str, An
         "alpha": 0.55,
     }
     axes.plot(ts, values, color=style["color"], label=f"{style['label']}, measured", zorder=1.8, **look)
-
-
-def component_label(name: str, k: int, count: int) -> str:
-    """The label of one component: `P.x`, `P.y`, `P.z` for up to three components, `P[k]` for more."""
-    if count == 1:
-        return name
-    return f"{name}.{'xyz'[k]}" if count <= 3 else f"{name}[{k}]"
 
 
 # --- experiments ----------------------------------------------------------------------------------------
@@ -191,7 +129,7 @@ def _experiment(axes: np.ndarray, result: Fit | Prediction, number: int) -> None
     above, below = axes
     for k, name in enumerate(experiment.data):
         measured = np.asarray(experiment.data[name])
-        colour = LINES[k % len(LINES)]
+        colour = CURVES[k % len(CURVES)]
         some = slice(None, None, max(1, len(ts) // _DOTS))
         dots: dict[str, Any] = {"marker": "o", "linestyle": "none", "markersize": 3.5, "markerfacecolor": "none"}
         above.plot(ts[some], measured[some], color=colour, label=f"{name}, measured", **dots)

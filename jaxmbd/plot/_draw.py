@@ -7,13 +7,12 @@ import jax.numpy as jnp
 from matplotlib.axes import Axes
 
 from jaxmbd.arrays import Number
-from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
-from jaxmbd.plot._space import SpacePicture, View
+from jaxmbd.plot._space import SpacePicture
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import as_coordinates
-from jaxmbd.scene.scene import Scene, applied_forces, checked_reactions
+from jaxmbd.scene.scene import Scene, View, applied_forces, check_view, checked_reactions
 
 
 def draw(
@@ -64,12 +63,6 @@ def draw(
     if labels:
         picture.write_labels()
     return picture.axes
-
-
-def check_view(mechanism: Mechanism, view: View) -> None:
-    """Raise if a direction of view is set for a planar mechanism."""
-    if mechanism.space.dim == 2 and any(angle is not None for angle in view):
-        raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
 
 
 def picture_of(

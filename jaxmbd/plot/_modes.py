@@ -10,12 +10,12 @@ from jaxmbd.analyses.linearization.modes import Modes
 from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_count, check_instance
-from jaxmbd.plot._draw import check_view, picture_of
+from jaxmbd.plot._draw import picture_of
 from jaxmbd.plot._plane import PlanePicture
-from jaxmbd.plot._space import SpacePicture, View
+from jaxmbd.plot._space import SpacePicture
 from jaxmbd.scene.geometry import Geometry, drawn_parts, markers_of
 from jaxmbd.scene.motion import place_of, poses_of
-from jaxmbd.scene.scene import Scene
+from jaxmbd.scene.scene import Scene, View, check_view
 
 _DEFLECTION = 0.15  # the largest displacement of a point, as a share of the mechanism's extent
 _LEVER = 0.35  # the lever arm by which rotations count as displacements, as a share of the extent

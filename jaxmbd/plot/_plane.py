@@ -66,7 +66,7 @@ class PlanePicture:
     def write_labels(self) -> None:
         """Write the names of bodies and joints."""
         for label in self.scene.labels():
-            x, y = label.point + self.scene.size * np.array(label.shift)
+            x, y = label.place.point(self.scene.motion.at(0)) + self.scene.size * np.array(label.shift)
             write: Any = {"va": "top", "style": "italic"} if label.is_body else {"va": "bottom"}
             self.axes.text(x, y, label.text, color=label.colour, **label_style(_TEXT_LAYER), **write)
 

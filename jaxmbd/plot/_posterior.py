@@ -10,7 +10,8 @@ from scipy.stats import norm
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Posterior
 from jaxmbd.model.body.checks import check_instance
-from jaxmbd.plot._style import LINES, SMALL, TEXT, new_figure, tidy
+from jaxmbd.plot._style import SMALL, TEXT, new_figure, tidy
+from jaxmbd.scene.curves import CURVES
 
 _WIDTH, _HEIGHT = 2.4, 1.5  # [in] of one panel
 _COLUMNS = 4
@@ -44,9 +45,9 @@ def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[st
         centre, deviation = samples.estimates[name], samples.laplace[name]
         x = (samples.samples[name].ravel() - centre) / deviation
         ends = min(x.min(), -3.0), max(x.max(), 3.0)
-        ax.hist(x, np.linspace(*ends, _BINS + 1), density=True, color=LINES[5], label="samples")
+        ax.hist(x, np.linspace(*ends, _BINS + 1), density=True, color=CURVES[5], label="samples")
         at = np.linspace(*ends, 201)
-        ax.plot(at, norm.pdf(at), color=LINES[1], linewidth=1.5, label="Laplace approximation")
+        ax.plot(at, norm.pdf(at), color=CURVES[1], linewidth=1.5, label="Laplace approximation")
         ax.set_title(f"{name} = {centre:.5g} ± {deviation:.2g} {samples.units[name]}", fontsize=SMALL, loc="left")
         ax.set_yticks([])
         tidy(ax)

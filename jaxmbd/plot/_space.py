@@ -16,19 +16,15 @@ from matplotlib.transforms import Bbox
 from mpl_toolkits.mplot3d import Axes3D, proj3d
 from mpl_toolkits.mplot3d.art3d import Line3D, Poly3DCollection
 
-from jaxmbd.arrays import Number
 from jaxmbd.errors import MechanismError
 from jaxmbd.plot._plane import label_style
 from jaxmbd.plot._style import PALE, SMALL, TEXT, new_figure
 from jaxmbd.scene.pieces import GREY, INK, REACTION, Piece
-from jaxmbd.scene.scene import Legend, Limits, Scene, Trace
+from jaxmbd.scene.scene import AZIM, ELEV, Legend, Limits, Scene, Trace, View
 from jaxmbd.scene.surfaces import Faces, arrow, joined, normals
-
-View = tuple[Number | None, Number | None]
 
 _FLOOR_LAYER, _TRACE_LAYER, _SOLID_LAYER, _TEXT_LAYER = 1, 2, 3, 5
 _UNDER = 0.4  # the number of layers by which a ghost lies lower
-_ELEV, _AZIM = 20.0, -58.0  # the default direction of view [degrees]
 _LIGHT = (25.0, 55.0)  # direction of the light: azimuth to the left of the view, and elevation [degrees]
 _SHADE = 0.45  # brightness of faces that are turned away from the light
 _GLOSS = 0.30  # share of white in faces that are turned towards the light
@@ -112,7 +108,8 @@ class SpacePicture:
         """Write the names of bodies and joints."""
         right, up = _screen(self.axes)
         for label in self.scene.labels():
-            x, y, z = label.point + self.scene.size * (label.shift[0] * right + label.shift[1] * up)
+            point = label.place.point(self.scene.motion.at(0))
+            x, y, z = point + self.scene.size * (label.shift[0] * right + label.shift[1] * up)
             write: Any = {"va": "top", "style": "italic"} if label.is_body else {"va": "bottom"}
             self.axes.text(x, y, z, label.text, color=label.colour, **label_style(_TEXT_LAYER), **write)
 
@@ -204,9 +201,7 @@ def _three(axes: Axes3D) -> tuple[Any, Any, Any]:
 
 
 def _look(axes: Axes3D, limits: Limits, view: View) -> None:
-    elev, azim = (
-        default if angle is None else float(angle) for angle, default in zip(view, (_ELEV, _AZIM), strict=True)
-    )
+    elev, azim = (default if angle is None else float(angle) for angle, default in zip(view, (ELEV, AZIM), strict=True))
     axes.view_init(elev=elev, azim=azim)
     axes.computed_zorder = False
     axes.set_xlim(*limits[0])

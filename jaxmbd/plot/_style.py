@@ -1,4 +1,4 @@
-"""Colours of curves, in the palette of `jaxmbd/scene/pieces.py`, sizes of text, and the frame of all diagrams."""
+"""Sizes of text, and the frame of all diagrams."""
 
 from typing import Any
 
@@ -10,7 +10,6 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 from jaxmbd.scene.pieces import GREY
 
 PALE = "#d9d9d9"
-LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 TEXT = 9  # [pt]
 SMALL = 8  # [pt]

@@ -26,14 +26,14 @@ _DISC = 0.5  # a solid is a disc if its half-extent along a bar is below this sh
 
 
 class Geometry:
-    """A mechanism over a motion `(times, nq)`, with the size of its symbols [m].
+    """A mechanism over a motion `(times, nq)`, with the size of its symbols [m], which follows from both unless given.
 
     `corners`: the centre of mass and the markers of each body, in its own frame; `ground`: the markers of the ground;
     in space, `discs`: radii of rolling discs by body; `solids`: the equivalent solids of bodies that are drawn as such;
     `flat`: the dimension of the span of a body's corners, a point (0), a line (1), a plane (2) or space (3).
     """
 
-    def __init__(self, mechanism: Mechanism, qs: Any) -> None:
+    def __init__(self, mechanism: Mechanism, qs: Any, size: float | None = None) -> None:
         self.mechanism, self.dim = mechanism, mechanism.space.dim
         self.motion = poses_of(mechanism, qs)
         places = [self.place(marker) for part in drawn_parts(mechanism) for marker in markers_of(part)]
@@ -47,7 +47,7 @@ class Geometry:
         reach = [0.0 if solid is None else float(solid.halves.max()) for solid in self.solids]
         extent = self._extent([self.discs.get(i, room) for i, room in enumerate(reach)])
         lengths = [float(np.linalg.norm(np.ptp(c, axis=0))) for c in self.corners if len(c) > 1]
-        self.size = symbol_size(extent, lengths)
+        self.size = symbol_size(extent, lengths) if size is None else size
         self.flat = [spread(corners, _FLAT * self.size) for corners in self.corners]
 
     def place(self, marker: Any) -> Place:

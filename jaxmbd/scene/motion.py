@@ -158,8 +158,16 @@ def frame_times(ts: np.ndarray, fps: float | int, speed: float | int) -> np.ndar
     return np.linspace(start, stop, max(round((stop - start) * fps / speed), 1) + 1)
 
 
+def divided(times: np.ndarray, parts: int) -> np.ndarray:
+    """Times with each interval between them divided into equal parts."""
+    whole = np.arange((len(times) - 1) * parts + 1) / parts
+    return np.interp(whole, np.arange(len(times)), times)
+
+
 def interpolate(times: np.ndarray, ts: np.ndarray, values: np.ndarray, rates: np.ndarray) -> np.ndarray:
     """Cubic Hermite interpolation of `values (times, n)` with their `rates` at other times."""
+    if len(ts) == 1:
+        return np.repeat(values, len(times), axis=0)
     k = np.clip(np.searchsorted(ts, times, side="right") - 1, 0, len(ts) - 2)
     step = (ts[k + 1] - ts[k])[:, None]
     s = (times - ts[k])[:, None] / step

@@ -31,7 +31,8 @@ class Piece:
     """A line or filled outline `(k, 2)`, or a surface `(n, k, 3)` [m], of one colour, that moves with its place.
 
     **Arguments:** `part`, the name of the part that it shows; `points`, in the axes of its place; if it has an `end`,
-    a function of the distance of both, with points along x in the plane and z in space; `colour`, of a line, an edge
+    a function of the distance of both, with points along x in the plane and z in space, as many for every distance;
+    `colour`, of a line, an edge
     or a surface; `is_upright`, true if it follows the position of its place only; `alpha`, the opacity of the fill or
     surface. In the plane: `layer`; `width` [pt] of the line or edge (0: no edge; thick lines have round ends);
     `is_dotted`; `fill`, the colour inside. In space: `dark`, a factor of the colour for each face, which makes

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.arrays import Number
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -15,8 +16,9 @@ from jaxmbd.planar import Force, Prismatic
 from jaxmbd.scene.geometry import Geometry, acting_marker, traced_marker
 from jaxmbd.scene.motion import Place, Poses, place_of
 from jaxmbd.scene.parts import pieces_of
-from jaxmbd.scene.pieces import APPLIED, REACTION, body_colour
+from jaxmbd.scene.pieces import APPLIED, INK, REACTION, body_colour
 
+ELEV, AZIM = 20.0, -58.0  # the default direction of view [degrees]
 SHARE = 0.2  # the longest arrow, as a share of the longest side of the mechanism's picture
 _FRAMES = 60  # the number of positions of a motion from which limits are computed
 _MARGIN = {2: 1.2, 3: 0.8}  # the margin of a picture in the plane and in space, in symbol sizes
@@ -24,6 +26,7 @@ _THIN = 0.3  # the least side of a picture in space, as a share of the longest
 _LONG = 60  # the largest number of characters of a legend on one line
 
 Forces = Float[np.ndarray, "times dim"]
+View = tuple[Number | None, Number | None]  # elevation and azimuth [degrees], None for the default
 Limits = tuple[tuple[float, float], ...]  # the least and greatest x, y and in space z [m]
 
 
@@ -58,10 +61,10 @@ class Trace(NamedTuple):
 
 
 class Label(NamedTuple):
-    """A name beside a point [m] at the first time, moved to the right and upwards by symbol sizes."""
+    """A name beside a place, moved to the right and upwards by symbol sizes."""
 
     text: str
-    point: np.ndarray
+    place: Place
     shift: tuple[float, float]
     colour: str
     is_body: bool
@@ -120,15 +123,22 @@ class Scene:
         labels = []
         for i, body in enumerate(mechanism.bodies):
             shift = right, -2.2 if body.name in blocks else -1.0
-            labels.append(Label(body.name, poses.position[i], shift, body_colour(i), True))
-        seen: dict[tuple[float, ...], list[str]] = {}
+            labels.append(Label(body.name, self.geometry.centre(i), shift, body_colour(i), True))
+        seen: dict[tuple[float, ...], dict[str, Place]] = {}  # joints at one point share a label
         for joint in mechanism.joints:
             if getattr(joint, "markers", ()):
-                point = self.geometry.place(acting_marker(mechanism, joint.name)).point(poses)
-                seen.setdefault(tuple(np.round(point / size, 3)), []).append(joint.name)
+                place = self.geometry.place(acting_marker(mechanism, joint.name))
+                seen.setdefault(tuple(np.round(place.point(poses) / size, 3)), {})[joint.name] = place
         return labels + [
-            Label(", ".join(names), size * np.array(key), (apart, apart), "black", False) for key, names in seen.items()
+            Label(", ".join(joints), next(iter(joints.values())), (apart, apart), INK, False)
+            for joints in seen.values()
         ]
+
+
+def check_view(mechanism: Mechanism, view: View) -> None:
+    """Raise if a direction of view is set for a planar mechanism."""
+    if mechanism.space.dim == 2 and any(angle is not None for angle in view):
+        raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
 
 
 def trace_of(mechanism: Mechanism, name: str, path: Poses, per_frame: int) -> Trace:

@@ -15,14 +15,15 @@ from jaxmbd.scene.surfaces import (
     bar,
     box,
     circle,
+    coil,
     cylinder,
     edges,
-    helix,
     hull_faces,
     joined,
     pyramid,
     rectangle,
     revolved,
+    rings,
     rounded_bar,
     tube,
 )
@@ -116,8 +117,9 @@ def dot(geometry: Geometry, name: str, place: Place) -> Piece:
 def link(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     """A dashed line, for joints without a symbol."""
 
+    count = max(round(_mean_length(geometry, a, b) / (2 * _DASH * geometry.size)), 1)
+
     def dashes(length: float) -> Faces:
-        count = max(round(length / (2 * _DASH * geometry.size)), 1)
         ends = length * (np.arange(2 * count) + 0.25) / (2 * count)
         lines = zip(ends[::2], ends[1::2], strict=True)
         return joined(*(tube(np.outer([s, t], UP), 0.1 * geometry.size, 4) for s, t in lines))
@@ -148,7 +150,7 @@ def _hinge(geometry: Geometry, name: str, place: Place, share: float = 1.0) -> l
     """A sleeve, and a pin of which only the ends are visible."""
     size = share * geometry.size
     radius, length = _PIN[0] * size, _PIN[1] * size
-    pin = rounded_bar(length, radius, length / 5) - 0.5 * length * UP
+    pin = rounded_bar(length, radius, 5) - 0.5 * length * UP
     return [Piece(name, place, cylinder(_HINGE[0] * size, _HINGE[1] * size), STEEL), Piece(name, place, pin, INK)]
 
 
@@ -195,8 +197,8 @@ def _slide(geometry: Geometry, joint: Any) -> list[Piece]:
         pieces.append(Piece("ground", a, joined(*blocks), STAND))
     if isinstance(joint, Screw):
         pitch = max(abs(float(joint.lead)), 0.7 * size)
-        thread = helix(1.25 * _RAIL * size, stop - start, (stop - start) / pitch) + start * UP
-        pieces.append(Piece(name, a, tube(thread, 0.13 * size, 4), INK))
+        thread = coil(1.25 * _RAIL * size, 0.13 * size, stop - start, (stop - start) / pitch, sides=4) + start * UP
+        pieces.append(Piece(name, a, thread, INK))
     if isinstance(joint, PointOnLine):
         return [*pieces, _ball(geometry, name, b)]
     shape = box(2 * width, 2 * width, length) if isinstance(joint, Prismatic) else cylinder(width, length, 20)
@@ -222,7 +224,8 @@ def _patch(geometry: Geometry, name: str, plane: Place, rider: Place, margin: fl
 
 def _rod(geometry: Geometry, joint: Rod | RevoluteSpherical) -> list[Piece]:
     a, b, size, name = geometry.place(joint.a), geometry.place(joint.b), geometry.size, joint.name
-    rod = Piece(name, a, lambda length: rounded_bar(length, 0.24 * size, _STEP * size), INK, end=b)
+    segments = rings(_mean_length(geometry, a, b), _STEP * size)
+    rod = Piece(name, a, lambda length: rounded_bar(length, 0.24 * size, segments), INK, end=b)
     first = [_ball(geometry, name, a, 0.6)] if isinstance(joint, Rod) else _hinge(geometry, name, a, 0.8)
     return [rod, *first, _ball(geometry, name, b, 0.6)]
 
@@ -266,12 +269,11 @@ def _nothing(geometry: Geometry, coupling: CouplingConstraint) -> list[Piece]:
 
 def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     """A helix if there is stiffness, around a piston in a cylinder if there is damping or an actuator."""
-    a, b, size = geometry.place(force.a), geometry.place(force.b), geometry.size
+    a, b = geometry.place(force.a), geometry.place(force.b)
     has_spring, has_damper = spring_and_damper(force)
     pieces = [_coil(geometry, force.name, a, b)] if has_spring or not has_damper else []
     if has_damper:
-        shortest = float(geometry.lengths(a, b).min())
-        pieces.append(Piece(force.name, a, lambda length: _piston(length, shortest, size), STEEL, end=b))
+        pieces.append(_piston(geometry, force.name, a, b))
     return pieces
 
 
@@ -282,28 +284,37 @@ def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
         return []
     a, b = (geometry.place(marker) for marker in coordinate.markers)
     if coordinate.unit(geometry.mechanism.space) == "rad":
-        coil = helix(1.25 * size, 2.0 * size, 3.0) - size * UP
-        return [Piece(force.name, b, tube(coil, _WIRE * size, 5), INK)]
+        return [Piece(force.name, b, coil(1.25 * size, _WIRE * size, 2.0 * size, 3.0) - size * UP, INK)]
     return [_coil(geometry, force.name, a, b)]
 
 
 def _coil(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
     size = geometry.size
-    coils = int(np.clip(np.mean(geometry.lengths(a, b)) / (1.3 * size), 5, 14))
+    turns = int(np.clip(_mean_length(geometry, a, b) / (1.3 * size), 5, 14))
 
-    def coil(length: float) -> Faces:
+    def spring(length: float) -> Faces:
         lead = min(1.2 * size, 0.15 * length)
-        return tube(helix(_COIL * size, length, coils, max(lead, 1e-9 * size)), _WIRE * size, 5)
+        return coil(_COIL * size, _WIRE * size, length, turns, max(lead, 1e-9 * size))
 
-    return Piece(name, a, coil, INK, end=b)
+    return Piece(name, a, spring, INK, end=b)
 
 
-def _piston(length: float, shortest: float, size: float) -> Faces:
-    """A cylinder with a rod; the cylinder is short enough for the shortest length [m]."""
-    cup = min(0.65 * shortest, length) if shortest > 0.5 * size else 0.6 * length
-    heights = np.array([0.1, 0.1, *np.linspace(0.1, 1.0, 6), 1.0]) * cup
-    radii = _CUP * size * np.array([0.0, *[1.0] * 7, 0.0])
-    return joined(revolved(radii, heights, 12), rounded_bar(length, 0.2 * size, 2.0 * size, 8))
+def _piston(geometry: Geometry, name: str, a: Place, b: Place) -> Piece:
+    """A cylinder with a rod; the cylinder is short enough for the shortest length."""
+    size, shortest = geometry.size, float(geometry.lengths(a, b).min())
+    segments = rings(_mean_length(geometry, a, b), 2.0 * size)
+
+    def piston(length: float) -> Faces:
+        cup = min(0.65 * shortest, length) if shortest > 0.5 * size else 0.6 * length
+        heights = np.array([0.1, 0.1, *np.linspace(0.1, 1.0, 6), 1.0]) * cup
+        radii = _CUP * size * np.array([0.0, *[1.0] * 7, 0.0])
+        return joined(revolved(radii, heights, 12), rounded_bar(length, 0.2 * size, segments, 8))
+
+    return Piece(name, a, piston, STEEL, end=b)
+
+
+def _mean_length(geometry: Geometry, a: Place, b: Place) -> float:
+    return float(np.mean(geometry.lengths(a, b)))
 
 
 def _bushing(geometry: Geometry, force: Bushing) -> list[Piece]:

@@ -16,6 +16,7 @@ Points = Float[np.ndarray, "_ 3"]
 Faces = Float[np.ndarray, "_ _ 3"]
 
 _ROUND = 1e-2  # the relative difference up to which principal moments count as equal
+_POINTS = 14  # the number of points of a helix in each turn
 _MANY = 40  # the largest number of points of which a hull is computed; of more, only extreme points are used
 
 
@@ -69,10 +70,15 @@ def box(x: float, y: float, z: float) -> Faces:
     return np.array(faces) * np.array([x, y, z]) / 2
 
 
-def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> Faces:
-    """A round bar from the origin along z with hemispherical ends, divided into rings for sorting by depth."""
+def rings(length: float, step: float) -> int:
+    """The number of segments of about one length [m] into which a bar is divided, for sorting by depth."""
+    return int(np.clip(np.ceil(length / step), 1, 60))
+
+
+def rounded_bar(length: float, radius: float, segments: int, sides: int = 10) -> Faces:
+    """A round bar from the origin along z with hemispherical ends."""
     angle = np.linspace(0.0, np.pi / 2, 4)
-    inner = np.linspace(0.0, length, int(np.clip(np.ceil(length / step), 1, 60)) + 1)
+    inner = np.linspace(0.0, length, segments + 1)
     heights = np.concatenate([-radius * np.cos(angle[:-1]), inner, length + radius * np.sin(angle[1:])])
     radii = np.concatenate([radius * np.sin(angle[:-1]), np.full(len(inner), radius), radius * np.cos(angle[1:])])
     return revolved(radii, heights, sides)
@@ -80,8 +86,8 @@ def rounded_bar(length: float, radius: float, step: float, sides: int = 10) -> F
 
 def bar(start: np.ndarray, stop: np.ndarray, radius: float, step: float) -> Faces:
     """A round bar between two points, divided into segments of length `step` [m]."""
-    away = stop - start
-    return rounded_bar(float(np.linalg.norm(away)), radius, step) @ facing(away).T + start
+    away, length = stop - start, float(np.linalg.norm(stop - start))
+    return rounded_bar(length, radius, rings(length, step)) @ facing(away).T + start
 
 
 def edges(polygons: list[np.ndarray], radius: float, step: float) -> Faces:
@@ -115,15 +121,28 @@ def arrow(vector: np.ndarray, radius: float) -> Faces:
 
 def tube(path: Points, radius: float, sides: int = 6) -> Faces:
     """A thin round tube along a path, closed if the path ends at its start."""
-    ahead = np.gradient(path, axis=0)
-    if np.allclose(path[0], path[-1]):
-        ahead[[0, -1]] = path[1] - path[-2]
-    ahead /= np.maximum(np.linalg.norm(ahead, axis=1, keepdims=True), 1e-300)
+    ahead = _tangents(path)
     side = np.empty_like(path)
     side[0] = facing(ahead[0])[:, 0]
     for k in range(1, len(path)):
-        across = side[k - 1] - np.dot(side[k - 1], ahead[k]) * ahead[k]
-        side[k] = across / max(float(np.linalg.norm(across)), 1e-300)
+        side[k] = _across(side[k - 1], ahead[k])
+    return _rings(path, ahead, side, radius, sides)
+
+
+def _tangents(path: Points) -> Points:
+    ahead = np.gradient(path, axis=0)
+    if np.allclose(path[0], path[-1]):
+        ahead[[0, -1]] = path[1] - path[-2]
+    return ahead / np.maximum(np.linalg.norm(ahead, axis=1, keepdims=True), 1e-300)
+
+
+def _across(direction: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """The part of directions `(..., 3)` across others, of unit length."""
+    across = direction - np.sum(direction * ahead, axis=-1, keepdims=True) * ahead
+    return across / np.maximum(np.linalg.norm(across, axis=-1, keepdims=True), 1e-300)
+
+
+def _rings(path: Points, ahead: Points, side: Points, radius: float, sides: int) -> Faces:
     angle = 2 * np.pi * np.arange(sides + 1) / sides
     ring = np.cos(angle)[:, None] * side[:, None] + np.sin(angle)[:, None] * np.cross(ahead, side)[:, None]
     return _quads(path[:, None] + radius * ring)
@@ -135,14 +154,22 @@ def circle(radius: float, start: float = 0.0, stop: float = 2 * np.pi, points: i
     return radius * np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=1)
 
 
-def helix(radius: float, length: float, turns: float | int, lead: float = 0.0, points: int = 14) -> Points:
-    """A helix along z from the origin, with `points` points per turn and straight leads at both ends."""
-    angle = np.linspace(0.0, 2 * np.pi * turns, int(points * turns) + 1)
+def coil(radius: float, wire: float, length: float, turns: float | int, lead: float = 0.0, sides: int = 5) -> Faces:
+    """A wire of a radius along a helix about z from the origin, with straight leads at both ends.
+
+    The rings of the wire begin on the side away from the axis, so that they do not twist where the coil is stretched.
+    """
+    angle = np.linspace(0.0, 2 * np.pi * turns, int(_POINTS * turns) + 1)
     rise = np.minimum(angle, angle[-1] - angle) / np.pi
     radii = radius * np.clip(rise, 0.0, 1.0)
-    z = np.linspace(lead, length - lead, len(angle))
-    coil = np.stack([radii * np.cos(angle), radii * np.sin(angle), z], axis=1)
-    return np.concatenate([[(0.0, 0.0, 0.0)], coil, [(0.0, 0.0, length)]]) if lead > 0 else coil
+    outward = np.stack([np.cos(angle), np.sin(angle), np.zeros_like(angle)], axis=1)
+    path = radii[:, None] * outward
+    path[:, 2] = np.linspace(lead, length - lead, len(angle))
+    if lead > 0:
+        path = np.concatenate([[(0.0, 0.0, 0.0)], path, [(0.0, 0.0, length)]])
+        outward = np.concatenate([outward[:1], outward, outward[-1:]])
+    ahead = _tangents(path)
+    return _rings(path, ahead, _across(outward, ahead), wire, sides)
 
 
 def rectangle(low: np.ndarray, high: np.ndarray) -> Faces:

@@ -27,6 +27,11 @@ def test_double_pendulum_is_identified_and_predicts_unseen_swings(tmp_path: Path
     with Image.open(tmp_path / "double_pendulum.gif") as movie:
         assert getattr(movie, "n_frames", 1) > 20
     assert (tmp_path / "double_pendulum.png").stat().st_size > 20_000
+    measured = demo.measured_motion(unseen.experiments[0], trained)
+    for name in demo.ANGLES:
+        np.testing.assert_allclose(measured[name], unseen.experiments[0].data[name], atol=2e-3)
+    page = (tmp_path / "double_pendulum.html").read_text(encoding="utf-8")
+    assert all(f'"name":"{name}"' in page for name in ("predicted", "measured"))
 
 
 def test_training_and_unseen_segments_do_not_overlap() -> None:

@@ -21,15 +21,13 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
-from jaxmbd.analyses.result_codes import RESULTS
-from jaxmbd.analyses.simulation.solution import Reaction, Solution
+from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
-from jaxmbd.integrate.formulations.formulation import Stabilized
 from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
@@ -67,10 +65,7 @@ class Equilibrium(eqx.Module):
     @property
     def solution(self) -> Solution:
         """The equilibrium as a solution with a single instant, from which every channel can be read."""
-        state, m = self.state, sum(self.mechanism.constraint_sizes())
-        redundant = jnp.asarray(True) if state.rank is None else state.rank < m
-        instant = state.t[None], state.q[None], state.v[None]
-        return Solution(self.mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
+        return at_instant(self.mechanism, self.state)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -3,11 +3,14 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
+from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import lazy_loader
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
@@ -31,6 +34,8 @@ from jaxmbd.printing import count_of, format_number, over_time, readable
 
 if TYPE_CHECKING:
     import xarray as xr
+
+view: Any = lazy_loader.load("jaxmbd.view", suppress_warning=True)  # a higher floor, for `show` and `to_html` alone
 
 _MANY = 600  # channels of a mechanism; more are computed together only if many of them are asked for at once
 
@@ -322,6 +327,27 @@ class Solution(eqx.Module):
         import xarray as xr  # takes a third of a second
 
         return xr.Dataset(variables, {"time": ("time", np.asarray(self.ts), {"units": "s"})}, stats)
+
+    def show(self, height: int = 600, **options: Any) -> None:
+        """Show the motion in the browser, or in a notebook below the cell: a page that can be played and turned.
+
+        **Arguments:** `height` [px] in a notebook; those of `jaxmbd.view.page`: `channels`, `measured`, `reactions`,
+        `trace`, `title`, `speed`, `elev`, `azim`.
+
+            >>> solution.show(channels=["rod.theta", "energy"], reactions=["O"])
+        """
+        view.page(self, **options).show(height)
+
+    def to_html(self, path: str | PathLike[str], **options: Any) -> Path:
+        """Write the page that `show` shows to a file, which needs no network, and return its path."""
+        return view.page(self, **options).save(path)
+
+
+def at_instant(mechanism: Mechanism, state: State) -> Solution:
+    """A state as a solution with a single instant, from which every channel can be read."""
+    redundant = jnp.asarray(True) if state.rank is None else state.rank < sum(mechanism.constraint_sizes())
+    instant = state.t[None], state.q[None], state.v[None]
+    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
 
 
 @cached_on_disk

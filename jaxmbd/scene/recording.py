@@ -1,0 +1,48 @@
+"""The scene of a motion that has been computed, at the times of frames."""
+
+import math
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.planar import Force
+from jaxmbd.scene.geometry import Geometry
+from jaxmbd.scene.motion import divided, interpolate, linear, poses_of, rates_of
+from jaxmbd.scene.scene import Scene, applied_forces, trace_of
+
+_PATH_POINTS = 400  # the least number of points of a path, so that it is smooth with few frames, too
+
+
+def scene_of(
+    solution: Solution,
+    reactions: Sequence[str],
+    trace: Sequence[str],
+    times: np.ndarray,
+    size: float | None = None,
+) -> Scene:
+    """The scene of a motion at the times of frames; `size` [m] of symbols, the scene's own unless given.
+
+    Positions between the times of the motion are interpolated by cubics from positions and speeds, forces linearly.
+    `reactions`: names of joints and drivers; `trace`: names of `Point` sensors, or of bodies.
+    """
+    mechanism, ts = solution.mechanism, np.asarray(solution.ts, dtype=float)
+    geometry = Geometry(mechanism, coordinates_at(solution, times), size)
+    finer = math.ceil(_PATH_POINTS / len(times))
+    path = geometry.motion
+    if trace and finer > 1:
+        path = poses_of(mechanism, coordinates_at(solution, divided(times, finer)))
+    traces = [trace_of(mechanism, name, path, finer) for name in trace]
+    forces = {name: linear(times, ts, np.asarray(solution.reaction(name).force)) for name in reactions}
+    acts = any(isinstance(force, Force) for force in mechanism.forces)  # speeds may take long to compute
+    applied = applied_forces(mechanism, solution.ts, solution.q, jnp.asarray(solution.v, dtype=float)) if acts else {}
+    return Scene(geometry, forces, {name: linear(times, ts, values) for name, values in applied.items()}, traces)
+
+
+def coordinates_at(solution: Solution, times: np.ndarray) -> np.ndarray:
+    """The coordinates `(frames, nq)` of a motion at the times of frames."""
+    ts, q = np.asarray(solution.ts, dtype=float), np.asarray(solution.q, dtype=float)
+    if np.array_equal(times, ts):
+        return q
+    return interpolate(times, ts, q, rates_of(solution.mechanism, ts, q, np.asarray(solution.v, dtype=float)))
