@@ -74,8 +74,9 @@ class BodyLaws(eqx.Module):
         self.turning = group_parts(turning, mechanism)
         self.forces = group_parts([f for f in mechanism.forces if isinstance(f, AbstractForce)], mechanism)
         joint_forces = [f for f in mechanism.forces if isinstance(f, AbstractJointForce)]
+        coordinate = mechanism.coordinate  # each access to a method takes time in proportion to the mechanism
         self.coordinate_forces = group_parts(
-            [CoordinateForce(f.name, mechanism.coordinate(f.coordinate), f) for f in joint_forces], mechanism
+            [CoordinateForce(f.name, coordinate(f.coordinate), f) for f in joint_forces], mechanism
         )
         self.masses = stacked(*(body.mass for body in mechanism.bodies))
         tensors = stacked(*(body.inertia for body in mechanism.bodies))

@@ -114,6 +114,7 @@ def _markers(part: Any) -> tuple[AbstractMarker, ...]:
 
 def check_references(mechanism: Any) -> None:
     bodies = {GROUND} | {body.name for body in mechanism.bodies}
+    coordinate = mechanism.coordinate  # each access to a method takes time in proportion to the mechanism
     for part in mechanism.parts():
         for marker in _markers(part):
             if marker.body not in bodies:
@@ -121,7 +122,7 @@ def check_references(mechanism: Any) -> None:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}")
         for name in _coordinates_of(part):
             try:
-                mechanism.coordinate(name)
+                coordinate(name)
             except MechanismError as error:
                 raise MechanismError(f"{type(part).__name__} {part.name!r}: {error}") from None
 
