@@ -1,0 +1,5 @@
+"""Models of other programs: MJCF (MuJoCo), URDF and ASMT (FreeCAD's Assembly workbench) as mechanisms."""
+
+from jaxmbd.io._imported_model import ImportedModel as ImportedModel
+from jaxmbd.io._imported_model import Remark as Remark
+from jaxmbd.io._read import read as read
