@@ -53,13 +53,15 @@ def along_z(axis: np.ndarray) -> Rotation:
 
 @dataclass(frozen=True)
 class Owner:
-    """A body or the ground, with the frame in which a file places what is on it, relative to the body's own frame.
+    """A body or the ground, with the frame in which a file places what is on it.
 
-    The body's own frame has its origin in the centre of mass.
+    `frame`: relative to the body's own frame, whose origin is the centre of mass; `start`: in the world, where the file
+    says.
     """
 
     body: Body | Ground
     frame: Placement = field(default_factory=Placement)
+    start: Placement = field(default_factory=Placement)
 
     def at(self, placement: Placement | None = None) -> Marker:
         """A marker at a placement relative to the file's frame."""
