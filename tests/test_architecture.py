@@ -40,6 +40,7 @@ FLOORS = {
     10.2: "sweeps",
     10.3: "optimal_design",
     10.5: "scene",
+    10.6: "io",
     11: "symbolic plot",
     12: "data examples",
     13: "__init__",
@@ -59,7 +60,7 @@ INTERNALS = {
 DRAWING = {"plot", "cli"}
 
 # May be missing at run time, or are slow to import, so they are imported where they are used: inside a function.
-OPTIONAL = {"IPython", "PIL", "SALib", "blackjax", "imageio_ffmpeg", "sympy", "zarr"}
+OPTIONAL = {"IPython", "PIL", "SALib", "blackjax", "imageio_ffmpeg", "mujoco", "sympy", "zarr"}
 DEFERRED = {"xarray"}
 
 

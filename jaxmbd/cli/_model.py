@@ -1,4 +1,4 @@
-"""The model of a command: a mechanism with its initial state, from the name of an example or a Python file."""
+"""The model of a command: a mechanism with its initial state, from the name of an example or a file."""
 
 import math
 import runpy
@@ -18,6 +18,7 @@ from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
     from jaxmbd import examples
+    from jaxmbd import io as formats
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
     from jaxmbd.examples import Example
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from jaxmbd.model.mechanism import mechanism as mechanisms
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
+    formats = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
@@ -71,7 +73,10 @@ class Model:
 
 
 def load(
-    model: Annotated[str, Argument(help="An example (`jaxmbd examples` lists them), or a Python file.")],
+    model: Annotated[
+        str,
+        Argument(help="An example (`jaxmbd examples` lists them), or a file: Python, MJCF, URDF, ASMT."),
+    ],
     name: Annotated[str, Option(help="The variable that holds the mechanism, where a file makes several.")] = "",
     coordinates: Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")] = "",
     cut: Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")] = None,
@@ -88,7 +93,7 @@ def load(
 
     `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds.
     """
-    example = _example_in_file(Path(model), name) if _is_path(model) else examples.get(model)
+    example = _example_of(model, name)
     title = Path(model).stem if _is_path(model) else example.name
     if coordinates or cut:
         example = example.with_coordinates(coordinates or "joint", cut or ())
@@ -103,7 +108,25 @@ def load(
 
 
 def _is_path(model: str) -> bool:
-    return model.endswith(".py") or "/" in model or "\\" in model
+    return model.endswith((".py", *formats.SUFFIXES)) or "/" in model or "\\" in model
+
+
+def _example_of(model: str, name: str) -> "Example":
+    """The example of this name, or the model in a file of this name."""
+    if not _is_path(model):
+        return examples.get(model)
+    path = Path(model)
+    return _example_of_format(path) if path.suffix in formats.SUFFIXES else _example_in_file(path, name)
+
+
+def _example_of_format(path: Path) -> "Example":
+    """The model of another program, whose remarks go to the terminal."""
+    read = formats.read(path)
+    for remark in read.remarks:
+        Console(stderr=True).print(f"{path}: {remark}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}
+    duration = 1.0 if read.duration is None else read.duration
+    return examples.Example(read.mechanism, guess=read.guess, speeds=speeds, duration=duration)
 
 
 def _example_in_file(path: Path, name: str) -> "Example":

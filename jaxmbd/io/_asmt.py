@@ -80,7 +80,7 @@ def read_asmt(path: Path) -> ImportedModel:
     coordinates = "joint" if thin else "absolute"
     mechanism = Mechanism(bodies, joints, forces, drivers, floating=True, coordinates=coordinates)
     if thin and speeds:
-        remarks.lost("speeds", "of the file are left out: a part has no inertia, so the coordinates are those of joints")
+        remarks.lost("speeds", "are left out, since a part has no inertia")
     end = root.first("SimulationParameters")
     return ImportedModel(
         mechanism, {}, {} if thin else speeds, tuple(remarks.found), end.number("tend") if end else None

@@ -40,8 +40,8 @@ _LONGEST = 10_000  # characters
 class Expression(eqx.Module):
     """A function that a file gives as text: of the time alone, or of time, length and rate.
 
-    **Raises:** `MechanismError` if the text has anything but numbers, `pi`, `time`, the four operations, powers, and the
-    functions of this file.
+    **Raises:** `MechanismError` if the text has anything but numbers, `pi`, `time`, the four operations, powers, and
+    the functions of this file.
     """
 
     text: str = eqx.field(static=True)

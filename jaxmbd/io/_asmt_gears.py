@@ -32,7 +32,7 @@ def gear(node: Node, name: str, wheels: tuple[Side, Side], joints: Iterable[Join
 
 
 def _bearings(wheel: Side, joints: list[Joined]) -> list[tuple[str, int, str, float]]:
-    """The joints about the axis of a wheel: name, sign of its angle about the wheel's axis, carrier, angle at the start."""
+    """The joints about the axis of a wheel: name, sign of the angle about the wheel's axis, carrier, start angle."""
     found = []
     for joint, sides in joints:
         bodies = [owner.body.name for owner, _ in sides]

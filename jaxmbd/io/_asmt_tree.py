@@ -99,7 +99,8 @@ def read_tree(path: Path) -> Node:
         if not text:
             continue
         if depth + 1 > len(branch):
-            raise file_error(path, f"{text!r} is indented by {depth} tabs, below a line with {len(branch) - 2}.", number)
+            where = f"{text!r} is indented by {depth} tabs, below a line with {len(branch) - 2}."
+            raise file_error(path, where, number)
         node = Node(path, text, number)
         del branch[depth + 1 :]
         branch[-1].children.append(node)

@@ -28,9 +28,7 @@ def actuators(source: Source) -> list[Any]:
     forces = []
     for i in range(source.model.nu if not source.is_disabled("ACTUATION") else 0):
         law = _law(source, i)
-        force = None if law is None else _force(source, i, law)
-        if force is not None:
-            forces.append(force)
+        forces += [] if law is None else _forces(source, i, law)
     return forces
 
 
@@ -63,20 +61,20 @@ def _law(source: Source, i: int) -> _Law | None:
     return law
 
 
-def _force(source: Source, i: int, law: _Law) -> Any:
+def _forces(source: Source, i: int, law: _Law) -> list[Any]:
     m, kinds = source.model, source.mujoco.mjtTrn
     transmission, (target, reference) = int(m.actuator_trntype[i]), m.actuator_trnid[i].tolist()
     gear = float(m.actuator_gear[i][0])
     if transmission in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT) and target in source.coordinates:
-        return _along_coordinate(source, i, law, source.coordinates[target], gear)
+        return [_along_coordinate(source, i, law, source.coordinates[target], gear)]
     if transmission == kinds.mjTRN_TENDON:
         return _along_tendon(source, i, law, target, gear)
     if transmission == kinds.mjTRN_SITE and reference < 0 and law.is_constant:
         owner, placement = source.site(target)
         force, torque = law.constant * m.actuator_gear[i][:3], law.constant * m.actuator_gear[i][3:]
-        return Force(source.new_name("actuator", i), owner.at(placement), force, torque, frame="body")
+        return [Force(source.new_name("actuator", i), owner.at(placement), force, torque, frame="body")]
     source.lost("actuator", i, "acts neither on a hinge, a slide, a straight tendon nor a site; it is left out")
-    return None
+    return []
 
 
 def _along_coordinate(source: Source, i: int, law: _Law, coordinate: str, gear: float) -> Any:
@@ -86,19 +84,23 @@ def _along_coordinate(source: Source, i: int, law: _Law, coordinate: str, gear: 
     return JointSpringDamper(name, coordinate, -(gear**2) * law.by_length, 0.0, -(gear**2) * law.by_rate, constant)
 
 
-def _along_tendon(source: Source, i: int, law: _Law, k: int, gear: float) -> Any:
+def _along_tendon(source: Source, i: int, law: _Law, k: int, gear: float) -> list[Any]:
+    """Along a straight tendon, or a fixed one: its length is `Σ c q`, so that joint k gets `c_k` times the force."""
     m, wraps = source.model, source.mujoco.mjtWrap
     first, count = int(m.tendon_adr[k]), int(m.tendon_num[k])
     path, objects = m.wrap_type[first : first + count].tolist(), m.wrap_objid[first : first + count].tolist()
-    if count == 1 and path[0] == wraps.mjWRAP_JOINT and objects[0] in source.coordinates:
-        ratio = gear * float(m.wrap_prm[first])
-        return _along_coordinate(source, i, law, source.coordinates[objects[0]], ratio)
+    on_path = zip(path, objects, strict=True)
+    joints = [j for kind, j in on_path if kind == wraps.mjWRAP_JOINT and j in source.coordinates]
+    if len(joints) == count and (count == 1 or law.is_constant):
+        ratios = (gear * m.wrap_prm[first : first + count]).tolist()
+        pairs = zip((source.coordinates[j] for j in joints), ratios, strict=True)
+        return [_along_coordinate(source, i, law, coordinate, ratio) for coordinate, ratio in pairs]
     if count == 2 and all(kind == wraps.mjWRAP_SITE for kind in path):
         a, b = (owner.at(place) for owner, place in map(source.site, objects))
         if a.body != b.body:
             # A positive force lengthens a tendon, a positive tension shortens it.
             square = gear**2
             terms = -square * law.by_length, 0.0, -square * law.by_rate, -gear * law.constant
-            return SpringDamper(source.new_name("actuator", i), a, b, *terms)
+            return [SpringDamper(source.new_name("actuator", i), a, b, *terms)]
     source.lost("actuator", i, "pulls at a tendon with a path of its own; it is left out")
-    return None
+    return []

@@ -48,6 +48,7 @@ def _joints(source: Source, i: int) -> tuple[list[Body], list[Any]]:
     """The massless links and the joints between a body and its parent."""
     m, kinds = source.model, source.mujoco.mjtJoint
     parent, child = source.owners[int(m.body_parentid[i])], source.owners[i]
+    pose = np.concatenate([source.data.xpos[i], source.data.xquat[i]])
     before = from_quaternion(m.body_pos[i], m.body_quat[i])
     own, links, joints = list(source.joints_of(i)), [], []
     if not own:
@@ -62,7 +63,7 @@ def _joints(source: Source, i: int) -> tuple[list[Body], list[Any]]:
     for joint in own:
         after = child
         if joint != own[-1]:
-            link = Body(source.names.made("link", child.body.name), 0.0, np.zeros(3), child.body.pose)
+            link = Body(source.names.made("link", child.body.name), 0.0, np.zeros(3), pose)
             links.append(link)
             after = Owner(link)
         joints.append(_joint(source, joint, parent, before, after))
@@ -71,7 +72,7 @@ def _joints(source: Source, i: int) -> tuple[list[Body], list[Any]]:
 
 
 def _joint(source: Source, j: int, parent: Owner, before: Placement, child: Owner) -> Any:
-    """A hinge, slide or ball, whose coordinate has the value of MuJoCo's `qpos`: the reference is in the first marker."""
+    """A hinge, slide or ball, whose coordinate is MuJoCo's `qpos`: its reference is in the first marker."""
     m, kinds = source.model, source.mujoco.mjtJoint
     name = source.joint_names[j] = source.new_name("joint", j, child.body.name)
     address, kind = int(m.jnt_qposadr[j]), int(m.jnt_type[j])
@@ -106,7 +107,9 @@ def _rotor(source: Source, j: int, coordinate: str, armature: float) -> tuple[Bo
         source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that turns with it")
     else:
         gear = RackAndPinion(geared, turned, coordinate, 1.0)
-        source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that it drives as a rack, 1 rad per m")
+        source.changed(
+            "joint", j, f"has armature: a rotor {name!r} on the ground that it drives as a rack, 1 rad per m"
+        )
     source.rotors[turned] = coordinate
     return rotor, bearing, gear
 

@@ -23,7 +23,7 @@ def check_files(path: Path, root: Element, within: Path) -> None:
         file, element = waiting.pop()
         _check_copies(file, element, 1)
         folders = [path.parent, file.parent]
-        for owner, name, value in _references(element):
+        for _, name, value in _references(element):
             folders += [folder / value for folder in folders[:2]] if name in _FOLDERS else []
         for owner, name, value in _references(element):
             for place in {(folder / value).resolve() for folder in folders}:
@@ -44,7 +44,8 @@ def _references(root: Element) -> Iterator[tuple[Element, str, str]]:
 def _check_place(file: Path, owner: Element, name: str, value: str, place: Path, within: Path) -> None:
     if ":" in value or "\\" in value or Path(value).is_absolute() or not place.is_relative_to(within):
         text = f'<{owner.tag} {name}="{value}"> leads outside of {str(within)!r}; files elsewhere are not read. '
-        raise file_error(file, text + "Copy them there, or pass within=, the folder that holds all of them.", owner.line)
+        text += "Copy them there, or pass within=, the folder that holds all of them."
+        raise file_error(file, text, owner.line)
 
 
 def _check_copies(file: Path, element: Element, copies: int) -> None:

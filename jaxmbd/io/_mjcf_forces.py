@@ -6,11 +6,11 @@ import numpy as np
 
 from jaxmbd.io._mjcf_source import Source
 from jaxmbd.io._placement import from_quaternion
+from jaxmbd.model.body.spatial import ground
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction, JointSpringDamper
 from jaxmbd.model.force.marker_forces import SpringDamper
-from jaxmbd.model.body.spatial import ground
 
 
 def passive_forces(source: Source) -> list[Any]:
@@ -94,7 +94,7 @@ def _of_tendon(source: Source, k: int) -> list[Any]:
         return []
     first, count = int(m.tendon_adr[k]), int(m.tendon_num[k])
     path, lengths = m.wrap_type[first : first + count].tolist(), m.tendon_lengthspring[k]
-    ends = [source.site(int(site)) for site in m.wrap_objid[first : first + count]] if _is_straight(source, path) else []
+    ends = [source.site(int(site)) for site in m.wrap_objid[first : first + count] if _is_straight(source, path)]
     if not ends or ends[0][0] == ends[1][0]:
         source.lost("tendon", k, "is no straight line between sites of two bodies; its spring and damping are left out")
         return []

@@ -31,8 +31,8 @@ class Source:
     """`model`, `data`: MuJoCo's; `lines`: by kind and index; `qpos`, `qvel`, `ctrl`: of the start.
 
     Filled by those that make parts: `owners`, the body of each of MuJoCo's bodies; `coordinates`, the name of the
-    coordinate of each hinge and slide; `rotors`, the coordinate of each rotor and the one that drives it; `joint_names` and
-    `markers` of each joint.
+    coordinate of each hinge and slide; `rotors`, the coordinate of each rotor and the one that drives it; `joint_names`
+    and `markers` of each joint.
     """
 
     mujoco: Any
@@ -101,7 +101,7 @@ def compiled(path: Path, keyframe: str | None) -> Source:
     **Raises:** `MechanismError` if the package `mujoco` is missing, or with MuJoCo's message if the file is wrong.
     """
     try:
-        import mujoco
+        import mujoco  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise MechanismError("MJCF is read by MuJoCo's own compiler: pip install 'jaxmbd[mjcf]'.") from None
     try:
@@ -135,7 +135,7 @@ def _lines(spec: Any) -> dict[tuple[str, int], int]:
     for kind, listed in _LISTS.items():
         elements: Sequence[Any] = getattr(spec, listed)
         for element in elements:
-            word, _, number = str(element.info).rpartition("line ")
+            _, _, number = str(element.info).rpartition("line ")
             if number.isdecimal():
                 lines[kind, int(element.id)] = int(number)
     return lines

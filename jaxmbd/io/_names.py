@@ -13,7 +13,8 @@ class Names:
     """The names given so far."""
 
     def __init__(self, remarks: Remarks) -> None:
-        self.remarks, self.given = remarks, set(_TAKEN)
+        self.remarks = remarks
+        self.given: set[str] = set(_TAKEN)
 
     def new(self, kind: str, name: str, line: int | None = None) -> str:
         """A valid name that no part has yet, as near to `name` as possible; another one is remarked.

@@ -1,6 +1,5 @@
 """`read`: a model of another program as a mechanism."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 

@@ -24,6 +24,7 @@ from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _TYPES = (*HINGES, *SLIDES, "fixed", "floating", "planar")
+_TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 _GRAVITY = 9.81  # [m/s²], along −z: what simulators of URDF assume
 # Elements of a robot that others read, and what only shows.
 _ELSEWHERE = ("link", "joint", "loop_joint", "gazebo", "frame", "linear_bushing_rpy", "ball_constraint", "material")
@@ -131,7 +132,9 @@ def _body(robot: Robot, name: str, link: Element) -> tuple[Body, np.ndarray]:
         mass = robot.number(robot.child(inertial, "mass"), "value")
         tensor = inertial.first("inertia")
         if tensor is not None:
-            xx, xy, xz, yy, yz, zz = (robot.number(tensor, f"i{axes}", 0.0) for axes in ("xx xy xz yy yz zz".split()))
+            xx, xy, xz, yy, yz, zz = (
+                robot.number(tensor, f"i{axes}", 0.0) for axes in (["xx", "xy", "xz", "yy", "yz", "zz"])
+            )
             inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     turn = place.rotation.as_matrix()
     inertia = turn @ inertia @ turn.T

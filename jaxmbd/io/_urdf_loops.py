@@ -61,7 +61,7 @@ def _loop_joint(robot: Robot, element: Element) -> Any:
         raise robot.error(element, f"type must be one of {', '.join(_TYPES)}, got {kind!r}.")
     ends = [child for child in element.children if child.tag in ("link1", "link2")]
     if len(ends) != 2:
-        raise robot.error(element, f"it needs a <link1> and a <link2>, each with link, xyz and rpy; it has {len(ends)}.")
+        raise robot.error(element, f"it needs a <link1> and a <link2> with link, xyz and rpy; it has {len(ends)}.")
     axis = robot.axis(element) if kind in HINGES + SLIDES else Placement()
     markers = []
     for end in ends:

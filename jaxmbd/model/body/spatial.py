@@ -120,8 +120,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
     own axis and a point mass none at all: both require joint coordinates. So does a massless link between two joints,
     whose mass and inertia are all zero.
 
-    **Raises:** `MechanismError` if the mass is not positive (nor zero with no inertia), or the inertia is not physically
-    possible: it must be symmetric, with no principal moment negative or greater than the sum of the other two.
+    **Raises:** `MechanismError` if the mass is not positive (nor zero without inertia), or the inertia is not
+    physically possible: it must be symmetric, with no principal moment negative or greater than the sum of the other
+    two.
 
         >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
