@@ -83,7 +83,7 @@ def read_asmt(path: Path) -> ImportedModel:
         remarks.lost("speeds", "are left out, since a part has no inertia")
     end = root.first("SimulationParameters")
     return ImportedModel(
-        mechanism, {}, {} if thin else speeds, tuple(remarks.found), end.number("tend") if end else None
+        mechanism, {}, {} if thin else speeds, remarks.by_line, end.number("tend") if end else None
     )
 
 

@@ -42,6 +42,11 @@ class Remarks:
     path: Path
     found: list[Remark] = field(default_factory=list)
 
+    @property
+    def by_line(self) -> tuple[Remark, ...]:
+        """All remarks in the order of their lines, then those without one."""
+        return tuple(sorted(self.found, key=lambda remark: (remark.line is None, remark.line or 0)))
+
     def lost(self, part: str, text: str, line: int | None = None) -> None:
         """Note what the mechanism lacks."""
         self.found.append(Remark(part, text, line))

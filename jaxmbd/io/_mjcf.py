@@ -30,7 +30,7 @@ def read_mjcf(path: Path, root: Element, keyframe: str | None, within: Path) -> 
     _remark_on_the_rest(source)
     parts = bodies, [*joints, *closures], forces, drivers, translated(source)
     mechanism = Mechanism(*parts, floating=True, coordinates="joint")
-    return ImportedModel(mechanism, *start(source), tuple(source.remarks.found))
+    return ImportedModel(mechanism, *start(source), source.remarks.by_line)
 
 
 def _remark_on_the_rest(source: Source) -> None:

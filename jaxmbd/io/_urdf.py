@@ -49,7 +49,7 @@ def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> 
     cuts, bushings = closures(robot, loops)
     _remark_on_the_rest(robot, links)
     mechanism = Mechanism(bodies, [*joints, *cuts], [*forces, *bushings], floating=True, coordinates="joint")
-    return ImportedModel(mechanism, {}, {}, tuple(remarks.found))
+    return ImportedModel(mechanism, {}, {}, remarks.by_line)
 
 
 def _by_name(robot: Robot, tag: str) -> dict[str, Element]:
