@@ -82,9 +82,7 @@ def read_asmt(path: Path) -> ImportedModel:
     if thin and speeds:
         remarks.lost("speeds", "are left out, since a part has no inertia")
     end = root.first("SimulationParameters")
-    return ImportedModel(
-        mechanism, {}, {} if thin else speeds, remarks.by_line, end.number("tend") if end else None
-    )
+    return ImportedModel(mechanism, {}, {} if thin else speeds, remarks.by_line, end.number("tend") if end else None)
 
 
 def _add_markers(assembly: Assembly, path: str, node: Node, owner: Owner) -> None:

@@ -79,7 +79,13 @@ def _base(robot: Robot, links: dict[str, Element], joints: dict[str, Element]) -
         for link in _ends(robot, element):
             if link not in links:
                 raise robot.error(element, f"there is no link {link!r}.")
-    children = {_ends(robot, element)[1] for element in joints.values()}
+    children: dict[str, str] = {}
+    for name, element in joints.items():
+        child = _ends(robot, element)[1]
+        if child in children:
+            text = f"link {child!r} is the child of {children[child]!r} already; loops are closed by a <loop_joint>."
+            raise robot.error(element, text)
+        children[child] = name
     bases = [name for name in links if name not in children]
     if not bases:
         raise robot.error(robot.root, "every link is the child of a joint, so that none is the base.")

@@ -70,8 +70,8 @@ def rigid_accelerations(m: Any, d: Any) -> np.ndarray:
 
 
 def test_loops_close_and_accelerate_as_in_mujoco() -> None:
-    """At rest exactly as with MuJoCo's terms and rigid loops; in motion as its soft ones, whose error is proportional to
-    their softness `1 − d` (MuJoCo allows no less than 1e-4)."""
+    """At rest exactly as with MuJoCo's terms and rigid loops; in motion as its soft ones, whose error is proportional
+    to their softness `1 − d` (MuJoCo allows no less than 1e-4)."""
     path = MODELS / "loops.xml"
     model, m = read(path), compiled(path)
     m.opt.jacobian = int(mujoco.mjtJacobian.mjJAC_DENSE)
