@@ -75,8 +75,8 @@ def read_xml(path: Path) -> Element:
     parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = characters, doctype
     try:
         parser.Parse(text, True)
-    except (expat.ExpatError, LookupError, ValueError) as error:
-        if isinstance(error, expat.ExpatError):
-            raise file_error(path, f"no well-formed XML: {expat.ErrorString(error.code)}.", error.lineno) from None
-        raise
+    except expat.ExpatError as error:
+        raise file_error(path, f"no well-formed XML: {expat.ErrorString(error.code)}.", error.lineno) from None
+    except LookupError as error:
+        raise file_error(path, f"no well-formed XML: {error}.", 1) from None
     return root.children[0]

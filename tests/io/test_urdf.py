@@ -1,5 +1,6 @@
 """URDF files: trees against MuJoCo's reader of them, loops in all forms against a planar linkage."""
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,7 @@ link2 = { link = "rocker", xyz = [-0.1, 0.5, 0.0], rpy = [0, 0, 0] }
 """
 
 
+@cache
 def planar_acceleration() -> float:
     """The acceleration of the crank's angle from rest, of the same linkage in the plane."""
     crank = pl.Body("crank", 0.3, 0.003, (0, 0.15, 0))
