@@ -21,6 +21,7 @@ from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.spatial import Cylindrical, Prismatic, Revolute
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
+_STILL = 1e-9  # [m/s, rad/s] a speed that is rounding of an earlier simulation
 _MOTIONS = {
     "RotationalMotion": ("RotationZ", "angle", (Revolute, Cylindrical)),
     "TranslationalMotion": ("TranslationZ", "displacement", (Prismatic, Cylindrical)),
@@ -197,6 +198,9 @@ def _forces(assembly: Assembly, root: Node, place: Placement) -> list[Any]:
 
 
 def _remark_on_the_rest(assembly: Assembly, root: Node) -> None:
+    for key in ("Velocity3D", "Omega3D"):
+        if root.first(key) and np.abs(root.vector(key)).max() > _STILL:
+            assembly.lost(root.child(key), "of the assembly is left out: its own markers are on the ground")
     sets = root.child("ConstraintSets")
     for group in (root.first("KinematicIJs"), sets.first("GeneralConstraintSets"), sets.first("Limits")):
         for node in group.children if group else []:

@@ -54,5 +54,3 @@ def _remark_on_the_rest(source: Source) -> None:
             source.remarks.lost(f"{count} x {what}", "is left out")
     if m.opt.density or m.opt.viscosity or m.opt.wind.any():
         source.remarks.lost("option", "has a fluid (density, viscosity, wind), whose forces are left out")
-    if m.nu and source.is_disabled("ACTUATION"):
-        source.remarks.changed("actuators", "are switched off by <flag>; they are left out")

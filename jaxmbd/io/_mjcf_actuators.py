@@ -26,7 +26,11 @@ class _Law:
 def actuators(source: Source) -> list[Any]:
     """The forces of all actuators; the control is the one of the start, and its value a number of the force."""
     forces = []
-    for i in range(source.model.nu if not source.is_disabled("ACTUATION") else 0):
+    m = source.model
+    for i in range(getattr(m, "nactuator", m.nu)):  # older versions: one control for each actuator
+        if source.is_disabled("ACTUATION") or m.opt.disableactuator & (1 << int(m.actuator_group[i])):
+            source.changed("actuator", i, "is switched off in <option>; it is left out")
+            continue
         law = _law(source, i)
         forces += [] if law is None else _forces(source, i, law)
     return forces

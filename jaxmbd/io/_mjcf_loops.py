@@ -14,6 +14,8 @@ def constraints(source: Source) -> tuple[list[Any], list[Driver]]:
     """The constraints of all active equalities; joints that are held at a value get drivers."""
     m, kinds = source.model, source.mujoco.mjtEq
     joints, drivers = [], []
+    if m.neq:
+        source.remarks.changed("equalities", "are rigid here, whatever their solref and solimp")
     for i in range(m.neq):
         kind = int(m.eq_type[i])
         if not m.eq_active0[i]:

@@ -26,8 +26,10 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 _TYPES = (*HINGES, *SLIDES, "fixed", "floating", "planar")
 _TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 _GRAVITY = 9.81  # [m/s²], along −z: what simulators of URDF assume
-# Elements of a robot that others read, and what only shows.
-_ELSEWHERE = ("link", "joint", "loop_joint", "gazebo", "frame", "linear_bushing_rpy", "ball_constraint", "material")
+# Elements that something is made of, here or in `_urdf_loops.py`, and those that only show.
+_OF_JOINT = ("parent", "child", "origin", "axis", "limit", "dynamics", "mimic")
+_OF_LINK = ("inertial", "visual", "collision")
+_OF_ROBOT = ("link", "joint", "loop_joint", "gazebo", "frame", "linear_bushing_rpy", "ball_constraint", "material")
 
 
 def read_urdf(path: Path, root: Element, loops: Path | None, floating: bool) -> ImportedModel:
@@ -114,6 +116,7 @@ def _bodies(robot: Robot, links: dict[str, Element], base: str, floating: bool) 
     """The bodies of the links. The base is the ground, unless it floats."""
     bodies = []
     for name, element in links.items():
+        robot.remark_on_others(f"link {name!r}", element, _OF_LINK)
         if name == base and not floating:
             robot.owners[name] = Owner(ground)
             robot.remarks.changed(f"link {name!r}", "is the base: it is the ground here", element.line)
@@ -179,9 +182,7 @@ def _friction(robot: Robot, element: Element) -> list[JointFriction]:
     if limit is not None and name in robot.coordinates:
         listed = " ".join(f'{key}="{value}"' for key, value in limit.attributes.items())
         robot.remarks.lost(part, f"has limits ({listed}), which nothing enforces; add a JointStop", limit.line)
-    for tag in ("safety_controller", "calibration"):
-        for other in element.all(tag):
-            robot.remarks.lost(part, f"has a <{tag}>, which is left out", other.line)
+    robot.remark_on_others(part, element, _OF_JOINT)
     if dynamics is None:
         return []
     viscous, coulomb = (robot.number(dynamics, field, 0.0) for field in ("damping", "friction"))
@@ -219,7 +220,4 @@ def _remark_on_the_rest(robot: Robot, links: dict[str, Element]) -> None:
     colliding = [name for name, link in links.items() if link.first("collision") is not None]
     if len(colliding) > 1:
         robot.remarks.lost("contacts", f"of {len(colliding)} links: they pass through one another here")
-    for element in robot.root.children:
-        if element.tag not in _ELSEWHERE:
-            name = element.attributes.get("name", "")
-            robot.remarks.lost(f"<{element.tag}> {name!r}" if name else f"<{element.tag}>", "is left out", element.line)
+    robot.remark_on_others("robot", robot.root, _OF_ROBOT)

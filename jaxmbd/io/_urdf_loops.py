@@ -62,6 +62,7 @@ def _loop_joint(robot: Robot, element: Element) -> Any:
     ends = [child for child in element.children if child.tag in ("link1", "link2")]
     if len(ends) != 2:
         raise robot.error(element, f"it needs a <link1> and a <link2> with link, xyz and rpy; it has {len(ends)}.")
+    robot.remark_on_others(f"loop_joint {element.attributes.get('name')!r}", element, ("link1", "link2", "axis"))
     axis = robot.axis(element) if kind in HINGES + SLIDES else Placement()
     markers = []
     for end in ends:
@@ -86,10 +87,13 @@ def _gazebo(robot: Robot, element: Element) -> list[Any]:
             raise robot.error(joint, f"type must be one of {', '.join(_TYPES)}, got {kind!r}.")
         parent, child = (robot.child(joint, tag).text.strip() for tag in ("parent", "child"))
         owners = [robot.owner(joint, link) for link in (parent, child)]
+        robot.remark_on_others(f"joint {name!r}", joint, ("parent", "child", "pose", "axis"))
         pose = _text_numbers(robot, joint.first("pose"), 6)
         place = Placement(pose[:3], Rotation.from_euler("xyz", pose[3:]))
         if kind in HINGES + SLIDES:
-            place = place @ _sdf_axis(robot, robot.child(joint, "axis"))
+            axis = robot.child(joint, "axis")
+            robot.remark_on_others(f"joint {name!r}", axis, ("xyz",))
+            place = place @ _sdf_axis(robot, axis)
         on_parent = robot.poses[parent].inverse() @ robot.poses[child] @ place
         joints.append(_closure(robot, joint, kind, name, [owners[0].at(on_parent), owners[1].at(place)]))
     rest = sorted({child.tag for child in element.children if child.tag not in ("joint", "material")})

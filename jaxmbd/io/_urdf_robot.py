@@ -1,6 +1,7 @@
 """A URDF robot on its way to a mechanism: checked values of its elements, and what has been made of them so far."""
 
 import math
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -83,6 +84,12 @@ class Robot:
         if axis is not None and not direction.any():
             raise self.error(axis, f"xyz must be a direction, got {axis.attributes.get('xyz')!r}.")
         return Placement(rotation=along_z(direction))
+
+    def remark_on_others(self, part: str, element: Element, known: Collection[str]) -> None:
+        """Remark children of an element that nothing is made of."""
+        for child in element.children:
+            if child.tag not in known:
+                self.remarks.lost(part, f"has <{child.tag}>, which is left out", child.line)
 
     def owner(self, element: Element, link: str) -> Owner:
         """The owner of a link's frame."""

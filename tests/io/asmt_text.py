@@ -7,7 +7,7 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 HEADER = "OndselSolver"
-Place = tuple[Sequence[float], Sequence[float]]  # position [m], rotation vector [rad]
+Place = tuple[Sequence[float] | np.ndarray, Sequence[float]]  # position [m], rotation vector [rad]
 HERE: Place = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0))
 
 

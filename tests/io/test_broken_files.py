@@ -24,9 +24,13 @@ BODY = part("P", HERE, {"M": HERE})
 PINNED = joint("RevoluteJoint", "J", "G", "P/M")
 
 
-def a(parts: list[list[str]] | None = None, joints: list[list[str]] | None = None, **more: list[list[str]]) -> str:
+def a(
+    parts: list[list[str]] | None = None, joints: list[list[str]] | None = None, motions: list[list[str]] | None = None
+) -> str:
     """An assembly with a marker G on the ground."""
-    return assembly({"G": HERE}, [BODY] if parts is None else parts, [PINNED] if joints is None else joints, **more)
+    return assembly(
+        {"G": HERE}, [BODY] if parts is None else parts, [PINNED] if joints is None else joints, motions or []
+    )
 
 
 def mjcf(text: str) -> str:

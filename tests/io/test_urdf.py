@@ -145,6 +145,24 @@ def test_mimic_is_a_gear_and_limits_are_remarked(tmp_path: Path) -> None:
         read(path, strict=True)
 
 
+def test_elements_without_a_counterpart_are_remarked(tmp_path: Path) -> None:
+    path = tmp_path / "rest.urdf"
+    extra = """<transmission name="t"/>
+  <gazebo><plugin name="p"/><material>Red</material></gazebo>
+  <loop_joint name="L" type="spherical"><link1 link="tool"/><link2 link="base"/><dynamics damping="1"/></loop_joint>
+</robot>"""
+    text = ARM.replace("</robot>", extra).replace('<link name="base"/>', '<link name="base"><contact/></link>')
+    path.write_text(text.replace('<axis xyz="0 1 0"/>', '<axis xyz="0 1 0"/><hardware/>'))
+    lost = [(remark.line, str(remark).partition(": ")[2]) for remark in read(path).lost if "limits" not in remark.text]
+    assert lost == [
+        (2, "link 'base' has <contact>, which is left out"),
+        (15, "joint 'slide' has <hardware>, which is left out"),
+        (19, "robot has <transmission>, which is left out"),
+        (20, "<gazebo> has plugin: left out"),
+        (21, "loop_joint 'L' has <dynamics>, which is left out"),
+    ]
+
+
 def test_base_is_the_ground_or_floats(tmp_path: Path) -> None:
     path = tmp_path / "arm.urdf"
     path.write_text(

@@ -144,9 +144,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_name("body", self.name)
         part = f"Body {self.name!r}"
         check_shape(part, "mass", self.mass, ())
+        check_inertia(part, self.inertia, zero=True)
         massless = is_concrete(self.inertia) and not np.asarray(self.inertia).any()
         check_number(part, "mass", self.mass, "kg", zero=massless)
-        check_inertia(part, self.inertia, zero=True)
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")
