@@ -26,28 +26,27 @@ def model(tmp_path: Path, text: str) -> ImportedModel:
     return read(path)
 
 
-def frames(read_model: ImportedModel) -> tuple[Any, Any]:
-    """Position and rotation matrix of both markers of the joint `J`."""
-    found = []
-    for marker in read_model.mechanism["J"].markers:
-        R, p = np.eye(3), np.zeros(3)
-        if marker.body != "ground":
-            pose = [float(read_model.state[f"{marker.body}.{c}"]) for c in ("x", "y", "z", "e0", "e1", "e2", "e3")]
-            R, p = Rotation.from_quat(pose[3:], scalar_first=True).as_matrix(), np.array(pose[:3])
-        own = Rotation.from_quat(np.asarray(marker.rotation), scalar_first=True).as_matrix()
-        found.append((p + R @ np.asarray(marker.position), R @ own))
-    return found[0], found[1]
+ON_GROUND, ON_PART = ((0.1, 0.1, 0.0), (0.1, 0.2, 0.3)), ((0.1, 0.0, 0.2), (0.2, 0.1, 0.0))  # the markers I and J
 
 
-# The rows of each kind: of d, the way from I to J in the axes of I, and R, the rotation from J to I.
+def relative(read_model: ImportedModel) -> tuple[np.ndarray, np.ndarray]:
+    """Of the markers of the file: the way from I to J in the axes of I, and the rotation from J to I."""
+    pose = [float(read_model.state[f"P.{c}"]) for c in ("x", "y", "z", "e0", "e1", "e2", "e3")]
+    body = Rotation.from_quat(pose[3:], scalar_first=True)
+    R_i, own = Rotation.from_rotvec(ON_GROUND[1]), Rotation.from_rotvec(ON_PART[1])
+    d = np.array(pose[:3]) + body.apply(ON_PART[0]) - np.array(ON_GROUND[0])
+    return R_i.inv().apply(d), (R_i.inv() * body * own).as_matrix()
+
+
+# The rows that OndselSolver has for each kind, of `relative`.
 ROWS: dict[str, tuple[dict[str, float], Callable[[Any, Any], list[float]]]] = {
     "CylindricalJoint": ({}, lambda d, R: [d[0], d[1], R[0, 2], R[1, 2]]),
     "FixedJoint": ({}, lambda d, R: [*d, R[0, 1], R[0, 2], R[1, 2]]),
     "ParallelAxesJoint": ({}, lambda d, R: [R[0, 2], R[1, 2]]),
     "PerpendicularJoint": ({}, lambda d, R: [R[2, 2]]),
-    "PlanarJoint": ({"offset": 0.2}, lambda d, R: [d[2], R[0, 2], R[1, 2]]),  # d from the marker raised by the offset
+    "PlanarJoint": ({"offset": 0.2}, lambda d, R: [d[2] - 0.2, R[0, 2], R[1, 2]]),
     "PointInLineJoint": ({}, lambda d, R: [d[0], d[1]]),
-    "PointInPlaneJoint": ({"offset": -0.1}, lambda d, R: [d[2]]),
+    "PointInPlaneJoint": ({"offset": -0.1}, lambda d, R: [d[2] + 0.1]),
     "RevoluteJoint": ({}, lambda d, R: [*d, R[0, 2], R[1, 2]]),
     "SphericalJoint": ({}, lambda d, R: [*d]),
     "TranslationalJoint": ({}, lambda d, R: [d[0], d[1], R[0, 1], R[0, 2], R[1, 2]]),
@@ -56,25 +55,19 @@ ROWS: dict[str, tuple[dict[str, float], Callable[[Any, Any], list[float]]]] = {
     "CylSphJoint": ({"distanceIJ": 0.8}, lambda d, R: [d[0] ** 2 + d[1] ** 2 - 0.64]),
     "RevCylJoint": ({"distanceIJ": 0.8}, lambda d, R: [d[0] ** 2 + d[1] ** 2 - 0.64, R[0, 2], R[1, 2]]),
     "RevRevJoint": ({"distanceIJ": 0.8}, lambda d, R: [d[0] ** 2 + d[1] ** 2 - 0.64, d[2], R[0, 2], R[1, 2]]),
-    # Markers of these two were turned: z_I is x here and z_J is y; J was turned by half a turn about x.
-    "UniversalJoint": ({}, lambda d, R: [*d, R[0, 1]]),
-    "ConstantVelocityJoint": ({}, lambda d, R: [*d, R[0, 1] - R[1, 0]]),
+    "UniversalJoint": ({}, lambda d, R: [*d, R[2, 2]]),
+    "ConstantVelocityJoint": ({}, lambda d, R: [*d, R[0, 1] + R[1, 0]]),
 }
 
 
 @pytest.mark.parametrize("kind", ROWS)
 def test_joint_has_the_rows_of_its_kind(kind: str, tmp_path: Path) -> None:
     values, rows = ROWS[kind]
-    body = part("P", ((0.3, 0.2, 0.4), (0.3, -0.4, 0.2)), {"M": ((0.1, 0.0, 0.2), (0.2, 0.1, 0.0))})
-    text = assembly({"G": ((0.1, 0.1, 0.0), (0.1, 0.2, 0.3))}, [body], [joint(kind, "J", "G", "P/M", **values)])
-    found = model(tmp_path, text)
-    (p_i, R_i), (p_j, R_j) = frames(found)
-    expected = rows(R_i.T @ (p_j - p_i), R_i.T @ R_j)
+    body = part("P", ((0.3, 0.2, 0.4), (0.3, -0.4, 0.2)), {"M": ON_PART})
+    found = model(tmp_path, assembly({"G": ON_GROUND}, [body], [joint(kind, "J", "G", "P/M", **values)]))
+    expected = rows(*relative(found))
     np.testing.assert_allclose(expected, 0.0, atol=1e-8)
     assert found.mechanism.constraint_sizes() == (len(expected),)
-    if "offset" in values:
-        raised = R_i.T @ (p_i - Rotation.from_rotvec((0.1, 0.2, 0.3)).as_matrix() @ [0, 0, values["offset"]])
-        np.testing.assert_allclose(raised, R_i.T @ [0.1, 0.1, 0.0], atol=1e-12)
 
 
 def test_slider_crank_follows_its_motion(tmp_path: Path) -> None:
