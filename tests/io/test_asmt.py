@@ -89,6 +89,7 @@ def test_slider_crank_follows_its_motion(tmp_path: Path) -> None:
     found = model(tmp_path, text)
     assert found.remarks == ()
     assert found.duration == 2.0
+    np.testing.assert_allclose(found.state["crank.omega_z"], 2 * np.pi, atol=1e-9)  # of the motion; 0 in the file
     for t in (0.0, 0.05):
         state = mbd.assemble(found.mechanism, guess=found.state, t=t)
         phi = 2 * np.pi * t + QUARTER
@@ -123,6 +124,17 @@ COUPLED = {
             joint("RevoluteJoint", "K", "H", "other/B"),
             joint("GearJoint", "C", "wheel/Z", "other/O", radiusI=1.0, radiusJ=2.0),
             {"H": ((3, 0, 0), (np.pi, 0, 0))},
+        ),
+        "K.angle",
+        0.5,
+    ),
+    # The wheel is the first part of its bearing: the angle is the one of the ground relative to it.
+    "gear in a reversed bearing": (
+        _turning(
+            part("other", ((3, 0, 0), (0, 0, 0)), {"O": HERE}),
+            joint("RevoluteJoint", "K", "other/O", "H"),
+            joint("GearJoint", "C", "wheel/Z", "other/O", radiusI=1.0, radiusJ=2.0),
+            {"H": ((3, 0, 0), (0, 0, 0))},
         ),
         "K.angle",
         0.5,
