@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.body import AbstractMarker, AbstractMovingMarker
 from jaxmbd.model.body.spatial import Body, Ground, Marker
 
 
@@ -39,6 +41,14 @@ class Placement:
 def from_quaternion(position: Sequence[float] | np.ndarray, quaternion: Sequence[float] | np.ndarray) -> Placement:
     """The placement with a quaternion, scalar first."""
     return Placement(np.asarray(position, float), Rotation.from_quat(np.asarray(quaternion, float), scalar_first=True))
+
+
+def placement_of(marker: AbstractMarker) -> Placement:
+    """The placement of a marker on its body; raise for one that moves, since no file format has such."""
+    if isinstance(marker, AbstractMovingMarker):
+        raise MechanismError(f"A marker on {marker.body!r} moves on its body, and the file can hold fixed ones alone.")
+    frame = marker.local
+    return Placement(np.array(frame.position, float), Rotation.from_matrix(np.array(frame.rotation, float)))
 
 
 def along_z(axis: np.ndarray) -> Rotation:

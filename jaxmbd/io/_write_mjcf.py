@@ -8,9 +8,10 @@ import numpy as np
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
-from jaxmbd.io._mjcf_target import Target, local, place, words
-from jaxmbd.io._placement import Placement
+from jaxmbd.io._mjcf_target import Target, place
+from jaxmbd.io._placement import Placement, placement_of
 from jaxmbd.io._write_mjcf_parts import write_constraints, write_forces
+from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractBody
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion, Weld
@@ -118,8 +119,8 @@ def _write_body(
             pose = Placement()
             continue
         first, second = (joint.b, joint.a) if branch.backward else (joint.a, joint.b)
-        frames.append(pose @ local(first))
-        pose = frames[-1] @ local(second).inverse()
+        frames.append(pose @ placement_of(first))
+        pose = frames[-1] @ placement_of(second).inverse()
     place(element, pose)
     mass = float(body.mass)
     if mass:
@@ -167,7 +168,7 @@ def _write_keyframe(target: Target, order: list[TreeJoint], state: State) -> Non
         joint = joints[target.mechanism.tree.branches.index(branch)]
         own_q, own_v = q[slice(*branch.q)], v[slice(*branch.v)]
         if isinstance(joint, Spherical):
-            turn = local(joint.b).rotation
+            turn = placement_of(joint.b).rotation
             own_q = np.concatenate([own_q[:1], turn.apply(own_q[1:])])
             own_v = turn.apply(own_v)
         elif branch.backward:

@@ -5,7 +5,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from jaxmbd.io._mjcf_target import Target, words
+from jaxmbd.io._mjcf_target import Target
+from jaxmbd.io._xml import words
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointForce, JointFriction, JointSpringDamper
 from jaxmbd.model.force.marker_forces import SpringDamper

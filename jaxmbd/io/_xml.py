@@ -1,8 +1,9 @@
 """XML as data: elements with their lines, without document types, entities or anything that reads another file."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from xml.parsers import expat
 
 from jaxmbd.io._imported_model import file_error
@@ -80,3 +81,8 @@ def read_xml(path: Path) -> Element:
     except LookupError as error:
         raise file_error(path, f"no well-formed XML: {error}.", 1) from None
     return root.children[0]
+
+
+def words(numbers: Iterable[Any]) -> str:
+    """Numbers as an attribute, with all their digits."""
+    return " ".join(repr(float(number)) for number in numbers)
