@@ -15,6 +15,7 @@ from jaxmbd.io import ImportedModel, read
 from jaxmbd.io._asmt_functions import Expression
 from tests.io.asmt_text import HERE, assembly, block, joint, motion, part
 from tests.io.mujoco_bench import accelerations_here
+from tests.marks import slow_but
 
 QUARTER = np.pi / 2
 X_AXIS = (0.0, QUARTER, 0.0)  # the rotation vector of a marker whose z axis is x
@@ -60,7 +61,10 @@ ROWS: dict[str, tuple[dict[str, float], Callable[[Any, Any], list[float]]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", ROWS)
+QUICK = ("AngleJoint", "ConstantVelocityJoint", "PlanarJoint", "RevRevJoint", "UniversalJoint")  # not our own rows
+
+
+@pytest.mark.parametrize("kind", slow_but(QUICK, ROWS))
 def test_joint_has_the_rows_of_its_kind(kind: str, tmp_path: Path) -> None:
     values, rows = ROWS[kind]
     body = part("P", ((0.3, 0.2, 0.4), (0.3, -0.4, 0.2)), {"M": ON_PART})
@@ -164,7 +168,7 @@ COUPLED = {
 }
 
 
-@pytest.mark.parametrize("kind", COUPLED)
+@pytest.mark.parametrize("kind", ["gear in a reversed bearing", "screw"])
 def test_couplings_keep_their_ratio(kind: str, tmp_path: Path) -> None:
     text, coordinate, ratio = COUPLED[kind]
     found = model(tmp_path, text)

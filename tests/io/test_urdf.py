@@ -12,6 +12,7 @@ import jaxmbd.planar as pl
 from jaxmbd.errors import MechanismError
 from jaxmbd.io import read
 from tests.io.mujoco_bench import accelerations_here, accelerations_there, largest_difference, put
+from tests.marks import slow_but
 
 EXACT = 1e-9
 
@@ -99,7 +100,10 @@ def planar_acceleration() -> float:
     return found["crank.omega"]
 
 
-@pytest.mark.parametrize("form", CLOSURES)
+QUICK = ("SDF", "side file")  # the ones least alike
+
+
+@pytest.mark.parametrize("form", slow_but(QUICK, CLOSURES))
 def test_loops_in_every_form_close_the_same_linkage(form: str, tmp_path: Path) -> None:
     path = tmp_path / "linkage.urdf"
     path.write_text(LINKAGE.replace("CLOSURE", CLOSURES[form]))

@@ -70,6 +70,7 @@ def test_written_tree_accelerates_in_mujoco_as_here(tmp_path: Path) -> None:
     np.testing.assert_allclose(own, d.qacc[first : first + 6], rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_loops_are_read_back(tmp_path: Path) -> None:
     original = read(Path(__file__).parent / "models" / "loops.xml")
     path = tmp_path / "loops.xml"
