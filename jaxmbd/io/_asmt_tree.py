@@ -89,7 +89,7 @@ def read_tree(path: Path) -> Node:
         raise file_error(path, f"no text in UTF-8: {error}.") from None
     if not lines or not lines[0].startswith(_HEADERS):
         raise file_error(path, f"no ASMT: its first line must begin with one of {_HEADERS}.", 1)
-    root = Node(path, "", 0)
+    root = Node(path, "the file", 0)
     branch = [root]  # the nodes above the current line
     for number, line in enumerate(lines[1:], 2):
         text = line.strip()

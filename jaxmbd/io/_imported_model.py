@@ -15,8 +15,6 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.printing import count_of
 
-_OPEN = 1e-6  # [m, rad] a joint that is further open than this in the file is remarked: files hold about eight digits
-
 
 @dataclass(frozen=True)
 class Remark:
@@ -107,8 +105,8 @@ class ImportedModel:
 
 
 def check_strict(path: Path, remarks: Sequence[Remark]) -> None:
-    """Raise if the mechanism lacks something that the file has."""
+    """Raise if something that moves the mechanism has been lost between it and the file."""
     lost = [str(remark) for remark in remarks if remark.lost]
     if lost:
         listed = "\n  ".join(lost)
-        raise MechanismError(f"{str(path)!r} has what the mechanism would lack (strict=True):\n  {listed}")
+        raise MechanismError(f"{str(path)!r}: with strict=True nothing may be lost, and this would be:\n  {listed}")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from jaxmbd.errors import MechanismError
 from jaxmbd.io._mjcf_source import Source
 from jaxmbd.io._placement import Owner, Placement, along_z, from_quaternion
 from jaxmbd.model.body.spatial import Body, ground
@@ -39,7 +40,10 @@ def _body(source: Source, i: int) -> Body:
     axes = Rotation.from_quat(m.body_iquat[i], scalar_first=True).as_matrix()
     inertia = axes @ np.diag(m.body_inertia[i]) @ axes.T
     pose = np.concatenate([d.xipos[i], d.xquat[i]])
-    body = Body(source.new_name("body", i), m.body_mass[i], (inertia + inertia.T) / 2, pose)
+    try:
+        body = Body(source.new_name("body", i), m.body_mass[i], (inertia + inertia.T) / 2, pose)
+    except MechanismError as error:
+        raise source.remarks.error(source.part("body", i), str(error), source.line("body", i)) from None
     source.owners[i] = Owner(body, Placement(-m.body_ipos[i]))
     return body
 
@@ -107,9 +111,7 @@ def _rotor(source: Source, j: int, coordinate: str, armature: float) -> tuple[Bo
         source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that turns with it")
     else:
         gear = RackAndPinion(geared, turned, coordinate, 1.0)
-        source.changed(
-            "joint", j, f"has armature: a rotor {name!r} on the ground that it drives as a rack, 1 rad per m"
-        )
+        source.changed("joint", j, f"has armature: a rotor {name!r} on the ground that it turns by 1 rad per m")
     source.rotors[turned] = coordinate
     return rotor, bearing, gear
 

@@ -98,7 +98,7 @@ def _base(robot: Robot, links: dict[str, Element], joints: dict[str, Element]) -
 
 
 def _place_links(robot: Robot, base: str, joints: dict[str, Element]) -> None:
-    """Find the poses of all links where the coordinates of all joints are zero; the first joint to a link places it."""
+    """Find the poses of all links where the coordinates of all joints are zero."""
     robot.poses[base] = Placement()
     waiting = list(joints.values())
     while waiting:
@@ -108,7 +108,7 @@ def _place_links(robot: Robot, base: str, joints: dict[str, Element]) -> None:
             raise robot.error(waiting[0], f"nothing connects the joints {listed} to the base {base!r}.")
         for joint in ready:
             parent, child = _ends(robot, joint)
-            robot.poses.setdefault(child, robot.poses[parent] @ robot.placement(joint.first("origin")))
+            robot.poses[child] = robot.poses[parent] @ robot.placement(joint.first("origin"))
         waiting = [joint for joint in waiting if joint not in ready]
 
 
@@ -141,9 +141,7 @@ def _body(robot: Robot, name: str, link: Element) -> tuple[Body, np.ndarray]:
         mass = robot.number(robot.child(inertial, "mass"), "value")
         tensor = inertial.first("inertia")
         if tensor is not None:
-            xx, xy, xz, yy, yz, zz = (
-                robot.number(tensor, f"i{axes}", 0.0) for axes in (["xx", "xy", "xz", "yy", "yz", "zz"])
-            )
+            xx, xy, xz, yy, yz, zz = (robot.number(tensor, f"i{axes}", 0.0) for axes in _TENSOR)
             inertia = np.array([[xx, xy, xz], [xy, yy, yz], [xz, yz, zz]])
     turn = place.rotation.as_matrix()
     inertia = turn @ inertia @ turn.T

@@ -14,13 +14,14 @@ SDF inside `<gazebo>`, Drake's `ball_constraint` and `linear_bushing_rpy`, pairs
 
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from jaxmbd.io._imported_model import file_error
+from jaxmbd.io._imported_model import Remarks, file_error
 from jaxmbd.io._placement import Placement
 from jaxmbd.io._urdf_robot import HINGES, SLIDES, Robot
 from jaxmbd.io._xml import Element, read_bytes
@@ -47,9 +48,10 @@ def closures(robot: Robot, loops: Path | None) -> tuple[list[Any], list[Bushing]
     joints += [joint for element in robot.root.all("gazebo") for joint in _gazebo(robot, element)]
     joints += [_ball_constraint(robot, element) for element in robot.root.all("ball_constraint")]
     joints += _closing_frames(robot)
-    beside = robot.path.with_suffix(".loops.toml")
+    beside = robot.path.with_suffix(".loops.toml") if loops is None else loops
     if loops is not None or beside.is_file():
-        joints += [_loop_joint(robot, element) for element in _side_file(loops or beside)]
+        there = replace(robot, remarks=Remarks(beside, robot.remarks.found))  # its errors name that file
+        joints += [_loop_joint(there, element) for element in _side_file(beside)]
     return joints, [_bushing(robot, element) for element in robot.root.all("linear_bushing_rpy")]
 
 
@@ -104,7 +106,7 @@ def _gazebo(robot: Robot, element: Element) -> list[Any]:
 
 def _sdf_axis(robot: Robot, axis: Element) -> Placement:
     xyz = axis.first("xyz")
-    text = " ".join(robot.child(axis, "xyz").text.split()) if xyz is not None else "0 0 1"
+    text = "0 0 1" if xyz is None else xyz.text
     return robot.axis(Element("axis", {}, axis.line, [Element("axis", {"xyz": text}, axis.line)]))
 
 

@@ -135,7 +135,7 @@ CASES: dict[str, tuple[str, str, str]] = {
     ),
     "no ASMT": ("a.asmt", "hello", ", line 1: no ASMT: its first line must begin with"),
     "empty ASMT": ("a.asmt", "", ", line 1: no ASMT"),
-    "ASMT without assembly": ("a.asmt", "OndselSolver\nPart", " has no Assembly"),
+    "ASMT without assembly": ("a.asmt", "OndselSolver\nPart", ": the file has no Assembly"),
     "wrong indentation": ("a.asmt", "OndselSolver\nAssembly\n\t\t\tName", ", line 3: 'Name' is indented by 3 tabs"),
     "missing marker": (
         "a.asmt",
@@ -244,6 +244,7 @@ def test_mujocos_errors_name_the_file(tmp_path: Path) -> None:
         ("[[loop]]\nlink1 = 3", r"loop 1, link1 must be a table with link, rpy, xyz, got 3"),
         ("[[loop]]\ncolour = 'red'", r"loop 1 must be a table with .*, got \['colour'\]"),
         ("[[loop]", "no TOML: "),
+        ("[[loop]]\nlink1 = {link = 'a'}\nlink2 = {link = 'z'}", "<link2> 'z': There is no link named 'z'"),
     ],
 )
 def test_broken_side_file_raises(text: str, reason: str, tmp_path: Path) -> None:

@@ -149,6 +149,23 @@ def test_mimic_is_a_gear_and_limits_are_remarked(tmp_path: Path) -> None:
         read(path, strict=True)
 
 
+def test_bushing_of_drake_is_a_bushing_between_its_frames(tmp_path: Path) -> None:
+    path = tmp_path / "bushing.urdf"
+    bushing = """<frame name="F" link="base" xyz="1 2 3" rpy="0 0 0.5"/><frame name="T" link="tool" xyz="0 0 1"/>
+      <drake:linear_bushing_rpy><drake:bushing_frameA name="F"/><drake:bushing_frameC name="T"/>
+        <drake:bushing_torque_stiffness value="4 5 6"/><drake:bushing_torque_damping value="0.4 0.5 0.6"/>
+        <drake:bushing_force_stiffness value="1 2 3"/><drake:bushing_force_damping value="0.1 0.2 0.3"/>
+      </drake:linear_bushing_rpy></robot>"""
+    path.write_text(ARM.replace("</robot>", bushing))
+    bushed = read(path).mechanism["bushing"]
+    np.testing.assert_allclose(bushed.stiffness, [1, 2, 3, 4, 5, 6])
+    np.testing.assert_allclose(bushed.damping, [0.1, 0.2, 0.3, 0.4, 0.5, 0.6])
+    assert (bushed.a.body, bushed.b.body) == ("ground", "tool")
+    np.testing.assert_allclose(bushed.a.position, [1, 2, 3])
+    np.testing.assert_allclose(bushed.a.rotation, [np.cos(0.25), 0, 0, np.sin(0.25)], atol=1e-15)
+    np.testing.assert_allclose(bushed.b.position, [0, 0, 1])
+
+
 def test_elements_without_a_counterpart_are_remarked(tmp_path: Path) -> None:
     path = tmp_path / "rest.urdf"
     extra = """<transmission name="t"/>
