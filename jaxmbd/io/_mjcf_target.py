@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
+from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remarks
 from jaxmbd.io._placement import Placement, placement_of
 from jaxmbd.io._xml import words
@@ -30,6 +31,11 @@ class Target:
 
     def site(self, marker: AbstractMarker, offset: np.ndarray | None = None) -> str:
         """A new site at a marker, or at an offset [m] from it in its axes; its name."""
+        if marker.body not in self.bodies:
+            raise MechanismError(
+                f"write_mjcf: {marker.body!r} is a massless link, which MJCF has none of, and a force or a joint that "
+                "closes a loop acts on it. Give it mass and inertia, or move them to the next body."
+            )
         self.sites += 1
         name = f"site_{self.sites}"
         element = ElementTree.SubElement(self.bodies[marker.body], "site", name=name)

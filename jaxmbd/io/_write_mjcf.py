@@ -86,8 +86,7 @@ def _write_tree(target: Target) -> list[TreeJoint]:
     for branch in tree.branches:
         below.setdefault(branch.parent, []).append(branch)
     order: list[TreeJoint] = []
-    # A body whose joints are still to be written, below a body that is: the branches to it, and the placements of the
-    # markers of each where all coordinates are zero, relative to the body above.
+    # Bodies that are still to be written: the branches to each from a body that is written, and the name of that.
     waiting = [([branch], GROUND) for branch in reversed(below.get(len(bodies), []))]
     while waiting:
         path, above = waiting.pop()

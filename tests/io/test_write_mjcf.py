@@ -110,6 +110,13 @@ def test_what_mjcf_cannot_express_raises_or_is_remarked(tmp_path: Path) -> None:
     assert not path.exists()
     with pytest.raises(MechanismError, match="in 3 dimensions, in absolute coordinates"):
         write_mjcf(driven.with_coordinates("absolute"), path)
+    link = sp.Body("link", 0.0, (0.0, 0.0, 0.0))
+    pins = [sp.Revolute("A", sp.ground.at(), link.at()), sp.Revolute("B", link.at(), a.at(1, 0, 0, axis="x"))]
+    held = sp.Mechanism(
+        [a, link], pins, [sp.SpringDamper("s", sp.ground.at(1, 0, 0), link.at(), 1.0)], coordinates="joint"
+    )
+    with pytest.raises(MechanismError, match="'link' is a massless link, which MJCF has none of"):
+        write_mjcf(held, path)
     bar = pl.Body("bar", 1.0, 0.1)
     with pytest.raises(MechanismError, match="in 2 dimensions"):
         write_mjcf(pl.Mechanism([bar], [pl.Revolute("O", pl.ground.at(), bar.at(-0.5))]), path)
