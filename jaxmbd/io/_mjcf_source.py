@@ -1,5 +1,6 @@
 """A compiled MJCF model on its way to a mechanism: MuJoCo's numbers, and what has been made of them so far."""
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,18 +105,22 @@ def compiled(path: Path, keyframe: str | None) -> Source:
         import mujoco  # pyright: ignore[reportMissingImports]  # an extra
     except ImportError:
         raise MechanismError("MJCF is read by MuJoCo's own compiler: pip install 'jaxmbd[mjcf]'.") from None
+    remarks = Remarks(path)
     try:
-        spec = mujoco.MjSpec.from_file(str(path))
-        spec.memory = 2**24  # no contact and no constraint is computed: the file may ask for any amount
-        model = spec.compile()
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            spec = mujoco.MjSpec.from_file(str(path))
+            spec.memory = 2**24  # no contact and no constraint is computed: the file may ask for any amount
+            model = spec.compile()
     except (ValueError, RuntimeError, OSError) as error:
         raise file_error(path, f"MuJoCo: {' '.join(str(error).split())}") from None
+    for warning in caught:
+        remarks.changed("MuJoCo", f"warns: {' '.join(str(warning.message).split())}")
     data = mujoco.MjData(model)
     number = _keyframe(path, mujoco, model, keyframe)
     if number is not None:
         mujoco.mj_resetDataKeyframe(model, data, number)
     mujoco.mj_kinematics(model, data)
-    remarks = Remarks(path)
     start = data.qpos.copy(), data.qvel.copy(), data.ctrl.copy()
     return Source(mujoco, model, data, _lines(spec), Names(remarks), remarks, *start)
 
