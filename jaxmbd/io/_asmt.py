@@ -21,6 +21,7 @@ from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.spatial import Cylindrical, Prismatic, Revolute
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
+_WRITTEN_BY_FREECAD = "OndselSolver"
 _STILL = 1e-9  # [m/s, rad/s] a speed that is rounding of an earlier simulation
 _MOTIONS = {
     "RotationalMotion": ("RotationZ", "angle", (Revolute, Cylindrical)),
@@ -57,10 +58,12 @@ class Assembly:
         self.remarks.lost(f"{node.text} {name}".strip(), text, node.line)
 
 
-def read_asmt(path: Path) -> ImportedModel:
-    """The mechanism of an ASMT file; the numbers of the file are SI units."""
-    root = read_tree(path)
+def read_asmt(path: Path, length_unit: float | None) -> ImportedModel:
+    """The mechanism of an ASMT file in kg, s, and a length of `length_unit` [m] (default: SI units)."""
+    root, header = read_tree(path, 1.0 if length_unit is None else length_unit)
     remarks = Remarks(path)
+    if length_unit is None and header.startswith(_WRITTEN_BY_FREECAD):
+        remarks.changed("lengths", "are read in metres; FreeCAD writes millimetres: read(..., length_unit=0.001)", 1)
     assembly = Assembly(f"/{root.name}", remarks, Names(remarks))
     place = root.placement
     _add_markers(assembly, assembly.path, root, Owner(ground, place, place))
@@ -108,7 +111,7 @@ def _part(assembly: Assembly, part: Node, place: Placement) -> tuple[Body, dict[
     at = centre.placement
     name = assembly.names.new("part", part.name, part.line)
     try:
-        body = Body(name, mass, moments, (pose @ at).pose)
+        body = Body(name, mass, part.unit**2 * moments, (pose @ at).pose)
     except MechanismError as error:
         raise file_error(part.path, f"Part {part.name!r}: {error}", centre.line) from None
     if not mass:
@@ -120,7 +123,7 @@ def _part(assembly: Assembly, part: Node, place: Placement) -> tuple[Body, dict[
     if part.first("Velocity3D") and part.first("Omega3D"):
         turn = place.rotation
         omega = turn.apply(part.vector("Omega3D"))
-        velocity = turn.apply(part.vector("Velocity3D")) + np.cross(omega, pose.rotation.apply(at.position))
+        velocity = turn.apply(part.unit * part.vector("Velocity3D")) + np.cross(omega, pose.rotation.apply(at.position))
         omega = (pose @ at).rotation.inv().apply(omega)
     speeds = {f"{name}.v{axis}": float(v) for axis, v in zip("xyz", velocity, strict=True)}
     speeds |= {f"{name}.omega_{axis}": float(w) for axis, w in zip("xyz", omega, strict=True)}
@@ -150,9 +153,9 @@ def _add_joint(assembly: Assembly, node: Node, sides: tuple[Side, Side]) -> None
         assembly.joints[f"{assembly.path}/{node.name}"] = joint, sides
 
 
-def _expression(node: Node, key: str) -> Expression:
+def _expression(node: Node, key: str, scale: float) -> Expression:
     try:
-        return Expression(node.value(key))
+        return Expression(node.value(key), node.unit, scale)
     except MechanismError as error:
         raise file_error(node.path, f"{node.text} {node.name!r}: {error}", node.child(key).line) from None
 
@@ -171,14 +174,15 @@ def _motion(assembly: Assembly, node: Node) -> list[Driver]:
         assembly.lost(node, f"moves {joint.name!r}, a {type(joint).__name__}, along no coordinate of its own: left out")
         return []
     name = assembly.names.new("motion", node.name, node.line)
-    return [Driver(name, f"{joint.name}.{coordinate}", _expression(node, key))]
+    scale = node.unit if coordinate == "displacement" else 1.0
+    return [Driver(name, f"{joint.name}.{coordinate}", _expression(node, key, scale))]
 
 
 def _forces(assembly: Assembly, root: Node, place: Placement) -> list[Any]:
     forces: list[Any] = []
     gravity = root.first("ConstantGravity")
     if gravity is not None:
-        field = place.rotation.apply(root.vector("ConstantGravity"))
+        field = root.unit * place.rotation.apply(root.vector("ConstantGravity"))
         forces += [Gravity(field, assembly.names.made("gravity"))] if field.any() else []
     listed = root.first("ForceTorques")
     for node in listed.children if listed else []:
@@ -192,7 +196,7 @@ def _forces(assembly: Assembly, root: Node, place: Placement) -> list[Any]:
         if node.first("twist") and node.value("twist") not in ("0", "0.0"):
             assembly.lost(node, "has a twist, which is left out")
         name = assembly.names.new("force", node.name, node.line)
-        pull = _expression(node, "tension")
+        pull = _expression(node, "tension", node.unit)  # in kg times that length per s²
         forces.append(SpringDamper(name, first.at(at_first), second.at(at_second), 0.0, actuator=pull))
     return forces
 

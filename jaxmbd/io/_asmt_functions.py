@@ -38,20 +38,24 @@ _LONGEST = 10_000  # characters
 
 
 class Expression(eqx.Module):
-    """A function that a file gives as text: of the time alone, or of time, length and rate.
+    """A function that a file gives as text: of the time alone, or of time, length [m] and rate [m/s].
+
+    `unit` [m]: the length that 1 means in the text; `scale`: what a value of 1 means in SI units.
 
     **Raises:** `MechanismError` if the text has anything but numbers, `pi`, `time`, the four operations, powers, and
     the functions of this file.
     """
 
     text: str = eqx.field(static=True)
+    unit: float = eqx.field(static=True, default=1.0)
+    scale: float = eqx.field(static=True, default=1.0)
 
     def __check_init__(self) -> None:
         _check(_tree(self.text), self.text)
 
     def __call__(self, t: Scalar, length: Scalar | float = 0.0, rate: Scalar | float = 0.0) -> Scalar:
-        values = {"time": t, "pi": jnp.pi, "rIJ": length, "vrIJ": rate}
-        return jnp.asarray(_value(_tree(self.text), values), t.dtype)
+        values = {"time": t, "pi": jnp.pi, "rIJ": length / self.unit, "vrIJ": rate / self.unit}
+        return self.scale * jnp.asarray(_value(_tree(self.text), values), t.dtype)
 
 
 @lru_cache

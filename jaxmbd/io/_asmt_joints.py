@@ -64,7 +64,7 @@ def joint_of(node: Node, name: str, i: Side, j: Side) -> Any:
         case kind if kind in _PLAIN:
             return _PLAIN[kind](name, a, b)
         case "PlanarJoint" | "PointInPlaneJoint":
-            offset = node.number("offset") if node.first("offset") else 0.0
+            offset = node.length("offset") if node.first("offset") else 0.0
             raised = _marker(i, Placement(np.array([0.0, 0.0, offset])))
             return (Planar if node.text == "PlanarJoint" else PointOnPlane)(name, raised, b)
         case "UniversalJoint":
@@ -75,12 +75,12 @@ def joint_of(node: Node, name: str, i: Side, j: Side) -> Any:
         case "AngleJoint":
             return _angle_joint(node, name, a, b)
         case "SphSphJoint":
-            return Rod(name, a, b, node.number("distanceIJ"))
+            return Rod(name, a, b, node.length("distanceIJ"))
         case "RevRevJoint" | "RevCylJoint" | "CylSphJoint":
-            return Constraint(name, _BETWEEN_AXES[node.text], a, b, jnp.asarray(node.number("distanceIJ")))
+            return Constraint(name, _BETWEEN_AXES[node.text], a, b, jnp.asarray(node.length("distanceIJ")))
         case "RackPinionJoint" | "ScrewJoint":
             is_rack = node.text == "RackPinionJoint"
-            advance = -node.number("pitchRadius") if is_rack else node.number("pitch") / (2 * math.pi)
+            advance = -node.length("pitchRadius") if is_rack else node.length("pitch") / (2 * math.pi)
             law, way = (_rack, 0) if is_rack else (_screw, 2)
             # As in OndselSolver, the constant is the value at the start.
             constant = float((world(i).inverse() @ world(j)).position[way]) - advance * start_angle(i, j)

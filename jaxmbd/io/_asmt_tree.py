@@ -18,11 +18,12 @@ _ROTATION = 1e-4  # largest entry of RᵀR − 1: some programs write single pre
 
 @dataclass
 class Node:
-    """A line: its text, its number, the nodes below it."""
+    """A line: its text, its number, the nodes below it; `unit` [m], the length that 1 means in the file."""
 
     path: Path
     text: str
     line: int
+    unit: float
     children: list["Node"] = field(default_factory=list)
 
     def first(self, key: str) -> "Node | None":
@@ -59,6 +60,10 @@ class Node:
         """The finite number below a key."""
         return float(self.numbers(key, 1, 1)[0, 0])
 
+    def length(self, key: str) -> float:
+        """The length [m] below a key."""
+        return self.unit * self.number(key)
+
     def vector(self, key: str) -> np.ndarray:
         """The three finite numbers below a key."""
         return self.numbers(key, 1, 3)[0]
@@ -75,11 +80,11 @@ class Node:
         if np.abs(R.T @ R - np.eye(3)).max() > _ROTATION or np.linalg.det(R) < 0:
             line = self.child("RotationMatrix").line
             raise file_error(self.path, f"RotationMatrix is no rotation: {R.tolist()}.", line)
-        return Placement(self.vector("Position3D"), Rotation.from_matrix(R))
+        return Placement(self.unit * self.vector("Position3D"), Rotation.from_matrix(R))
 
 
-def read_tree(path: Path) -> Node:
-    """The node `Assembly` of an ASMT file.
+def read_tree(path: Path, unit: float) -> tuple[Node, str]:
+    """The node `Assembly` of an ASMT file, and the header, which names the program that wrote it.
 
     **Raises:** `MechanismError` with the line if the file is none of this format, or its indentation is wrong.
     """
@@ -89,7 +94,7 @@ def read_tree(path: Path) -> Node:
         raise file_error(path, f"no text in UTF-8: {error}.") from None
     if not lines or not lines[0].startswith(_HEADERS):
         raise file_error(path, f"no ASMT: its first line must begin with one of {_HEADERS}.", 1)
-    root = Node(path, "the file", 0)
+    root = Node(path, "the file", 0, unit)
     branch = [root]  # the nodes above the current line
     for number, line in enumerate(lines[1:], 2):
         text = line.strip()
@@ -101,8 +106,8 @@ def read_tree(path: Path) -> Node:
         if depth + 1 > len(branch):
             where = f"{text!r} is indented by {depth} tabs, below a line with {len(branch) - 2}."
             raise file_error(path, where, number)
-        node = Node(path, text, number)
+        node = Node(path, text, number, unit)
         del branch[depth + 1 :]
         branch[-1].children.append(node)
         branch.append(node)
-    return root.child("Assembly")
+    return root.child("Assembly"), lines[0]

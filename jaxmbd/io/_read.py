@@ -20,6 +20,7 @@ def read(
     keyframe: str | None = None,
     loops: str | Path | None = None,
     floating: bool | None = None,
+    length_unit: float | None = None,
     within: str | Path | None = None,
 ) -> ImportedModel:
     """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`) or ASMT (`.asmt`).
@@ -32,6 +33,7 @@ def read(
     - `loops`: for a URDF file, a TOML file with the joints that close its loops (default: `robot.loops.toml` beside
       `robot.urdf`, if there is one);
     - `floating`: of a URDF file, True if the base moves freely (default: it is the ground);
+    - `length_unit` `[m]`: of an ASMT file, the length that 1 means (default: 1 m; FreeCAD writes millimetres, 0.001);
     - `within`: the folder whose files a model may include (default: the folder of the file).
 
     **Returns:** an `ImportedModel`: `mechanism`, `state`, `remarks`.
@@ -47,14 +49,15 @@ def read(
     root = None if path.suffix == ".asmt" else read_xml(path)
     kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
     options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
-    own = {"mjcf": ("keyframe", "within"), "urdf": ("loops", "floating"), "asmt": ()}
+    options["length_unit"] = length_unit
+    own = {"mjcf": ("keyframe", "within"), "urdf": ("loops", "floating"), "asmt": ("length_unit",)}
     if kind not in own:
         raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF) and <robot> (URDF).", 1)
     for name, value in options.items():
         if value is not None and name not in own[kind]:
             raise MechanismError(f"read: {name} has no meaning for a {kind.upper()} file, got {value!r}.")
     if root is None:
-        model = read_asmt(path)
+        model = read_asmt(path, length_unit)
     elif kind == "mjcf":
         model = read_mjcf(path, root, keyframe, path.parent if within is None else Path(within))
     else:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from jaxmbd.io._mjcf_target import Target
+from jaxmbd.io._write_mjcf_target import Target
 from jaxmbd.io._xml import words
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointForce, JointFriction, JointSpringDamper

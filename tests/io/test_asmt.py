@@ -21,10 +21,10 @@ QUARTER = np.pi / 2
 X_AXIS = (0.0, QUARTER, 0.0)  # the rotation vector of a marker whose z axis is x
 
 
-def model(tmp_path: Path, text: str) -> ImportedModel:
+def model(tmp_path: Path, text: str, length_unit: float = 1.0) -> ImportedModel:
     path = tmp_path / "a.asmt"
     path.write_text(text)
-    return read(path)
+    return read(path, length_unit=length_unit)
 
 
 ON_GROUND, ON_PART = ((0.1, 0.1, 0.0), (0.1, 0.2, 0.3)), ((0.1, 0.0, 0.2), (0.2, 0.1, 0.0))  # the markers I and J
@@ -206,6 +206,36 @@ def test_forces_gravity_and_speeds(tmp_path: Path) -> None:
     tension = 1.0 + 10.0 * (1.5 - 0.5) + 2.0 * 0.3
     expected = [0.0, -tension / 2.0, -9.81]
     np.testing.assert_allclose([found_v[f"P.v{axis}"] for axis in "xyz"], expected, atol=1e-9)
+
+
+def test_lengths_in_millimetres_are_scaled_and_remarked(tmp_path: Path) -> None:
+    """Places, speeds, inertias, offsets, motions and forces of a file in kg, mm, s."""
+    pull = block(
+        "InLineForceTorque", block("Name", "F"), block("MarkerI", "/A/G"), block("MarkerJ", "/A/P/M"),
+        block("tension", "2000 + 3*(rIJ(self) - 100) + 5*vrIJ(self)"),
+    )  # fmt: skip
+    body = part(
+        "P", ((0, 0, 500), (0, 0, 0)), {"M": HERE}, centre=((0, 200, 0), (0, 0, 0)), moments=(2e4, 2e4, 3e4),
+        velocity=(0, 0, 40),
+    )  # fmt: skip
+    sliding = joint("TranslationalJoint", "J", "G", "P/M")
+    moving = motion("TranslationalMotion", "m", "J", "500 + 40*time")
+    plane = joint("PointInPlaneJoint", "K", "G", "P/M", offset=500.0)
+    text = assembly({"G": HERE}, [body], [sliding, plane], [moving], [pull], (0, 0, -9810))
+    mechanism = model(tmp_path, text, 1e-3).mechanism
+    np.testing.assert_allclose(mechanism["P"].pose[:3], [0, 0.2, 0.5])
+    np.testing.assert_allclose(np.diag(mechanism["P"].inertia), [0.02, 0.02, 0.03])
+    np.testing.assert_allclose(mechanism["K"].a.position, [0, 0, 0.5])
+    np.testing.assert_allclose(mechanism["gravity"].acceleration, [0, 0, -9.81])
+    t = jnp.asarray(2.0)
+    np.testing.assert_allclose(mechanism["m"].value(t), 0.58)
+    np.testing.assert_allclose(mechanism["F"].tension(t, jnp.asarray(0.5), jnp.asarray(0.04)), 2.0 + 1.2 + 0.2)
+    unsaid = read(tmp_path / "a.asmt")
+    np.testing.assert_allclose(unsaid.mechanism["P"].pose[:3], [0, 200, 500])
+    assert [str(remark) for remark in unsaid.remarks] == [
+        "line 1: lengths are read in metres; FreeCAD writes millimetres: read(..., length_unit=0.001)"
+    ]
+    assert model(tmp_path, text, 1e-3).speeds == {"P.vz": 0.04}
 
 
 def test_limits_and_unknown_parts_are_remarked(tmp_path: Path) -> None:
