@@ -31,13 +31,14 @@ _MOTIONS = {
 
 @dataclass
 class Assembly:
-    """An assembly on its way to a mechanism: the markers by their paths, and the joints by theirs."""
+    """An assembly on its way to a mechanism: markers by their paths, joints, and those with a name by their paths."""
 
     path: str
     remarks: Remarks
     names: Names
     markers: dict[str, Side] = field(default_factory=dict)
-    joints: dict[str, Joined] = field(default_factory=dict)
+    joints: list[Joined] = field(default_factory=list)
+    named_joints: dict[str, Any] = field(default_factory=dict)
 
     def sides(self, node: Node) -> tuple[Side, Side] | None:
         """The markers of a joint or force, None with a remark if both are on one body; raise if one does not exist."""
@@ -137,20 +138,24 @@ def _joints(assembly: Assembly, node: Node) -> list[Any]:
             assembly.lost(own, "has no counterpart and is left out")
         elif sides := assembly.sides(own):
             _add_joint(assembly, own, sides)
-    return [joint for joint, _ in assembly.joints.values()]
+    return [joint for joint, _ in assembly.joints]
 
 
 def _add_joint(assembly: Assembly, node: Node, sides: tuple[Side, Side]) -> None:
     name = assembly.names.new("joint", node.name, node.line)
     try:
         is_gear = node.text == "GearJoint"
-        joint = gear(node, name, sides, assembly.joints.values()) if is_gear else joint_of(node, name, *sides)
+        joint = gear(node, name, sides, assembly.joints) if is_gear else joint_of(node, name, *sides)
     except MechanismError as error:
         raise file_error(node.path, f"{node.text} {node.name!r}: {error}", node.line) from None
     if joint is None:
         assembly.lost(node, "has wheels that do not turn in joints on one body; it is left out")
     else:
-        assembly.joints[f"{assembly.path}/{node.name}"] = joint, sides
+        path = f"{assembly.path}/{node.name}"
+        if path in assembly.named_joints:
+            raise file_error(node.path, f"there are two joints {path!r}.", node.line)
+        assembly.joints.append((joint, sides))
+        assembly.named_joints |= {path: joint} if node.name else {}
 
 
 def _expression(node: Node, key: str, scale: float) -> Expression:
@@ -167,9 +172,9 @@ def _motion(assembly: Assembly, node: Node) -> list[Driver]:
         return []
     key, coordinate, types = _MOTIONS[node.text]
     of = node.value("MotionJoint")
-    if of not in assembly.joints:
+    if of not in assembly.named_joints:
         raise file_error(node.path, f"{node.text}: there is no joint {of!r}.", node.child("MotionJoint").line)
-    joint, _ = assembly.joints[of]
+    joint = assembly.named_joints[of]
     if not isinstance(joint, types):
         assembly.lost(node, f"moves {joint.name!r}, a {type(joint).__name__}, along no coordinate of its own: left out")
         return []

@@ -70,8 +70,8 @@ class Node:
 
     @property
     def name(self) -> str:
-        """The text below `Name`."""
-        return self.value("Name")
+        """The text below `Name`, empty if there is none."""
+        return self.value("Name") if self.child("Name").children else ""
 
     @property
     def placement(self) -> Placement:

@@ -244,6 +244,8 @@ def test_limits_and_unknown_parts_are_remarked(tmp_path: Path) -> None:
         joint("RevoluteJoint", "J", "G", "P/M"),
         joint("CurveCurveContact", "K", "G", "Q/None"),
         joint("FixedJoint", "L", "P/M", "P/MassMarker"),
+        joint("SphericalJoint", "", "G", "Q/M"),
+        joint("ParallelAxesJoint", "", "G", "Q/M"),
     ]
     text = assembly({"G": HERE}, parts, joints, [block("AllowRotation", block("Name", "R"))])
     text = text.replace("\t\tGeneralConstraintSets", "\t\tLimits\n\t\t\tRotationLimit\n\t\t\t\tName\n\t\t\t\t\tS")
@@ -254,6 +256,7 @@ def test_limits_and_unknown_parts_are_remarked(tmp_path: Path) -> None:
         "AllowRotation 'R'",
         "RotationLimit 'S'",
     ]
+    assert [part.name for part in found.mechanism.joints] == ["J", "joint", "joint2"]  # two have no name
     lines = text.splitlines()
     assert all(remark.line and remark.part.split()[0] == lines[remark.line - 1].strip() for remark in found.lost)
 

@@ -143,6 +143,7 @@ CASES: dict[str, tuple[str, str, str]] = {
         r", line \d+: .* no marker '/A/P/N'",
     ),
     "two markers of one name": ("a.asmt", a([BODY, BODY]), r", line \d+: there are two markers '/A/P/M'"),
+    "two joints of one name": ("a.asmt", a(joints=[PINNED, PINNED]), r", line \d+: there are two joints '/A/J'"),
     "no rotation": (
         "a.asmt",
         a().replace("1.0\t0.0\t0.0", "2.0\t0.0\t0.0", 1),
