@@ -2,6 +2,7 @@
 
 from . import examples as examples
 from . import identification as identification
+from . import io as io
 from . import optimal_design as optimal_design
 from . import planar as planar
 from . import spatial as spatial

@@ -1,4 +1,4 @@
-"""The model of a command: a mechanism with its initial state, from an example's name, a model file or a Python file."""
+"""The model of a command: a mechanism with its initial state, from the name of an example or a file."""
 
 import math
 import runpy
@@ -18,7 +18,7 @@ from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
     from jaxmbd import examples
-    from jaxmbd import io as model_files
+    from jaxmbd import io as files
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
     from jaxmbd.examples import Example
@@ -26,11 +26,12 @@ if TYPE_CHECKING:
     from jaxmbd.model.mechanism import mechanism as mechanisms
 else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
+    files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
-    model_files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
+_MODEL = ".toml"  # the ending of model files
 _FEW = 6  # the largest number of quantities that are shown by default
 
 
@@ -76,7 +77,10 @@ class Model:
 
 
 def load(
-    model: Annotated[str, Argument(help="An example (`jaxmbd examples` lists them), a model file or a Python file.")],
+    model: Annotated[
+        str,
+        Argument(help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, ASMT."),
+    ],
     name: Annotated[str, Option(help="The variable that holds the mechanism, where a Python file makes several.")] = "",
     trust: Annotated[bool, Option("--trust", help="Import and run the Python code that a model file names.")] = False,
     coordinates: Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")] = "",
@@ -95,12 +99,7 @@ def load(
     `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds. With one of
     `--set`, `--speed` and `--guess` the state in a model file is only where the search starts.
     """
-    start = None
-    if model.endswith(".toml"):
-        mechanism, start = model_files.read_model(Path(model), trust)
-        example = examples.Example(mechanism)
-    else:
-        example = _example_in_file(Path(model), name) if _is_path(model) else examples.get(model)
+    example, start = _example_of(model, name, trust)
     title = Path(model).stem if _is_path(model) else example.name
     if coordinates or cut:
         if start is not None:
@@ -123,7 +122,28 @@ def load(
 
 
 def _is_path(model: str) -> bool:
-    return model.endswith((".py", ".toml")) or "/" in model or "\\" in model
+    return model.endswith((".py", _MODEL, *files.SUFFIXES)) or "/" in model or "\\" in model
+
+
+def _example_of(model: str, name: str, trust: bool) -> "tuple[Example, State | None]":
+    """The example of this name, or the model in a file of this name, with the state that a model file may hold."""
+    if not _is_path(model):
+        return examples.get(model), None
+    path = Path(model)
+    if path.suffix == _MODEL:
+        mechanism, start = files.read_model(path, trust)
+        return examples.Example(mechanism), start
+    return _example_of_format(path) if path.suffix in files.SUFFIXES else _example_in_file(path, name), None
+
+
+def _example_of_format(path: Path) -> "Example":
+    """The model of another program, whose remarks go to the terminal."""
+    read = files.read(path)
+    for remark in read.remarks:
+        Console(stderr=True).print(f"{path}: {remark}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}
+    duration = 1.0 if read.duration is None else read.duration
+    return examples.Example(read.mechanism, guess=read.guess, speeds=speeds, duration=duration)
 
 
 def _example_in_file(path: Path, name: str) -> "Example":

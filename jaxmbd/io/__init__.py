@@ -1,4 +1,4 @@
-"""Files: models as TOML text, and motions and fits as NetCDF.
+"""Files: models as TOML text, motions and fits as NetCDF; MJCF, URDF and ASMT files as mechanisms, and back.
 
 `jaxmbd.save`, `jaxmbd.load` and `jaxmbd.load_state` are exported at the top.
 """
@@ -7,3 +7,9 @@ from jaxmbd.io._files import load as load
 from jaxmbd.io._files import load_state as load_state
 from jaxmbd.io._files import read_model as read_model
 from jaxmbd.io._files import save as save
+from jaxmbd.io._imported_model import ImportedModel as ImportedModel
+from jaxmbd.io._imported_model import Remark as Remark
+from jaxmbd.io._read import SUFFIXES as SUFFIXES
+from jaxmbd.io._read import read as read
+from jaxmbd.io._write_mjcf import write_mjcf as write_mjcf
+from jaxmbd.io._write_urdf import write_urdf as write_urdf

@@ -95,6 +95,8 @@ class Geometry:
         axle. `bare` [m] is the extent of all markers.
         """
         corners, part = self.corners[body], self.mechanism.bodies[body]
+        if float(part.mass) == 0.0:  # a massless link
+            return None
         solid = equivalent_solid(float(part.mass), np.asarray(part.inertia))
         if body in self.discs:
             return None

@@ -52,6 +52,19 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+def test_describe_reports_a_model_of_another_program_and_its_remarks(tmp_path: Path) -> None:
+    path = tmp_path / "pendulum.urdf"
+    path.write_text(
+        '<robot name="pendulum"><link name="base"/><link name="bar"><inertial><origin xyz="0 0 -0.5"/><mass value="1"/>'
+        '<inertia ixx="0.1" iyy="0.1" izz="0.1" ixy="0" ixz="0" iyz="0"/></inertial></link><joint name="O" '
+        'type="continuous"><parent link="base"/><child link="bar"/></joint></robot>'
+    )
+    code, text = run("describe", str(path))
+    assert code == 0
+    assert "The system has 1 degree of freedom. It is modelled using 1 generalized coordinate" in text
+    assert "line 1: link 'base' is the base: it is the ground here" in said(text)
+
+
 def test_describe_reports_the_mechanism_in_a_file(model: Path) -> None:
     code, text = run("describe", str(model))
     assert code == 0

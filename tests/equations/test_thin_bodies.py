@@ -147,3 +147,24 @@ def test_a_motion_without_inertia_is_named() -> None:
     swing = pl.Mechanism([bob], [pl.Rod("string", pl.ground.at(), bob.at(), 0.5)], coordinates="joint")
     with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'bob.omega', since 'bob' has none"):
         mbd.assemble(swing)
+
+
+def test_massless_link_between_two_hinges_is_a_universal_joint() -> None:
+    """The same accelerations; in absolute coordinates, or with inertia but no mass, it raises."""
+    link, bob = sp.Body("link", 0.0, (0.0, 0.0, 0.0)), sp.Body("bob", 1.0, (0.01, 0.02, 0.025), (0, 0, -0.5))
+    hinges = [
+        sp.Revolute("A", sp.ground.at(axis="x"), link.at(axis="x")),
+        sp.Revolute("B", link.at(axis="y"), bob.at(0.1, 0, 0.5, axis="y")),
+    ]
+    universal = [sp.Universal("U", sp.ground.at(), bob.at(0.1, 0, 0.5))]
+    chain = sp.Mechanism([link, bob], hinges, [sp.Gravity(G)], coordinates="joint")
+    joined = sp.Mechanism([bob], universal, [sp.Gravity(G)], coordinates="joint")
+    found = []
+    for mechanism, a, b in ((chain, "A.angle", "B.angle"), (joined, "U.angle_a", "U.angle_b")):
+        state = mbd.assemble(mechanism, {a: 0.4, b: -0.7}, speeds={a: 1.1, b: 0.3})
+        found.append(np.concatenate(list(mbd.read(mechanism, state, ["bob.acceleration", "bob.position"]).values())))
+    np.testing.assert_allclose(found[0], found[1], atol=1e-10)
+    with pytest.raises(mbd.MechanismError, match=r"'link' has no inertia .* \(a massless link"):
+        chain.with_coordinates("absolute")
+    with pytest.raises(mbd.MechanismError, match=r"mass must be positive .kg. and finite, got 0"):
+        sp.Body("link", 0.0, (0.1, 0.1, 0.1))

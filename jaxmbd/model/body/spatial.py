@@ -117,10 +117,12 @@ class Body(AbstractMarkerOwner, AbstractBody):
     or the three principal moments; `pose`, an initial guess `(x, y, z, e0, e1, e2, e3)` of the centre of mass (or
     `(x, y, z)` alone) for `assemble`. A `Solid` in place of the mass defines mass and inertia; its centre of mass is
     the body's origin, so that its point `p` is at `p − solid.centre` on the body. A thin rod has no inertia about its
-    own axis and a point mass none at all: both require joint coordinates.
+    own axis and a point mass none at all: both require joint coordinates. So does a massless link between two joints,
+    whose mass and inertia are all zero.
 
-    **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible: it must be
-    symmetric, with no principal moment negative or greater than the sum of the other two.
+    **Raises:** `MechanismError` if the mass is not positive (nor zero without inertia), or the inertia is not
+    physically possible: it must be symmetric, with no principal moment negative or greater than the sum of the other
+    two.
 
         >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
@@ -142,8 +144,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_name("body", self.name)
         part = f"Body {self.name!r}"
         check_shape(part, "mass", self.mass, ())
-        check_number(part, "mass", self.mass, "kg")
         check_inertia(part, self.inertia, zero=True)
+        massless = is_concrete(self.inertia) and not np.asarray(self.inertia).any()
+        check_number(part, "mass", self.mass, "kg", zero=massless)
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")

@@ -60,10 +60,10 @@ def check_inertias(mechanism: Any) -> None:
     for body in mechanism.bodies:
         if mechanism.coordinates == "absolute" and body.lacks_inertia:
             raise MechanismError(
-                f"Body {body.name!r} has no inertia about an axis of its own (a point mass, or a thin rod), and "
-                "absolute coordinates divide by it. Take coordinates='joint', where the joints can give it some, or "
-                "give it a moment of inertia about that axis: where it can spin freely about it and does not, any one "
-                "will do."
+                f"Body {body.name!r} has no inertia about an axis of its own (a massless link, a point mass, or a thin "
+                "rod), and absolute coordinates divide by it. Take coordinates='joint', where the joints can give it "
+                "some, or give it a moment of inertia about that axis: where it can spin freely about it and does not, "
+                "any one will do."
             )
 
 

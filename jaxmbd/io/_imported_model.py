@@ -1,0 +1,112 @@
+"""What a file of another program becomes: a mechanism, the state that the file means, and remarks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.state import State, state_of
+from jaxmbd.arrays import as_float
+from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import MechanismError
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.printing import count_of
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One thing in a file that became something else in the mechanism, or nothing.
+
+    `part`: its kind and name in the file; `text`: what became of it; `line` in the file, None if there is none; `lost`:
+    False where the mechanism moves as the file says nevertheless (another name, an exact equivalent).
+    """
+
+    part: str
+    text: str
+    line: int | None = None
+    lost: bool = True
+
+    def __str__(self) -> str:
+        return (f"line {self.line}: " if self.line else "") + f"{self.part} {self.text}"
+
+
+@dataclass
+class Remarks:
+    """The remarks on one file, while it is read."""
+
+    path: Path
+    found: list[Remark] = field(default_factory=list)
+
+    @property
+    def by_line(self) -> tuple[Remark, ...]:
+        """All remarks in the order of their lines, then those without one."""
+        return tuple(sorted(self.found, key=lambda remark: (remark.line is None, remark.line or 0)))
+
+    def lost(self, part: str, text: str, line: int | None = None) -> None:
+        """Note what the mechanism lacks."""
+        self.found.append(Remark(part, text, line))
+
+    def changed(self, part: str, text: str, line: int | None = None) -> None:
+        """Note what the mechanism has in another form."""
+        self.found.append(Remark(part, text, line, lost=False))
+
+    def error(self, part: str, text: str, line: int | None = None) -> MechanismError:
+        """The error for something in the file that has no meaning."""
+        return file_error(self.path, f"{part}: {text}" if part else text, line)
+
+
+def file_error(path: Path, text: str, line: int | None = None) -> MechanismError:
+    """The error for a file, with the line."""
+    return MechanismError(f"{str(path)!r}" + (f", line {line}" if line else "") + f": {text}")
+
+
+@dataclass(frozen=True)
+class ImportedModel:
+    """A mechanism read from a file of another program.
+
+    `guess`: the coordinates that the file gives, and `speeds` its speeds; `remarks`: what has no counterpart, or became
+    something else; `duration` [s] of the motion that the file asks for, None if it does not say. `print(model)` shows
+    mechanism and remarks.
+    """
+
+    mechanism: Mechanism
+    guess: Mapping[str, float]
+    speeds: Mapping[str, float]
+    remarks: tuple[Remark, ...] = ()
+    duration: float | None = None
+
+    @cached_property
+    def state(self) -> State:
+        """The assembled state next to the one that the file means.
+
+        Positions are closed by `assemble`. With `v₀` the speeds of the file (zero where it gives none), the speeds are
+        the ones nearest to them that satisfy `C v = −Φ_t`: `v = v₀ − C⁺ (C v₀ + Φ_t)`.
+        """
+        state = assemble(self.mechanism, guess=self.guess)
+        names = self.mechanism.speed_names
+        given = as_float([self.speeds.get(name, 0.0) for name in names])
+        equations = Equations(self.mechanism)
+        C = np.asarray(equations.jacobian(state.t, state.q))
+        rate = np.asarray(equations.velocity(state.t, state.q, given))
+        v = given if not C.size else given - np.linalg.lstsq(C, rate, rcond=None)[0]
+        return state_of(self.mechanism, state.t, state.q, v, state.rank)
+
+    @property
+    def lost(self) -> tuple[Remark, ...]:
+        """The remarks on what the mechanism lacks."""
+        return tuple(remark for remark in self.remarks if remark.lost)
+
+    def __str__(self) -> str:
+        head = count_of(len(self.remarks), "remark") if self.remarks else "no remarks"
+        return "\n".join([str(self.mechanism), head, *(f"  {remark}" for remark in self.remarks)])
+
+
+def check_strict(path: Path, remarks: Sequence[Remark]) -> None:
+    """Raise if something that moves the mechanism has been lost between it and the file."""
+    lost = [str(remark) for remark in remarks if remark.lost]
+    if lost:
+        listed = "\n  ".join(lost)
+        raise MechanismError(f"{str(path)!r}: with strict=True nothing may be lost, and this would be:\n  {listed}")

@@ -1,0 +1,67 @@
+"""`read`: a model of another program as a mechanism."""
+
+from pathlib import Path
+from typing import Any
+
+from jaxmbd.errors import MechanismError
+from jaxmbd.io._asmt import read_asmt
+from jaxmbd.io._imported_model import ImportedModel, check_strict, file_error
+from jaxmbd.io._mjcf import read_mjcf
+from jaxmbd.io._urdf import read_urdf
+from jaxmbd.io._xml import read_xml
+
+SUFFIXES = (".xml", ".urdf", ".asmt")
+
+
+def read(
+    path: str | Path,
+    *,
+    strict: bool = False,
+    keyframe: str | None = None,
+    loops: str | Path | None = None,
+    floating: bool | None = None,
+    length_unit: float | None = None,
+    within: str | Path | None = None,
+) -> ImportedModel:
+    """Read a model of another program: MJCF (`.xml`), URDF (`.urdf`, `.xml`) or ASMT (`.asmt`).
+
+    **Arguments:**
+
+    - `strict`: raise if the mechanism would lack something that the file has;
+    - `keyframe`: of an MJCF file, the name of the one that the model starts from, with its controls (default: the
+      reference position, all controls zero);
+    - `loops`: for a URDF file, a TOML file with the joints that close its loops (default: `robot.loops.toml` beside
+      `robot.urdf`, if there is one);
+    - `floating`: of a URDF file, True if the base moves freely (default: it is the ground);
+    - `length_unit` `[m]`: of an ASMT file, the length that 1 means (default: 1 m; FreeCAD writes millimetres, 0.001);
+    - `within`: the folder whose files a model may include (default: the folder of the file).
+
+    **Returns:** an `ImportedModel`: `mechanism`, `state`, `remarks`.
+
+    **Raises:** `MechanismError`, with file and line, if the file is broken, refers to files outside its folder, or
+    contains what is physically impossible.
+
+        >>> model = read("robot.urdf")  # doctest: +SKIP
+        >>> print(model)  # doctest: +SKIP
+        >>> solution = mbd.simulate(model.mechanism, model.state, ts)  # doctest: +SKIP
+    """
+    path = Path(path)
+    root = None if path.suffix == ".asmt" else read_xml(path)
+    kind = "asmt" if root is None else {"mujoco": "mjcf", "robot": "urdf"}.get(root.tag, root.tag)
+    options: dict[str, Any] = {"keyframe": keyframe, "loops": loops, "floating": floating, "within": within}
+    options["length_unit"] = length_unit
+    own = {"mjcf": ("keyframe", "within"), "urdf": ("loops", "floating"), "asmt": ("length_unit",)}
+    if kind not in own:
+        raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF) and <robot> (URDF).", 1)
+    for name, value in options.items():
+        if value is not None and name not in own[kind]:
+            raise MechanismError(f"read: {name} has no meaning for a {kind.upper()} file, got {value!r}.")
+    if root is None:
+        model = read_asmt(path, length_unit)
+    elif kind == "mjcf":
+        model = read_mjcf(path, root, keyframe, path.parent if within is None else Path(within))
+    else:
+        model = read_urdf(path, root, None if loops is None else Path(loops), bool(floating))
+    if strict:
+        check_strict(path, model.remarks)
+    return model
