@@ -14,11 +14,11 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._result import Fit
-from jaxmbd.io._model import check_format, mechanism_of, state_from, tables_of
-from jaxmbd.io._netcdf import read_netcdf, write_netcdf
-from jaxmbd.io._results import fit_dataset, motion_dataset, state_at
-from jaxmbd.io._source import Place, Source, read_source, tree_of
-from jaxmbd.io._toml import toml
+from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
+from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
+from jaxmbd.io.model_file.toml import toml
+from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
+from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
 from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -26,7 +26,7 @@ MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
 
 _HEAD = """\
 # A mechanism for jaxmbd. SI units; the origin of a body's frame is its centre of mass.
-# docs/how-to/save-and-load.md explains the format, jaxmbd/io/model.schema.json lists all keys.
+# docs/how-to/save-and-load.md explains the format, jaxmbd/io/model_file/model.schema.json lists all keys.
 """
 
 

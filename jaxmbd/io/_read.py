@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._asmt import read_asmt
 from jaxmbd.io._imported_model import ImportedModel, check_strict, file_error
-from jaxmbd.io._mjcf import read_mjcf
-from jaxmbd.io._urdf import read_urdf
 from jaxmbd.io._xml import read_xml
+from jaxmbd.io.asmt.model import read_asmt
+from jaxmbd.io.mjcf.model import read_mjcf
+from jaxmbd.io.urdf.model import read_urdf
 
 SUFFIXES = (".xml", ".urdf", ".asmt")
 

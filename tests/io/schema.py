@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema
 
-from jaxmbd.io._schema import PATH
+from jaxmbd.io.model_file.schema import PATH
 
 
 @cache

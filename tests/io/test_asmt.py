@@ -12,7 +12,7 @@ from scipy.spatial.transform import Rotation
 import jaxmbd as mbd
 from jaxmbd.errors import MechanismError
 from jaxmbd.io import ImportedModel, read
-from jaxmbd.io._asmt_functions import Expression
+from jaxmbd.io.asmt.functions import Expression
 from tests.io.asmt_text import HERE, assembly, block, joint, motion, part
 from tests.io.mujoco_bench import accelerations_here
 from tests.marks import slow_but

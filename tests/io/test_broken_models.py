@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import jaxmbd as mbd
-from jaxmbd.io import _model, _source
+from jaxmbd.io.model_file import model, source
 from tests.io.broken_models import MODEL, TRUSTED, UNTRUSTED, Broken
 from tests.io.schema import check_schema
 
@@ -47,7 +47,7 @@ def test_refused_though_trusted(case: str, tmp_path: Path) -> None:
 def test_limits_of_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.toml"
     path.write_text(MODEL)
-    monkeypatch.setattr(_source, "MAX_BYTES", 2**10)
+    monkeypatch.setattr(source, "MAX_BYTES", 2**10)
     path.write_text("#" * 2**10 + MODEL)
     with pytest.raises(mbd.MechanismError, match="is longer than"):
         mbd.load(path)
@@ -56,7 +56,7 @@ def test_limits_of_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_limits_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "model.toml"
     path.write_text(MODEL)
-    monkeypatch.setattr(_model, "MAX_PARTS", 4)
+    monkeypatch.setattr(model, "MAX_PARTS", 4)
     with pytest.raises(mbd.MechanismError, match="there are more than 4 parts"):
         mbd.load(path)
 

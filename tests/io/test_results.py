@@ -13,7 +13,7 @@ import xarray as xr
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.io._netcdf import read_netcdf, write_netcdf
+from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
 
 TIMES = np.linspace(0.0, 0.4, 5)
 BAR = pl.Body("bar", 1.0, 0.1)

@@ -16,7 +16,7 @@ from jaxmbd import examples
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.io._files import model_text
-from jaxmbd.io._parts import classes
+from jaxmbd.io.model_file.parts import classes
 from jaxmbd.model.force.force import scaled
 from tests.io import users
 from tests.io.schema import check_schema

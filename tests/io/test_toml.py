@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jaxmbd.io._lines import lines_of
-from jaxmbd.io._schema import PATH, schema_text
-from jaxmbd.io._toml import Section, toml
+from jaxmbd.io.model_file.lines import lines_of
+from jaxmbd.io.model_file.schema import PATH, schema_text
+from jaxmbd.io.model_file.toml import Section, toml
 from tests.io.broken_models import WRONG_VALUES
 from tests.io.schema import validator
 
@@ -100,7 +100,7 @@ def test_every_key_that_is_written_has_its_line(rng: np.random.Generator) -> Non
 
 
 def test_the_published_schema_is_that_of_the_classes() -> None:
-    assert PATH.read_text(encoding="utf-8") == schema_text(), "run: python -m jaxmbd.io._schema"
+    assert PATH.read_text(encoding="utf-8") == schema_text(), "run: python -m jaxmbd.io.model_file.schema"
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 from scipy.spatial.transform import Rotation
 
 from jaxmbd.arrays import Scalar
-from jaxmbd.io._asmt_tree import Node
 from jaxmbd.io._placement import Owner, Placement
+from jaxmbd.io.asmt.tree import Node
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.joint.shared import Rod, Weld
 from jaxmbd.model.joint.spatial import (

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.io._lines import Keys, line_at, lines_of
+from jaxmbd.io.model_file.lines import Keys, line_at, lines_of
 
 MAX_BYTES = 64 * 2**20
 MAX_DEPTH = 32  # tables and lists within one another; a mechanism with a network as a force has 10

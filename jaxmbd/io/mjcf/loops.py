@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.io._mjcf_source import Source
 from jaxmbd.io._placement import Owner, Placement, from_quaternion
+from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.shared import FixedConstraint, Gear, PointConstraint
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.io._mjcf_source import Source
+from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.force.joint_forces import JointForce, JointSpringDamper
 from jaxmbd.model.force.marker_forces import Force, SpringDamper
 

@@ -5,8 +5,8 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from jaxmbd.io._write_mjcf_target import Target
 from jaxmbd.io._xml import words
+from jaxmbd.io.mjcf.write_target import Target
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointForce, JointFriction, JointSpringDamper
 from jaxmbd.model.force.marker_forces import SpringDamper

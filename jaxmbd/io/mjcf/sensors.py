@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxmbd.io._mjcf_source import Source
+from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model import sensor as sensors
 from jaxmbd.model.body.spatial import Marker
 

@@ -10,8 +10,8 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._mjcf_source import Source
 from jaxmbd.io._placement import Owner, Placement, along_z, from_quaternion
+from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.joint.shared import Gear, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Prismatic, Revolute, Spherical

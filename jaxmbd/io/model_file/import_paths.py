@@ -5,7 +5,7 @@ import re
 import sys
 from typing import Any
 
-from jaxmbd.io._source import Place
+from jaxmbd.io.model_file.source import Place
 
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 # Where libraries export what is defined in private modules of theirs.

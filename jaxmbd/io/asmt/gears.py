@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.io._asmt_joints import Side, start_angle, world
-from jaxmbd.io._asmt_tree import Node
+from jaxmbd.io.asmt.joints import Side, start_angle, world
+from jaxmbd.io.asmt.tree import Node
 from jaxmbd.model.joint.shared import Gear
 from jaxmbd.model.joint.spatial import Cylindrical, Revolute
 

@@ -16,9 +16,9 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._import_paths import import_path
-from jaxmbd.io._parts import Argument, Form, classes, written_arguments
-from jaxmbd.io._toml import Section
+from jaxmbd.io.model_file.import_paths import import_path
+from jaxmbd.io.model_file.parts import Argument, Form, classes, written_arguments
+from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import AbstractMarker
 
 _INTEGERS = tuple(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64))

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.errors import MechanismError
-from jaxmbd.io._asmt_functions import Expression
-from jaxmbd.io._asmt_gears import Joined, gear
-from jaxmbd.io._asmt_joints import KINDS, Side, joint_of
-from jaxmbd.io._asmt_tree import Node, read_tree
 from jaxmbd.io._imported_model import ImportedModel, Remarks, file_error
 from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement
+from jaxmbd.io.asmt.functions import Expression
+from jaxmbd.io.asmt.gears import Joined, gear
+from jaxmbd.io.asmt.joints import KINDS, Side, joint_of
+from jaxmbd.io.asmt.tree import Node, read_tree
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.force.force import Gravity

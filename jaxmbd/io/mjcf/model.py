@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from jaxmbd.io._imported_model import ImportedModel
-from jaxmbd.io._mjcf_actuators import actuators
-from jaxmbd.io._mjcf_bodies import bodies_and_joints, start
-from jaxmbd.io._mjcf_files import check_files
-from jaxmbd.io._mjcf_forces import passive_forces
-from jaxmbd.io._mjcf_loops import constraints
-from jaxmbd.io._mjcf_sensors import translated
-from jaxmbd.io._mjcf_source import Source, compiled
 from jaxmbd.io._xml import Element
+from jaxmbd.io.mjcf.actuators import actuators
+from jaxmbd.io.mjcf.bodies import bodies_and_joints, start
+from jaxmbd.io.mjcf.files import check_files
+from jaxmbd.io.mjcf.forces import passive_forces
+from jaxmbd.io.mjcf.loops import constraints
+from jaxmbd.io.mjcf.sensors import translated
+from jaxmbd.io.mjcf.source import Source, compiled
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _LISTED = 4  # geoms that a remark names

@@ -1,6 +1,7 @@
 """The JSON Schema of model files, made of the classes of parts and their docstrings.
 
-`python -m jaxmbd.io._schema` writes it into `jaxmbd/io/model.schema.json`, where editors and other programs find it.
+`python -m jaxmbd.io.model_file.schema` writes it into `jaxmbd/io/model_file/model.schema.json`, where editors and other
+programs find it.
 """
 
 import inspect
@@ -9,9 +10,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from jaxmbd.io._encode import DTYPES
-from jaxmbd.io._model import COORDINATES, FLOATS, FORMAT
-from jaxmbd.io._parts import (
+from jaxmbd.io.model_file.encode import DTYPES
+from jaxmbd.io.model_file.model import COORDINATES, FLOATS, FORMAT
+from jaxmbd.io.model_file.parts import (
     DEFAULTS,
     GROUPS,
     SPACES,

@@ -23,8 +23,8 @@ from scipy.spatial.transform import Rotation
 
 from jaxmbd.io._imported_model import Remarks, file_error
 from jaxmbd.io._placement import Placement
-from jaxmbd.io._urdf_robot import HINGES, SLIDES, Robot
 from jaxmbd.io._xml import Element, read_bytes
+from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.joint.shared import FixedConstraint, PointConstraint

@@ -9,9 +9,9 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
-from jaxmbd.io._write_mjcf_parts import write_constraints, write_forces
-from jaxmbd.io._write_mjcf_target import Target, place
 from jaxmbd.io._xml import words
+from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
+from jaxmbd.io.mjcf.write_target import Target, place
 from jaxmbd.model.body.body import GROUND, AbstractBody
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion, Weld

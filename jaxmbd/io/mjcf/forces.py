@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.io._mjcf_source import Source
 from jaxmbd.io._placement import from_quaternion
+from jaxmbd.io.mjcf.source import Source
 from jaxmbd.model.body.spatial import ground
 from jaxmbd.model.force.compliant import Bushing
 from jaxmbd.model.force.force import Gravity

@@ -12,11 +12,11 @@ from jaxmbd.analyses.result_codes import RESULTS, is_one_of
 from jaxmbd.analyses.state import State, check_state, state_of
 from jaxmbd.arrays import constant, is_concrete
 from jaxmbd.errors import MechanismError, check_known, unknown
-from jaxmbd.io._decode import Decoder, from_fields
-from jaxmbd.io._encode import Encoder, numbers
-from jaxmbd.io._parts import DEFAULTS, GROUPS, SPACES
-from jaxmbd.io._source import MAX_PARTS, Place
-from jaxmbd.io._toml import Section
+from jaxmbd.io.model_file.decode import Decoder, from_fields
+from jaxmbd.io.model_file.encode import Encoder, numbers
+from jaxmbd.io.model_file.parts import DEFAULTS, GROUPS, SPACES
+from jaxmbd.io.model_file.source import MAX_PARTS, Place
+from jaxmbd.io.model_file.toml import Section
 from jaxmbd.model.body.body import GROUND
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism

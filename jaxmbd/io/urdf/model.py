@@ -13,9 +13,9 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import ImportedModel, Remarks
 from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement
-from jaxmbd.io._urdf_loops import closures
-from jaxmbd.io._urdf_robot import HINGES, SLIDES, Robot
 from jaxmbd.io._xml import Element
+from jaxmbd.io.urdf.loops import closures
+from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot
 from jaxmbd.model.body.spatial import Body, ground
 from jaxmbd.model.force.force import Gravity
 from jaxmbd.model.force.joint_forces import JointFriction
@@ -26,7 +26,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 _TYPES = (*HINGES, *SLIDES, "fixed", "floating", "planar")
 _TENSOR = ("xx", "xy", "xz", "yy", "yz", "zz")
 _GRAVITY = 9.81  # [m/s²], along −z: what simulators of URDF assume
-# Elements that something is made of, here or in `_urdf_loops.py`, and those that only show.
+# Elements that something is made of, here or in `loops.py`, and those that only show.
 _OF_JOINT = ("parent", "child", "origin", "axis", "limit", "dynamics", "mimic")
 _OF_LINK = ("inertial", "visual", "collision")
 _OF_ROBOT = ("link", "joint", "loop_joint", "gazebo", "frame", "linear_bushing_rpy", "ball_constraint", "material")

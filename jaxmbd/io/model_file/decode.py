@@ -12,9 +12,9 @@ import numpy as np
 
 from jaxmbd.arrays import constant
 from jaxmbd.errors import MechanismError, unknown
-from jaxmbd.io._encode import DTYPES
-from jaxmbd.io._import_paths import imported
-from jaxmbd.io._parts import (
+from jaxmbd.io.model_file.encode import DTYPES
+from jaxmbd.io.model_file.import_paths import imported
+from jaxmbd.io.model_file.parts import (
     Argument,
     Form,
     classes,
@@ -24,7 +24,7 @@ from jaxmbd.io._parts import (
     is_known,
     of_group,
 )
-from jaxmbd.io._source import Place
+from jaxmbd.io.model_file.source import Place
 from jaxmbd.model.body.body import AbstractMarker
 
 _PLAIN: dict[Form, tuple[type, ...]] = {

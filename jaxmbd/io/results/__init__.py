@@ -1,0 +1,1 @@
+"""Motions and fits as NetCDF."""
