@@ -1,5 +1,6 @@
 """A compiled MJCF model on its way to a mechanism: MuJoCo's numbers, and what has been made of them so far."""
 
+import importlib
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -102,7 +103,7 @@ def compiled(path: Path, keyframe: str | None) -> Source:
     **Raises:** `MechanismError` if the package `mujoco` is missing, or with MuJoCo's message if the file is wrong.
     """
     try:
-        import mujoco  # pyright: ignore[reportMissingImports]  # an extra
+        mujoco: Any = importlib.import_module("mujoco")  # an extra, without types
     except ImportError:
         raise MechanismError("MJCF is read by MuJoCo's own compiler: pip install 'jaxmbd[mjcf]'.") from None
     remarks = Remarks(path)
