@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 
 from jaxmbd.compile.jax_internals import is_x64
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.targets.build_vm import instructions, vm
 from jaxmbd.compile.targets.c_library import HERE, CLibrary, cause
 from jaxmbd.compile.targets.straight_line import is_straight, source
 from jaxmbd.progress import reporting
@@ -84,7 +84,10 @@ def is_worthwhile(program: Program) -> bool:
 def _library(program: Program, kernel: int) -> CLibrary:
     identity = f"{program.key} {kernel} {_emitter()}"
     headers = ("program.h", "lanes.h")
-    return CLibrary("program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE)
+    return CLibrary(
+        "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE,
+        instructions=instructions(),
+    )  # fmt: skip
 
 
 @cache
