@@ -64,6 +64,14 @@ def _prebuilt() -> tuple[InstructionSet, ctypes.CDLL] | None:
     return prebuilt(machine())
 
 
+def description() -> str:
+    """What evaluates the equations of motion: a prebuilt virtual machine, one that was compiled here, or XLA alone."""
+    if vm() is None:
+        return "none, XLA alone"
+    found = _prebuilt()
+    return "compiled on this computer" if found is None else f"prebuilt for {found[0].name}"
+
+
 def instructions() -> tuple[str, ...]:
     """The compiler's options for the instructions that the virtual machine uses.
 

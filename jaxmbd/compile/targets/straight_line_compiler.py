@@ -26,6 +26,7 @@ _SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
 _FUNCTION = "jaxmbd_straight"
+_NEEDS = " It needs a C compiler; name one in the environment variable CC. engine='auto' goes on without it."
 _failures: list[bytes] = []  # texts that the virtual machine refers to
 _pipe: int | None = None  # on which programs are requested
 
@@ -71,7 +72,8 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
                 with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
                     install(library, programs[key], kernel)
         except Exception as error:  # the thread must go on; a motion that waits raises it
-            _failures.append(f"engine='native' failed: {cause(error)}".encode())
+            needs = _NEEDS if is_straight(programs[key]) else ""
+            _failures.append(f"engine='native' failed: {cause(error)}{needs}".encode())
             library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures[-1])
 
 
