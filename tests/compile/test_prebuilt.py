@@ -1,4 +1,4 @@
-"""Libraries that wheels bring along: the best that the processor can run is used, and only if it is what it should be."""
+"""Libraries that wheels bring along: the best that the processor runs is used, and only if it is what it should be."""
 
 import ctypes
 import platform

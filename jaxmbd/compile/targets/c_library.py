@@ -41,7 +41,8 @@ class CLibrary:
     `name`: the beginning of the names of its files; `symbols`: the functions that it must have; `text`: makes its
     source, which may include `headers` of this folder; `identity`: all else that it depends on, except the compiler, as
     text; `flags`: for the compiler; `size` [bytes]: limit of all stored libraries of this name together;
-    `announcement`: said while it is compiled, if not empty; `instructions`: the compiler's options for those it may use.
+    `announcement`: said while it is compiled, if not empty; `instructions`: the compiler's options for those of the
+    processor that it may use.
     """
 
     name: str

@@ -31,16 +31,15 @@ class InstructionSet:
     options: tuple[str, ...]
 
 
-_V3 = frozenset("avx2 bmi1 bmi2 f16c fma abm movbe".split())
-_V4 = frozenset("avx512f avx512bw avx512cd avx512dq avx512vl".split())
-_BASE_OPTIONS = ("-march=x86-64",)
-_V3_OPTIONS = (*_BASE_OPTIONS, *"-mavx2 -mbmi -mbmi2 -mf16c -mfma -mlzcnt -mmovbe".split())
-_V4_OPTIONS = (*_V3_OPTIONS, *(f"-m{flag}" for flag in sorted(_V4)))
+_V3 = frozenset(["avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"])
+_V4 = _V3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_V3_OPTIONS = ("-march=x86-64", "-mavx2", "-mbmi", "-mbmi2", "-mf16c", "-mfma", "-mlzcnt", "-mmovbe")
+_V4_OPTIONS = (*_V3_OPTIONS, "-mavx512f", "-mavx512bw", "-mavx512cd", "-mavx512dq", "-mavx512vl")
 # The best first. The levels are those of the x86-64 psABI, https://gitlab.com/x86-psABIs/x86-64-ABI
 INSTRUCTION_SETS = (
-    InstructionSet("x86-64-v4", "x86_64", _V3 | _V4, _V4_OPTIONS),
+    InstructionSet("x86-64-v4", "x86_64", _V4, _V4_OPTIONS),
     InstructionSet("x86-64-v3", "x86_64", _V3, _V3_OPTIONS),
-    InstructionSet("x86-64", "x86_64", frozenset(), _BASE_OPTIONS),
+    InstructionSet("x86-64", "x86_64", frozenset(), ("-march=x86-64",)),
     InstructionSet("armv8-a", "aarch64", frozenset(), ("-march=armv8-a",)),
 )
 
