@@ -7,6 +7,7 @@ without it is for all systems; there the virtual machine is compiled when it is 
 import platform
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +16,10 @@ from packaging.tags import platform_tags
 
 
 class PrebuiltLibraries(BuildHookInterface):
-    """Compiles the virtual machine for the instruction sets of this architecture into the wheel."""
+    """Compiles the virtual machine and the launcher of kernels for each instruction set of this architecture."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and give the wheel the tag of this system and its C library.
+        """Compile them into the wheel, and give the wheel the tag of this system and its C library.
 
         Raises:
             OSError: If there is no compiler, or no instruction set for this system.
@@ -29,6 +30,7 @@ class PrebuiltLibraries(BuildHookInterface):
         sys.path.insert(0, self.root)
         from jaxmbd.compile.targets.build_vm import machine
         from jaxmbd.compile.targets.c_library import compiler
+        from jaxmbd.compile.targets.launcher import launching
         from jaxmbd.compile.targets.prebuilt import FOLDER, INSTRUCTION_SETS, ffi_version, file_name, made_for
 
         chosen = [x for x in INSTRUCTION_SETS if x.architecture == platform.machine()]
@@ -40,8 +42,8 @@ class PrebuiltLibraries(BuildHookInterface):
                 "variable HATCH_BUILD_HOOK_ENABLE_CUSTOM the wheel has none, and serves all systems."
             )
         self._made = tempfile.TemporaryDirectory(prefix="jaxmbd-")
-        for instructions in chosen:
-            library = made_for(machine(), instructions)
+        for wanted, instructions in product((machine(), launching()), chosen):
+            library = made_for(wanted, instructions)
             path = Path(self._made.name) / file_name(library, instructions, ffi_version())
             self.app.display_info(f"compiling {path.name}")
             path.write_bytes(library.compiled(compiler()))
