@@ -30,7 +30,7 @@ class PrebuiltLibraries(BuildHookInterface):
         sys.path.insert(0, self.root)
         from jaxmbd.compile.targets.build_vm import machine
         from jaxmbd.compile.targets.c_library import compiler
-        from jaxmbd.compile.targets.launcher import launching
+        from jaxmbd.compile.targets.launcher import launcher_library
         from jaxmbd.compile.targets.prebuilt import FOLDER, INSTRUCTION_SETS, ffi_version, file_name, made_for
 
         chosen = [x for x in INSTRUCTION_SETS if x.architecture == platform.machine()]
@@ -42,7 +42,7 @@ class PrebuiltLibraries(BuildHookInterface):
                 "variable HATCH_BUILD_HOOK_ENABLE_CUSTOM the wheel has none, and serves all systems."
             )
         self._made = tempfile.TemporaryDirectory(prefix="jaxmbd-")
-        for wanted, instructions in product((machine(), launching()), chosen):
+        for wanted, instructions in product((machine(), launcher_library()), chosen):
             library = made_for(wanted, instructions)
             path = Path(self._made.name) / file_name(library, instructions, ffi_version())
             self.app.display_info(f"compiling {path.name}")

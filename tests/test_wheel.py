@@ -21,11 +21,15 @@ PREBUILT = re.compile(r"jaxmbd/compile/targets/prebuilt/((?:machine|launcher)-\S
 pytestmark = pytest.mark.slow
 
 
-def build(folder: Path, *what: str, prebuilt: bool) -> Path:
-    """The wheel that `python -m build` makes, with the build tools of this environment."""
-    settings = os.environ | {"HATCH_BUILD_HOOK_ENABLE_CUSTOM": str(prebuilt).lower()}
+def run_build(folder: Path, *what: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m build` with the build tools of this environment."""
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *what, str(ROOT)]
-    made = subprocess.run(command, env=settings, cwd=ROOT, capture_output=True, text=True)
+    return subprocess.run(command, env=os.environ | variables, cwd=ROOT, capture_output=True, text=True)
+
+
+def build(folder: Path, *what: str, prebuilt: bool) -> Path:
+    """The wheel that is built, with prebuilt libraries or without."""
+    made = run_build(folder, *what, HATCH_BUILD_HOOK_ENABLE_CUSTOM=str(prebuilt).lower())
     assert made.returncode == 0, made.stdout + made.stderr
     (wheel,) = folder.glob("*.whl")
     return wheel
@@ -66,6 +70,13 @@ def test_a_wheel_holds_the_package_and_libraries_for_this_architecture(wheel: Pa
     assert {n: h for n, h in contents(pure).items() if Path(n).name not in different} == {
         n: h for n, h in files.items() if n not in libraries and Path(n).name not in different
     }
+
+
+def test_a_wheel_that_lacks_its_libraries_is_not_built(tmp_path: Path) -> None:
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", CC="/bin/false")
+    assert made.returncode != 0
+    assert "'/bin/false' returned non-zero exit status" in made.stdout + made.stderr
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_the_source_archive_can_be_tested_and_built(wheel: Path) -> None:

@@ -56,7 +56,7 @@ def put(library: CLibrary, instructions: prebuilt.InstructionSet, ffi: tuple[int
 
 def found(library: CLibrary) -> str | None:
     """For which instructions the library was made that is used."""
-    result = prebuilt.prebuilt(library)
+    result = prebuilt.load_prebuilt(library)
     if result is None:
         return None
     assert result[1].answer() == 42

@@ -14,7 +14,7 @@ import numpy as np
 
 from jaxmbd.compile.targets.c_library import NATIVE, CLibrary, cause
 from jaxmbd.compile.targets.opcodes import EVALUATE
-from jaxmbd.compile.targets.prebuilt import InstructionSet, prebuilt
+from jaxmbd.compile.targets.prebuilt import InstructionSet, load_prebuilt
 from jaxmbd.errors import SolveError
 
 _WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
@@ -61,7 +61,7 @@ def _machine() -> ctypes.CDLL | None:
 
 @cache
 def _prebuilt() -> tuple[InstructionSet, ctypes.CDLL] | None:
-    return prebuilt(machine())
+    return load_prebuilt(machine())
 
 
 def description() -> str:

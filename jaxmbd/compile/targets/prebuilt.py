@@ -1,7 +1,8 @@
 """Libraries that a wheel brings along, compiled for several instruction sets, so that no compiler is needed.
 
 `hatch_build.py` makes them. The name of a library says for which instructions, for which version of XLA's foreign
-function interface and from which sources it was made; one is used only if all three fit, and else compiled here.
+function interface and from which sources it was made; one is used only if all three fit, and else compiled here. Like
+the modules beside them they are what the installer has put there, so their owners are not checked.
 """
 
 import ctypes
@@ -44,10 +45,10 @@ INSTRUCTION_SETS = (
 )
 
 
-def prebuilt(library: CLibrary) -> tuple[InstructionSet, ctypes.CDLL] | None:
+def load_prebuilt(library: CLibrary) -> tuple[InstructionSet, ctypes.CDLL] | None:
     """Load the best prebuilt form of a library that the processor can run; None if there is none.
 
-    XLA takes libraries that were made for its own or for a smaller minor version of its foreign function interface.
+    XLA takes what was made for the minor version of its foreign function interface, or for an older one.
     """
     if not FOLDER.exists():
         return None
