@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test test-all quick newest sanitize lint format bench page-libraries clean
+.PHONY: help demo test test-all quick newest sanitize lint format bench dist page-libraries clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo "make format   change files: ruff format, and ruff check --fix"
 	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 20 minutes)"
 	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
+	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
 	@echo "make clean    remove .venv, .venv-*, caches, build, dist and out"
 
 demo: $(VENV)/.installed
@@ -74,6 +75,11 @@ format: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-bench
 	@$(BIN)/python -m benchmarks
+
+dist: $(VENV)/.installed-dev
+	@rm -rf dist
+	@HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build
+	@$(BIN)/twine check --strict dist/*
 
 # Node is needed here alone; the versions are also in the README beside the files.
 LIBRARIES := jaxmbd/view/page/libraries

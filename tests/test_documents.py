@@ -11,7 +11,7 @@ import pytest
 
 STRUT = 0.6  # [m] from the pivot to the end of the rod
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = ("jaxmbd", "tests", "docs", "benchmarks", "notebooks", ".ci")
 NO_FILES = {"model.py", "_x.py"}  # names that stand for a file
 MODULES = {"mbd": "jaxmbd", "jaxmbd": "jaxmbd", "pl": "jaxmbd.planar", "sp": "jaxmbd.spatial"}

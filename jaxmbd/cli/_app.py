@@ -242,5 +242,5 @@ app.command()(analysis(show, without=("out", "files")))
 
 @app.command()
 def version() -> None:
-    """Print the versions of jaxmbd, of JAX, and the device in use."""
+    """Print what a report of an error should name: versions, the system, the device, the virtual machine."""
     print(settings.versions())

@@ -1,11 +1,14 @@
 """The settings of JAX for commands, and the versions in use."""
 
 import os
+import platform
+from importlib.metadata import version
 
 import jax
 
 from jaxmbd import __version__
 from jaxmbd.compile.cache.files import compiled_folder, limit_size, make_own_folder, size_limit
+from jaxmbd.compile.targets.build_vm import description
 
 # A command runs each computation once: time spent on compiler optimisations is rarely recovered.
 _QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -38,5 +41,11 @@ def keep_compiled() -> None:
 
 
 def versions() -> str:
-    """The versions of jaxmbd and of JAX, and the device."""
-    return f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}"
+    """What a report of an error should name: versions, the system, the device, and what evaluates the equations."""
+    others = ", ".join(f"{name} {version(name)}" for name in ("jaxlib", "numpy", "diffrax", "equinox", "optimistix"))
+    return "\n".join((
+        f"jaxmbd {__version__}, jax {jax.__version__}, {jax.devices()[0].device_kind}",
+        f"Python {platform.python_version()}, {others}",
+        platform.platform(),
+        f"virtual machine: {description()}",
+    ))  # fmt: skip

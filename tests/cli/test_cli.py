@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 import xarray as xr
@@ -102,7 +103,8 @@ def test_version_names_the_device() -> None:
     code, text = run("version")
     assert code == 0
     assert text.startswith("jaxmbd ")
-    assert "jax " in text
+    assert f"jax {jax.__version__}, " in text
+    assert "virtual machine: compiled on this computer" in text
 
 
 def test_examples_are_listed_with_what_they_are() -> None:

@@ -1,4 +1,4 @@
-"""The virtual machine: `vm.c`, compiled once per computer, and calls of it on arrays."""
+"""The virtual machine: `vm.c`, prebuilt or compiled once per computer, and calls of it on arrays."""
 
 import ctypes
 import subprocess
@@ -12,8 +12,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.compile.targets.c_library import CLibrary, cause
+from jaxmbd.compile.targets.c_library import NATIVE, CLibrary, cause
 from jaxmbd.compile.targets.opcodes import EVALUATE
+from jaxmbd.compile.targets.prebuilt import InstructionSet, load_prebuilt
 from jaxmbd.errors import SolveError
 
 _WIDTHS = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32"}
@@ -43,8 +44,9 @@ def vm() -> ctypes.CDLL | None:
 
 @cache
 def _machine() -> ctypes.CDLL | None:
+    found = _prebuilt()
     try:
-        library = machine().loaded()
+        library = machine().loaded() if found is None else found[1]
     except (OSError, subprocess.SubprocessError) as error:
         warnings.warn(
             f"jaxmbd runs on XLA alone, which is slower, since its own machine could not be compiled: {cause(error)} "
@@ -58,8 +60,30 @@ def _machine() -> ctypes.CDLL | None:
 
 
 @cache
+def _prebuilt() -> tuple[InstructionSet, ctypes.CDLL] | None:
+    return load_prebuilt(machine())
+
+
+def description() -> str:
+    """What evaluates the equations of motion: a prebuilt virtual machine, one that was compiled here, or XLA alone."""
+    if vm() is None:
+        return "none, XLA alone"
+    found = _prebuilt()
+    return "compiled on this computer" if found is None else f"prebuilt for {found[0].name}"
+
+
+def instructions() -> tuple[str, ...]:
+    """The compiler's options for the instructions that the virtual machine uses.
+
+    Straight-line code must use the same ones: it works on the machine's lanes and gives the same numbers.
+    """
+    found = _prebuilt()
+    return NATIVE if found is None else found[0].options
+
+
+@cache
 def machine() -> CLibrary:
-    """The library of the virtual machine."""
+    """The library of the virtual machine, as it is compiled here."""
     identity = repr((version("jaxlib"), tuple(EVALUATE)))
     return CLibrary(
         "machine", _SYMBOLS, _SOURCES, lambda: '#include "vm.c"\n', identity, ("-O2",), _SIZE,

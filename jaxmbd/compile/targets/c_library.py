@@ -25,7 +25,8 @@ from jaxmbd.compile.cache.files import is_own_folder, limit_size, make_own_folde
 from jaxmbd.progress import reporting
 
 HERE = Path(__file__).parent
-_FLAGS = ("-std=gnu11", "-march=native", "-shared", "-fPIC")
+_FLAGS = ("-std=gnu11", "-shared", "-fPIC")
+NATIVE = ("-march=native",)  # all instructions of this computer's processor
 # Products and sums are fused only where a program says so, so that all engines give the same numbers.
 _ARITHMETIC = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math")
 # As wide as the lanes, which compilers for processors with vectors of 512 bits avoid by themselves.
@@ -40,7 +41,8 @@ class CLibrary:
     `name`: the beginning of the names of its files; `symbols`: the functions that it must have; `text`: makes its
     source, which may include `headers` of this folder; `identity`: all else that it depends on, except the compiler, as
     text; `flags`: for the compiler; `size` [bytes]: limit of all stored libraries of this name together;
-    `announcement`: said while it is compiled, if not empty.
+    `announcement`: said while it is compiled, if not empty; `instructions`: the compiler's options for those of the
+    processor that it may use.
     """
 
     name: str
@@ -51,17 +53,22 @@ class CLibrary:
     flags: tuple[str, ...]
     size: int
     announcement: str = ""
+    instructions: tuple[str, ...] = NATIVE
+
+    @cached_property
+    def sources(self) -> str:
+        """A hash of the files that it is made from, and of the compiler's options."""
+        contents = b"".join((HERE / name).read_bytes() for name in self.headers)
+        return _hash(contents, self._flags)
 
     @cached_property
     def purpose(self) -> str:
         """A hash of all that the library depends on except the compiler."""
-        contents = b"".join((HERE / name).read_bytes() for name in self.headers)
-        ingredients = (contents, self.identity, self._flags, platform.machine(), platform.processor(), processor())
-        return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
+        return _hash(self.sources, self.identity, platform.machine(), platform.processor(), processor())
 
     @property
     def _flags(self) -> tuple[str, ...]:
-        return (*_FLAGS, *_ARITHMETIC, *_WIDE, *self.flags)
+        return (*_FLAGS, *self.instructions, *_ARITHMETIC, *_WIDE, *self.flags)
 
     def loaded(self) -> ctypes.CDLL:
         """Load the library that was compiled before, or else compile it.
@@ -83,10 +90,10 @@ class CLibrary:
                 raise
             return library
         for folder in folders():
-            library = self._load(self._store(folder, content, command or [])) if make_own_folder(folder) else None
+            library = self.load(self._store(folder, content, command or [])) if make_own_folder(folder) else None
             if library is not None:
                 return library
-        library = self._load(self._store(_private_folder(), content, command or []))
+        library = self.load(self._store(_private_folder(), content, command or []))
         if library is not None:
             return library
         raise OSError("there is no folder from which it can be loaded.")
@@ -116,7 +123,7 @@ class CLibrary:
                 content = read_own(path)
                 if content is None or hashlib.sha256(content).hexdigest() != digest or not self.is_whole(content):
                     continue
-                library = self._load(path)
+                library = self.load(path)
                 if library is not None:
                     touch(note)
                     touch(path)
@@ -150,7 +157,7 @@ class CLibrary:
             raise OSError(f"'{shlex.join(command)}' made no library with the functions {', '.join(self.symbols)}.")
         return content
 
-    def _load(self, path: Path | None) -> ctypes.CDLL | None:
+    def load(self, path: Path | None) -> ctypes.CDLL | None:
         """Load the library at a path, which must be complete; None if it cannot be loaded or lacks a function."""
         try:
             library = ctypes.CDLL(str(path)) if path else None
@@ -169,6 +176,10 @@ class CLibrary:
             return None
         limit_size(folder, f"{self.name}-*", self.size)
         return path
+
+
+def _hash(*ingredients: object) -> str:
+    return hashlib.sha256(repr(ingredients).encode()).hexdigest()[:16]
 
 
 def cause(error: Exception) -> str:

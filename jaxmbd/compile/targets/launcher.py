@@ -16,6 +16,7 @@ from jaxmbd.compile.cache.files import limit_size, make_own_folder, read_own, to
 from jaxmbd.compile.targets import nvrtc
 from jaxmbd.compile.targets.c_library import HERE, CLibrary, cause, folders
 from jaxmbd.compile.targets.erk_kernel import BLOCK, HEADERS, MotionKernel
+from jaxmbd.compile.targets.prebuilt import load_prebuilt
 from jaxmbd.errors import MechanismError
 from jaxmbd.progress import reporting
 
@@ -75,16 +76,22 @@ def compiled(kernel: MotionKernel, architecture: str) -> Image:
 
 
 @cache
+def launcher_library() -> CLibrary:
+    """The library that launches kernels, as it is compiled here."""
+    identity = version("jaxlib")
+    return CLibrary("launcher", _SYMBOLS, ("launch.c",), lambda: '#include "launch.c"\n', identity, ("-O2",), 2**22)
+
+
+@cache
 def launcher() -> ctypes.CDLL:
-    """The library that launches kernels, registered with XLA.
+    """The library that launches kernels, prebuilt or compiled once per computer, and registered with XLA.
 
     Raises:
         OSError: If there is no folder, no compiler, or its output is not such a library.
         subprocess.SubprocessError: If the compiler fails.
     """
-    library = CLibrary(
-        "launcher", _SYMBOLS, ("launch.c",), lambda: '#include "launch.c"\n', version("jaxlib"), ("-O2",), 2**22
-    ).loaded()
+    found = load_prebuilt(launcher_library())
+    library = launcher_library().loaded() if found is None else found[1]
     jax.ffi.register_ffi_target(TARGET, jax.ffi.pycapsule(getattr(library, TARGET)), platform="CUDA")
     library.jaxmbd_open_driver.restype = ctypes.c_char_p
     return library

@@ -13,7 +13,7 @@ from functools import cache, lru_cache
 
 from jaxmbd.compile.jax_internals import is_x64
 from jaxmbd.compile.passes.schedule import Program
-from jaxmbd.compile.targets.build_vm import vm
+from jaxmbd.compile.targets.build_vm import instructions, vm
 from jaxmbd.compile.targets.c_library import HERE, CLibrary, cause
 from jaxmbd.compile.targets.straight_line import is_straight, source
 from jaxmbd.progress import reporting
@@ -26,6 +26,7 @@ _SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
 _FUNCTION = "jaxmbd_straight"
+_NEEDS = " It needs a C compiler; name one in the environment variable CC. engine='auto' goes on without it."
 _failures: list[bytes] = []  # texts that the virtual machine refers to
 _pipe: int | None = None  # on which programs are requested
 
@@ -71,7 +72,8 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
                 with reporting(bool(waits), "compiling the program of a motion, once ..." if waits else ""):
                     install(library, programs[key], kernel)
         except Exception as error:  # the thread must go on; a motion that waits raises it
-            _failures.append(f"engine='native' failed: {cause(error)}".encode())
+            needs = _NEEDS if is_straight(programs[key]) else ""
+            _failures.append(f"engine='native' failed: {cause(error)}{needs}".encode())
             library.jaxmbd_install(ctypes.c_uint64(key), kernel, None, _failures[-1])
 
 
@@ -84,7 +86,10 @@ def is_worthwhile(program: Program) -> bool:
 def _library(program: Program, kernel: int) -> CLibrary:
     identity = f"{program.key} {kernel} {_emitter()}"
     headers = ("program.h", "lanes.h")
-    return CLibrary("program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE)
+    return CLibrary(
+        "program", (_FUNCTION,), headers, lambda: source(program, kernel), identity, _FLAGS[kernel], _SIZE,
+        instructions=instructions(),
+    )  # fmt: skip
 
 
 @cache

@@ -1,0 +1,149 @@
+"""What is published: the source archive, and the wheel, which needs no compiler where it is installed."""
+
+import hashlib
+import os
+import re
+import site
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from jaxmbd import data as measured
+from jaxmbd.compile.targets.prebuilt import INSTRUCTION_SETS
+
+ROOT = Path(__file__).parents[1]
+PREBUILT = re.compile(r"jaxmbd/compile/targets/prebuilt/((?:machine|launcher)-\S+)-ffi\d+\.\d+-[0-9a-f]{16}\.so")
+pytestmark = pytest.mark.slow
+
+
+def run_build(folder: Path, *what: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """`python -m build` with the build tools of this environment."""
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder), *what, str(ROOT)]
+    return subprocess.run(command, env=os.environ | variables, cwd=ROOT, capture_output=True, text=True)
+
+
+def build(folder: Path, *what: str, prebuilt: bool) -> Path:
+    """The wheel that is built, with prebuilt libraries or without."""
+    made = run_build(folder, *what, HATCH_BUILD_HOOK_ENABLE_CUSTOM=str(prebuilt).lower())
+    assert made.returncode == 0, made.stdout + made.stderr
+    (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel with prebuilt libraries, built from the source archive that lies beside it."""
+    return build(tmp_path_factory.mktemp("dist"), prebuilt=True)
+
+
+def contents(wheel: Path) -> dict[str, str]:
+    """The files of a wheel, and hashes of their contents."""
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist()}
+
+
+def sources() -> set[str]:
+    """All files of the package, less what running it leaves."""
+    paths = (path for path in (ROOT / "jaxmbd").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return {path.relative_to(ROOT).as_posix() for path in paths}
+
+
+def test_a_wheel_holds_the_package_and_libraries_for_this_architecture(wheel: Path, tmp_path: Path) -> None:
+    """Nothing else; without the libraries it is the same, and for all systems."""
+    assert re.fullmatch(r"jaxmbd-[\w.]+-py3-none-manylinux_2_\d+_(x86_64|aarch64)\.whl", wheel.name)
+    files = contents(wheel)
+    libraries = {name: found[1] for name in files if (found := PREBUILT.fullmatch(name))}
+    known = [x.name for x in INSTRUCTION_SETS if wheel.stem.endswith(x.architecture)]
+    assert sorted(libraries.values()) == sorted(f"{what}-{name}" for what in ("machine", "launcher") for name in known)
+    package = {name for name in files if ".dist-info/" not in name}
+    assert package - set(libraries) == sources()
+    for name in sources():
+        assert files[name] == hashlib.sha256((ROOT / name).read_bytes()).hexdigest()
+    pure = build(tmp_path, "--wheel", prebuilt=False)  # of the tree itself, not of the archive
+    assert pure.name.endswith("-py3-none-any.whl")
+    different = {"WHEEL", "RECORD"}
+    assert {n: h for n, h in contents(pure).items() if Path(n).name not in different} == {
+        n: h for n, h in files.items() if n not in libraries and Path(n).name not in different
+    }
+
+
+def test_a_wheel_that_lacks_its_libraries_is_not_built(tmp_path: Path) -> None:
+    made = run_build(tmp_path, "--wheel", HATCH_BUILD_HOOK_ENABLE_CUSTOM="true", CC="/bin/false")
+    assert made.returncode != 0
+    assert "'/bin/false' returned non-zero exit status" in made.stdout + made.stderr
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_the_source_archive_can_be_tested_and_built(wheel: Path) -> None:
+    """It holds what `make test` and `make dist` read, and nothing that they or an editor leave."""
+    (path,) = wheel.parent.glob("*.tar.gz")
+    with tarfile.open(path) as archive:
+        files = {Path(*Path(name).parts[1:]).as_posix() for name in archive.getnames()}
+    assert files >= sources() | {"LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "Makefile"}
+    read = ("tests/**/*.*", "benchmarks/*.py", "docs/**/*.md", ".github/**/*.yml", ".ci/*", "*.md")
+    expected = {path.relative_to(ROOT).as_posix() for pattern in read for path in ROOT.glob(pattern)}
+    assert {name for name in expected if "__pycache__" not in name} <= files
+    assert [name for name in files if re.search(r"\.(pyc|so|o)$|(^|/)(__pycache__|\.venv|out|dist|build)/", name)] == []
+
+
+MOTION = """
+import ctypes, sys, time
+import jax, numpy as np, jaxmbd as mbd
+jax.config.update("jax_enable_x64", True)
+from jaxmbd.compile.targets import build_vm, launcher, straight_line_compiler
+assert "site-packages" in mbd.__file__, mbd.__file__
+example = mbd.examples.get("pendulum")
+solution = mbd.simulate(example.mechanism, example.state(), np.linspace(0.0, 1.0, 5), engine="interpreter")
+energy, kinetic = (np.asarray(solution.energies()[name]) for name in ("energy", "kinetic_energy"))
+assert np.ptp(energy) < 1e-6 * kinetic.max(), energy
+build_vm.vm().jaxmbd_watch(straight_line_compiler._pipe, ctypes.c_int64(10))  # so many evaluations are often
+for _ in range(3):
+    assert mbd.simulate(example.mechanism, example.state(), [0.0, 1.0]).engine == "interpreter"
+    time.sleep(0.2)
+assert straight_line_compiler._failures  # it was tried in vain
+try:
+    mbd.simulate(example.mechanism, example.state(), [0.0, 1.0], engine="native")
+except mbd.SolveError as error:
+    assert "needs a C compiler" in str(error), error
+else:
+    raise AssertionError("straight-line code was compiled without a compiler")
+launcher.launcher()
+print(build_vm.description(), file=sys.stderr)
+"""
+
+
+def test_an_installed_wheel_needs_no_compiler(wheel: Path, tmp_path: Path) -> None:
+    """In an empty environment and home, with no compiler on the path and one in CC that fails."""
+    environment = tmp_path / "environment"
+    venv.create(environment, symlinks=True)
+    python = environment / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "install", "-q"]
+    subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
+    (packages,) = environment.glob("lib/python3*/site-packages")
+    # The dependencies come from here; lines of `.pth` files in those folders are not read, so no jaxmbd does.
+    here = [*site.getsitepackages(), *(p for p in sys.path if p and not (Path(p) / "jaxmbd").exists())]
+    (packages / "dependencies.pth").write_text("\n".join(here))
+    home = tmp_path / "home"
+    home.mkdir()
+    variables = {"HOME": str(home), "CC": "/bin/false", "PATH": str(environment / "bin"), "MPLBACKEND": "agg"}
+
+    def run(*command: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(command, env=variables, cwd=home, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    jaxmbd = str(environment / "bin" / "jaxmbd")
+    assert "simulate" in run(jaxmbd, "--help").stdout
+    assert "virtual machine: prebuilt for" in run(jaxmbd, "version").stdout
+    run(jaxmbd, "simulate", "pendulum", "--no-film", "--out", str(home / "out"))
+    assert (home / "out" / "simulate.nc").exists()
+    assert "prebuilt for" in run(str(python), "-W", "error", "-c", MOTION).stderr
+    data = [name for name in vars(measured) if name.endswith("pendulum")]
+    assert len(data) == 3
+    run(str(python), "-c", "from jaxmbd import data; " + "; ".join(f"data.{name}()" for name in data))
+    assert [path.name for path in home.rglob("*.so")] == []
