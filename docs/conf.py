@@ -1,10 +1,11 @@
 """Sphinx's settings for the documentation site: `make docs` builds it into `out/site`.
 
-The pages are Markdown, parsed by MyST; they are not executed while the site is built, because the tests run each of their
-examples and compare what it prints. Pages that can be computed (reference, gallery, validation) are written by
-`docs/pages` into `docs/generated`. Equations are set by MathJax, which a PyPI package brings along, so that the site
-needs no network. Furo is the theme: it shows the whole tree of pages beside each of them, works without a server, and
-has a light and a dark scheme.
+The pages are Markdown, parsed by MyST. They are not executed while the site is built: the tests run their examples and
+compare what they print. What can be computed (reference, gallery, validation) is written by `docs/pages` into
+`docs/generated`. Docstrings are Markdown too, which autodoc cannot read; so the reference is one of these. Equations
+are set by MathJax, which a PyPI package brings along, so that the site needs no network (MathML without a mathematical font
+is hard to read). Furo is the theme: it shows all pages beside each of them, works without a server, and has a light and
+a dark scheme.
 """
 
 import sys
@@ -19,7 +20,13 @@ author = "The jaxmbd authors"
 release = jaxmbd.__version__
 copyright = "the jaxmbd authors, Apache-2.0"
 
-extensions = ["myst_parser", "sphinx.ext.viewcode", "sphinx_copybutton", "sphinx-mathjax-offline", "docs.pages"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx-mathjax-offline",
+    "docs.pages.extension",
+]
 exclude_patterns = ["pages", "images/*.py"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 4  # the anchors that the pages use are those that GitHub makes

@@ -15,8 +15,8 @@ def write(folder: Path) -> None:
     lines = [
         "# Joints, drivers, forces and sensors",
         "",
-        "What `jaxmbd.planar` and `jaxmbd.spatial` offer. A dash: not in this space. The coordinates of a joint are those "
-        "that drivers, forces along joints and `assemble` may name, such as `O.angle` of a joint `O`.",
+        "What `jaxmbd.planar` and `jaxmbd.spatial` offer. A dash: not in this space. The coordinates of a joint are "
+        "those that drivers, forces along joints and `assemble` may name, such as `O.angle` of a joint `O`.",
         "",
     ]
     for heading, home in KINDS.items():

@@ -130,10 +130,10 @@ def members_of(cls: type) -> Iterator[tuple[type, str, Any]]:
 
 
 def _is_member(member: Any) -> bool:
+    if isinstance(member, property):
+        return True
     function = _function_of(member)
-    return isinstance(member, property) or (callable(function) and not isinstance(member, type)) and bool(
-        getattr(function, "__doc__", None)
-    )
+    return callable(function) and not isinstance(member, type) and bool(getattr(function, "__doc__", None))
 
 
 def _function_of(member: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Pages of the site that are computed, and what becomes of the links of all pages: an extension of Sphinx."""
+"""The extension of Sphinx that writes the computed pages, and turns links of all pages into those of the site."""
 
 import shutil
 from pathlib import Path
