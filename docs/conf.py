@@ -3,9 +3,9 @@
 The pages are Markdown, parsed by MyST. They are not executed while the site is built: the tests run their examples and
 compare what they print. What can be computed (reference, gallery, validation) is written by `docs/pages` into
 `docs/generated`. Docstrings are Markdown too, which autodoc cannot read; so the reference is one of these. Equations
-are set by MathJax, which a PyPI package brings along, so that the site needs no network (MathML without a mathematical font
-is hard to read). Furo is the theme: it shows all pages beside each of them, works without a server, and has a light and
-a dark scheme.
+are set by MathJax, which a PyPI package brings along, so that the site needs no network (MathML without a mathematical
+font is hard to read). Furo is the theme: it shows all pages beside each of them, works without a server, and has a
+light and a dark scheme.
 """
 
 import sys
@@ -43,5 +43,8 @@ viewcode_line_numbers = True
 
 html_theme = "furo"
 html_title = f"jaxmbd {release}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_theme_options = {"light_css_variables": {"code-font-size": "var(--font-size--small--2)"}}
 html_show_sourcelink = False
 copybutton_exclude = ".linenos, .gp, .go"

@@ -57,7 +57,7 @@ def definitions(text: str) -> dict[str, int]:
 
 
 def label(path: Path, name: str = "") -> str:
-    """The label of a file, or of something that it defines; Sphinx's labels have no capitals, `Name` becomes `_name`."""
+    """The label of a file, or of something that it defines. Labels have no capitals: `Name` becomes `_name`."""
     small = re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", name)
     return f"source-{_slug(path)}-{small.replace('.', '-')}"
 
