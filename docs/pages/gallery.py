@@ -8,8 +8,6 @@ import matplotlib.pyplot as plt
 import jaxmbd as mbd
 from jaxmbd import examples, plot
 
-WIDTH = 4.5  # [in]
-
 
 def write(folder: Path) -> None:
     """Draw all examples at their initial states, and write the page that shows them."""
@@ -18,11 +16,12 @@ def write(folder: Path) -> None:
     lines = [
         "# Gallery",
         "",
-        "The example mechanisms of `jaxmbd.examples` at their initial states, "
-        "`jaxmbd.examples.get(name).simulate()` is the motion, `jaxmbd simulate name` the same as a command.",
+        "The example mechanisms of `jaxmbd.examples` at their initial states. `jaxmbd.examples.get(name).simulate()` "
+        "is the motion; `jaxmbd simulate name` is the same as a command.",
         "",
     ]
-    with jax.enable_x64(True), plt.rc_context({"savefig.bbox": "tight", "figure.max_open_warning": 0}):
+    plt.switch_backend("agg")
+    with jax.enable_x64(True), plt.rc_context({"savefig.bbox": "tight"}):
         for name in examples.names():
             lines += _section(name, pictures)
     (folder / "gallery.md").write_text("\n".join(lines), encoding="utf-8")
@@ -32,9 +31,9 @@ def _section(name: str, pictures: Path) -> list[str]:
     example = examples.get(name)
     state = example.state()
     system = mbd.describe(example.mechanism, state)
-    figure = plot.draw(example.mechanism, state.q).figure
-    figure.savefig(pictures / f"{name}.png", dpi=100)
-    plt.close("all")
+    plot.draw(example.mechanism, state.q)
+    plt.savefig(pictures / f"{name}.png", dpi=100)
+    plt.close()
     bodies = len(example.mechanism.bodies)
     freedom = f"{system.freedom}" + (f", {system.remaining_freedom} with its drivers" if system.driven else "")
     redundant = f"; redundant constraints: {len(system.redundant)}" if system.redundant else ""

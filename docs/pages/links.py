@@ -4,6 +4,9 @@ import re
 from functools import cache
 from typing import Any
 
+from docutils import nodes
+from sphinx import addnodes
+
 from docs.pages.public_names import modules
 
 SHORT = {"mbd": "jaxmbd", "pl": "jaxmbd.planar", "sp": "jaxmbd.spatial"}  # as the examples import them
@@ -51,9 +54,6 @@ def _passed_on(module: str, name: str) -> bool:
 
 def link_names(app: Any, doctree: Any) -> None:
     """Replace each name in fixed-width type by a link; called by Sphinx with each page that it has read."""
-    from docutils import nodes
-    from sphinx import addnodes
-
     page = app.env.docname.rpartition("/")[2]
     for literal in list(doctree.findall(nodes.literal)):
         found = _NAME.match(literal.astext())

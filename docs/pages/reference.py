@@ -130,8 +130,6 @@ def members_of(cls: type) -> Iterator[tuple[type, str, Any]]:
 
 
 def _is_member(member: Any) -> bool:
-    if isinstance(member, property):
-        return True
     function = _function_of(member)
     return callable(function) and not isinstance(member, type) and bool(getattr(function, "__doc__", None))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from numpy.typing import ArrayLike
 
 import jaxmbd as mbd
 from jaxmbd import examples
@@ -99,12 +100,10 @@ def bicycle() -> Iterator[Row]:
     """
     example = examples.get("bicycle")
     found = np.asarray(mbd.linearize(example.mechanism, example.state()).modes().eigenvalues)[-3:]
-    caster, weave, capsize = found[2], found[1], found[0]
-    published = dict(zip(("capsize", "weave", "caster"), map(complex, test_bicycle.PUBLISHED), strict=True))
-    yield "capsize", published["capsize"].real, capsize.real
-    yield "weave, real part", published["weave"].real, weave.real
-    yield "weave, imaginary part", published["weave"].imag, weave.imag
-    yield "caster", published["caster"].real, caster.real
+    for name, published, value in zip(("capsize", "weave", "caster"), test_bicycle.PUBLISHED, found, strict=True):
+        yield name, published.real, value.real
+        if published.imag:
+            yield f"{name}, imaginary part", published.imag, value.imag
 
 
 def modelica() -> Iterator[Row]:
@@ -146,7 +145,7 @@ def curves() -> list[str]:
     return [*lines, ""]
 
 
-def _compared() -> Iterator[tuple[str, str, str, np.ndarray, np.ndarray]]:
+def _compared() -> Iterator[tuple[str, str, str, ArrayLike, np.ndarray]]:
     data = table("iftomm_a01")
     motion = examples.get("pendulum").simulate(data["t"], **TIGHT)
     yield "IFToMM A01, pendulum", "closed form", "x, y [m]", motion["P"], columns(data, "x", "y")
