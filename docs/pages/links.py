@@ -23,7 +23,7 @@ def targets() -> dict[str, str]:
     found: dict[str, set[str]] = {}
     for module, names in modules().items():
         for name in names:
-            path = documented(name.path)
+            path = name.documented
             found.setdefault(name.path, set()).add(path)
             for short in (key for key, value in SHORT.items() if value == module):
                 found.setdefault(f"{short}.{name.name}", set()).add(path)
@@ -37,21 +37,6 @@ def _differ_by_space(paths: set[str]) -> bool:
     return len({path.replace(".spatial.", ".planar.") for path in paths}) == 1
 
 
-def documented(path: str) -> str:
-    """The name under which the reference documents what the package passes on from one of its modules."""
-    name = path.removeprefix("jaxmbd.")
-    if "." not in name:
-        owners = [m for m, names in modules().items() if m not in ("jaxmbd", *SHORT.values()) and _passed_on(m, name)]
-        return f"{owners[0]}.{name}" if owners else path
-    return path
-
-
-def _passed_on(module: str, name: str) -> bool:
-    mine = {other.name: other for other in modules()[module]}
-    package = {other.name: other for other in modules()["jaxmbd"]}
-    return name in mine and name in package and mine[name].value is package[name].value
-
-
 def link_names(app: Any, doctree: Any) -> None:
     """Replace each name in fixed-width type by a link; called by Sphinx with each page that it has read."""
     page = app.env.docname.rpartition("/")[2]
@@ -61,7 +46,8 @@ def link_names(app: Any, doctree: Any) -> None:
             continue
         target = targets().get(found[1])
         if target is not None:
-            target = target.replace("planar", "spatial") if page.startswith("jaxmbd.spatial") else target
+            in_space = target.replace(".planar.", ".spatial.")
+            target = in_space if page.startswith("jaxmbd.spatial") and in_space in targets() else target
             link = addnodes.pending_xref(
                 "", refdomain="py", reftype="obj", reftarget=target, refexplicit=True, refwarn=True,
                 refdoc=app.env.docname,

@@ -40,6 +40,13 @@ class Name:
         return defined.removeprefix("jaxmbd.") if defined.startswith("jaxmbd") else self.module
 
     @property
+    def documented(self) -> str:
+        """The path under which the reference documents it: that of its module if the package only passes it on."""
+        owner = f"jaxmbd.{self.home.partition('.')[0]}"
+        is_passed_on = self.module == "jaxmbd" and self.name in {other.name for other in modules().get(owner, [])}
+        return f"{owner}.{self.name}" if is_passed_on else self.path
+
+    @property
     def is_module(self) -> bool:
         return isinstance(self.value, ModuleType)
 

@@ -49,7 +49,7 @@ _EXAMPLE = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
 
 
 def write(folder: Path) -> None:
-    """Write the pages of all public modules, and the list of them."""
+    """Write the pages of all public modules."""
     for module, names in modules().items():
         _save(folder / "reference" / f"{module}.md", page_of(module, names))
 
@@ -58,7 +58,7 @@ def page_of(module: str, names: list[Name]) -> str:
     """The page of a module: its docstring, a link for what has a page of its own, and all its names by headings."""
     here, elsewhere = [], []
     for name in names:
-        (elsewhere if name.is_module or _is_documented_elsewhere(name) else here).append(name)
+        (elsewhere if name.is_module or name.documented != name.path else here).append(name)
     lines = [f"# {module}", "", f"```{{py:module}} {module}\n```", "", inspect.getdoc(_module(module)) or "", ""]
     lines += [f"- {_link(name)}" for name in elsewhere]
     for heading, group in _by_heading(here).items():
@@ -72,19 +72,12 @@ def _module(path: str) -> Any:
     return resolve_name(f"{package}:{rest}") if rest.count(".") else import_module(path)
 
 
-def _is_documented_elsewhere(name: Name) -> bool:
-    """Whether the package passes on a name of one of its public modules."""
-    owner = f"jaxmbd.{name.home.partition('.')[0]}"
-    return name.module == "jaxmbd" and name.name in {other.name for other in modules().get(owner, [])}
-
-
 def _link(name: Name) -> str:
     """A line for what is documented on another page."""
     if name.is_module:
         target = f"jaxmbd.{name.name}" if name.module == "jaxmbd" else name.path
         return f"[`{name.path}`]({target}.md): {summary(name.value)}"
-    owner = f"jaxmbd.{name.home.partition('.')[0]}"
-    return f"{{py:obj}}`{name.path} <{owner}.{name.name}>`: {summary(name.value)}"
+    return f"{{py:obj}}`{name.path} <{name.documented}>`: {summary(name.value)}"
 
 
 def summary(value: Any) -> str:
