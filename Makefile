@@ -9,7 +9,7 @@ PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
 # At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
-.PHONY: help demo test test-all quick newest sanitize lint format bench dist page-libraries clean
+.PHONY: help demo test test-all quick newest sanitize lint format bench dist docs docs-serve page-libraries clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,9 @@ help:
 	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 20 minutes)"
 	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
 	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
-	@echo "make clean    remove .venv, .venv-*, caches, build, dist and out"
+	@echo "make docs     build the documentation site into out/site (two minutes); warnings are errors"
+	@echo "make docs-serve build it and serve it on http://localhost:8000"
+	@echo "make clean    remove .venv, .venv-*, caches, build, dist, docs/generated and out"
 
 demo: $(VENV)/.installed
 	@$(BIN)/jaxmbd demo
@@ -81,6 +83,13 @@ dist: $(VENV)/.installed-dev
 	@HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m build
 	@$(BIN)/twine check --strict dist/*
 
+docs: $(VENV)/.installed-docs
+	@$(BIN)/python -m sphinx -b html -q -W --keep-going -d out/site-cache docs out/site
+	@echo "out/site/index.html"
+
+docs-serve: docs
+	@$(BIN)/python -m http.server --bind localhost --directory out/site 8000
+
 # Node is needed here alone; the versions are also in the README beside the files.
 LIBRARIES := jaxmbd/view/page/libraries
 page-libraries:
@@ -95,7 +104,7 @@ page-libraries:
 	cp "$$folder/node_modules/uplot/LICENSE" $(LIBRARIES)/uplot.LICENSE
 
 clean:
-	rm -rf .venv .venv-* .pytest_cache .ruff_cache build dist out
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache build dist docs/generated out
 	find jaxmbd tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A stamp is written only after its install has gone through, and is out of date when pyproject.toml changes.
@@ -119,3 +128,8 @@ $(VENV)/.installed-bench: $(VENV)/.created pyproject.toml
 	@echo "installing jaxmbd and the programs to compare it with into $(VENV)"
 	@$(PIP_INSTALL) -e '.[bench]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: $(VENV)/.created pyproject.toml
+	@echo "installing jaxmbd and the tools for its documentation into $(VENV)"
+	@$(PIP_INSTALL) -e '.[docs]'
+	@touch $@
