@@ -4,6 +4,7 @@ import ctypes
 import hashlib
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -55,7 +56,7 @@ def compiled(kernel: MotionKernel, architecture: str) -> Image:
     """
     text, uniform = kernel.source()
     sources = b"".join((HERE / name).read_bytes() for name in HEADERS)
-    identity = repr((text, sources, architecture, nvrtc.version())).encode()
+    identity = repr((text, sources, architecture, nvrtc.OPTIONS, nvrtc.version())).encode()
     path = folders()[0] / f"kernel-{hashlib.sha256(identity).hexdigest()[:32]}.cubin"
     stored = read_own(path) or b""
     code = stored[32:]
@@ -69,7 +70,8 @@ def compiled(kernel: MotionKernel, architecture: str) -> Image:
             raise MechanismError(f"engine='native' cannot run this motion on the GPU: {error}") from None
         code += bytes(-len(code) % 8)
         if make_own_folder(path.parent):
-            write_whole(path, hashlib.sha256(code).digest() + code)
+            with suppress(OSError):  # a full disk, for example: then it is compiled again
+                write_whole(path, hashlib.sha256(code).digest() + code)
             limit_size(path.parent, "kernel-*", _SIZE)
     key = int.from_bytes(hashlib.sha256(code).digest()[:8], "little") >> 1
     return Image(np.frombuffer(code, np.int64), key, uniform)

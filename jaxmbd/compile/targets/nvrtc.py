@@ -11,7 +11,7 @@ from jaxmbd.compile.targets.c_library import HERE
 _PACKAGES = ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12")  # the first comes with jax[cuda13]
 _NAMES = ("libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so")
 # Functions without a mark run on the GPU; products and sums are fused only where a program says so.
-_OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
+OPTIONS = ("--std=c++17", "--device-as-default-execution-space", "--fmad=false")
 
 
 def cubin(text: str, headers: Sequence[str], architecture: str, options: Sequence[str] = ()) -> tuple[bytes, str]:
@@ -34,7 +34,7 @@ def cubin(text: str, headers: Sequence[str], architecture: str, options: Sequenc
         ),
     )  # fmt: skip
     try:
-        given = [x.encode() for x in (*_OPTIONS, f"--gpu-architecture={architecture}", *options)]
+        given = [x.encode() for x in (*OPTIONS, f"--gpu-architecture={architecture}", *options)]
         status = nvrtc.nvrtcCompileProgram(program, len(given), _strings(given))
         log = _text_of(nvrtc, program, "ProgramLog").decode().rstrip("\0")
         if status:
