@@ -4,11 +4,12 @@ Parts of mechanisms are in `jaxmbd.planar` and `jaxmbd.spatial`; analyses and re
 names; each is imported when it is used first.
 """
 
-import gc
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import lazy_loader
+
+from jaxmbd.garbage import collecting_nothing, count_as_old
 
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
@@ -19,17 +20,9 @@ except PackageNotFoundError:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name. The garbage collector rests meanwhile: modules make a million objects, which nearly all stay.
-
-    Afterwards they count as old, as if it had found them alive; to find that takes it a tenth of a second.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        return _imported(name)
-    finally:
-        if was_enabled:
-            gc.enable()
-            if not gc.get_freeze_count():  # objects that someone else has frozen would be thawed
-                gc.freeze()
-                gc.unfreeze()
+    """Import a name: its modules make a million objects, which nearly all stay."""
+    with collecting_nothing():
+        try:
+            return _imported(name)
+        finally:
+            count_as_old()

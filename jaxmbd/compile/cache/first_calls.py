@@ -4,10 +4,9 @@ Compiling by XLA takes longer than hundreds of runs of an analysis, whose heavy 
 virtual machine in any case.
 """
 
-import gc
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from jaxmbd.compile.jax_binding import register, registering
 from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.numpy_code.code import Budget, NumpyCode, StoppedError, code_from, plain, run
 from jaxmbd.compile.targets.numpy_code.translation import UnsupportedError, numpy_code
+from jaxmbd.garbage import collecting_nothing
 
 # Compiling takes about as long as executing so many times as many instructions of NumPy code as it has, and some more.
 _RUNS, _MORE = 50, 300
@@ -46,7 +46,7 @@ class FirstCalls:
         self.like: Any = None
         self.results: tuple[Type, ...] = ()
         if entry is None or not self._read(entry):
-            with _collecting_nothing():
+            with collecting_nothing():
                 self._begin()
         self._budget = Budget(_RUNS * (self._code.size + _MORE if self._code is not None else 0))
 
@@ -111,15 +111,3 @@ class FirstCalls:
             programs = [*(programs | more).values()]
             self._store(Entry("executable", description, [machine_code], like, self.results, programs))
         return compiled
-
-
-@contextmanager
-def _collecting_nothing() -> Iterator[None]:
-    """Pause the search for garbage. Tracing makes many objects and drops few: it would take a sixth of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

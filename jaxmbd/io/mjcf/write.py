@@ -9,6 +9,7 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
+from jaxmbd.io._written_tree import check_tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.io.mjcf.write_parts import write_constraints, write_forces
 from jaxmbd.io.mjcf.write_target import Target, place
@@ -16,7 +17,7 @@ from jaxmbd.model.body.body import GROUND, AbstractBody
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FreeMotion, Weld
 from jaxmbd.model.joint.spatial import Cylindrical, Planar, Prismatic, Revolute, Spherical, Universal
-from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 
 # The joints of MJCF that a tree joint consists of, in the order in which they move its second marker: the coordinate
@@ -50,13 +51,7 @@ def write_mjcf(
 
         >>> remarks = write_mjcf(mechanism, "mechanism.xml", state)  # doctest: +SKIP
     """
-    check_mechanism(mechanism)
-    if mechanism.space.dim != 3 or mechanism.coordinates != "joint":
-        raise MechanismError(
-            "write_mjcf takes a mechanism in space, in joint coordinates, whose tree becomes the nested bodies; this "
-            f"one is in {mechanism.space.dim} dimensions, in {mechanism.coordinates} coordinates: take "
-            "mechanism.with_coordinates('joint')."
-        )
+    check_tree_in_space("write_mjcf", mechanism, "the nested bodies")
     if state is not None:
         check_state(mechanism, state)
     root = ElementTree.Element("mujoco")

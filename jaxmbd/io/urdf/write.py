@@ -10,6 +10,7 @@ import numpy as np
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import Remark, Remarks, check_strict
 from jaxmbd.io._placement import Placement, placement_of
+from jaxmbd.io._written_tree import check_tree_in_space
 from jaxmbd.io._xml import words
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.force.force import Gravity
@@ -17,7 +18,7 @@ from jaxmbd.model.force.joint_forces import JointFriction
 from jaxmbd.model.joint.joint import AbstractTreeJoint
 from jaxmbd.model.joint.shared import FixedConstraint, FreeMotion, Gear, PointConstraint, RackAndPinion, Weld
 from jaxmbd.model.joint.spatial import Planar, Prismatic, Revolute, Spherical
-from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.spanning_tree import TreeJoint
 from jaxmbd.space import rotation
 
@@ -67,13 +68,7 @@ def write_urdf(mechanism: Mechanism, path: str | Path, *, strict: bool = False) 
 
         >>> remarks = write_urdf(mechanism, "mechanism.urdf")  # doctest: +SKIP
     """
-    check_mechanism(mechanism)
-    if mechanism.space.dim != 3 or mechanism.coordinates != "joint":
-        raise MechanismError(
-            "write_urdf takes a mechanism in space, in joint coordinates, whose tree becomes links and joints; this "
-            f"one is in {mechanism.space.dim} dimensions, in {mechanism.coordinates} coordinates: take "
-            "mechanism.with_coordinates('joint')."
-        )
+    check_tree_in_space("write_urdf", mechanism, "links and joints")
     robot = _Robot(mechanism, Path(path))
     SubElement(robot.root, "link", name=GROUND)
     for branch, joint in zip(mechanism.tree.branches, mechanism.tree_joints(), strict=True):
