@@ -10,13 +10,13 @@ import pytest
 
 from jaxmbd.compile.targets import launcher
 from jaxmbd.compile.targets.c_library import CLibrary
-from jaxmbd.compile.targets.erk_kernel import HEADERS, PREPARE, SOLVE, MotionKernel
+from jaxmbd.compile.targets.erk_kernel import HEADERS, PREPARE, RUN, MotionKernel
 from jaxmbd.integrate.adjoint import linear_sweeps
 
 DRIVER = Path(__file__).with_name("stand_in_driver.c")
 ENTRIES = f"""
 void {PREPARE}_launched(void **p) {{ {PREPARE}(*(Buffers *)p[0], *(T **)p[1]); }}
-void {SOLVE}_launched(void **p) {{ {SOLVE}(*(Buffers *)p[0], *(int64_t *)p[1]); }}
+void {RUN}_launched(void **p) {{ {RUN}(*(Buffers *)p[0], *(int64_t *)p[1]); }}
 """
 
 
@@ -24,7 +24,7 @@ def image(kernel: MotionKernel, architecture: str) -> launcher.Image:
     """In the place of machine code for a GPU, the path of a library."""
     text, uniform = kernel.source()
     identity = hashlib.sha256(text.encode()).hexdigest()
-    library = CLibrary("stand-in", (f"{SOLVE}_launched",), HEADERS, lambda: text + ENTRIES, identity, ("-O1",), 2**26)
+    library = CLibrary("stand-in", (f"{RUN}_launched",), HEADERS, lambda: text + ENTRIES, identity, ("-O1",), 2**26)
     path = library.loaded()._name.encode() + b"\0"
     return launcher.Image(np.frombuffer(path + bytes(-len(path) % 8), np.int64), int(identity[:15], 16), uniform)
 

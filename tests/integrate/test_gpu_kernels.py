@@ -13,7 +13,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.compile.targets import launcher, nvrtc
-from jaxmbd.compile.targets.erk_kernel import HEADERS, SOLVE
+from jaxmbd.compile.targets.erk_kernel import HEADERS, RUN
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
 from tests.marks import slow_but
@@ -250,7 +250,7 @@ def test_a_kernel_fits_into_the_registers_of_a_gpu(case: str) -> None:
         text, _ = kernel.source()
         code, log = nvrtc.cubin(text, HEADERS, "sm_90", ("--ptxas-options=-v",))
         assert code[:4] == b"\x7fELF"
-        main = log[log.index(f"'{SOLVE}'") :]
+        main = log[log.index(f"'{RUN}'") :]
         assert int(re.findall(r"Used (\d+) registers", main)[0]) <= registers
         assert int(re.findall(r"(\d+) bytes spill stores", main)[0]) <= spilled
 

@@ -27,13 +27,13 @@ HEADERS = (
     "device.h", "program.h", "motion.h", "lanes.h", "device_slots.h", "erk_loop.h", "erk_sweeps.h",
 )  # fmt: skip
 BLOCK = 128  # threads that run side by side; they share nothing
-PREPARE, SOLVE = "jaxmbd_prepare", "jaxmbd_run"  # the kernels' names
+PREPARE, RUN = "jaxmbd_prepare", "jaxmbd_run"  # the kernels' names
 _CONSTANT_MEMORY = 2**16 - 2**12  # [bytes] of a GPU's constant memory for uniform values; the method has the rest
 _TYPES = {np.dtype(np.float64): ("double", "int64_t", ""), np.dtype(np.float32): ("float", "int32_t", "##f")}
 _RUNS = {
     "solve": "solve_lanes(m, i, i + 1);",
-    "tangents": "tangent_lanes_lanes(m, &i, 1);",
-    "cotangents": "cotangent_lanes_lanes(m, &i, 1);",
+    "tangents": "sweep_tangents_lanes(m, &i, 1);",
+    "cotangents": "sweep_cotangents_lanes(m, &i, 1);",
 }
 
 
@@ -73,7 +73,7 @@ class MotionKernel(NamedTuple):
         lines += [
             f"KERNEL({PREPARE}, BUFFERS b, T *results) {{", "const int64_t zero = 0, *instances = &zero;",
             "Motion motion, *m = &motion;", "m->call.inputs = (void **)b.at;", prepare, "}",
-            f"KERNEL({SOLVE}, BUFFERS b, const int64_t batch) {{", "FOR_EACH_INSTANCE(i, batch) {",
+            f"KERNEL({RUN}, BUFFERS b, const int64_t batch) {{", "FOR_EACH_INSTANCE(i, batch) {",
             "Motion m[3];", "memset(m, 0, sizeof m);", *self._setup(first), _RUNS[self.name], "}", "}", "",
         ]  # fmt: skip
         return "\n".join(lines), uniform

@@ -31,7 +31,7 @@ static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const
 
 /* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
    gives slopes and their tangents, and the accepted steps are those of the run. */
-static int JOIN(tangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
+static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Call *c = &m->call;
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = c->batch;
@@ -162,7 +162,7 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
    backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion and beside it, pulls a cotangent of the slope back
    to the parameters, to the time if there are cotangents of times, and to the state. */
-static int JOIN(cotangent_lanes, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
+static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), batch = m->call.batch, timed = pull->dts.data != NULL;

@@ -35,7 +35,7 @@ static const char *const names[] = {
    on whatever stream, waits for `done`. */
 typedef struct Loaded {
   struct Loaded *next;
-  void *context, *module, *prepare, *solve, *done;
+  void *context, *module, *prepare, *run, *done;
   uint64_t key, uniform;
 } Loaded;
 
@@ -70,7 +70,7 @@ static int load(Loaded **found, void *context, const uint64_t key, const void *i
   size_t bytes;
   int status = cuda.ModuleLoadData(&k->module, image);
   if (!status) status = cuda.ModuleGetFunction(&k->prepare, k->module, "jaxmbd_prepare");
-  if (!status) status = cuda.ModuleGetFunction(&k->solve, k->module, "jaxmbd_run");
+  if (!status) status = cuda.ModuleGetFunction(&k->run, k->module, "jaxmbd_run");
   if (!status) status = cuda.ModuleGetGlobal_v2(&k->uniform, &bytes, k->module, "uniform");
   if (!status) status = cuda.EventCreate(&k->done, 2 /* without times */);
   if (status) return free(k), status;
@@ -86,7 +86,7 @@ static int launch(Loaded *k, void **buffers, int64_t batch, const int64_t block,
   if (!status) status = cuda.LaunchKernel(k->prepare, 1, 1, 1, 1, 1, 1, 0, stream, first, NULL);
   if (!status) status = cuda.MemcpyDtoDAsync_v2(k->uniform, results, bytes, stream);
   const unsigned blocks = (unsigned)((batch + block - 1) / block);
-  if (!status) status = cuda.LaunchKernel(k->solve, blocks, 1, 1, (unsigned)block, 1, 1, 0, stream, second, NULL);
+  if (!status) status = cuda.LaunchKernel(k->run, blocks, 1, 1, (unsigned)block, 1, 1, 0, stream, second, NULL);
   return status ? status : cuda.EventRecord(k->done, stream);
 }
 

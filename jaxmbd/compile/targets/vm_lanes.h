@@ -179,8 +179,8 @@ static int JOIN(run, NAME)(const void *call, int64_t first, int64_t last) {
     return 1;                                                                                        \
   }
 
-IN_LANES(tangents, tangent_lanes)
-IN_LANES(cotangents, cotangent_lanes)
+IN_LANES(tangents, sweep_tangents)
+IN_LANES(cotangents, sweep_cotangents)
 #endif
 
 #undef MOVES
