@@ -1,10 +1,10 @@
 """Command line of the benchmarks: measure, print tables, write results, a picture and a report.
 
-python -m benchmarks                                     everything; results and picture go to out/benchmarks
+python -m benchmarks                                     everything on the CPU; results and picture go to out/benchmarks
 python -m benchmarks precision --problems four-bar-1     one workload, one problem
-python -m benchmarks --device gpu                        the same on a GPU; peers run on the CPU and are left out
+python -m benchmarks --device gpu                        batches on a GPU; peers run on the CPU and are left out
 python -m benchmarks first --before HEAD~3 --save out/first.json    first calls of two versions, side by side
-python -m benchmarks --report docs/performance.md benchmarks/results/cpu.json
+python -m benchmarks --report docs/performance.md benchmarks/results/*.json
 """
 
 import argparse
@@ -32,9 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options, console = parse(arguments), Console()
     console = console if console.is_terminal else Console(width=WIDTH)
     if options.report:
-        document, source = options.report
-        report.fill(document, results.load(source))
-        console.print(f"tables of {source} written into {document}")
+        document, *sources = options.report
+        report.fill(document, results.together(map(results.load, sources)))
+        console.print(f"tables of {', '.join(map(str, sources))} written into {document}")
         return
     use_device(options.device)
     problems = tuple(options.problems.split(",")) if options.problems else ()
@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = Options(peers, problems, options.device, options.quick, options.repeats, options.before)
     for path in (options.save, options.plot):
         path.parent.mkdir(parents=True, exist_ok=True)
-    for name in options.workloads or WORKLOADS:
+    for name in options.workloads or [name for name in WORKLOADS if (name == "gpu") == (options.device == "gpu")]:
         content = measure(name, asked, console)
         results.save(results.merged(options.save, content), options.save)
     plot.draw(results.load(options.save), options.plot)
@@ -69,7 +69,12 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=style)
     everything = ",".join(PEERS)
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"any of {', '.join(WORKLOADS)}; default all")
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where jaxmbd runs; default cpu")
+    parser.add_argument(
+        "--device",
+        choices=("cpu", "gpu"),
+        default="cpu",
+        help="where jaxmbd runs; default cpu",
+    )
     parser.add_argument("--peers", help=f"any of {everything}, or none; default all, none with --device gpu")
     parser.add_argument("--problems", default="", help="of the workload precision; default all")
     parser.add_argument("--quick", action="store_true", help="few problems and sizes, to see that all of it runs")
@@ -77,7 +82,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--before", default="", metavar="REVISION", help="measure first calls of this revision too")
     parser.add_argument("--save", type=Path, metavar="FILE.json", help="results; what is there already is kept")
     parser.add_argument("--plot", type=Path, metavar="FILE.png", help="the picture")
-    parser.add_argument("--report", nargs=2, type=Path, metavar=("FILE.md", "FILE.json"), help="fill in its tables")
+    parser.add_argument("--report", nargs="+", type=Path, metavar=("FILE.md", "FILE.json"), help="fill in its tables")
     options = parser.parse_args(arguments)
     options.save = options.save or OUT / f"{options.device}.json"
     options.plot = options.plot or options.save.with_suffix(".png")

@@ -15,7 +15,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import zarr
 
 import jaxmbd as mbd
 from benchmarks.devices import use_device
@@ -118,6 +117,8 @@ def kill_when(store: Path, done: float, process: int) -> None:
 def part_done(store: Path) -> float:
     """The part of a sweep's chunks that is done."""
     try:
+        import zarr
+
         return float(np.mean(np.asarray(zarr.open_array(store / "done", mode="r")[:])))
     except FileNotFoundError:
         return 0.0

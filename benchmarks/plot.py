@@ -40,9 +40,10 @@ def draw(content: Content, path: Path) -> None:
     count = len(problems) + bool(problems) + len(others)
     if not count:
         return
-    lines = -(-count // COLUMNS)
-    size = 4.6 * COLUMNS, 3.9 * lines
-    figure, grid = pyplot.subplots(lines, COLUMNS, figsize=size, squeeze=False, layout="constrained")
+    columns = min(COLUMNS, count)
+    lines = -(-count // columns)
+    size = 4.6 * columns, 3.9 * lines
+    figure, grid = pyplot.subplots(lines, columns, figsize=size, squeeze=False, layout="constrained")
     panels = iter(grid.flat)
     handles: dict[str, Any] = {}
     dashes = dashes_of(results)
@@ -149,6 +150,19 @@ def draw_batch(panel: Any, records: Sequence[Record]) -> None:
     panel.set_title("Batch of four-bars, RK4", loc="left", fontsize=11)
 
 
+def draw_gpu(panel: Any, records: Sequence[Record]) -> None:
+    """Steps per second by number of instances."""
+    mine = [r for r in records if r["kind"] == "steps"]
+    colours = {"kernel": STYLES[OURS][0], "XLA": "#0072B2", "processor": "#009E73"}
+    for (runner, label), marker in zip(keys(mine, "runner", "label"), "os^Pv", strict=False):
+        points = [(r["size"], r["steps"] / r["seconds"]) for r in mine if (r["runner"], r["label"]) == (runner, label)]
+        name = {"kernel": "kernel", "XLA": "vmap + XLA", "processor": "processor"}[runner]
+        panel.plot(*zip(*points, strict=True), color=colours[runner], marker=marker, label=f"{name}: {label}")
+    finish(panel, "instances", "steps per second")
+    panel.set_title("Four-bars on a GPU, RK4", loc="left", fontsize=11)
+    panel.legend(frameon=False, fontsize=8)
+
+
 def keys(records: Sequence[Record], *names: str) -> list[tuple[Any, ...]]:
     """The different values of some entries, in the order in which they occur."""
     return list(dict.fromkeys(tuple(record[name] for name in names) for record in records))
@@ -158,4 +172,5 @@ DRAWN: dict[str, Callable[[Any, Sequence[Record]], None]] = {
     "steps": draw_steps,
     "batch": draw_batch,
     "scaling": draw_scaling,
+    "gpu": draw_gpu,
 }

@@ -1,6 +1,7 @@
 """The file that holds all results: for each workload the machine, how long it took, and its records."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,4 +33,12 @@ def merged(path: Path, content: Content) -> Content:
 
     Ratios are meant within one run: a workload is replaced as a whole.
     """
-    return {key: old | content[key] for key, old in load(path).items()} if path.exists() else content
+    return together([load(path), content]) if path.exists() else content
+
+
+def together(contents: Iterable[Content]) -> Content:
+    """The workloads of several files; one that is in several is that of the last."""
+    found: Content = {}
+    for content in contents:
+        found |= {key: found.get(key, {}) | by_workload for key, by_workload in content.items()}
+    return found

@@ -1,8 +1,14 @@
-"""A stand-in for a GPU: kernels compiled as C, launched through XLA by a driver that runs them on the processor."""
+"""A GPU for tests of kernels: the one that JAX runs on, or a stand-in.
+
+The stand-in runs kernels compiled as C on the processor, launched through XLA by a driver of its own.
+"""
 
 import ctypes
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -39,13 +45,59 @@ def driver() -> ctypes.CDLL:
     return library
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
-    """From now on compiled motions that the virtual machine would run go to the stand-in."""
-    library = driver()
-    monkeypatch.setitem(linear_sweeps._NATIVE, "cpu", linear_sweeps._by_kernel)
-    monkeypatch.setattr(launcher, "compiled", image)
-    monkeypatch.setattr(launcher, "launcher", lambda: library)
-    monkeypatch.setattr(launcher, "_DRIVER", library._name)
-    monkeypatch.setattr(launcher, "_architecture", lambda: "sm_90")
-    launcher.ready.cache_clear()
-    return library
+class Gpu:
+    """A GPU.
+
+    `tolerance`: how far adaptive motions on it are from those of the virtual machine. Sines and powers of a GPU differ
+    from those of the processor by rounding. That alone changes error estimates, small differences of large numbers, so
+    much that steps differ in the sixth digit, and the motions by a part of their error.
+    """
+
+    tolerance = 1e-7
+
+    def has_launched(self, kernels: int) -> bool:
+        """True if so many kernels have been launched since the last time; a real GPU does not count them."""
+        return True
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        """On the processor, by the virtual machine."""
+        with jax.default_device(jax.devices("cpu")[0]):
+            yield
+
+
+class StandIn(Gpu):
+    """A GPU that is none: within `inserted`, kernels run on the processor."""
+
+    tolerance = 1e-11
+
+    def __init__(self) -> None:
+        self.driver = driver()
+
+    def has_launched(self, kernels: int) -> bool:
+        return self.driver.stand_in_launches() == kernels
+
+    @contextmanager
+    def inserted(self) -> Iterator["StandIn"]:
+        """From here on the motions that the virtual machine would run go to the stand-in."""
+        with self._patched(linear_sweeps._by_kernel) as patch:
+            patch.setattr(launcher, "compiled", image)
+            patch.setattr(launcher, "launcher", lambda: self.driver)
+            patch.setattr(launcher, "_DRIVER", self.driver._name)
+            patch.setattr(launcher, "_architecture", lambda: "sm_90")
+            launcher.missing.cache_clear()
+            self.driver.stand_in_launches()  # counts from here
+            yield self
+        launcher.missing.cache_clear()
+
+    @contextmanager
+    def idle(self) -> Iterator[None]:
+        with self._patched(linear_sweeps._by_vm):
+            yield
+        assert self.has_launched(0)
+
+    @contextmanager
+    def _patched(self, run: Any) -> Iterator[pytest.MonkeyPatch]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(linear_sweeps._NATIVE, "cpu", run)
+            yield patch

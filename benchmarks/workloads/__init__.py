@@ -2,7 +2,19 @@
 
 from types import ModuleType
 
-from benchmarks.workloads import batch, coordinates, engines, first, gradients, precision, scaling, single, steps, sweep
+from benchmarks.workloads import (
+    batch,
+    coordinates,
+    engines,
+    first,
+    gpu,
+    gradients,
+    precision,
+    scaling,
+    single,
+    steps,
+    sweep,
+)
 
 WORKLOADS: dict[str, ModuleType] = {
     "precision": precision,
@@ -15,4 +27,5 @@ WORKLOADS: dict[str, ModuleType] = {
     "first": first,
     "single": single,
     "sweep": sweep,
+    "gpu": gpu,
 }

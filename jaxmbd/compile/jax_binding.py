@@ -19,7 +19,7 @@ import numpy as np
 from jax.sharding import ManualAxisType, NamedSharding, PartitionSpec
 
 from jaxmbd.arrays import is_concrete
-from jaxmbd.compile.jax_internals import Primitive, ad, batching, mlir, partial_eval
+from jaxmbd.compile.jax_internals import Primitive, ad, batching, default_platform, mlir, partial_eval
 from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
@@ -76,7 +76,7 @@ def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = Fa
 def _look_up(
     function: Callable[..., Any], leaves: list[Any], tree: Any, forward: bool
 ) -> tuple[TracedFunction, Any] | None:
-    if jax.default_backend() != "cpu" or vm() is None:
+    if default_platform() != "cpu" or vm() is None:
         return None
     is_dynamic = tuple(is_array(leaf) for leaf in leaves)
     static = tuple(None if dynamic else leaf for leaf, dynamic in zip(leaves, is_dynamic, strict=True))
@@ -171,7 +171,7 @@ def _evaluate(*operands: Any, function: TracedFunction, batch: int) -> Any:
 
 def _is_direct(function: TracedFunction, operands: Any) -> bool:
     """True if the virtual machine can run a program at once: on a CPU, with whole arrays of one device."""
-    if jax.default_backend() != "cpu" or vm() is None or function.program is None or not function.results:
+    if default_platform() != "cpu" or vm() is None or function.program is None or not function.results:
         return False
     device = jax.devices()[0]
     return all(not isinstance(x, jax.Array) or (is_concrete(x) and x.devices() == {device}) for x in operands)

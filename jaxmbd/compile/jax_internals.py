@@ -69,6 +69,13 @@ def watches_values() -> bool:
     return any(getattr(jax.config, f"jax_{name}") for name in names)
 
 
+def default_platform() -> str:
+    """Where JAX computes unless told otherwise, "cpu" or "gpu": on `jax_default_device`, if the user has set that."""
+    config: Any = jax.config
+    device = config.jax_default_device
+    return jax.default_backend() if device is None else getattr(device, "platform", device)
+
+
 def unloaded_executable(compiled: jax.stages.Compiled) -> Any:
     """What JAX stores around XLA's machine code: names, types and shardings of arguments and results."""
     executable: Any = compiled._executable

@@ -189,6 +189,27 @@ def test_a_batch_of_derivatives_without_jit() -> None:
     np.testing.assert_allclose(found, [slope(x) for x in lengths], rtol=1e-12)
 
 
+WATCHED = {
+    "another device": lambda: jax.default_device(jax.devices("cpu")[0]),
+    "NaNs looked for": lambda: jax.debug_nans(True),
+}
+
+
+@pytest.mark.parametrize("watched", WATCHED)
+def test_what_is_known_inside_jit_is_computed_while_tracing(watched: str) -> None:
+    """Also where JAX watches what it computes: of a known mechanism it is known if its constraints are redundant."""
+    example, ts = mbd.examples.get("pendulum"), jnp.linspace(0.0, 1.0, 3)
+    start = example.state()
+
+    def run(scale: Any) -> Any:
+        state = eqx.tree_at(lambda s: s.v, start, scale * jnp.ones(3))
+        return mbd.simulate(example.mechanism, state, ts, throw=False).q
+
+    with WATCHED[watched]():
+        found = jax.jit(jax.vmap(run))(jnp.array([0.1, 0.2]))
+    np.testing.assert_allclose(found, jax.vmap(run)(jnp.array([0.1, 0.2])), rtol=1e-12)
+
+
 def test_more_steps_than_checkpoints() -> None:
     """Gradients of 5,000 constant steps, of which not all first states are stored."""
     ts, settings = np.linspace(0.0, 1.0, 3), {"dt0": 2e-4, "solver": dfx.Bosh3(), "max_steps": 5000}

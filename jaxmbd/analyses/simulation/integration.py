@@ -28,6 +28,8 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
+from jaxmbd.compile.jax_internals import default_platform
+from jaxmbd.compile.targets.launcher import suits
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
@@ -157,7 +159,7 @@ def _steps_of(
 def _explicit_steps(
     settings: IntegrationSettings, equations: Equations, formulation: AbstractFormulation, y: Any, times: int
 ) -> tuple[ExplicitSteps, list[Any], Any] | None:  # fmt: skip
-    """The same where there is no obstacle; `None` if the right-hand side is no program."""
+    """The same where there is no obstacle; `None` if the right-hand side is no program, or too large for a GPU."""
     solver, control = settings.solver, settings.controller
     assert is_explicit(solver)
     controlled = not isinstance(control, dfx.PIDController) or control.norm is state_norm
@@ -171,7 +173,9 @@ def _explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
         jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine, condition=equations.redundant,
     )  # fmt: skip
-    return None if found is None else (*found, y)
+    if found is None or (settings.engine == "auto" and default_platform() == "gpu" and not suits(found[0].operations)):
+        return None
+    return (*found, y)
 
 
 def _obstacle(
@@ -180,7 +184,7 @@ def _obstacle(
 ) -> str:  # fmt: skip
     """Why the virtual machine cannot run a motion as a whole, whatever its right-hand side; empty if it can."""
     solver, control, adjoint = settings.solver, settings.controller, settings.adjoint
-    device = jax.default_backend()
+    platform = default_platform()
     adaptive = type(control) is dfx.PIDController and control.norm in (position_norm, state_norm)
     obstacles = {
         "it has events": bool(settings.events) or event is not None,
@@ -189,7 +193,8 @@ def _obstacle(
             formulation, AbstractProjectedFormulation
         ),
         "it has a progress bar": not isinstance(settings.meter, dfx.NoProgressMeter),
-        f"it runs on the {device.upper()}": device != "cpu" and (device, settings.engine) != ("gpu", "native"),
+        f"it runs on the {platform.upper()}": platform != "cpu"
+        and (platform != "gpu" or settings.engine == "interpreter"),
         f"its adjoint is {type(adjoint).__name__}": not isinstance(adjoint, DiscreteAdjoint | dfx.ForwardMode),
         f"its solver is {type(solver).__name__}, not an explicit Runge-Kutta method": not is_explicit(solver),
         f"its step-size controller is {type(control).__name__}": not (

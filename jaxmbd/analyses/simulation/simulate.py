@@ -100,7 +100,8 @@ def simulate(
       rounding. By default (`"auto"`) the virtual machine runs explicit methods, by interpreting until compiling would
       pay, then by compiled code; `diffrax` runs everything else. `"native"` waits for the compiled code (seconds, once
       on a computer), which is several times faster; `"interpreter"` and `"diffrax"` do not use it. On an NVIDIA GPU
-      XLA runs diffrax's loop, and with `"native"` all instances of a batch run as one kernel;
+      all instances of a batch run as one kernel, which is `"native"`; by default diffrax's loop serves mechanisms too
+      large for its compiler. Inside `jax.shard_map`, for several GPUs, set `check_vma=False`;
     - `closure_tolerance`: the largest constraint violation allowed at any of the times `[m, rad]`;
     - `throw=False` raises no error: `solution.result` gives the verdict, for each instance of a batch; from the failure
       on values are NaN, and so are their derivatives. An instance that is not assembled takes no steps.

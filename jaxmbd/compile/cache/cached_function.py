@@ -1,6 +1,7 @@
 """The decorator of analyses: first calls run as NumPy code, later ones compiled, and both are stored on disk."""
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import wraps
 from typing import Any
 
@@ -36,7 +37,8 @@ def cached_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
         leaves, tree = jax.tree.flatten(arguments)
         arrays = [leaf for leaf in leaves if eqx.is_array(leaf)]
         if watches_values() or not jax.sharding.get_abstract_mesh().empty or not all(map(_is_local, frozen(arrays))):
-            return usual(*arguments)
+            with jax.ensure_compile_time_eval() if is_concrete(arrays) else nullcontext():  # also inside a user's `jit`
+                return usual(*arguments)
         others = tuple(ARRAY if eqx.is_array(leaf) else leaf for leaf in leaves)
         settings = tuple(getattr(jax.config, f"jax_{name}") for name in _SETTINGS)
         flat = FlatCall(types_of(arrays), function, tree, others, settings)

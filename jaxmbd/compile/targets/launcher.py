@@ -25,6 +25,7 @@ TARGET = "jaxmbd_launch"
 _DRIVER = "libcuda.so.1"
 _SYMBOLS = (TARGET, "jaxmbd_open_driver")
 _SIZE = 2**28  # [bytes] limit of all stored kernels together
+_LARGEST = 12_000  # operations, which NVRTC compiles in about half a minute
 
 
 class Image(NamedTuple):
@@ -100,18 +101,27 @@ def launcher() -> ctypes.CDLL:
 
 
 @cache
+def missing() -> str:
+    """What is missing to launch kernels, which opens the driver; empty if nothing is."""
+    try:
+        return (launcher().jaxmbd_open_driver(_DRIVER.encode()) or b"").decode()
+    except (OSError, subprocess.SubprocessError) as error:
+        return cause(error)
+
+
 def ready() -> None:
     """Open the driver, once.
 
     Raises:
         MechanismError: If there is none, or no launcher.
     """
-    try:
-        missing = launcher().jaxmbd_open_driver(_DRIVER.encode())
-    except (OSError, subprocess.SubprocessError) as error:
-        missing = cause(error).encode()
-    if missing:
-        raise MechanismError(f"engine='native' needs NVIDIA's driver on a GPU: {missing.decode()}")
+    if missing():
+        raise MechanismError(f"engine='native' needs NVIDIA's driver on a GPU: {missing()}")
+
+
+def suits(operations: int) -> bool:
+    """True if motions with so many operations at each stage run as kernels unless another engine is asked for."""
+    return operations <= _LARGEST and not missing() and bool(nvrtc.version())
 
 
 def _architecture() -> str:

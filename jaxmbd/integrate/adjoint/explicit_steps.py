@@ -208,6 +208,11 @@ class ExplicitSteps(AbstractSteps):
             for program in programs
         ]
 
+    @property
+    def operations(self) -> int:
+        """The number of scalar operations in the programs."""
+        return sum(sweep.program.operations for sweep in self.programs if sweep is not None)
+
     def _reads_inside(self, program: Program) -> bool:
         return any(self._time_at <= table[0] <= self._state_at for table in program.gathers)
 

@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, mlir
+from jaxmbd.compile.jax_internals import Primitive, ShapedArray, ad, batching, default_platform, mlir
 from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
 from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.compile.targets.launcher import launched
@@ -136,7 +136,7 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
         return jax.jit(partial(primitive.bind, **settings))
 
     def at_once(*arrays: Any, **settings: Any) -> Any:
-        elsewhere = settings["batches"] or jax.default_backend() != "cpu"
+        elsewhere = settings["batches"] or default_platform() != "cpu"
         call = None if elsewhere else settings["steps"].native(short, operands=len(arrays), **settings)
         if call is None:
             with jax.disable_jit(False):  # otherwise `jax.jit` evaluates the primitive eagerly, an infinite recursion
