@@ -16,6 +16,7 @@ typedef T JOIN(V, NAME);
 #define TRUTH(c) ((T)(c))
 #define BOTH(c, d) ((c) && (d))
 #define EITHER(c, d) ((c) || (d))
+typedef int JOIN(Mask, NAME);
 #else
 typedef T JOIN(V, NAME) __attribute__((vector_size(LANES * sizeof(T)), aligned(LANES * sizeof(T))));
 #define V JOIN(V, NAME)
@@ -119,23 +120,12 @@ BINARY_EACH(rem, M(fmod)(AT(a), AT(b)))
 #endif
 #define HORNER(z, sum, coefficient) JOIN(fma, NAME)(z, sum, ALL(coefficient))
 
-#if LANES > 1
-/* True if any lane of a comparison of vectors is true. */
-static inline int JOIN(any, NAME)(const JOIN(Mask, NAME) c) {
-  INTEGER any = 0;
-  for (int l = 0; l < LANES; l++) any |= c[l];
-  return any != 0;
-}
-#endif
-
-/* Sine and cosine: of one number by the C library; of lanes by argument reduction to [-pi/4, pi/4] and the polynomials of
-   fdlibm, with an error of at most 1 unit in the last place for |a| up to 1e5 (in single precision 1e3); lanes
-   beyond by the C library too. */
+/* Sine and cosine: by argument reduction to [-pi/4, pi/4] and the polynomials of fdlibm, with an error of at most 1 unit in
+   the last place for |a| up to 1e5 (in single precision 1e3), which is faster than the C library also for one number; beyond
+   by the C library. */
 static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
-#if LANES == 1 && defined(SINE_COSINE)
+#ifdef SINE_COSINE
   SINE_COSINE(a, sine, cosine);
-#elif LANES == 1
-  *sine = M(sin)(a), *cosine = M(cos)(a);
 #else
   const int wide = sizeof(T) == 8;
   const V k = JOIN(round, NAME)(a * ALL(6.36619772367581382433e-01));
@@ -155,10 +145,12 @@ static void JOIN(sine_cosine, NAME)(const V a, V *sine, V *cosine) {
   const V first = CHOICE(turned == 1, y, x), second = CHOICE(turned == 1, x, y);
   *sine = CHOICE(EITHER(q < 0, turned == 2), -first, first);
   *cosine = CHOICE(EITHER(q > 0, turned == 2), -second, second);
-  const JOIN(Mask, NAME) beyond = (JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3)) | (a != a);
-  if (__builtin_expect(JOIN(any, NAME)(beyond), 0))
+  const JOIN(Mask, NAME) beyond = EITHER(JOIN(abs, NAME)(a) > ALL(wide ? 1e5 : 1e3), a != a);
+  INTEGER any = 0;
+  for (int l = 0; l < LANES; l++) any |= AT(beyond);
+  if (__builtin_expect(any != 0, 0))
     for (int l = 0; l < LANES; l++)
-      if (beyond[l]) (*sine)[l] = M(sin)(a[l]), (*cosine)[l] = M(cos)(a[l]);
+      if (AT(beyond)) AT(*sine) = M(sin)(AT(a)), AT(*cosine) = M(cos)(AT(a));
 #endif
 }
 
