@@ -244,7 +244,7 @@ TIMES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "standing still": ([0.0, 1.0, 1.0], ("ts must increase", "ts[2] = 1 s")),
     "NaN": ([0.0, BAD, 1.0], ("ts must be finite", "ts[1] = nan")),
     "later than the state": ([0.5, 1.0], ("ts must start at the time of the state, 0 s", "ts[0] = 0.5 s")),
-    "one": ([0.0], ("at least two times", "(1,)")),
+    "one": ([0.0], ("at least two times", "got [0.0]")),
     "a table": (np.zeros((3, 2)), ("at least two times", "(3, 2)")),
 }
 

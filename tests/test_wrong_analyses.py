@@ -130,15 +130,15 @@ CASES: Cases = {
     ),
     "kin ts None": (
         lambda: mbd.kinematics(M, None),
-        "ts must be a sequence of at least two times [s], got shape ().",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got None.",
     ),
     "kin ts empty": (
         lambda: mbd.kinematics(M, []),
-        "ts must be a sequence of at least two times [s], got shape (0,).",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got [].",
     ),
     "kin ts number": (
         lambda: mbd.kinematics(M, 1.0),
-        "ts must be a sequence of at least two times [s], got shape ().",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got 1.0.",
     ),
     "kin mech": (
         lambda: mbd.kinematics(TS, M),
@@ -255,8 +255,8 @@ CASES: Cases = {
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
     ),
     "plot draw": (
-        lambda: plot.draw(M, S),
-        "q must be coordinates, such as state.q or solution.q, got State.",
+        lambda: plot.draw(M, motion()),
+        "q must be a State or coordinates, such as solution.q[-1], got Solution.",
     ),
     "path computed": (
         lambda: mbd.equilibrium_path(M, lambda m: 2 * m["rod"].mass, [1.0, 2.0]),

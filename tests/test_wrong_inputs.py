@@ -252,7 +252,7 @@ CASES |= {
     ),
     "with_parts, no driver": (
         lambda: M.with_parts(drivers=[pl.Gravity()]),
-        "Among drivers there is a Gravity; expected one of: Driver.",
+        "Among drivers there is a Gravity; expected one of: Driver. It belongs to forces=[...].",
     ),
     "with_parts, names": (
         lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),

@@ -37,7 +37,7 @@ def draw(
 
     **Arguments:**
 
-    - `q`: the coordinates `(nq,)` of a state or a solution: `state.q`, `solution.q[-1]`;
+    - `q`: a `State`, or coordinates `(nq,)`: `solution.q[-1]`;
     - `axes`: the axes to draw in, in space 3-D axes; default: a new figure;
     - `t`: the time `[s]` at which applied forces are evaluated, with bodies at rest;
     - `reactions`: forces `(fx, fy)` or `(fx, fy, fz)` `[N]`, world axes, by the name of the joint: arrows on the
@@ -50,7 +50,7 @@ def draw(
     **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist; for 2-D axes in
     space, or a direction of view in the plane.
 
-        >>> axes = draw(mechanism, state.q, labels=True)
+        >>> axes = draw(mechanism, state, labels=True)
     """
     check_mechanism(mechanism)
     check_view(mechanism, (elev, azim))

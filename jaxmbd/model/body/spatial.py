@@ -147,6 +147,11 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_inertia(part, self.inertia, zero=True)
         massless = is_concrete(self.inertia) and not np.asarray(self.inertia).any()
         check_number(part, "mass", self.mass, "kg", zero=massless)
+        if isinstance(self.pose, Array) and self.pose.shape != (7,):
+            raise MechanismError(
+                f"{part}: pose must have shape (7,), or (3,) without a rotation, got shape {self.pose.shape}. "
+                "spatial.pose(x, y, z, rotation) makes one."
+            )
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")

@@ -30,11 +30,12 @@ function roundBelow(value) {
 
 // A number as text with the decimals that tell multiples of a step apart.
 function written(value, step) {
-  const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
-  const size = Math.abs(value);
+  const least = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9)), digits = step * 10 ** least;
+  const more = Math.abs(digits - Math.round(digits)) > 1e-6 ? 1 : 0; // steps of 0.25
+  const decimals = least + more, size = Math.abs(value);
   if (decimals > 5 || size >= 1e6) {
     if (size === 0) return "0";
-    return value.toExponential(Math.max(0, Math.round(Math.log10(size / step)))).replace("e+", "e").replace(/^-/, "−");
+    return value.toExponential(Math.max(0, Math.round(Math.log10(size / step))) + more).replace("e+", "e").replace(/^-/, "−");
   }
   return (value + 0).toFixed(decimals).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
