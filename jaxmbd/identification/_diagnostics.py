@@ -197,9 +197,13 @@ def profile_likelihood(
             raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
         values = estimate + error * np.linspace(-4, 4, 13)
     values = np.asarray(as_float(values), float)
-    fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
     variance = _variance(result)
-    losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
+    if len(result.problem.names()) == 1:  # nothing is left to be fitted
+        at = lambda value: eqx.tree_at(lambda theta: theta.parameters[name], result.theta, jnp.asarray(value))  # noqa: E731
+        losses = np.array([float(result.problem.objective(at(value))) for value in values]) / variance
+    else:
+        fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
+        losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
     best = _loss(result) / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)

@@ -197,6 +197,12 @@ def sweep(
 
         result = mbd.sweep(period, {"length": [0.5, 1.0, 2.0], "g": [1.62, 9.81]})
         result["period"].sel(g=9.81)
+
+        >>> def period(x):
+        ...     return {"period": 2 * jnp.pi * jnp.sqrt(x["length"] / x["g"])}
+        >>> found = mbd.sweep(period, {"length": [0.5, 1.0, 2.0], "g": [1.62, 9.81]}, progress=False)
+        >>> print(found["period"].sel(g=9.81).values.round(3))
+        [1.419 2.006 2.837]
     """
     return Sweep(function, space, store, chunk, executor, overwrite, progress).run()
 

@@ -73,7 +73,11 @@ class MovingMarker(AbstractMovingMarker):
 
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
-    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
+    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix).
+
+        >>> print(sp.pose(0.1, 0.0, 0.2, sp.rotation.about("z", np.pi / 2)).round(4))
+        [0.1    0.     0.2    0.7071 0.     0.     0.7071]
+    """
     euler_parameters = np.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
     return combined("concatenate", [_point("A pose", x, y, z, by="pose"), euler_parameters])
 
@@ -124,7 +128,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
     physically possible: it must be symmetric, with no principal moment negative or greater than the sum of the other
     two.
 
-        >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
+        >>> rod = sp.Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
         'rod'
     """

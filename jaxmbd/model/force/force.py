@@ -95,6 +95,8 @@ class Gravity(eqx.Module):
     vector, which has its own direction.
 
     **Raises:** `MechanismError` for a negative number, which would act upwards.
+
+        >>> moon, sideways = pl.Gravity(1.62), pl.Gravity((9.81, 0.0))
     """
 
     name: str = eqx.field(static=True)
