@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
         except AttributeError as error:
             if name.startswith("_"):
                 raise
-            homes = [f"jaxmbd.{module}.{name}" for module in _MODULES if hasattr(_imported(module), name)]
+            homes = [f"jaxmbd.{module}.{name}" for module in _MODULES if name in dir(_imported(module))]
             hint = f" There is {' and '.join(homes)}." if homes else ""
             if find_spec(f"jaxmbd.{name}"):
                 hint = f" It is a module: from jaxmbd import {name}."

@@ -71,5 +71,7 @@ def test_every_name_is_there() -> None:
     assert {*dir(mbd)} >= listed
     for name in listed:
         assert getattr(mbd, name) is not None
-    with pytest.raises(AttributeError, match="symulate"):
-        mbd.symulate  # noqa: B018  # pyright: ignore
+    mends = {"symulate": "", "Body": "There is jaxmbd.planar.Body and jaxmbd.spatial.Body.", "data": "import data."}
+    for name, mend in mends.items():
+        with pytest.raises(AttributeError, match=f"jaxmbd has no attribute '{name}'.*{mend}"):
+            getattr(mbd, name)

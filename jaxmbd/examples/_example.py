@@ -102,8 +102,8 @@ def entries() -> dict[str, Entry]:
 def names() -> tuple[str, ...]:
     """Return the names of all examples.
 
-        >>> mbd.examples.names()[:3]
-        ('andrews', 'bicycle', 'bricard')
+    >>> mbd.examples.names()[:3]
+    ('andrews', 'bicycle', 'bricard')
     """
     return tuple(entries())
 

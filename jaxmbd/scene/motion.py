@@ -102,7 +102,9 @@ def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies p
         names = ", ".join(mechanism.coordinate_names)
         raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")
     if not np.isfinite(qs).all():
-        raise MechanismError("q holds values that are not finite; there is nothing to draw.")
+        raise MechanismError(
+            "q holds values that are not finite, as of a state that was not assembled; there is nothing to draw."
+        )
     if mechanism.coordinates == "absolute":
         poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:

@@ -34,8 +34,8 @@ _SEQUENCES = tuple(a + b + c for a, b, c in itertools.product(_LETTERS, repeat=3
 def identity() -> Quaternion:
     """The identity rotation, `(1, 0, 0, 0)`.
 
-        >>> print(sp.rotation.identity())
-        [1. 0. 0. 0.]
+    >>> print(sp.rotation.identity())
+    [1. 0. 0. 0.]
     """
     return as_float((1.0, 0.0, 0.0, 0.0))
 
@@ -43,9 +43,9 @@ def identity() -> Quaternion:
 def multiply(a: Numbers, b: Numbers) -> Quaternion:
     """The rotation `b` followed by `a`, both about fixed axes: `R(multiply(a, b)) = R(a) R(b)` (Hamilton product).
 
-        >>> quarter = sp.rotation.about("z", np.pi / 2)
-        >>> print(sp.rotation.vector(sp.rotation.multiply(quarter, quarter)).round(4))
-        [0.     0.     3.1416]
+    >>> quarter = sp.rotation.about("z", np.pi / 2)
+    >>> print(sp.rotation.vector(sp.rotation.multiply(quarter, quarter)).round(4))
+    [0.     0.     3.1416]
     """
     return _product(*_floats("multiply", a=(a, (4,)), b=(b, (4,))))
 
@@ -60,8 +60,8 @@ def _product(a: Quaternion, b: Quaternion) -> Quaternion:
 def inverse(e: Numbers) -> Quaternion:
     """The inverse rotation, `(e0, −e1, −e2, −e3) / |e|²`.
 
-        >>> print(sp.rotation.inverse(sp.rotation.about("x", 0.2)).round(4))
-        [ 0.995  -0.0998 -0.     -0.    ]
+    >>> print(sp.rotation.inverse(sp.rotation.about("x", 0.2)).round(4))
+    [ 0.995  -0.0998 -0.     -0.    ]
     """
     return _inverse(*_floats("inverse", e=(e, (4,))))
 
@@ -74,8 +74,8 @@ def _inverse(e: Quaternion) -> Quaternion:
 def normalize(e: Numbers) -> Quaternion:
     """The same rotation with `|e| = 1`.
 
-        >>> print(sp.rotation.normalize((3.0, 0.0, 0.0, 4.0)))
-        [0.6 0.  0.  0.8]
+    >>> print(sp.rotation.normalize((3.0, 0.0, 0.0, 4.0)))
+    [0.6 0.  0.  0.8]
     """
     return _normalized(*_floats("normalize", e=(e, (4,))))
 
@@ -88,10 +88,10 @@ def _normalized(e: Quaternion) -> Quaternion:
 def matrix(e: Numbers) -> Matrix:
     """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`.
 
-        >>> print(sp.rotation.matrix(sp.rotation.about("z", 0.1)).round(4))
-        [[ 0.995  -0.0998  0.    ]
-         [ 0.0998  0.995   0.    ]
-         [ 0.      0.      1.    ]]
+    >>> print(sp.rotation.matrix(sp.rotation.about("z", 0.1)).round(4))
+    [[ 0.995  -0.0998  0.    ]
+     [ 0.0998  0.995   0.    ]
+     [ 0.      0.      1.    ]]
     """
     return _matrix(*_floats("matrix", e=(e, (4,))))
 
@@ -107,8 +107,8 @@ def _matrix(e: Quaternion) -> Matrix:
 def rotate(e: Numbers, r: Numbers) -> Vector:
     """The vector `R(e) r`, `r` in body axes, the result in world axes, without forming the matrix.
 
-        >>> print(sp.rotation.rotate(sp.rotation.about("z", np.pi / 6), (1.0, 0.0, 0.0)).round(4))
-        [0.866 0.5   0.   ]
+    >>> print(sp.rotation.rotate(sp.rotation.about("z", np.pi / 6), (1.0, 0.0, 0.0)).round(4))
+    [0.866 0.5   0.   ]
     """
     return _rotated(*_floats("rotate", e=(e, (4,)), r=(r, (3,))))
 
@@ -147,8 +147,8 @@ def _of_matrix(R: Matrix) -> Quaternion:
 def about(axis: str | Numbers, angle: Number) -> Quaternion:
     """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"-x"`, `"y"`, …
 
-        >>> print(sp.rotation.about("-y", 0.2).round(4))
-        [ 0.995   0.     -0.0998  0.    ]
+    >>> print(sp.rotation.about("-y", 0.2).round(4))
+    [ 0.995   0.     -0.0998  0.    ]
     """
     axis, angle = _floats("about", axis=(axis_numbers("rotation.about: axis", axis), (3,)), angle=(angle, ()))
     _check_direction("about", "axis", axis)
@@ -182,8 +182,8 @@ def _vector(e: Quaternion) -> Vector:
 def from_vector(theta: Numbers) -> Quaternion:
     """The rotation by `|theta|` [rad] about `theta` (the exponential map), smooth at zero.
 
-        >>> print(sp.rotation.from_vector((0.2, 0.0, 0.0)).round(4))
-        [0.995  0.0998 0.     0.    ]
+    >>> print(sp.rotation.from_vector((0.2, 0.0, 0.0)).round(4))
+    [0.995  0.0998 0.     0.    ]
     """
     return _of_vector(*_floats("from_vector", theta=(theta, (3,))))
 

@@ -75,8 +75,8 @@ class MovingMarker(AbstractMovingMarker):
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
     """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix).
 
-        >>> print(sp.pose(0.1, 0.0, 0.2, sp.rotation.about("z", np.pi / 2)).round(4))
-        [0.1    0.     0.2    0.7071 0.     0.     0.7071]
+    >>> print(sp.pose(0.1, 0.0, 0.2, sp.rotation.about("z", np.pi / 2)).round(4))
+    [0.1    0.     0.2    0.7071 0.     0.     0.7071]
     """
     euler_parameters = np.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
     return combined("concatenate", [_point("A pose", x, y, z, by="pose"), euler_parameters])

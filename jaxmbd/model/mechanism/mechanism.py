@@ -156,7 +156,8 @@ class Mechanism(eqx.Module):
         **Raises:** `MechanismError` in the same cases as `Mechanism(...)`.
         """
         mechanism = self.replaced(
-            None if forces is None else _parts("forces", forces), None if drivers is None else _parts("drivers", drivers)
+            None if forces is None else _parts("forces", forces),
+            None if drivers is None else _parts("drivers", drivers),
         )
         check_parts(mechanism)
         mechanism.__check_init__()
