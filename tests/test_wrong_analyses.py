@@ -128,6 +128,16 @@ CASES: Cases = {
         lambda: mbd.Experiment(TS, {"a": TS}, sigma={"b": 1.0}),
         "There is no measured channel for sigma named 'b'. ",
     ),
+    "kin, the order of simulate": (
+        lambda: mbd.kinematics(M, S, TS),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got ndarray. "
+        "The order is kinematics(mechanism, ts, state).",
+    ),
+    "sim, the order of kinematics": (
+        lambda: mbd.simulate(M, TS, S),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got ndarray. "
+        "The order is simulate(mechanism, state, ts).",
+    ),
     "kin ts None": (
         lambda: mbd.kinematics(M, None),
         "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got None.",

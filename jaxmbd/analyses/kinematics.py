@@ -79,7 +79,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     check_mechanism(mechanism)
     check_flags("kinematics", throw=throw)
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
-    check_state(mechanism, state)
+    check_state(mechanism, state, "kinematics(mechanism, ts, state)")
     ts = check_times(ts, state)
     known = is_known(mechanism, state, ts)
     if throw and known:

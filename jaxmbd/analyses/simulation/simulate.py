@@ -118,7 +118,7 @@ def simulate(
         >>> print(f"{motion['O.angle'][-1]:.4f} rad, {motion.reaction('O').force[-1].round(3)} N")
         -2.9758 rad, [2.395 5.306] N
     """
-    check_state(mechanism, state)
+    check_state(mechanism, state, "simulate(mechanism, state, ts)")
     ts = check_times(ts, state)
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds)
