@@ -56,6 +56,8 @@ def test_a_member_and_an_example_of_the_reference() -> None:
     (get,) = (name for name in public_names.modules()["jaxmbd.examples"] if name.name == "get")
     example = '```pycon\n>>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))\n```'
     assert example in reference.page_of("jaxmbd.examples", [get])
+    (sphere,) = (name for name in public_names.modules()["jaxmbd.spatial"] if name.name == "sphere")
+    assert "```pycon\n>>> print(f" in reference.page_of("jaxmbd.spatial", [sphere])
 
 
 def test_tables_of_parts_list_both_spaces() -> None:

@@ -56,7 +56,8 @@ from jaxmbd import planar as pl, spatial as sp
 jax.config.update("jax_enable_x64", True)
 ```
 """
-_EXAMPLE = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
+# Ruff takes the indentation of an example away that follows a single line.
+_EXAMPLE = re.compile(r"(?:^    .*\n?)+|^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
 
 
 def write(folder: Path) -> None:
