@@ -343,8 +343,8 @@ CASES: Cases = {
     ),
     "fit where tuple idx": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].pose[0]}, progress=False),
-        "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been "
-        "computed, or taken out of an array.",
+        "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been computed, or taken "
+        "out of an array. Point at the whole array, or give a function that builds the mechanism from the numbers.",
     ),
     "fit out of range": (
         lambda: mbd.fit(
