@@ -29,7 +29,7 @@ def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
     """The error for a name that does not exist, with the most similar existing name."""
-    names = list(known)
+    names = list(dict.fromkeys(known))
     if not isinstance(given, str):
         article = "An" if kind[0] in "aeiou" else "A"
         return MechanismError(f"{article} {kind} is named by a string, got {given!r}. {_listed(names)}.")
