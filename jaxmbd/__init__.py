@@ -5,11 +5,14 @@ names; each is imported when it is used first.
 """
 
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 from typing import Any
 
 import lazy_loader
 
 from jaxmbd.garbage import collecting_nothing, count_as_old
+
+_MODULES = ("planar", "spatial", "identification", "sweeps", "optimal_design")  # what users may take for names here
 
 _imported, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
@@ -24,5 +27,13 @@ def __getattr__(name: str) -> Any:
     with collecting_nothing():
         try:
             return _imported(name)
+        except AttributeError as error:
+            if name.startswith("_"):
+                raise
+            homes = [f"jaxmbd.{module}.{name}" for module in _MODULES if name in dir(_imported(module))]
+            hint = f" There is {' and '.join(homes)}." if homes else ""
+            if find_spec(f"jaxmbd.{name}"):
+                hint = f" It is a module: from jaxmbd import {name}."
+            raise AttributeError(f"jaxmbd has no attribute {name!r}.{hint}") from error
         finally:
             count_as_old()

@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
+_LISTED = 32  # largest number of names in a message
+
 
 class MechanismError(ValueError):
     """The description of a mechanism, or an argument of an analysis, is invalid."""
@@ -27,11 +29,28 @@ def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
 
 def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
     """The error for a name that does not exist, with the most similar existing name."""
-    names = list(known)
-    listed = ", ".join(map(repr, names)) or "(none)"
+    names = list(dict.fromkeys(known))
     if not isinstance(given, str):
         article = "An" if kind[0] in "aeiou" else "A"
-        return MechanismError(f"{article} {kind} is named by a string, got {given!r}. Known names: {listed}.")
+        return MechanismError(f"{article} {kind} is named by a string, got {given!r}. {_listed(names)}.")
     near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return MechanismError(f"There is no {kind} named {given!r}.{hint} Known names: {listed}.")
+    is_owner = any(name.startswith(f"{given}.") for name in names)  # 'rod' is no misspelt 'rod.y'
+    hint = f" Did you mean {near[0]!r}?" if near and not is_owner else ""
+    return MechanismError(f"There is no {kind} named {given!r}.{hint} {_listed(names, given, *near)}.")
+
+
+def _listed(names: list[str], *like: str) -> str:
+    """The names that there are; of many, those of the part that is meant by its own or a similar name, or the parts."""
+    if len(names) <= _LISTED:
+        return f"Known names: {_some(names)}"
+    for owner in (name.partition(".")[0] for name in like):
+        own = [name for name in names if name.startswith(f"{owner}.")]
+        if own:
+            return f"Known names of {owner!r}: {_some(own)}"
+    parts = dict.fromkeys(name if "." not in name else f"{name.partition('.')[0]}.…" for name in names)
+    return f"Known names: {_some(list(parts))}"
+
+
+def _some(names: list[str]) -> str:
+    rest = f", … ({len(names)} in all)" if len(names) > _LISTED else ""
+    return (", ".join(map(repr, names[:_LISTED])) or "(none)") + rest

@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, _near_singular
 from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import unknown
 from tests.wrong_inputs import GRIP, ROD, TS
 from tests.wrong_inputs import pend as pendulum
 
@@ -244,7 +245,7 @@ TIMES: dict[str, tuple[Any, tuple[str, ...]]] = {
     "standing still": ([0.0, 1.0, 1.0], ("ts must increase", "ts[2] = 1 s")),
     "NaN": ([0.0, BAD, 1.0], ("ts must be finite", "ts[1] = nan")),
     "later than the state": ([0.5, 1.0], ("ts must start at the time of the state, 0 s", "ts[0] = 0.5 s")),
-    "one": ([0.0], ("at least two times", "(1,)")),
+    "one": ([0.0], ("at least two times", "got [0.0]")),
     "a table": (np.zeros((3, 2)), ("at least two times", "(3, 2)")),
 }
 
@@ -269,6 +270,19 @@ def test_state_that_is_not_assembled(field: str, level: str, unit: str, start: m
     with pytest.raises(mbd.AssemblyError) as error:
         mbd.simulate(pendulum(), off, TS)
     says(error, "not assembled", level, "'O' misses by 0.1 ", unit, "Get a state from jaxmbd.assemble")
+
+
+def test_of_many_names_those_of_the_part_are_listed() -> None:
+    parts = ("crank", "coupler", "rocker")
+    names = [f"{part}.{end}" for part in parts for end in (*"abcdefghijkl",)] + ["energy"]
+    of_the_coupler = ", ".join(repr(f"coupler.{end}") for end in "abcdefghijkl")
+    for given, hint in (("coupler", ""), ("couplr.a", " Did you mean 'coupler.a'?")):
+        assert str(unknown("quantity", given, names)) == (
+            f"There is no quantity named {given!r}.{hint} Known names of 'coupler': {of_the_coupler}."
+        )
+    assert str(unknown("quantity", "Q", names)).endswith("Known names: 'crank.…', 'coupler.…', 'rocker.…', 'energy'.")
+    many = [f"n{k}" for k in range(50)]
+    assert str(unknown("part", "Q", many)).endswith("'n31', … (50 in all).")
 
 
 def test_names_that_a_solution_does_not_know(start: mbd.State) -> None:

@@ -64,12 +64,15 @@ except SystemExit as end:
     assert not loaded & {"jax", "scipy", "matplotlib", "xarray"}
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ast.parse(Path(mbd.__file__).with_suffix(".pyi").read_text())
     listed = {alias.asname or alias.name for x in stub.body if isinstance(x, ast.ImportFrom) for alias in x.names}
     assert listed == {*getattr(mbd, "__all__")}  # noqa: B009
     assert {*dir(mbd)} >= listed
     for name in listed:
         assert getattr(mbd, name) is not None
-    with pytest.raises(AttributeError, match="symulate"):
-        mbd.symulate  # noqa: B018  # pyright: ignore
+    mends = {"symulate": "", "Body": "There is jaxmbd.planar.Body and jaxmbd.spatial.Body.", "data": "import data."}
+    monkeypatch.delattr(mbd, "data", raising=False)  # where another test has imported it
+    for name, mend in mends.items():
+        with pytest.raises(AttributeError, match=f"jaxmbd has no attribute '{name}'.*{mend}"):
+            getattr(mbd, name)

@@ -3,7 +3,6 @@ them, and it can be built."""
 
 import contextlib
 import io
-import math
 import re
 import subprocess
 import sys
@@ -14,13 +13,12 @@ from typing import Any
 import pytest
 
 from docs.pages import parts, public_names, reference
+from tests.printed import same
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 TAUGHT = sorted([*DOCS.glob("tutorials/*.md"), *DOCS.glob("explanation/*.md")])
 EXAMPLE = re.compile(r"```python\n(.*?)```(?:\n\n```text\n(.*?)```)?", re.DOTALL)
-NUMBER = re.compile(r"[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?")
-DIGITS = 2.0  # of the last printed digit: other versions of the libraries round otherwise
 
 
 def reached() -> set[Path]:
@@ -56,28 +54,16 @@ def test_a_member_and_an_example_of_the_reference() -> None:
     assert "::::{py:method} reaction(name, body=None, frame='world')" in page
     assert "::::{py:property} lam" in page
     (get,) = (name for name in public_names.modules()["jaxmbd.examples"] if name.name == "get")
-    assert '```pycon\n>>> solution = get("pendulum").simulate()\n```' in reference.page_of("jaxmbd.examples", [get])
+    example = '```pycon\n>>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))\n```'
+    assert example in reference.page_of("jaxmbd.examples", [get])
+    (sphere,) = (name for name in public_names.modules()["jaxmbd.spatial"] if name.name == "sphere")
+    assert "```pycon\n>>> print(f" in reference.page_of("jaxmbd.spatial", [sphere])
 
 
 def test_tables_of_parts_list_both_spaces() -> None:
     rows = {tuple(row.split("|")[1:4]) for row in parts.table("model.joint", with_coordinates=True)}
     both = [(" `Gear` ", " [plane](#jaxmbd.planar.Gear) ", " [space](#jaxmbd.spatial.Gear) ")]
     assert set(both) | {(" `Screw` ", " – ", " [space](#jaxmbd.spatial.Screw) ")} <= rows
-
-
-def same(printed: str, written: str) -> bool:
-    """Whether two texts have the same words, and numbers that agree up to rounding of their last digits."""
-    if NUMBER.sub("", printed) != NUMBER.sub("", written):
-        return False
-    pairs = zip(NUMBER.findall(printed), NUMBER.findall(written), strict=True)
-    return all(math.isclose(float(a), float(b), rel_tol=0, abs_tol=DIGITS * last_digit(b)) for a, b in pairs)
-
-
-def last_digit(number: str) -> float:
-    """The value of one unit in the last place of a number with decimals; whole numbers must be equal."""
-    mantissa, _, exponent = number.partition("e")
-    decimals = len(mantissa.partition(".")[2])
-    return 10.0 ** (int(exponent or 0) - decimals) if decimals or exponent else 0.0
 
 
 @pytest.mark.parametrize(

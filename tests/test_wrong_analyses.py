@@ -128,17 +128,27 @@ CASES: Cases = {
         lambda: mbd.Experiment(TS, {"a": TS}, sigma={"b": 1.0}),
         "There is no measured channel for sigma named 'b'. ",
     ),
+    "kin, the order of simulate": (
+        lambda: mbd.kinematics(M, S, TS),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got ndarray. "
+        "The order is kinematics(mechanism, ts, state).",
+    ),
+    "sim, the order of kinematics": (
+        lambda: mbd.simulate(M, TS, S),
+        "state must be a State from jaxmbd.assemble(mechanism, ...), got ndarray. "
+        "The order is simulate(mechanism, state, ts).",
+    ),
     "kin ts None": (
         lambda: mbd.kinematics(M, None),
-        "ts must be a sequence of at least two times [s], got shape ().",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got None.",
     ),
     "kin ts empty": (
         lambda: mbd.kinematics(M, []),
-        "ts must be a sequence of at least two times [s], got shape (0,).",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got [].",
     ),
     "kin ts number": (
         lambda: mbd.kinematics(M, 1.0),
-        "ts must be a sequence of at least two times [s], got shape ().",
+        "ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got 1.0.",
     ),
     "kin mech": (
         lambda: mbd.kinematics(TS, M),
@@ -255,8 +265,8 @@ CASES: Cases = {
         "mechanism must be a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints), got None.",
     ),
     "plot draw": (
-        lambda: plot.draw(M, S),
-        "q must be coordinates, such as state.q or solution.q, got State.",
+        lambda: plot.draw(M, motion()),
+        "q must be a State or coordinates, such as solution.q[-1], got Solution.",
     ),
     "path computed": (
         lambda: mbd.equilibrium_path(M, lambda m: 2 * m["rod"].mass, [1.0, 2.0]),
@@ -333,8 +343,8 @@ CASES: Cases = {
     ),
     "fit where tuple idx": (
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].pose[0]}, progress=False),
-        "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been "
-        "computed, or taken out of an array.",
+        "Free parameter 'k' points at f64[], which is not a number of the mechanism: it has been computed, or taken "
+        "out of an array. Point at the whole array, or give a function that builds the mechanism from the numbers.",
     ),
     "fit out of range": (
         lambda: mbd.fit(

@@ -1,7 +1,9 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 """Parts, mechanisms and rotations that cannot be right: what is given, and the exact text of the error."""
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd import spatial as sp
 from jaxmbd.space import rotation
-from tests.wrong_inputs import BALL, GRIP, ROD, SG, Cases, G, M, S, check_text, pend
+from tests.wrong_inputs import BALL, GRIP, ROD, SG, TS, Cases, G, M, S, check_text, pend
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
@@ -252,7 +254,25 @@ CASES |= {
     ),
     "with_parts, no driver": (
         lambda: M.with_parts(drivers=[pl.Gravity()]),
-        "Among drivers there is a Gravity; expected one of: Driver.",
+        "Among drivers there is a Gravity; expected one of: Driver. It belongs to forces=[...].",
+    ),
+    "a body as a coordinate": (
+        lambda: mbd.assemble(M, {"rod": 0.3}),
+        "'rod' is a body, not a coordinate; its coordinates are 'rod.x', 'rod.y', 'rod.theta'.",
+    ),
+    "a joint as a coordinate": (
+        lambda: mbd.assemble(M, {"O": 0.3}),
+        "'O' is a joint, not a coordinate; its coordinates are 'O.angle'.",
+    ),
+    "gravity upwards": (
+        lambda: pl.Gravity(-9.81),
+        "Gravity 'gravity': a number acts downwards (−y in the plane, −z in space) and is not negative, got -9.81. For "
+        "another direction give a vector [m/s²], such as (0.0, 9.81).",
+    ),
+    "many mechanisms without vmap": (
+        lambda: mbd.simulate(eqx.tree_at(lambda m: m["rod"].mass, M, jnp.ones(3)), S, TS),
+        "Body 'rod': mass must be a number, got shape (3,). An analysis takes one mechanism; for many at once write "
+        "jax.vmap(lambda mechanism: ...)(mechanisms).",
     ),
     "with_parts, names": (
         lambda: M.with_parts([pl.Force("O", GRIP, (1.0, 0.0))]),

@@ -45,7 +45,19 @@ HEADINGS = {
     "space": "Frames and solids",
     "space.solid": "Frames and solids",
 }
-_EXAMPLE = re.compile(r"(?:^    .*\n?)+", re.MULTILINE)
+_SETTING = """
+Examples run after these lines; those of fits go on from the example of
+{py:obj}`fit <jaxmbd.identification.fit>`. The tests compare what they print.
+
+```python
+import jax, jax.numpy as jnp, numpy as np, jaxmbd as mbd
+from jaxmbd import planar as pl, spatial as sp
+
+jax.config.update("jax_enable_x64", True)
+```
+"""
+# Ruff takes the indentation of an example away that follows a single line.
+_EXAMPLE = re.compile(r"(?:^    .*\n?)+|^>>> .*\n?(?:.+\n?)*", re.MULTILINE)
 
 
 def write(folder: Path) -> None:
@@ -61,9 +73,12 @@ def page_of(module: str, names: list[Name]) -> str:
         (elsewhere if name.is_module or name.documented != name.path else here).append(name)
     lines = [f"# {module}", "", f"```{{py:module}} {module}\n```", "", inspect.getdoc(_module(module)) or "", ""]
     lines += [f"- {_link(name)}" for name in elsewhere]
+    first = len(lines)
     for heading, group in _by_heading(here).items():
         lines += ["", f"## {heading}", ""] if heading else [""]
         lines += [_entry(name) for name in group]
+    if any(">>>" in line for line in lines):
+        lines.insert(first, _SETTING)
     return "\n".join(lines)
 
 

@@ -63,7 +63,10 @@ def _times(ts: Any, dtype: Any) -> Array | np.ndarray:
     else:
         times = jnp.asarray(ts, dtype=dtype)
     if times.ndim != 1 or times.shape[0] < 2:
-        raise MechanismError(f"ts must be a sequence of at least two times [s], got shape {times.shape}.")
+        given = f"{ts!r}" if is_concrete(ts) and times.size < 2 else f"shape {times.shape}"
+        raise MechanismError(
+            f"ts must be a sequence of at least two times [s], such as jnp.linspace(0.0, 2.0, 201), got {given}."
+        )
     return times
 
 

@@ -24,7 +24,8 @@ class Description:
     - `kind`: the kind of coordinates, `"absolute"` or `"joint"`;
     - `freedom`: the number of degrees of freedom that the joints leave; `remaining_freedom`: the number that remains
       when the drivers prescribe their coordinates;
-    - `coordinates`, `speeds`: the names of the entries of `q` and `p`;
+    - `coordinates`, `speeds`: the names of the entries of `q` and `p`; `turns`: joint angles in space that follow the
+      coordinates in `q`, so that whole turns count (`state.q` has them, too);
     - `constraints`: name, kind and number of rows of each constraint, without drivers;
     - `redundant`: the rows that are linear combinations of other rows;
     - `driven`: the coordinates that drivers prescribe, including those that are not variables of the system;
@@ -38,6 +39,7 @@ class Description:
     freedom: int
     remaining_freedom: int
     coordinates: tuple[str, ...]
+    turns: tuple[str, ...]
     speeds: tuple[str, ...]
     constraints: tuple[tuple[str, str, int], ...]
     redundant: tuple[RedundantRow, ...]
@@ -55,6 +57,8 @@ class Description:
     def __repr__(self) -> str:
         lines = [self._headline()]
         lines += [f"Coordinates q ({len(self.coordinates)}, {self.kind}): {_join(self.coordinates)}"]
+        if self.turns:
+            lines += [f"Angles that follow them in q, to count whole turns ({len(self.turns)}): {_join(self.turns)}"]
         lines += [f"Speeds p ({len(self.speeds)}): {_join(self.speeds)}"]
         rated = [_acceleration_name(name) for name in self.speeds]
         lines += [f"Accelerations ṗ ({len(rated)}): {_join(rated)}"]
@@ -98,9 +102,9 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
 
     **Returns:** a `Description`: print it, or read its fields.
 
-        >>> print(describe(mechanism))
-        The system has 1 degree of freedom, of which its driver leaves none. It is modelled using 3 generalized
-        coordinates coupled by 2 algebraic constraints. ...
+        >>> system = mbd.describe(mbd.examples.get("slider-crank").mechanism)
+        >>> system.freedom, system.rows, system.independent
+        (1, 8, ('crank.theta',))
     """
     state = assemble(mechanism) if state is None else state
     check_state(mechanism, state)
@@ -124,6 +128,7 @@ def describe(mechanism: Mechanism, state: State | None = None) -> Description:
         freedom=mechanism.nv - int(rank_of(constant(C[:count]))),
         remaining_freedom=mechanism.nv - int(rank_of(constant(C))),
         coordinates=mechanism.tree.coordinates,
+        turns=mechanism.turns,
         speeds=mechanism.speed_names,
         constraints=tuple((part.name, type(mechanism[part.name]).__name__, size) for part, size in joints),
         redundant=repeats,

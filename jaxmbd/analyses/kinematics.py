@@ -36,6 +36,8 @@ from jaxmbd.integrate.formulations.newton_closure import (
     consistent_speeds,
 )
 from jaxmbd.model.body.checks import check_flags
+from jaxmbd.model.driver import Driver
+from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
@@ -66,12 +68,18 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     **Raises:** `MechanismError` if there are too few drivers or if they are redundant; `SolveError` if the motion
     cannot be continued, or if a position is singular.
 
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
+        >>> motion = mbd.kinematics(driven, np.linspace(0.0, 1.0, 11))
+        >>> print(motion["rod.position"][-1].round(4), motion.effort("motor")[::10].round(3))  # [m], [N m]
+        [0.4388 0.2397] [5.405 4.805]
+
     Source: Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989), §3.6, §4.8.
     """
     check_mechanism(mechanism)
     check_flags("kinematics", throw=throw)
     state = assemble(mechanism, t=first_time(ts)) if state is None else state
-    check_state(mechanism, state)
+    check_state(mechanism, state, "kinematics(mechanism, ts, state)")
     ts = check_times(ts, state)
     known = is_known(mechanism, state, ts)
     if throw and known:
@@ -144,18 +152,39 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
     if freedom:
-        dependent = np.asarray(pivot_columns(jnp.asarray(C)))
-        free = [name for name, is_dependent in zip(mechanism.variables, dependent, strict=True) if not is_dependent]
+        proposed, idle = _more_drivers(mechanism, state)
+        mend = f" Prescribe as many more coordinates, such as {', '.join(proposed)}." if proposed else ""
+        if idle:
+            mend += (
+                f" No driver can hold {', '.join(idle)}: replace a joint by one that does. (A body between two "
+                "Sphericals spins about itself: make one of them a Universal, or the body a Rod.)"
+            )
         raise MechanismError(
             f"Too few drivers for a kinematic analysis: {_driver_list(drivers)} and the joints leave {freedom} "
-            f"degree{'s' * (freedom != 1)} of freedom. Prescribe as many more coordinates, such as {', '.join(free)}; "
-            "or let forces move them: simulate(mechanism, state, ts)."
+            f"degree{'s' * (freedom != 1)} of freedom.{mend} Or let forces move them: simulate(mechanism, state, ts)."
         )
     for repeat in redundancy(mechanism, state).repeats:
         if repeat.joint in drivers:
             raise MechanismError(
                 f"Too many drivers for a kinematic analysis: {repeat}. Leave one of {_driver_list(drivers)} out."
             )
+
+
+def _more_drivers(mechanism: Mechanism, state: State) -> tuple[list[str], list[str]]:
+    """Return coordinates whose drivers would determine the motion, and the speeds that no driver reaches."""
+    joints = [part for part in mechanism.joints if isinstance(part, AbstractJointWithCoordinates)]
+    names = [f"{joint.name}.{coordinate}" for joint in joints for coordinate in joint.coordinate_names]
+    names += [f"{body.name}.{coordinate}" for body in mechanism.bodies for coordinate in mechanism.space.prescribable]
+    drivers = [Driver(f"driver {k}", name, 0.0) for k, name in enumerate(names)]
+    rows = jacobian(mechanism.replaced(drivers=[*mechanism.drivers, *drivers]), state.t, state.q)
+    held, tried = np.split(rows, [len(rows) - len(names)])
+    proposed: list[str] = []
+    for name, row in zip(names, tried, strict=True):
+        more = np.vstack([held, row])
+        if rank_of(jnp.asarray(more)) > rank_of(jnp.asarray(held)):
+            held, proposed = more, [*proposed, name]
+    dependent = np.asarray(pivot_columns(jnp.asarray(held)))
+    return proposed, [name for name, is_held in zip(mechanism.variables, dependent, strict=True) if not is_held]
 
 
 def _driver_list(drivers: list[str]) -> str:

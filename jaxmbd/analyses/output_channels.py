@@ -78,7 +78,10 @@ def read(mechanism: Mechanism, state: State, names: str | Iterable[str]) -> Any:
 
     **Raises:** `MechanismError` if the state belongs to another mechanism or a name does not exist.
 
-        >>> read(mechanism, assemble(mechanism, {"R.angle": 0.3}), "R.angle_rate")
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> state = mbd.assemble(pendulum, {"O.angle": 0.3}, speeds={"O.angle": 2.0})
+        >>> print(mbd.read(pendulum, state, "O.angle_rate"), mbd.read(pendulum, state, "rod.velocity").round(3))
+        2.0 [-0.296  0.955]
     """
     check_state(mechanism, state)
     requested = (names,) if isinstance(names, str) else checked_names("read: names", names, "rod.position")

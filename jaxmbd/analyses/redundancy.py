@@ -78,8 +78,10 @@ def redundancy(mechanism: Mechanism, state: State) -> Redundancy:
     that it depends on. The other rows are independent: `C[list(result.independent_rows)]` has the rank and the null
     space of `C`, and `mechanism.row_labels()[k]` is the joint and the number of row `k`.
 
-        >>> print(redundancy(mechanism, state))
-        30 constraint rows of rank 29, 1 redundant (tolerance 1e-10); 1 degree of freedom. ...
+        >>> ring = mbd.examples.get("bricard")
+        >>> found = mbd.redundancy(ring.mechanism, ring.state())
+        >>> found.rank, found.repeats
+        (29, (row 5 of 'P6' repeats what 'P1', 'P2', 'P3', 'P4', 'P5' already enforce,))
     """
     check_state(mechanism, state)
     C = jacobian(mechanism, state.t, state.q)

@@ -71,11 +71,13 @@ def state_of(
     return State(jnp.asarray(t, dtype=q.dtype), q, v, *names, rank, result, units)
 
 
-def check_state(mechanism: Mechanism, state: State) -> None:
-    """Raise unless `state` is a State of this mechanism."""
+def check_state(mechanism: Mechanism, state: State, call: str = "") -> None:
+    """Raise unless `state` is a State of this mechanism. `call`: the function with its arguments, in their order."""
     check_mechanism(mechanism)
     if not isinstance(state, State):
-        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {type(state).__name__}.")
+        order = f" The order is {call}." if call else ""
+        given = type(state).__name__
+        raise MechanismError(f"state must be a State from jaxmbd.assemble(mechanism, ...), got {given}.{order}")
     if state.coordinate_names != mechanism.coordinate_names:
         raise MechanismError(
             f"The state belongs to another mechanism: it has the coordinates {_shortened(state.coordinate_names)}; "

@@ -65,8 +65,9 @@ def time_scales(mechanism: Mechanism, state: State) -> TimeScales:
 
     **Returns:** `TimeScales`.
 
-        >>> print(time_scales(mechanism, state))
-        The fastest motion, of 'load.vx', vibrates at 1.13e+04 Hz, by the force 'bushing'. It holds ...
+        >>> governor = mbd.examples.get("governor")
+        >>> print(f"{mbd.time_scales(governor.mechanism, governor.state()).step:.2g} s")
+        0.00074 s
     """
     check_state(mechanism, state)
     return time_scales_at(mechanism, state.t, state.q, state.v)

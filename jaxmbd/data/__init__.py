@@ -11,6 +11,10 @@ def double_pendulum() -> dict[str, np.ndarray]:
     **Returns:** `t (2667,)` [s], `t_start (26,)` [s], `theta1`, `theta2 (26, 2667)` [rad] from the upright vertical
     (π hangs down), `omega1`, `omega2` [rad/s].
 
+        >>> from jaxmbd import data
+        >>> data.double_pendulum()["theta1"].shape
+        (26, 2667)
+
     Source: Kaheman et al., arXiv:2205.06231 (MIT licence); see `data/double_pendulum/README.md`.
     """
     with (resources.files(__name__) / "double_pendulum" / "segments.npz").open("rb") as file:
@@ -21,6 +25,10 @@ def driven_pendulum() -> dict[str, np.ndarray]:
     """Return a measured run of a torque-driven pendulum with friction, 3.9 s.
 
     **Returns:** `t`, `angle` [rad] (0 hangs down), `rate` [rad/s], `torque` [N m], each `(1170,)`.
+
+        >>> from jaxmbd import data
+        >>> {name: values.shape for name, values in data.driven_pendulum().items()}
+        {'t': (1170,), 'angle': (1170,), 'rate': (1170,), 'torque': (1170,)}
 
     Source: Wiebe et al., Journal of Open Source Software 7 (2022) 3884 (BSD-3); see `data/driven_pendulum/README.md`.
     """
@@ -34,6 +42,10 @@ def dfki_double_pendulum() -> dict[str, dict[str, np.ndarray]]:
 
     **Returns:** by the name of the record: `t` [s], `q1`, `q2` [rad] (0 hangs down, `q2` relative to the upper link),
     `u1`, `u2` [N m], the motors' torques at shoulder and elbow, each `(samples,)`.
+
+        >>> from jaxmbd import data
+        >>> len(data.dfki_double_pendulum())
+        10
 
     Source: Wiebe et al., IEEE Robotics & Automation Magazine 31 (2024) (BSD-3); see
     `data/dfki_double_pendulum/README.md`.

@@ -100,7 +100,11 @@ def entries() -> dict[str, Entry]:
 
 
 def names() -> tuple[str, ...]:
-    """Return the names of all examples."""
+    """Return the names of all examples.
+
+    >>> mbd.examples.names()[:3]
+    ('andrews', 'bicycle', 'bricard')
+    """
     return tuple(entries())
 
 
@@ -113,7 +117,7 @@ def get(name: str, *arguments: Any, **options: Any) -> Example:
 
     **Raises:** `MechanismError` if there is no example of this name.
 
-        >>> solution = get("pendulum").simulate()
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
     """
     if not isinstance(name, str) or _with_hyphens(name) not in _ENTRIES:
         raise unknown("example", name, names())

@@ -48,6 +48,11 @@ def body_inertia(body: AbstractBody, deviation: float | None = None) -> dict[str
 
     **Raises:** `MechanismError` if the body has no extension in some direction (a point, a rod, a lamina in space):
     then leave the inertia out, or give it some thickness.
+
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> free = mbd.identification.body_inertia(pendulum["rod"], deviation=0.2)
+        >>> list(free)
+        ['rod.mass', 'rod.centre', 'rod.inertia']
     """
     check_instance("body_inertia: body", body, AbstractBody, "a body, mechanism['rod']")
     check_instance("body_inertia: body", body.name, str, "a body, mechanism['rod']")

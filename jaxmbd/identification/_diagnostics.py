@@ -63,6 +63,9 @@ def information(result: Fit) -> Comparison:
     """Return the information criteria of a fit, by which models of the same measurements are compared.
 
     The noise level of each channel counts as an estimated number.
+
+        >>> print(mbd.identification.information(result))
+        AIC -238.549, BIC -236.46: log-likelihood 121.275, 2 estimated from 21 measured numbers
     """
     check_instance("information: result", result, Fit, "a Fit")
     residuals = _residuals(result)
@@ -109,6 +112,10 @@ def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
 
     `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as
     many degrees of freedom as lags.
+
+        >>> print(mbd.identification.whiteness(result, lags=5))
+        channel  p-value  correlation of neighbours
+        O.angle     0.98                      +0.13
     """
     check_instance("whiteness: result", result, Fit, "a Fit")
     check_count("whiteness: lags", lags, 1)
@@ -135,6 +142,9 @@ def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tu
 
     Twice as much on both sides is a band that holds the true reading in 95 of 100 cases, if the model is right. For a
     `Prediction` give the `fitted` result that it comes from.
+
+        >>> mbd.identification.prediction_errors(result)[0]["O.angle"].shape
+        (21,)
     """
     source = fitted if isinstance(result, Prediction) else result
     if source is None:
@@ -188,6 +198,10 @@ def profile_likelihood(
 
     **Arguments:** `name`: a scalar parameter; `values`: by default 13 values up to four standard errors away; `level`:
     of the interval; `steps`, `progress`: as for `fit`.
+
+        >>> profile = mbd.identification.profile_likelihood(result, "inertia", progress=False)
+        >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
+        0.2489 to 0.2499 kg m²
     """
     check_known("parameter", [name], result.parameters)
     estimate = float(result.parameters[name])
@@ -197,9 +211,13 @@ def profile_likelihood(
             raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
         values = estimate + error * np.linspace(-4, 4, 13)
     values = np.asarray(as_float(values), float)
-    fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
     variance = _variance(result)
-    losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
+    if len(result.problem.names()) == 1:  # nothing is left to be fitted
+        at = lambda value: eqx.tree_at(lambda theta: theta.parameters[name], result.theta, jnp.asarray(value))  # noqa: E731
+        losses = np.array([float(result.problem.objective(at(value))) for value in values]) / variance
+    else:
+        fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
+        losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
     best = _loss(result) / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)
@@ -248,6 +266,9 @@ def cross_validate(
     **Arguments:** `folds`: the number of parts; experiment `k` belongs to part `k % folds`.
 
     **Returns:** for each part the prediction of its experiments by a fit of all others.
+
+        >>> twice = mbd.identification.Problem(pendulum, [experiment] * 2, free)
+        >>> predictions = mbd.identification.cross_validate(twice, folds=2)  # doctest: +SKIP
     """
     check_instance("cross_validate: problem", problem, Problem, "a Problem")
     check_count("cross_validate: folds", folds, 2)

@@ -42,6 +42,8 @@ def error_growth(problem: "Problem") -> np.ndarray:
 
     **Raises:** `MechanismError` unless `start` and `speeds` of the experiments, which are estimated, determine their
     states; `SolveError` if an experiment cannot be simulated with the values at which the search starts.
+
+        >>> mbd.identification.error_growth(problem).max()  # doctest: +SKIP
     """
     experiments = list(problem.experiments())
     check_shooting(problem.parameters, problem.instruments, experiments, 1)

@@ -37,6 +37,9 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
     **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
 
     **Raises:** `MechanismError` if experiments are cut into segments.
+
+        >>> mbd.identification.fisher_information(problem, result.theta).shape
+        (1, 1, 1)
     """
     check_instance("fisher_information: problem", problem, Problem, "a Problem")
     if problem.is_cut:
@@ -101,6 +104,11 @@ def choose_experiments(
     `fisher_information`.
 
     **Raises:** `MechanismError` if there are not enough candidates, or if all together do not determine the parameters.
+
+        >>> longer = mbd.Experiment(2 * ts, {"O.angle": angle}, start=start, sigma=1e-3)
+        >>> candidates = mbd.identification.Problem(pendulum, [experiment, longer], free)
+        >>> mbd.identification.choose_experiments(candidates, 1, theta=result.theta).chosen
+        (1,)
     """
     check_count("choose_experiments: count", count, 1)
     check_known("criterion", [criterion], ("D", "A"))

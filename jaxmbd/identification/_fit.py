@@ -66,6 +66,17 @@ def fit(
     **Warns:** `FitWarning` if Levenberg-Marquardt takes all its steps without converging.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
+
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> ts, start = np.linspace(0.0, 1.0, 21), {"O.angle": -1.0}
+        >>> angle = mbd.simulate(pendulum, mbd.assemble(pendulum, start), ts)["O.angle"]
+        >>> angle = angle + 1e-3 * np.random.default_rng(0).normal(size=21)
+        >>> experiment = mbd.Experiment(ts, {"O.angle": angle}, start=start, sigma=1e-3)
+        >>> free = {"inertia": lambda m: m["rod"].inertia}
+        >>> problem = mbd.identification.Problem(pendulum, experiment, free)
+        >>> result = mbd.fit(problem, progress=False)
+        >>> print(f"{result.parameters['inertia']:.3f} ± {result.standard_errors['inertia']:.0e} kg m²")
+        0.249 ± 3e-04 kg m²
     """
     problem = _problem(problem, experiments, free, options)
     check_count("fit: steps", steps, 1)
@@ -115,6 +126,10 @@ def fit_many(
     for each problem. Noise levels are those given.
 
     **Raises:** `MechanismError` if problems have another structure, or are cut into segments.
+
+        >>> first, second = mbd.identification.fit_many([problem, problem], progress=False)
+        >>> first.outcome
+        'converged'
     """
     problems = list(problems)
     for problem in problems:
@@ -172,6 +187,10 @@ def predict(
     without looking at them.
 
     **Raises:** `MechanismError` for unknown channels; `SolveError` if the search for initial values cannot begin.
+
+        >>> prediction = mbd.identification.predict(result, experiment, progress=False)
+        >>> print(f"{prediction.rms()[0]['O.angle']:.1e} rad")
+        7.5e-04 rad
     """
     problem = result.problem.validation(result.theta, experiments)
     if any(stack.experiment.estimate for stack in problem.stacks):

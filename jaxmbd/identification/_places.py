@@ -48,7 +48,8 @@ class Leaves(AbstractPlace):
             if not all(id(leaf) in leaves for leaf in jax.tree.leaves(eqx.filter(node, eqx.is_inexact_array))):
                 raise MechanismError(
                     f"{part} points at {eqx.tree_pformat(node)}, which is not a number of the mechanism: it has been "
-                    "computed, or taken out of an array."
+                    "computed, or taken out of an array. Point at the whole array, or give a function that builds the "
+                    "mechanism from the numbers."
                 )
         value = eqx.filter(nodes[0], eqx.is_inexact_array)
         if not jax.tree.leaves(value):

@@ -87,6 +87,8 @@ def sample_posterior(
     **Returns:** a `Posterior`; print it.
 
     **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
+
+        >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """
     check_instance("sample_posterior: result", result, Fit, "a Fit")
     for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):

@@ -38,6 +38,10 @@ def visited(result: AbstractComparison, *channels: str) -> dict[str, np.ndarray]
     **Returns:** by channel `(samples of all experiments, ...)`, in the channel's unit, in one order for all channels.
 
     **Raises:** `MechanismError` for unknown channels.
+
+        >>> angles = mbd.identification.visited(result, "O.angle")["O.angle"]
+        >>> print(f"{angles.min():.3f} to {angles.max():.3f} rad")
+        -2.140 to -1.000 rad
     """
     check_instance("visited: result", result, AbstractComparison, "a Fit or a Prediction")
     check_known("channel", channels, result.channel_units())
@@ -79,6 +83,10 @@ def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Any]) -> np.
 
     **Raises:** `MechanismError` if the fit has no standard errors, or if the data and priors do not determine all
     unknowns.
+
+        >>> error = mbd.identification.standard_errors_of(result, lambda m: m["rod"].inertia + 0.25 * m["rod"].mass)
+        >>> print(f"{error:.0e} kg m²")
+        3e-04 kg m²
     """
     check_instance("standard_errors_of: result", result, Fit, "a Fit")
     problem, parameters = result.problem, result.theta.parameters

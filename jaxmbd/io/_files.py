@@ -43,8 +43,9 @@ def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: 
     **Raises:** `MechanismError` if the ending of the file is another one, or if a part cannot be saved: it holds a
     lambda or a local function, or is traced.
 
-        >>> save(mechanism, "fourbar.toml", state=assemble(mechanism))
-        >>> save(simulate(mechanism, state, ts), "run.nc")
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> mbd.save(pendulum.mechanism, "pendulum.toml", state=pendulum.state())
+        >>> mbd.save(pendulum.simulate(np.linspace(0.0, 1.0, 11)), "run.nc")
     """
     check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
     if isinstance(what, Mechanism):
@@ -72,8 +73,10 @@ def load(path: str | os.PathLike[str], trust: bool = False) -> Any:
 
     **Raises:** `MechanismError` with the file, the line, and the reason.
 
-        >>> mechanism = load("fourbar.toml")
-        >>> load("run.nc")["crank.theta"].plot()
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> mbd.save(pendulum.mechanism, "pendulum.toml")
+        >>> print(mbd.load("pendulum.toml")["rod"].mass)
+        1.0
     """
     path = Path(path)
     if path.suffix == RESULTS:
@@ -91,7 +94,10 @@ def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = 
 
     **Raises:** `MechanismError` if the file holds no state, or that of another mechanism.
 
-        >>> state = load_state(mechanism, "run.nc")
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> mbd.save(pendulum.mechanism, "pendulum.toml", state=pendulum.state())
+        >>> print(mbd.load_state(pendulum.mechanism, "pendulum.toml")["rod.x"].round(4))
+        -0.5
     """
     path = Path(path)
     check_instance("load_state: mechanism", mechanism, Mechanism, "the Mechanism that the state belongs to")

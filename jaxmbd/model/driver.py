@@ -24,6 +24,11 @@ class Driver(eqx.Module):
 
     The driving effort, a force `[N]` or torque `[N m]` along the coordinate, is `−λ` of its row:
     `solution.effort(name)`.
+
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.1 * jnp.sin(3 * t))])
+        >>> print(mbd.assemble(driven)["rod.omega"])  # [rad/s]
+        0.3
     """
 
     name: str = eqx.field(static=True)

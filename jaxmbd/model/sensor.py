@@ -218,7 +218,8 @@ class EulerAngle(AbstractSensor):
     `a1` and `a3` are in `[−π, π]`; `jaxmbd.spatial.rotation.angles` describes the range of `a2` and gimbal lock. As a
     fixed value of `assemble`, the angle is understood modulo whole turns.
 
-        >>> EulerAngle("lean", frame.at(), "zxy", 2)
+        >>> frame = sp.Body("frame", sp.box(7800, 0.3, 0.02, 0.02))
+        >>> lean = sp.EulerAngle("lean", frame.at(), "zxy", 2)
     """
 
     name: str = eqx.field(static=True)
@@ -258,7 +259,7 @@ class Scaled(eqx.Module):
     the reading at quantity zero, in the unit of the reading: numbers, or one per component; `unit` of the reading
     (default: that of the quantity).
 
-        >>> Scaled("encoder", "O.angle", scale=-1.0, offset=0.02)
+        >>> encoder = pl.Scaled("encoder", "O.angle", scale=-1.0, offset=0.02)
     """
 
     name: str = eqx.field(static=True)

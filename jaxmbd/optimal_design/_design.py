@@ -126,8 +126,12 @@ def design(
 
     **Raises:** `MechanismError` for unknown names, reversed bounds and functions that return no numbers.
 
-        >>> length = mbd.identification.Parameter(where=lambda m: m["spring"].length, within=Bounded(0.1, 0.4))
-        >>> print(design(lambda m: mbd.equilibrium(m).state["rod.theta"] ** 2, {"length": length}, mechanism=m))
+        >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
+        >>> ident = mbd.identification
+        >>> length = ident.Parameter(lambda m: m["spring"].free_length, within=ident.Bounded(0.01, 0.4))
+        >>> rest = lambda m: mbd.equilibrium(m)["O.angle"]  # [rad], to become 0.2
+        >>> aim = lambda m: (rest(m) - 0.2) ** 2
+        >>> found = mbd.design(aim, {"length": length}, mechanism=four_bar, starts=2)  # doctest: +SKIP
 
     Source: Nocedal, Wright, *Numerical Optimization* (2006), ch. 18; Kraft, *A software package for sequential
     quadratic programming* (1988).

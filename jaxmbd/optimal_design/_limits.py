@@ -33,7 +33,7 @@ class Limit(eqx.Module):
       one if these are zero. A limit is kept if it is missed by less than 1e-6 of it;
     - `unit`: the unit in the table of results.
 
-        >>> Limit(lambda m: closure_error(m, {"crank.theta": 0.0}), upper=1e-12, scale=1.0, unit="m²")
+        >>> reach = mbd.Limit(lambda m: mbd.closure_error(m, {"rod.x": 0.4}), upper=1e-12, scale=1.0, unit="m²")
     """
 
     function: Callable[[Any], Any]

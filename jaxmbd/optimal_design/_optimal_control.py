@@ -147,8 +147,10 @@ def optimal_control(
 
     **Raises:** `MechanismError` for unknown names, forces that are no tables, or a wrong number of coordinates.
 
-        >>> optimal_control(arm, state, {"motor": (-3.0, 3.0)}, {"O.angle": 3.14, "O.angle_rate": 0.0},
-        ...                 coordinates=["O.angle"], duration=3.0, segments=6)
+        >>> end = {"O.angle": 3.14, "O.angle_rate": 0.0}
+        >>> swing = dict(coordinates=["O.angle"], duration=3.0, segments=6)
+        >>> swing |= dict(efforts={"motor": (-3.0, 3.0)}, end=end)
+        >>> found = mbd.optimal_design.optimal_control(arm, state, **swing)  # doctest: +SKIP
 
     Source: Bock, Plitt (1984); Betts, *Practical Methods for Optimal Control* (2010), ch. 3.
     """

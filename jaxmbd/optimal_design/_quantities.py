@@ -32,8 +32,10 @@ def transmission_angle(
 
     **Raises:** `MechanismError` for names that do not exist, and for a mechanism in space.
 
-        >>> transmission_angle(four_bar, assemble(four_bar, {"crank.theta": 0.3}), "C", "B", "D")
-        Array(1.0132, dtype=float64)
+        >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
+        >>> state = mbd.assemble(four_bar, {"O.angle": 1.0})
+        >>> print(f"{mbd.optimal_design.transmission_angle(four_bar, state, 'B', 'A', 'C'):.4f} rad")
+        1.2058 rad
 
     Source: Alt, *Der Übertragungswinkel*, Werkstattstechnik 26 (1932); Erdman, Sandor, Kota, *Mechanism Design*
     (2001).
@@ -62,6 +64,11 @@ def centre_of_mass(mechanism: Mechanism, motion: State | Solution) -> Float[Arra
 
     **Returns:** the position, `(dim,)` or `(times, dim)`.
 
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> state = mbd.assemble(pendulum.mechanism, {"O.angle": 0.0})
+        >>> print(mbd.optimal_design.centre_of_mass(pendulum.mechanism, state).round(4))  # [m]
+        [0.5 0. ]
+
     Source: Berkof, Lowen, *A new method for completely force balancing simple linkages*, J. Eng. Ind. 91 (1969).
     """
     check_mechanism(mechanism)
@@ -87,8 +94,10 @@ def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: s
 
     **Raises:** `MechanismError` for a name that does not exist.
 
-        >>> holding_effort(arm, assemble(arm, {"bar.theta": 0.3}), "bar.theta")
-        Array(9.3718, dtype=float64)
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> state = mbd.assemble(pendulum.mechanism, {"O.angle": 0.0})
+        >>> print(f"{mbd.optimal_design.holding_effort(pendulum.mechanism, state, 'O.angle'):.3f} N m")
+        4.905 N m
 
     Source: principle of virtual power; Haug, *Computer Aided Kinematics and Dynamics of Mechanical Systems* (1989),
     §6.4.
@@ -115,8 +124,8 @@ def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number
 
     **Returns:** the margins `[m]`, for a `Limit(…, lower=0.0)`.
 
-        >>> crank_margins(2.0, 0.5, 1.5, 1.2)
-        Array([0.2, 1.2, 1.8], dtype=float64)
+        >>> print(mbd.optimal_design.crank_margins(2.0, 0.5, 1.5, 1.2).round(4))
+        [0.2 1.2 1.8]
 
     Source: Grashof, *Theoretische Maschinenlehre* (1883).
     """

@@ -144,7 +144,8 @@ def synthesise(
 
     **Raises:** `MechanismError` for unknown names, wrong shapes, or a mechanism with other than one degree of freedom.
 
-        >>> print(synthesise(build, {"crank": (1.0, 9.0), ...}, {"P": points}, input="A.angle"))
+        >>> found = mbd.synthesise(build, {"crank": (1.0, 9.0)}, {"P": points}, input="A.angle")  # doctest: +SKIP
+        >>> print(found)  # doctest: +SKIP
 
     Source: Erdman, Sandor, Kota, *Mechanism Design* (2001); Chase, Mirth (1993), for the defects.
     """

@@ -99,8 +99,11 @@ def tolerance_analysis(
 
     **Raises:** `MechanismError` for unknown names and tolerances that are not positive.
 
-        >>> rod = {"rod": lambda m: m["rod"].length}
-        >>> print(tolerance_analysis(path, {"rod": 1e-4}, mechanism=linkage, variables=rod))
+        >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
+        >>> angle = lambda m: mbd.assemble(m, {"O.angle": 1.0}, check=False)["rocker.theta"]
+        >>> found = mbd.optimal_design.tolerance_analysis(
+        ...     angle, {"pivot": 1e-4}, mechanism=four_bar, variables={"pivot": lambda m: m["C"].a.position}
+        ... )
 
     Source: Hartenberg, Denavit, *Kinematic Synthesis of Linkages* (1964); Erdman, Sandor, Kota, *Mechanism Design*
     (2001).

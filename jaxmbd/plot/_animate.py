@@ -54,8 +54,11 @@ def animate(
     **Raises:** `MechanismError` for names that do not exist, a rate that is not positive, and a direction of view for
     a planar mechanism.
 
-        >>> film = animate(solution, reactions=["O"], trace=["tip"], speed=0.5)
-        >>> save_animation(film, "pendulum.gif")
+        >>> from jaxmbd import plot
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+        >>> film = plot.animate(solution, reactions=["O"], trace=["rod"], fps=10)
+        >>> plot.save_animation(film, "pendulum.gif", dpi=40).name
+        'pendulum.gif'
     """
     check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
     for what, rate in (("fps", fps), ("speed", speed)):
@@ -92,6 +95,11 @@ def save_animation(animation: Animation, path: str | PathLike[str], *, dpi: floa
     **Returns:** the path.
 
     **Raises:** `ValueError` for another suffix, or a page that is too large; `ImportError` if there is no ffmpeg.
+
+        >>> from jaxmbd import plot
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+        >>> plot.save_animation(plot.animate(solution, fps=5), "pendulum.gif", dpi=30).name
+        'pendulum.gif'
     """
     target = Path(path)
     suffix = target.suffix.lower()

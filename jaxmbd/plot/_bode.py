@@ -36,7 +36,11 @@ def bode(
 
     **Raises:** `MechanismError` for names that the system does not have.
 
-        >>> bode(linearize(mechanism, state, ["motor.effort"], ["rod.theta"]))
+        >>> from jaxmbd import plot
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+        >>> system = mbd.linearize(pendulum, hanging, inputs=["O.angle"], outputs=["rod.x"])
+        >>> gain, phase = plot.bode(system)
     """
     check_instance("system", system, LinearSystem, "a LinearSystem, linearize(mechanism, state, inputs, outputs)")
     rows, columns = (

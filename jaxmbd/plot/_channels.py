@@ -43,7 +43,11 @@ def channels(
 
     **Raises:** `MechanismError` for unknown names, samples that do not fit, or a wrong number of axes.
 
-        >>> channels(solution, ["O.fx", "O.fy", "rod.theta"], measured={"rod.theta": (times, angles)})
+        >>> from jaxmbd import plot
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+        >>> axes = plot.channels(solution, ["O.fx", "O.fy", "O.angle"])
+        >>> len(axes)  # forces in one panel, the angle in the other
+        2
     """
     check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
     found = panels_of(solution, names, measured or {}, panels)
@@ -103,6 +107,9 @@ def fit(results: Fit | Prediction | Sequence[tuple[Fit | Prediction, int, str]])
     title)`.
 
     **Returns:** the axes, shape `(2, experiments)`: the channels above, model minus measured below.
+
+        >>> from jaxmbd import plot
+        >>> axes = plot.fit(result)
     """
     if isinstance(results, Fit | Prediction):
         results = [(results, k, f"experiment {k}") for k in range(len(results.experiments))]

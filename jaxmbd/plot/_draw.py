@@ -6,6 +6,7 @@ from typing import Any
 import jax.numpy as jnp
 from matplotlib.axes import Axes
 
+from jaxmbd.analyses.assembly.multistart import guessed
 from jaxmbd.arrays import Number
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 from jaxmbd.plot._plane import PlanePicture
@@ -17,7 +18,7 @@ from jaxmbd.scene.scene import Scene, View, applied_forces, check_view, checked_
 
 def draw(
     mechanism: Mechanism,
-    q: Any,
+    q: Any = None,
     *,
     axes: Axes | None = None,
     t: Number = 0.0,
@@ -37,7 +38,8 @@ def draw(
 
     **Arguments:**
 
-    - `q`: the coordinates `(nq,)` of a state or a solution: `state.q`, `solution.q[-1]`;
+    - `q`: a `State`, or coordinates `(nq,)`: `solution.q[-1]`; by default the poses that the bodies were given, at
+      which joints may be open;
     - `axes`: the axes to draw in, in space 3-D axes; default: a new figure;
     - `t`: the time `[s]` at which applied forces are evaluated, with bodies at rest;
     - `reactions`: forces `(fx, fy)` or `(fx, fy, fz)` `[N]`, world axes, by the name of the joint: arrows on the
@@ -50,11 +52,14 @@ def draw(
     **Raises:** `MechanismError` if `q` or a force has the wrong shape, or a joint does not exist; for 2-D axes in
     space, or a direction of view in the plane.
 
-        >>> axes = draw(mechanism, state.q, labels=True)
+        >>> from jaxmbd import plot
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> axes = plot.draw(pendulum.mechanism, pendulum.state(), labels=True)
+        >>> axes.figure.savefig("pendulum.png")
     """
     check_mechanism(mechanism)
     check_view(mechanism, (elev, azim))
-    qs = as_coordinates(q)[None]
+    qs = as_coordinates(guessed(mechanism, {}) if q is None else q)[None]
     geometry = Geometry(mechanism, qs)
     forces = checked_reactions(mechanism, reactions or {})
     at_rest = jnp.asarray(t, dtype=float)[None], jnp.asarray(qs), jnp.zeros((1, mechanism.nv))

@@ -37,6 +37,10 @@ def fit_report(
     **Arguments:** `path`: of the file; `title`; `unseen`: a prediction of experiments that were not used, drawn too.
 
     **Returns:** the path.
+
+        >>> from jaxmbd import plot
+        >>> plot.fit_report(result, "fit.html").name
+        'fit.html'
     """
     check_instance("fit_report: result", result, Fit, "a Fit")
     parts = [f"<h1>{html.escape(title)}</h1>", *(f"<p>{html.escape(text)}</p>" for text in summary(result))]

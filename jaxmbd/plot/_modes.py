@@ -42,7 +42,11 @@ def modes(
 
     **Raises:** `MechanismError` for a mode that does not exist, and for a direction of view in the plane.
 
-        >>> modes(linearize(mechanism, state), 1)
+        >>> from jaxmbd import plot
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+        >>> system = mbd.linearize(pendulum, hanging, inputs=["O.angle"], outputs=["rod.x"])
+        >>> axes = plot.modes(system, 0)
     """
     return _picture(system, k, scale, axes, (elev, azim), np.zeros(1)).axes
 
@@ -59,6 +63,14 @@ def animate_mode(
     """Animate one oscillation of a mode, in two seconds and without decay; the arguments are those of `modes`.
 
     **Returns:** matplotlib's `FuncAnimation`, which repeats without a jump; to a file: `save_animation`.
+
+        >>> from jaxmbd import plot
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+        >>> system = mbd.linearize(pendulum, hanging, inputs=["O.angle"], outputs=["rod.x"])
+        >>> film = plot.animate_mode(system, 0, fps=6)
+        >>> plot.save_animation(film, "mode.gif", dpi=40).name
+        'mode.gif'
     """
     picture = _picture(system, k, scale, None, (elev, azim), 2 * np.pi * np.arange(_FRAMES) / _FRAMES)
     figure = picture.axes.get_figure(root=True)

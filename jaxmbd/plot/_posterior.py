@@ -30,7 +30,9 @@ def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[st
 
     **Raises:** `MechanismError` for names of unknowns that there are not.
 
-        >>> posterior(sample_posterior(result), ["mass", "stiffness"])
+        >>> from jaxmbd import plot
+        >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
+        >>> axes = plot.posterior(samples, ["mass", "stiffness"])  # doctest: +SKIP
     """
     check_instance("samples", samples, Posterior, "a Posterior, sample_posterior(result)")
     chosen = list(samples.samples if names is None else names)

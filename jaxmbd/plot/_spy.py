@@ -31,7 +31,9 @@ def spy(mechanism: Mechanism, state: State, *, axes: Axes | None = None) -> Axes
 
     **Returns:** the axes.
 
-        >>> axes = spy(mechanism, state)
+        >>> from jaxmbd import plot
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> axes = plot.spy(pendulum.mechanism, pendulum.state())
     """
     matrix = augmented_matrix(mechanism, state)
     kinds, filled = _kinds(mechanism, matrix), _filled(matrix)

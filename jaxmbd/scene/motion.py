@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.state import State
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
@@ -85,12 +86,12 @@ def facing(direction: np.ndarray) -> Float[np.ndarray, "dim dim"]:
 
 
 def as_coordinates(q: Any) -> np.ndarray:
-    """Coordinates as a NumPy array of floats."""
+    """Coordinates, or those of a state, as a NumPy array of floats."""
     try:
-        return np.asarray(q, dtype=float)
+        return np.asarray(q.q if isinstance(q, State) else q, dtype=float)
     except (TypeError, ValueError) as error:
         raise MechanismError(
-            f"q must be coordinates, such as state.q or solution.q, got {type(q).__name__}."
+            f"q must be a State or coordinates, such as solution.q[-1], got {type(q).__name__}."
         ) from error
 
 
@@ -101,7 +102,9 @@ def poses_at(mechanism: Mechanism, qs: Any) -> Float[np.ndarray, "times bodies p
         names = ", ".join(mechanism.coordinate_names)
         raise MechanismError(f"q must have {mechanism.nq} entries ({names}), got shape {qs.shape[1:]}.")
     if not np.isfinite(qs).all():
-        raise MechanismError("q holds values that are not finite; there is nothing to draw.")
+        raise MechanismError(
+            "q holds values that are not finite, as of a state that was not assembled; there is nothing to draw."
+        )
     if mechanism.coordinates == "absolute":
         poses = qs[:, : len(mechanism.tree.coordinates)].reshape(len(qs), len(mechanism.bodies), -1)
     else:

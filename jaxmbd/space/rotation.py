@@ -32,12 +32,21 @@ _SEQUENCES = tuple(a + b + c for a, b, c in itertools.product(_LETTERS, repeat=3
 
 
 def identity() -> Quaternion:
-    """The identity rotation, `(1, 0, 0, 0)`."""
+    """The identity rotation, `(1, 0, 0, 0)`.
+
+    >>> print(sp.rotation.identity())
+    [1. 0. 0. 0.]
+    """
     return as_float((1.0, 0.0, 0.0, 0.0))
 
 
 def multiply(a: Numbers, b: Numbers) -> Quaternion:
-    """The rotation `b` followed by `a`, both about fixed axes: `R(multiply(a, b)) = R(a) R(b)` (Hamilton product)."""
+    """The rotation `b` followed by `a`, both about fixed axes: `R(multiply(a, b)) = R(a) R(b)` (Hamilton product).
+
+    >>> quarter = sp.rotation.about("z", np.pi / 2)
+    >>> print(sp.rotation.vector(sp.rotation.multiply(quarter, quarter)).round(4))
+    [0.     0.     3.1416]
+    """
     return _product(*_floats("multiply", a=(a, (4,)), b=(b, (4,))))
 
 
@@ -49,7 +58,11 @@ def _product(a: Quaternion, b: Quaternion) -> Quaternion:
 
 
 def inverse(e: Numbers) -> Quaternion:
-    """The inverse rotation, `(e0, −e1, −e2, −e3) / |e|²`."""
+    """The inverse rotation, `(e0, −e1, −e2, −e3) / |e|²`.
+
+    >>> print(sp.rotation.inverse(sp.rotation.about("x", 0.2)).round(4))
+    [ 0.995  -0.0998 -0.     -0.    ]
+    """
     return _inverse(*_floats("inverse", e=(e, (4,))))
 
 
@@ -59,7 +72,11 @@ def _inverse(e: Quaternion) -> Quaternion:
 
 
 def normalize(e: Numbers) -> Quaternion:
-    """The same rotation with `|e| = 1`."""
+    """The same rotation with `|e| = 1`.
+
+    >>> print(sp.rotation.normalize((3.0, 0.0, 0.0, 4.0)))
+    [0.6 0.  0.  0.8]
+    """
     return _normalized(*_floats("normalize", e=(e, (4,))))
 
 
@@ -69,7 +86,13 @@ def _normalized(e: Quaternion) -> Quaternion:
 
 
 def matrix(e: Numbers) -> Matrix:
-    """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`."""
+    """The rotation matrix, body to world, `R = I + 2 (e0 ṽ + ṽ ṽ) / |e|²` with `v = (e1, e2, e3)`, `ṽ r = v × r`.
+
+    >>> print(sp.rotation.matrix(sp.rotation.about("z", 0.1)).round(4))
+    [[ 0.995  -0.0998  0.    ]
+     [ 0.0998  0.995   0.    ]
+     [ 0.      0.      1.    ]]
+    """
     return _matrix(*_floats("matrix", e=(e, (4,))))
 
 
@@ -82,7 +105,11 @@ def _matrix(e: Quaternion) -> Matrix:
 
 
 def rotate(e: Numbers, r: Numbers) -> Vector:
-    """The vector `R(e) r`, `r` in body axes, the result in world axes, without forming the matrix."""
+    """The vector `R(e) r`, `r` in body axes, the result in world axes, without forming the matrix.
+
+    >>> print(sp.rotation.rotate(sp.rotation.about("z", np.pi / 6), (1.0, 0.0, 0.0)).round(4))
+    [0.866 0.5   0.   ]
+    """
     return _rotated(*_floats("rotate", e=(e, (4,)), r=(r, (3,))))
 
 
@@ -98,6 +125,9 @@ def from_matrix(R: Any) -> Quaternion:
     `4 e eᵀ` is linear in `R`; the result is its row with the largest diagonal entry (at least 1), normalised.
 
     **Raises:** `MechanismError` if a concrete matrix is not orthogonal with determinant +1 (to 1e-6).
+
+        >>> print(sp.rotation.from_matrix([[0, -1, 0], [1, 0, 0], [0, 0, 1]]).round(4))
+        [0.7071 0.     0.     0.7071]
     """
     (R,) = _floats("from_matrix", R=(R, (3, 3)))
     if is_concrete(R):
@@ -115,7 +145,11 @@ def _of_matrix(R: Matrix) -> Quaternion:
 
 
 def about(axis: str | Numbers, angle: Number) -> Quaternion:
-    """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"-x"`, `"y"`, …"""
+    """The rotation by `angle` [rad] about `axis`: a direction of any length, or `"x"`, `"-x"`, `"y"`, …
+
+    >>> print(sp.rotation.about("-y", 0.2).round(4))
+    [ 0.995   0.     -0.0998  0.    ]
+    """
     axis, angle = _floats("about", axis=(axis_numbers("rotation.about: axis", axis), (3,)), angle=(angle, ()))
     _check_direction("about", "axis", axis)
     return _about(axis, angle)
@@ -131,6 +165,9 @@ def vector(e: Numbers) -> Vector:
 
     With `y = v / (e0 + |e|) = tan(φ/4) u` it is `4 y arctan(|y|) / |y|`, smooth at `φ = 0`. At `φ = π` it jumps
     to the opposite vector.
+
+        >>> print(sp.rotation.vector(sp.rotation.about("x", 0.2)).round(4))
+        [0.2 0.  0. ]
     """
     return _vector(*_floats("vector", e=(e, (4,))))
 
@@ -143,7 +180,11 @@ def _vector(e: Quaternion) -> Vector:
 
 
 def from_vector(theta: Numbers) -> Quaternion:
-    """The rotation by `|theta|` [rad] about `theta` (the exponential map), smooth at zero."""
+    """The rotation by `|theta|` [rad] about `theta` (the exponential map), smooth at zero.
+
+    >>> print(sp.rotation.from_vector((0.2, 0.0, 0.0)).round(4))
+    [0.995  0.0998 0.     0.    ]
+    """
     return _of_vector(*_floats("from_vector", theta=(theta, (3,))))
 
 
@@ -161,6 +202,9 @@ def from_angles(angles: Numbers, sequence: str) -> Quaternion:
     (Cardan or Bryan angles), `"zyx"` (yaw, pitch, roll), or any other without two equal neighbours.
 
     **Raises:** `MechanismError` if the sequence is not one of the twelve.
+
+        >>> print(sp.rotation.from_angles((0.3, 0.2, 0.1), "zyx").round(4))  # yaw, pitch, roll [rad]
+        [0.9833 0.0343 0.106  0.1436]
     """
     axes = _axes("from_angles", sequence)
     return _of_angles(*_floats("from_angles", angles=(angles, (3,))), axes)
@@ -187,6 +231,9 @@ def angles(e: Numbers, sequence: str) -> Vector:
     `"zxz"` and other sequences with equal first and last letter: use three different letters for motions around it.
 
     **Raises:** `MechanismError` if the sequence is not one of the twelve.
+
+        >>> print(sp.rotation.angles(sp.rotation.about("y", 0.2), "zyx").round(4))
+        [0.  0.2 0. ]
     """
     i, j, k = _axes("angles", sequence)
     (e,) = _floats("angles", e=(e, (4,)))
@@ -208,6 +255,9 @@ def along(axis: str | Numbers, x: str | Numbers | None = None) -> Quaternion:
     `−z` half a turn about x (with derivative zero: around `−z` the smallest rotation is discontinuous).
 
     **Raises:** `MechanismError` if `axis` is zero or `x` is parallel to it.
+
+        >>> print(sp.rotation.rotate(sp.rotation.along("x"), (0.0, 0.0, 1.0)).round(4))
+        [1. 0. 0.]
     """
     if x is None:
         (axis,) = _floats("along", axis=(axis_numbers("rotation.along: axis", axis), (3,)))
@@ -245,6 +295,9 @@ def as_rotation(value: Any) -> Quaternion:
 
     **Raises:** `MechanismError` if concrete values are not a rotation: zero Euler parameters, or a matrix that is not
     orthogonal with determinant +1 (to 1e-6).
+
+        >>> print(sp.rotation.as_rotation(np.eye(3)))
+        [1. 0. 0. 0.]
     """
     shape = np.shape(value)
     if shape not in ((4,), (3, 3)):

@@ -103,9 +103,9 @@ class Solid(eqx.Module):
 
     **Raises:** `MechanismError` if the mass is not positive, or the inertia is not physically possible.
 
-        >>> hammer = cylinder(700, radius=0.01, length=0.3) + box(7800, 0.1, 0.03, 0.03).translated(z=0.15)
-        >>> round(float(hammer.mass), 3)
-        0.768
+        >>> hammer = sp.cylinder(700, radius=0.01, length=0.3) + sp.box(7800, 0.1, 0.03, 0.03).translated(z=0.15)
+        >>> print(f"{hammer.mass:.3f} kg, centre {hammer.centre.round(4)} m")
+        0.768 kg, centre [0.     0.     0.1371] m
     """
 
     mass: Scalar = eqx.field(converter=as_float)
@@ -178,19 +178,31 @@ def mass_properties(part: str, mass: Any, inertia: Any) -> tuple[Any, Any]:
 
 
 def box(density: Number, x: Number, y: Number, z: Number) -> Solid:
-    """A box with edges `x`, `y`, `z` [m] along the axes, centred at the origin; `density` [kg/m³]."""
+    """A box with edges `x`, `y`, `z` [m] along the axes, centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.box(7800, x=0.1, y=0.02, z=0.01).mass:.3f} kg")
+    0.156 kg
+    """
     density, x, y, z = _positive("box", density=density, x=x, y=y, z=z)
     return _centred(*_box(density, x, y, z))
 
 
 def cylinder(density: Number, radius: Number, length: Number) -> Solid:
-    """A cylinder along z of `radius` and `length` [m], centred at the origin; `density` [kg/m³]."""
+    """A cylinder along z of `radius` and `length` [m], centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.cylinder(7800, radius=0.01, length=0.2).mass:.3f} kg")
+    0.490 kg
+    """
     density, radius, length = _positive("cylinder", density=density, radius=radius, length=length)
     return _centred(*_tube(density, radius, jnp.zeros_like(radius), length))
 
 
 def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid:
-    """A tube along z with radii `outer` and `inner` and `length` [m], centred at the origin; `density` [kg/m³]."""
+    """A tube along z with radii `outer` and `inner` and `length` [m], centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.tube(2700, outer=0.02, inner=0.018, length=0.5).mass:.4f} kg")
+    0.3223 kg
+    """
     density, outer, inner, length = _positive("tube", density=density, outer=outer, inner=inner, length=length)
     if is_concrete(outer, inner) and float(inner) >= float(outer):
         raise MechanismError(
@@ -201,26 +213,41 @@ def tube(density: Number, outer: Number, inner: Number, length: Number) -> Solid
 
 
 def disc(density: Number, radius: Number, thickness: Number) -> Solid:
-    """A disc of `radius` and `thickness` [m], its axis along z, centred at the origin; `density` [kg/m³]."""
+    """A disc of `radius` and `thickness` [m], its axis along z, centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.disc(7800, radius=0.1, thickness=0.01).inertia[2, 2]:.5f} kg m²")
+    0.01225 kg m²
+    """
     density, radius, thickness = _positive("disc", density=density, radius=radius, thickness=thickness)
     return cylinder(density, radius, thickness)
 
 
 def rod(density: Number, length: Number, radius: Number) -> Solid:
-    """A round rod along x of `length` and `radius` [m], centred at the origin; `density` [kg/m³]."""
+    """A round rod along x of `length` and `radius` [m], centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.rod(7800, length=0.6, radius=0.01).inertia[1, 1]:.4f} kg m²")
+    0.0441 kg m²
+    """
     density, length, radius = _positive("rod", density=density, length=length, radius=radius)
     mass, moments = _tube(density, radius, jnp.zeros_like(radius), length)
     return _centred(mass, moments[::-1])
 
 
 def sphere(density: Number, radius: Number) -> Solid:
-    """A ball of `radius` [m], centred at the origin; `density` [kg/m³]."""
+    """A ball of `radius` [m], centred at the origin; `density` [kg/m³].
+
+    >>> print(f"{sp.sphere(7800, radius=0.02).mass:.4f} kg")
+    0.2614 kg
+    """
     density, radius = _positive("sphere", density=density, radius=radius)
     return _centred(*_ball(density, radius))
 
 
 def point(mass: Number) -> Solid:
-    """A point mass [kg] at the origin, with zero inertia: to be added to a solid."""
+    """A point mass [kg] at the origin, with zero inertia: to be added to a solid.
+
+    >>> bob = sp.point(0.5).translated(z=-0.2)
+    """
     (mass,) = _positive("point", mass=mass)
     return _centred(mass, jnp.zeros(3, dtype=mass.dtype))
 

@@ -60,6 +60,10 @@ def latin_hypercube(ranges: Mapping[str, tuple[float, float]], count: int, seed:
     **Raises:** `MechanismError` if a range is no pair of increasing finite numbers.
 
     **Example:** `latin_hypercube({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 100, seed=0)`
+
+        >>> space = mbd.sweeps.latin_hypercube({"length": (0.5, 1.0), "mass": (1.0, 2.0)}, 8, seed=0)
+        >>> space["length"][0], space["length"][1].shape
+        ('variant', (8,))
     """
     lower, upper = bounds("latin_hypercube", ranges)
     _check_draw("latin_hypercube", count, seed)
@@ -78,6 +82,10 @@ def sobol(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> S
     **Raises:** `MechanismError` if a range is no pair of increasing finite numbers, or `count` is no power of two.
 
     **Example:** `sobol({"length": (0.1, 0.2), "mass": (1.0, 3.0)}, 128, seed=0)`
+
+        >>> space = mbd.sweeps.sobol({"length": (0.5, 1.0), "mass": (1.0, 2.0)}, 8, seed=0)
+        >>> space["length"][0], space["length"][1].shape
+        ('variant', (8,))
     """
     lower, upper = bounds("sobol", ranges)
     _check_draw("sobol", count, seed)
@@ -101,6 +109,10 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
     **Raises:** `MechanismError` if something else than `Normal` or `Uniform` is given.
 
     **Example:** `tolerances({"length": Normal(0.3, 1e-4), "gap": Uniform(0.0, 1e-3)}, 1000, seed=0)`
+
+        >>> space = mbd.sweeps.tolerances({"length": mbd.sweeps.Normal(0.5, 1e-3)}, 100, seed=0)
+        >>> space["length"][0], space["length"][1].shape
+        ('variant', (100,))
     """
     check_mapping("tolerances: parts", parts, '{"length": Normal(0.3, 1e-4)}')
     _check_draw("tolerances", count, seed)

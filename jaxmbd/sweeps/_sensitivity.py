@@ -85,6 +85,11 @@ def sensitivity_indices(
     indices cannot be computed from a part of the variants.
 
     **Example:** `sensitivity_indices(function, {"length": (0.5, 1.0), "g": (9.7, 9.9)}, "period", count=256, seed=0)`
+
+        >>> def period(x):
+        ...     return {"period": 2 * jnp.pi * jnp.sqrt(x["length"] / x["g"])}
+        >>> ranges = {"length": (0.9, 1.1), "g": (9.7, 9.9)}
+        >>> found = mbd.sweeps.sensitivity_indices(period, ranges, "period", count=64, seed=0)
     """
     lower, upper = bounds("sensitivity_indices", ranges)
     check_known("method", [method], _INDICES)
@@ -230,6 +235,12 @@ def local_sensitivities(
     **Raises:** `MechanismError` if an argument is invalid; `SolveError` if the verdict at the point is not successful.
 
     **Example:** `local_sensitivities(function, {"length": 1.0, "g": 9.81}).elasticities["period"]["length"]`
+
+        >>> def period(x):
+        ...     return {"period": 2 * jnp.pi * jnp.sqrt(x["length"] / x["g"])}
+        >>> slopes = mbd.sweeps.local_sensitivities(period, {"length": 1.0, "g": 9.81})
+        >>> print(f"{slopes.elasticities['period']['length']:.3f}")  # per cent for one per cent
+        0.500
     """
     units = {} if units is None else units
     check_mapping("local_sensitivities: units", units, '{"length": "m"}')

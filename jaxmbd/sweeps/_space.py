@@ -187,6 +187,9 @@ def grid(values: Mapping[str, Any]) -> dict[str, tuple[str, np.ndarray]]:
     **Raises:** `MechanismError` if values are not finite numbers in a vector.
 
     **Example:** `grid({"length": [0.1, 0.2], "mass": [1.0, 2.0, 3.0]})` has six variants.
+
+        >>> mbd.sweeps.grid({"length": [0.5, 1.0], "mass": [1.0, 2.0]})["mass"]
+        ('mass', array([1., 2.]))
     """
     space = space_of({name: (name, value) for name, value in values.items()})
     return {one.name: (one.name, one.values) for one in space.swept}

@@ -188,15 +188,11 @@ def sweep(
     belongs to another sweep; `SolveError` with the chunk that raised, or whose workers broke; `KeyboardInterrupt` that
     says how to go on. Warns by `SweepWarning` of NaN without a verdict.
 
-    **Example:**
-
-        import jaxmbd as mbd
-
-        def period(numbers):
-            return {"period": 2 * jnp.pi * jnp.sqrt(numbers["length"] / numbers["g"])}
-
-        result = mbd.sweep(period, {"length": [0.5, 1.0, 2.0], "g": [1.62, 9.81]})
-        result["period"].sel(g=9.81)
+        >>> def period(x):
+        ...     return {"period": 2 * jnp.pi * jnp.sqrt(x["length"] / x["g"])}
+        >>> found = mbd.sweep(period, {"length": [0.5, 1.0, 2.0], "g": [1.62, 9.81]}, progress=False)
+        >>> print(found["period"].sel(g=9.81).values.round(3))
+        [1.419 2.006 2.837]
     """
     return Sweep(function, space, store, chunk, executor, overwrite, progress).run()
 
@@ -211,6 +207,8 @@ def read_store(store: str | Path) -> "xr.Dataset":
     **Raises:** `MechanismError` if it is no store of a sweep, damaged, or unfinished.
 
     **Example:** `read_store("lengths.zarr")["period"]`
+
+        >>> found = mbd.sweeps.read_store("lengths.zarr")  # doctest: +SKIP
     """
     opened = open_finished(Path(store))
     return labelled(opened.space, opened.outputs, opened.values(), opened.function)

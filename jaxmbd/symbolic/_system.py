@@ -293,11 +293,10 @@ def export(
     **Returns:** a `System`: `system.at(state)["xM"]` is an array of numbers, `system.piece("xM")` a function that JAX
     can trace; `SymbolicSystem(system)` has formulas and source text.
 
-        >>> system = export(mechanism)
-        >>> system.at(state)["xM"].shape
-        (3, 3)
-        >>> system.at(state)["M_hat"].shape
-        (1, 1)
+        >>> pendulum = mbd.examples.get("pendulum")
+        >>> system = mbd.export(pendulum.mechanism, independent=["rod.theta"])
+        >>> print(system.at(pendulum.state())["M_hat"].round(4))  # [kg m²] about the pin
+        [[0.5]]
     """
     names = CoordinatePartitioning(independent).independent
     check_independent(mechanism, names or ())

@@ -94,8 +94,10 @@ def page(
     **Raises:** `MechanismError` for names that do not exist, motions that do not fit together (in the plane and in
     space), a direction of view in the plane, a batch of motions, and coordinates or forces that are not finite.
 
-        >>> page(solution, channels="energy", reactions=["O"], trace=["tip"]).save("pendulum.html")
-        >>> page({"measured": measured, "model": solution}, channels="rod.theta").show()
+        >>> from jaxmbd import view
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+        >>> view.page(solution, channels=["O.angle", "energy"], trace=["rod"]).save("pendulum.html").name
+        'pendulum.html'
     """
     solutions = _solutions(motions, state)
     for solution in solutions.values():

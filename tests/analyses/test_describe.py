@@ -60,6 +60,16 @@ def test_a_five_bar_with_two_drivers_and_with_one(coordinates: str) -> None:
     assert "has 2 degrees of freedom, of which its driver leaves 1." in str(report)
 
 
+def test_angles_that_follow_the_coordinates_are_listed() -> None:
+    """In space absolute coordinates do not count turns; the state has the angles of joints besides."""
+    loop = mbd.examples.get("spatial-four-bar").mechanism
+    report = mbd.describe(loop)
+    assert report.turns
+    assert (*report.coordinates, *report.turns) == loop.coordinate_names
+    assert f"Angles that follow them in q, to count whole turns ({len(report.turns)}): {report.turns[0]}" in str(report)
+    assert "Angles that follow" not in str(mbd.describe(four_bar("absolute")))
+
+
 def test_a_redundant_driver_is_no_redundant_constraint() -> None:
     """Two drivers on the angle of a crank: the row that repeats is a driver's, none of the joints'."""
     report = check_counts(four_bar("joint", "O.angle", "crank.theta"), 1, 0)

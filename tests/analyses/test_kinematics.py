@@ -12,6 +12,7 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd import planar as pl
+from jaxmbd import spatial as sp
 from tests.marks import in_both_coordinates
 
 CRANK, ROD, SPEED = 0.1, 0.3, 7.0  # [m], [m], [rad/s]
@@ -118,12 +119,34 @@ def test_a_motion_passes_the_positions_where_branches_meet() -> None:
 
 
 def test_too_few_and_too_many_drivers() -> None:
-    with pytest.raises(mbd.MechanismError, match=r"Too few drivers .* 0 drivers \(none\).* 1 degree of freedom"):
+    few = r"Too few drivers .* 0 drivers \(none\).* 1 degree of freedom.* such as O\.angle\. Or let forces"
+    with pytest.raises(mbd.MechanismError, match=few):
         mbd.kinematics(slider_crank(extra=-1), [0.0, 1.0])
     both = slider_crank(extra=1)
     state = mbd.assemble(slider_crank())
     with pytest.raises(mbd.MechanismError, match=r"Too many drivers .*'press' repeats"):
         mbd.kinematics(both, [0.0, 1.0], state)
+
+
+def test_a_body_between_two_balls_spins_and_no_driver_holds_it() -> None:
+    """The coordinates that are proposed can be prescribed: with drivers for them, that spin alone is left."""
+    crank = sp.Body("crank", sp.rod(7800, length=0.1, radius=0.01), pose=(0.05, 0.0, 0.0))
+    upright = sp.rotation.about("y", -np.pi / 2)
+    rocker = sp.Body("rocker", sp.rod(7800, length=0.25, radius=0.01), pose=sp.pose(0.4, 0.3, 0.125, upright))
+    coupler = sp.Body("coupler", sp.rod(7800, length=0.5, radius=0.008), pose=(0.25, 0.15, 0.1))
+    joints = [
+        sp.Revolute("O", sp.ground.at(), crank.at(-0.05)),
+        sp.Spherical("A", crank.at(0.05), coupler.at(-0.25)),
+        sp.Spherical("B", coupler.at(0.25), rocker.at(0.125)),
+        sp.Revolute("C", sp.ground.at(0.4, 0.3, 0.0, axis="y"), rocker.at(-0.125, axis="y")),
+    ]
+    linkage = sp.Mechanism([crank, coupler, rocker], joints)
+    spin = r"No driver can hold coupler.omega_x: .*Universal"
+    with pytest.raises(mbd.MechanismError, match=rf"2 degrees of freedom\. .* such as O\.angle\. {spin}"):
+        mbd.kinematics(linkage, [0.0, 1.0])
+    driven = linkage.with_parts(drivers=[sp.Driver("motor", "O.angle", 0.0)])
+    with pytest.raises(mbd.MechanismError, match=rf"1 degree of freedom\. {spin}"):
+        mbd.kinematics(driven, [0.0, 1.0])
 
 
 def test_a_limit_position_is_named() -> None:

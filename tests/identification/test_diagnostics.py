@@ -141,6 +141,19 @@ def test_profile_of_a_nearly_linear_parameter_is_its_interval() -> None:
         profile_likelihood(result, "K")
 
 
+@pytest.mark.slow
+def test_profile_of_the_only_parameter() -> None:
+    """Nothing is left to be fitted: the loss is that of the values themselves."""
+    example = mbd.examples.get("pendulum").mechanism
+    start = {"O.angle": -1.0}
+    angle = mbd.simulate(example, mbd.assemble(example, start), TS[:41])["O.angle"] + 1e-3 * np.cos(70 * TS[:41])
+    experiment = mbd.Experiment(TS[:41], {"O.angle": angle}, start=start, sigma=1e-3)
+    result = mbd.fit(example, experiment, {"J": lambda m: m["rod"].inertia}, progress=False)
+    profile = profile_likelihood(result, "J", progress=False)
+    assert result.standard_errors is not None
+    np.testing.assert_allclose(np.diff(profile.interval) / 2, 1.96 * result.standard_errors["J"], rtol=0.02)
+
+
 def test_residuals_of_a_right_model_are_white_and_others_are_not() -> None:
     assert min(whiteness(fitted()).p_value.values()) > 0.01
     free = {name: FREE[name] for name in ("m", "k")}

@@ -137,6 +137,15 @@ def test_draw_puts_a_rod_between_its_markers() -> None:
     assert 0.0 < top < 0.3
 
 
+def test_draw_takes_a_state_or_the_bodies_own_poses() -> None:
+    mechanism = pendulum()
+    own = np.asarray(mechanism["rod"].pose)
+    state = mbd.assemble(mechanism, {"rod.theta": 0.4})
+    for given, q in (((), own), ((state,), np.asarray(state.q))):
+        drawn, wanted = (lines(plot.draw(mechanism, *place), BODIES[0])[0] for place in (given, (q,)))
+        np.testing.assert_array_equal(drawn, wanted)
+
+
 def test_the_bearing_of_a_pendulum_hangs_and_that_of_an_upright_rod_stands() -> None:
     for height, side in ((-0.5, 1.0), (0.5, -1.0)):
         axes = plot.draw(pendulum(), np.array([0.0, height, math.copysign(math.pi / 2, height)]))

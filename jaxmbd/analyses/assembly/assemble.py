@@ -81,6 +81,11 @@ def assemble(
 
     **Raises:** `AssemblyError` if the joints cannot be closed (it names the open ones, and says whether another guess
     would do), or if the speeds contradict the constraints; `MechanismError` for names that do not exist.
+
+        >>> slider_crank = mbd.examples.get("slider-crank").mechanism
+        >>> state = mbd.assemble(slider_crank, {"O.angle": 0.6}, speeds={"O.angle": 2.0})
+        >>> print(f"{state['slider.x']:.4f} m, {state['slider.vx']:.4f} m/s")
+        0.3772 m, -0.1446 m/s
     """
     check_mechanism(mechanism)
     check_flags("assemble", check=check)

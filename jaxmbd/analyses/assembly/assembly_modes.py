@@ -92,8 +92,10 @@ def assembly_modes(
     **Raises:** `AssemblyError` if no mode is found, or if the modes are not isolated (it says how many coordinates to
     fix).
 
-        >>> print(assembly_modes(four_bar, {"crank.theta": 1.1}))
-        2 assembly modes, found by 64 of 64 searches; the 6 coordinates that differ most: ...
+        >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
+        >>> modes = mbd.assembly_modes(four_bar, {"O.angle": 1.0}, tries=8)
+        >>> [round(float(state["rocker.theta"]), 4) for state in modes.states]
+        [1.6435, 4.0544]
     """
     check_mechanism(mechanism)
     check_count("tries", tries, 1)

@@ -157,8 +157,10 @@ def equilibrium(
     **Raises:** `AssemblyError` if the joints cannot be closed; `SolveError` if nothing balances some force, if the
     search did not converge, or if a driver or joint contradicts the rotation.
 
-        >>> hanging = equilibrium(mechanism, {"O.angle": 0.1}, stable=True)
-        >>> hanging["rod.theta"], hanging.verdict
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+        >>> print(f"{hanging['O.angle']:.4f} rad, {hanging.verdict}")
+        -1.5708 rad, stable
     """
     check_mechanism(mechanism)
     check_mapping("fixed", fixed, "{'O.angle': 0.3}")

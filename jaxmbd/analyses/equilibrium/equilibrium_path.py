@@ -146,6 +146,12 @@ def equilibrium_path(
 
     **Raises:** the errors of `equilibrium`, for the first point; `SolveError` if the path ends at a limit point before
     the last value, or if no second point is found.
+
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> sprung = pendulum.with_parts(forces=[*pendulum.forces, pl.JointSpringDamper("spring", "O.angle", 20.0)])
+        >>> path = mbd.equilibrium_path(sprung, lambda m: m["spring"].stiffness, [20.0, 40.0])
+        >>> print(path["O.angle"].round(4))
+        [-0.2383 -0.1217]
     """
     check_mechanism(mechanism)
     numbers = _checked_values(values)

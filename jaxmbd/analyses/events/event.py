@@ -142,7 +142,12 @@ class Event(eqx.Module):
     action: `Stop()`, `Bounce(restitution)`, `Latch()`, `Release("catch")`, `Switch("motor", on=False)`,
     `Change(where, value)` or `LogOnly()`.
 
-        >>> Event("floor", "ball.y", below=0.0, then=Bounce(0.8))
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> wall = mbd.Event("wall", "O.angle", below=-2.0, then=mbd.Stop())
+        >>> start = mbd.assemble(pendulum, {"O.angle": 0.0})
+        >>> motion = mbd.simulate(pendulum, start, np.linspace(0.0, 2.0, 41), events=[wall])
+        >>> print(motion.events.times_of("wall").round(3))
+        [0.69]
     """
 
     name: str = eqx.field(static=True)

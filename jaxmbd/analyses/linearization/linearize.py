@@ -86,8 +86,16 @@ def linearize(
     choice avoids axes that turn with a spinning body while the matrices change;
     `AssemblyError` for a state that does not satisfy the constraints.
 
-        >>> system = linearize(mechanism, state, inputs=["motor.effort"], outputs=["rod.theta"])
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
+        >>> system = mbd.linearize(pendulum, hanging, inputs=["O.angle"], outputs=["rod.x"])
         >>> print(system)
+        Linearised at t = 0 s, at rest.
+        States (2): rod.x, rod.vx
+        Inputs (1): O.angle
+        Outputs (1): rod.x
+           frequency [Hz]  damping ratio  time constant [s]  moves
+        0         0.49849              0                inf  rod.x 100 %
 
     Source: Müller, Schiehlen, *Linear Vibrations* (1985), §2; Haug, *Computer Aided Kinematics and Dynamics of
     Mechanical Systems* (1989), §7.3.

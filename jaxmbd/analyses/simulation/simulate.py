@@ -111,8 +111,14 @@ def simulate(
     **Raises:** `MechanismError` for invalid times or an invalid state, `AssemblyError` for a state that does not
     satisfy the constraints, `SolveError` if the integration fails. Inside `jit` or `vmap`, where values are not
     known, `throw=True` raises when the compiled program runs.
+
+        >>> pendulum = mbd.examples.get("pendulum").mechanism
+        >>> start = mbd.assemble(pendulum, {"O.angle": 0.0})
+        >>> motion = mbd.simulate(pendulum, start, np.linspace(0.0, 1.0, 101))
+        >>> print(f"{motion['O.angle'][-1]:.4f} rad, {motion.reaction('O').force[-1].round(3)} N")
+        -2.9758 rad, [2.395 5.306] N
     """
-    check_state(mechanism, state)
+    check_state(mechanism, state, "simulate(mechanism, state, ts)")
     ts = check_times(ts, state)
     check_formulation(formulation)
     check_controller(stepsize_controller, rtol, atol, control_speeds)

@@ -334,12 +334,18 @@ class Solution(eqx.Module):
         **Arguments:** `height` [px] in a notebook; those of `jaxmbd.view.page`: `channels`, `measured`, `reactions`,
         `trace`, `title`, `speed`, `elev`, `azim`.
 
-            >>> solution.show(channels=["rod.theta", "energy"], reactions=["O"])
+            >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+            >>> solution.show(channels=["O.angle", "energy"], reactions=["O"])  # doctest: +SKIP
         """
         view.page(self, **options).show(height)
 
     def to_html(self, path: str | PathLike[str], **options: Any) -> Path:
-        """Write the page that `show` shows to a file, which needs no network, and return its path."""
+        """Write the page that `show` shows to a file, which needs no network, and return its path.
+
+        >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
+        >>> solution.to_html("pendulum.html", channels=["O.angle", "energy"], reactions=["O"]).name
+        'pendulum.html'
+        """
         return view.page(self, **options).save(path)
 
 

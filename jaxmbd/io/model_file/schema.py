@@ -108,7 +108,7 @@ def _table(
 
 def _description(part: type) -> str:
     """The docstring of a class without its errors and examples."""
-    return re.split(r"\n\n(?:\*\*Raises|    >>>)", inspect.getdoc(part) or "")[0]
+    return re.split(r"\n\n(?:\*\*Raises| *>>>)", inspect.getdoc(part) or "")[0]
 
 
 def _argument_texts(text: str, names: list[str]) -> dict[str, dict[str, str]]:

@@ -93,7 +93,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
 
     **Raises:** `MechanismError` if the mass is not positive, the inertia negative, or one of them not finite.
 
-        >>> crank = Body("crank", mass=0.2, inertia=2e-4)
+        >>> crank = pl.Body("crank", mass=0.2, inertia=2e-4)
         >>> crank.at(-0.05, 0).body
         'crank'
     """

@@ -73,7 +73,11 @@ class MovingMarker(AbstractMovingMarker):
 
 
 def pose(x: Number = 0.0, y: Number = 0.0, z: Number = 0.0, rotation: Any = None) -> Float[Array, "7"]:
-    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix)."""
+    """A pose from the position `[m]` of the centre of mass and a rotation (Euler parameters or a matrix).
+
+    >>> print(sp.pose(0.1, 0.0, 0.2, sp.rotation.about("z", np.pi / 2)).round(4))
+    [0.1    0.     0.2    0.7071 0.     0.     0.7071]
+    """
     euler_parameters = np.asarray(_IDENTITY) if rotation is None else rot.as_rotation(rotation)
     return combined("concatenate", [_point("A pose", x, y, z, by="pose"), euler_parameters])
 
@@ -124,7 +128,7 @@ class Body(AbstractMarkerOwner, AbstractBody):
     physically possible: it must be symmetric, with no principal moment negative or greater than the sum of the other
     two.
 
-        >>> rod = Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
+        >>> rod = sp.Body("rod", mass=1.0, inertia=(0.002, 0.08, 0.08), pose=(0.5, 0, 0))
         >>> rod.at(-0.5, axis="y").body
         'rod'
     """
@@ -147,6 +151,11 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_inertia(part, self.inertia, zero=True)
         massless = is_concrete(self.inertia) and not np.asarray(self.inertia).any()
         check_number(part, "mass", self.mass, "kg", zero=massless)
+        if isinstance(self.pose, Array) and self.pose.shape != (7,):
+            raise MechanismError(
+                f"{part}: pose must have shape (7,), or (3,) without a rotation, got shape {self.pose.shape}. "
+                "spatial.pose(x, y, z, rotation) makes one."
+            )
         check_finite(part, "pose", self.pose, (7,))
         if isinstance(self.pose, Array) and is_concrete(self.pose) and not np.sum(np.asarray(self.pose)[3:] ** 2) > 0:
             raise MechanismError(f"{part}: the Euler parameters of its pose are all zero; (1, 0, 0, 0) is no rotation.")

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
+from jaxmbd.arrays import Function, Number, Point, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.body.checks import check_callable, check_finite, check_name, check_shape
@@ -91,7 +91,12 @@ def contact_energy(depth: Scalar, stiffness: Scalar, exponent: Scalar) -> Scalar
 class Gravity(eqx.Module):
     """A uniform gravitational field that acts on all bodies.
 
-    **Arguments:** `acceleration` `[m/s²]`, a number g, directed downwards (−y in the plane, −z in space), or a vector.
+    **Arguments:** `acceleration` `[m/s²]`, a number g ≥ 0, directed downwards (−y in the plane, −z in space), or a
+    vector, which has its own direction.
+
+    **Raises:** `MechanismError` for a negative number, which would act upwards.
+
+        >>> moon, sideways = pl.Gravity(1.62), pl.Gravity((9.81, 0.0))
     """
 
     name: str = eqx.field(static=True)
@@ -102,6 +107,11 @@ class Gravity(eqx.Module):
         value = as_float(acceleration)
         shape = value.shape if isinstance(value, Array) and value.ndim < 2 else (3,)
         check_finite(f"Gravity {name!r}", "acceleration", value, shape if isinstance(value, Array) else ())
+        if isinstance(value, Array) and value.ndim == 0 and is_concrete(value) and np.asarray(value) < 0:
+            raise MechanismError(
+                f"Gravity {name!r}: a number acts downwards (−y in the plane, −z in space) and is not negative, got "
+                f"{float(value):g}. For another direction give a vector [m/s²], such as (0.0, 9.81)."
+            )
         self.name = name
         self.acceleration = value
 

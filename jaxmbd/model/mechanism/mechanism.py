@@ -45,6 +45,14 @@ Constraint: TypeAlias = AbstractJoint | GlobalConstraint
 AnyForce: TypeAlias = AbstractForce | AbstractJointForce | Gravity | GeneralizedForce
 Sensor: TypeAlias = AbstractSensor | Measure | Scaled
 
+_KINDS: dict[str, tuple[type, ...]] = {  # what each argument takes
+    "bodies": (AbstractBody,),
+    "joints": (AbstractJoint, AbstractCoupling, GlobalConstraint),
+    "forces": (AbstractForce, AbstractJointForce, Gravity, GeneralizedForce),
+    "drivers": (Driver,),
+    "sensors": (AbstractSensor, Measure, Scaled),
+}
+
 
 class Mechanism(eqx.Module):
     """Bodies, joints, drivers, forces and sensors.
@@ -85,10 +93,9 @@ class Mechanism(eqx.Module):
         cuts: Iterable[str] = (),
         speeds: GeneralizedSpeeds | None = None,
     ) -> None:
-        self.bodies = _parts("bodies", bodies, AbstractBody)
-        self.joints = _parts("joints", joints, AbstractJoint, AbstractCoupling, GlobalConstraint)
-        self.forces, self.drivers = _forces(forces), _parts("drivers", drivers, Driver)
-        self.sensors = _parts("sensors", sensors, AbstractSensor, Measure, Scaled)
+        self.bodies, self.joints = _parts("bodies", bodies), _parts("joints", joints)
+        self.forces, self.drivers = _parts("forces", forces), _parts("drivers", drivers)
+        self.sensors = _parts("sensors", sensors)
         if not self.bodies:
             raise MechanismError("A mechanism needs at least one body.")
         self.space = self.bodies[0].space
@@ -149,7 +156,8 @@ class Mechanism(eqx.Module):
         **Raises:** `MechanismError` in the same cases as `Mechanism(...)`.
         """
         mechanism = self.replaced(
-            None if forces is None else _forces(forces), None if drivers is None else _parts("drivers", drivers, Driver)
+            None if forces is None else _parts("forces", forces),
+            None if drivers is None else _parts("drivers", drivers),
         )
         check_parts(mechanism)
         mechanism.__check_init__()
@@ -270,13 +278,13 @@ class Mechanism(eqx.Module):
         for joint in self.joints:
             if joint.name == owner and not isinstance(joint, AbstractCoupling | GlobalConstraint):
                 if component not in joint.coordinate_names or not isinstance(joint, AbstractJointWithCoordinates):
-                    raise unknown(f"coordinate of joint {owner!r}", component, joint.coordinate_names)
+                    raise _no_coordinate("joint", owner, component, joint.coordinate_names)
                 is_integrated = name in self.tree.coordinates
                 return Coordinate(name, joint, joint.markers, joint.coordinate_names.index(component), is_integrated)
         for body in self.bodies:
             if body.name == owner:
                 if component not in self.space.prescribable:
-                    raise unknown(f"coordinate of body {owner!r}", component, self.space.prescribable)
+                    raise _no_coordinate("body", owner, component, self.space.prescribable)
                 return Coordinate(name, None, (body.at(),), self.space.coordinates.index(component))
         raise unknown("joint or body", owner, (part.name for part in (*self.joints, *self.bodies)))
 
@@ -287,14 +295,17 @@ def _listed(parts: tuple[Any, ...]) -> str:
     return ", ".join(names[:_SHOWN]) + (f", ... and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
 
 
-def _forces(forces: Iterable[AnyForce]) -> tuple[AnyForce, ...]:
-    return _parts("forces", forces, AbstractForce, AbstractJointForce, Gravity, GeneralizedForce)
+def _no_coordinate(kind: str, owner: str, component: str, known: Iterable[str]) -> MechanismError:
+    if component:
+        return unknown(f"coordinate of {kind} {owner!r}", component, known)
+    names = ", ".join(repr(f"{owner}.{name}") for name in known) or "none that can be given"
+    return MechanismError(f"{owner!r} is a {kind}, not a coordinate; its coordinates are {names}.")
 
 
-def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
+def _parts(kind: str, parts: Iterable[Any]) -> tuple[Any, ...]:
     if not isinstance(parts, Iterable):
         raise MechanismError(f"{kind} must be a sequence of parts, such as [part], got a {type(parts).__name__}.")
-    result = tuple(parts)
+    result, types = tuple(parts), _KINDS[kind]
     for part in result:
         if not isinstance(part, types):
             names = ", ".join(t.__name__.removeprefix("Abstract") for t in types)
@@ -302,10 +313,19 @@ def _parts(kind: str, parts: Iterable[Any], *types: type) -> tuple[Any, ...]:
                 raise MechanismError(
                     f"Among {kind} there is the class {part.__name__}; make one: {part.__name__}(...)."
                 )
-            raise MechanismError(f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.")
+            place = [f" It belongs to {other}=[...]." for other, kinds in _KINDS.items() if isinstance(part, kinds)]
+            raise MechanismError(
+                f"Among {kind} there is a {type(part).__name__}; expected one of: {names}.{''.join(place)}"
+            )
     return result
 
 
 def check_mechanism(mechanism: Any) -> None:
-    """Raise unless `mechanism` is a Mechanism."""
+    """Raise unless `mechanism` is one Mechanism, not many whose numbers are stacked."""
     check_instance("mechanism", mechanism, Mechanism, "a Mechanism, such as jaxmbd.planar.Mechanism(bodies, joints)")
+    for body in mechanism.bodies:
+        if getattr(body.mass, "ndim", 0):
+            raise MechanismError(
+                f"Body {body.name!r}: mass must be a number, got shape {body.mass.shape}. An analysis takes one "
+                "mechanism; for many at once write jax.vmap(lambda mechanism: ...)(mechanisms)."
+            )

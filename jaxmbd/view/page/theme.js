@@ -28,13 +28,14 @@ function roundBelow(value) {
   return [5, 2, 1].find((digit) => digit * power <= value * (1 + 1e-12)) * power;
 }
 
-// A number as text with the decimals that tell multiples of a step apart.
+// A number as text with the decimals that tell multiples of a step apart: two for 0.25, one for 0.2 and 2.5.
 function written(value, step) {
-  const decimals = Math.max(0, Math.ceil(-Math.log10(step) - 1e-9));
-  const size = Math.abs(value);
+  const power = (x) => Math.floor(Math.log10(x) + 1e-9), first = step / 10 ** power(step);
+  const more = Math.abs(first - Math.round(first)) > 1e-6 ? 1 : 0;
+  const decimals = Math.max(0, more - power(step)), size = Math.abs(value);
   if (decimals > 5 || size >= 1e6) {
     if (size === 0) return "0";
-    return value.toExponential(Math.max(0, Math.round(Math.log10(size / step)))).replace("e+", "e").replace(/^-/, "−");
+    return value.toExponential(Math.max(0, power(size) - power(step) + more)).replace("e+", "e").replace(/^-/, "−");
   }
   return (value + 0).toFixed(decimals).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
