@@ -1,7 +1,9 @@
 """The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 import matplotlib.pyplot as plt
@@ -14,15 +16,18 @@ from rich.table import Table
 from rich.text import Text
 
 from jaxmbd import plot
+from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
 from jaxmbd.equations.equations import Equations
+from jaxmbd.io import save
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
 from jaxmbd.scene.curves import component_label
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
+_LEAST_WIDTH, _LARGEST_WIDTH = 80, 120  # columns of text
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
@@ -57,7 +62,8 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
     model.console.print(_quality(solution))
     with model.working("drawing"):
         write_numbers(model, data, what)
-        save_figure(model, f"{what}.png", lambda: plot.channels(solution, model.reads)[0])
+        model.write(f"{what}.nc", lambda path: save(solution, path))
+        save_figure(model, what, lambda: plot.channels(solution, model.reads)[0])
         if film:
             model.write(f"{what}.gif", lambda path: _save_film(solution, path))
 
@@ -79,30 +85,45 @@ def _quality(solution: Solution) -> str:
 
 
 def write_numbers(model: Model, data: xr.Dataset, what: str) -> None:
-    """Write the values over time as a CSV file and as a netCDF file with units."""
+    """Write the values over time as a CSV file with units."""
     channels = list(columns(data))
     header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in channels)])
     rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in channels)], axis=1)
     style = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
     model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **style))
-    model.write(f"{what}.nc", lambda path: data.to_netcdf(path, engine="scipy"))
+
+
+def write_matrices(model: Model, system: LinearSystem) -> None:
+    """Write the matrices of a linear system, and the names of their rows and columns."""
+    parts = ("A", "B", "C", "D", "states", "inputs", "outputs")
+    numbers: dict[str, Any] = {name: np.asarray(getattr(system, name)) for name in parts}
+    model.write("linearize.npz", lambda path: np.savez(path, **numbers))
 
 
 def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
     """Write the figure of `draw()` to a file."""
 
-    def save(path: Path) -> None:
+    def to_file(path: Path) -> None:
         figure = draw().get_figure(root=True)
         assert figure is not None
         figure.savefig(path, dpi=_DPI)
         plt.close(figure)
 
-    model.write(name, save)
+    model.write(model.picture(name), to_file)
 
 
-def save_drawing(model: Model, state: State, name: str) -> None:
-    """Write a picture of the mechanism at a state, with the names of its parts."""
-    save_figure(model, name, lambda: plot.draw(model.mechanism, state.q, t=float(state.t), labels=True))
+def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **options: Any) -> None:
+    """Write a picture of a mechanism at a state, with the names of its parts; `options` as for `plot.draw`."""
+    chosen: dict[str, Any] = {"labels": True, **options}
+    save_figure(model, name, lambda: plot.draw(mechanism, state.q, t=float(state.t), **chosen))
+
+
+def wrapped(console: Console, text: str) -> str:
+    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns, before words, further lines
+    indented."""
+    width = min(max(console.width, _LEAST_WIDTH), _LARGEST_WIDTH)
+    options: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
+    return "\n".join("\n".join(textwrap.wrap(line, width, **options)) for line in text.splitlines())
 
 
 def point_names(mechanism: Mechanism) -> list[str]:

@@ -1,0 +1,144 @@
+"""Commands that compute many motions: `fit`, `sweep` and `design`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lazy_loader
+import typer
+
+import jaxmbd as mbd
+from jaxmbd.cli import _options as options
+from jaxmbd.cli import _values as values
+from jaxmbd.cli._model import Model
+from jaxmbd.errors import MechanismError, check_known
+
+if TYPE_CHECKING:
+    from jaxmbd import plot
+    from jaxmbd.cli import _data as tables
+    from jaxmbd.cli import _report as report
+    from jaxmbd.cli import _start as starts
+    from jaxmbd.cli import _study as studies
+    from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+else:  # `--help` loads no library that computes
+    plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
+    report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
+    starts = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
+    studies = lazy_loader.load("jaxmbd.cli._study", suppress_warning=True)
+    tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
+
+_SHOWN = 20  # variants of a sweep that are printed
+
+
+def formulation_of(name: str) -> "AbstractFormulation":
+    """Return the formulation of this name."""
+    check_known("formulation", [name], options.FORMULATIONS)
+    return getattr(mbd, options.FORMULATIONS[name])()
+
+
+def fit(
+    model: Model,
+    data: options.Data,
+    parameter: options.Parameters = None,
+    estimate: options.Estimate = None,
+    sigma: options.Sigma = None,
+    starts: options.Starts = 1,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+) -> None:
+    """Estimate numbers of a model from measured motions, and write the fitted model."""
+    study = studies.study_of(model, None, (), formulation_of(formulation), accuracy)
+    free = studies.parameters(study.mechanism, values.ranges("--parameter", parameter))
+    levels = values.numbers("--sigma", sigma)
+    experiments = [_experiment(study, path, estimate or (), levels) for path in data]
+    built = {"formulation": study.formulation, "accuracy": study.accuracy}
+    problem = mbd.identification.Problem(study.mechanism_at if free else study.mechanism, experiments, free, **built)
+    found = mbd.fit(problem, starts=starts)
+    model.console.print(found.table())
+    for path, rms in zip(data, found.rms(), strict=True):
+        units = found.channel_units()
+        text = ", ".join(f"{name} {value:.3g} {units[name]}" for name, value in rms.items())
+        model.console.print(f"{path}: RMS of the residuals: {text}", highlight=False)
+    model.write("fit.nc", lambda path: mbd.save(found, path))
+    model.write("fit.toml", lambda path: mbd.save(found.mechanism, path, state=found.states[0]))
+    report.save_figure(model, "fit", lambda: plot.fit(found)[0, 0])
+    model.write("fit.html", lambda path: plot.fit_report(found, path, title=model.name))
+
+
+def _experiment(
+    study: "studies.Study", path: Path, estimate: options.Estimate, levels: dict[str, float]
+) -> "mbd.Experiment":
+    """The measurements of one table, of a motion from the start of the model."""
+    ts, data = tables.read_table(path, study.mechanism)
+    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate or ()), levels or 1.0, missing=True)
+
+
+def sweep(
+    model: Model,
+    over: options.Over = None,
+    output: options.Outputs = None,
+    until: options.Until = None,
+    rows: options.Rows = 201,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
+    if not over:
+        raise MechanismError("sweep needs a number and its values, such as --over rod.mass=0.5:1.5:20.")
+    chosen = formulation_of(formulation)
+    study = studies.study_of(model, starts.times(model.example, until, rows), output or model.reads, chosen, accuracy)
+    space = studies.space_of(study.mechanism, values.grids("--over", over))
+    store = model.place("sweep.zarr")
+    found = mbd.sweep(study, space, store=store, overwrite=overwrite)
+    table = found.to_dataframe().reset_index()
+    units = {x.name: x.unit for x in study.outputs}
+    names = [name for name in (*space, *units) if name in table]
+    failed = found.attrs["failed"]
+    title = f"{model.name}: {len(table)} variants" + f", {failed} of them without a motion" * bool(failed)
+    headings = [f"{name} [{units[name]}]" if units.get(name) else name for name in names]
+    shown = [
+        [*row, *text] for row, text in zip(table[names].to_numpy(), table[["result_text"]].to_numpy(), strict=True)
+    ]
+    more = ["verdict"] if failed else []
+    cells = ([*map(str, row[-1:] * bool(failed)), *map(float, row[:-1])] for row in shown[:_SHOWN])
+    report.show_table(model.console, title, more, headings, cells)
+    if len(table) > _SHOWN:
+        model.console.print(f"... and {len(table) - _SHOWN} more, in sweep.csv", highlight=False)
+    if store is not None:
+        model.report(store)
+    model.write("sweep.csv", lambda path: table[[*names, "result_text"]].to_csv(path, index=False))
+
+
+def design(
+    model: Model,
+    minimize: options.Minimize,
+    variable: options.Variables = None,
+    at_most: options.AtMost = None,
+    at_least: options.AtLeast = None,
+    starts: options.Starts = 4,
+    until: options.Until = None,
+    rows: options.Rows = 201,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+) -> None:
+    """Choose numbers of a model so that a quantity of its motion is as small as possible, and write the model."""
+    upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
+    chosen, ts = formulation_of(formulation), starts.times(model.example, until, rows)
+    study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)
+    free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
+    of_motion = {output.name: lambda m, output=output: output.value(study.motion(m)) for output in study.outputs}
+    ends = [(studies.output_of(study.mechanism, text), value) for text, value in (*upper.items(), *lower.items())]
+    limits = {
+        f"{output.name} {'≤' if k < len(upper) else '≥'}": mbd.Limit(
+            of_motion[output.name], **{"upper" if k < len(upper) else "lower": value}, unit=output.unit
+        )
+        for k, (output, value) in enumerate(ends)
+    }
+    objective = of_motion[study.outputs[0].name]
+    found = mbd.design(objective, free, limits, mechanism=study.mechanism_at, starts=starts)
+    model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    if not found.is_feasible:
+        raise typer.Exit(1)
+    state = study.state(found.mechanism, check=True)
+    model.write("design.toml", lambda path: mbd.save(found.mechanism, path, state=state))
+    report.save_drawing(model, found.mechanism, state, "design")
