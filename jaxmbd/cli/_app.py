@@ -15,7 +15,9 @@ from jaxmbd.cli import _options as options
 from jaxmbd.cli._file_commands import check, convert, draw, equations, new
 from jaxmbd.cli._model import Model, load
 from jaxmbd.cli._study_commands import design, fit, formulation_of, sweep
+from jaxmbd.cli._text import show_table, wrapped
 from jaxmbd.errors import AssemblyError, MechanismError, SolveError
+from jaxmbd.progress import reporting
 
 if TYPE_CHECKING:
     from jaxmbd import demo as job
@@ -24,13 +26,13 @@ if TYPE_CHECKING:
     from jaxmbd.analyses.state import State
     from jaxmbd.cli import _report as report
     from jaxmbd.cli import _settings as settings
-    from jaxmbd.cli import _start as starts
+    from jaxmbd.cli import _start as beginning
 else:  # `--help` loads no library that computes
     job = lazy_loader.load("jaxmbd.demo", suppress_warning=True)
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
     settings = lazy_loader.load("jaxmbd.cli._settings", suppress_warning=True)
-    starts = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
+    beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
@@ -38,7 +40,7 @@ _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
 def describe(model: Model) -> None:
     """Report a mechanism's degrees of freedom, coordinates, constraints and variables."""
-    print(report.wrapped(model.console, str(mbd.describe(model.mechanism, model.assembled()))))
+    print(wrapped(model.console, str(mbd.describe(model.mechanism, model.assembled()))))
 
 
 def assemble(model: Model) -> None:
@@ -47,7 +49,7 @@ def assemble(model: Model) -> None:
     names = (*mechanism.coordinate_names, *mechanism.speed_names)
     units = (*mechanism.coordinate_units, *mechanism.speed_units)
     rows = zip(names, units, map(float, (*state.q, *state.v)), strict=True)
-    report.show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
+    show_table(model.console, f"{model.name}: assembled", ("quantity", "unit"), ("value",), rows)
     text = f"constraints: {sum(mechanism.constraint_sizes())}"
     if state.rank is not None:  # known unless a model file holds a state without it
         rank = int(state.rank)
@@ -98,7 +100,7 @@ def kinematics(model: Model, until: options.Until = None, rows: options.Rows = 4
     """Follow the motion that drivers prescribe, without integrating it."""
     state = model.assembled()
     with model.working("compiling and following the drivers"):
-        solution = mbd.kinematics(model.mechanism, starts.times(model.example, until, rows), state)
+        solution = mbd.kinematics(model.mechanism, beginning.times(model.example, until, rows), state)
     report.show_motion(model, solution, "kinematics", film)
 
 
@@ -106,7 +108,7 @@ def inverse(model: Model, until: options.Until = None, rows: options.Rows = 401,
     """Find the efforts that the prescribed motion takes of the drivers."""
     state, mechanism = model.assembled(), model.mechanism
     with model.working("compiling and balancing forces"):
-        motion = mbd.kinematics(mechanism, starts.times(model.example, until, rows), state)
+        motion = mbd.kinematics(mechanism, beginning.times(model.example, until, rows), state)
         solution = mbd.inverse_dynamics(mechanism, motion)
     efforts = tuple(f"{driver.name}.effort" for driver in mechanism.drivers)
     report.show_motion(replace(model, reads=model.asked or efforts), solution, "inverse", film)
@@ -148,7 +150,7 @@ def _integrated(
     chosen = formulation_of(formulation)
     with model.working("compiling and integrating"):
         return mbd.simulate(
-            model.mechanism, state, starts.times(model.example, until, rows), formulation=chosen, accuracy=accuracy
+            model.mechanism, state, beginning.times(model.example, until, rows), formulation=chosen, accuracy=accuracy
         )
 
 
@@ -165,8 +167,9 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
     shared = [p for p in signature(load).parameters.values() if p.name not in {*without, *(one.name for one in own)}]
 
     def run(**given: Any) -> None:
-        settings.configure()
-        model = load(**{p.name: given.pop(p.name) for p in shared})
+        with reporting(True, "loading ..."):
+            settings.configure()
+            model = load(**{p.name: given.pop(p.name) for p in shared})
         function(model, **given)
         model.check_written()
 
@@ -215,7 +218,7 @@ def examples() -> None:
     """List the example mechanisms."""
     entries = mbd.examples.entries().items()
     rows = ((name, e.description + (f" ({e.source})" if e.source else "")) for name, e in entries)
-    report.show_table(Console(), "jaxmbd simulate NAME, or another analysis, of:", ("name", "what it is"), (), rows)
+    show_table(Console(), "jaxmbd simulate NAME, or another analysis, of:", ("name", "what it is"), (), rows)
 
 
 app.command()(command(new, new, list(signature(new).parameters.values())))

@@ -9,6 +9,7 @@ from rich.console import Console
 import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._text import wrapped
 from jaxmbd.errors import MechanismError
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def new(path: options.Target, spatial: options.Spatial = False, force: options.F
 
 def check(model: Model) -> None:
     """Say whether a model can be used, how it moves, and what in it is doubtful; the exit status is 0 if it can."""
-    print(report.wrapped(model.console, checks.summary(model.mechanism, model.assembled(), model.path)))
+    print(wrapped(model.console, checks.summary(model.mechanism, model.assembled(), model.path)))
 
 
 def draw(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
     from jaxmbd.cli import _numbers as numbers
-    from jaxmbd.cli import _start as starts
+    from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
@@ -33,7 +33,7 @@ else:  # `--help` loads no library that computes
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
     numbers = lazy_loader.load("jaxmbd.cli._numbers", suppress_warning=True)
-    starts = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
+    beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
@@ -152,7 +152,7 @@ def load(
     given, fixed = _divided(example.mechanism, values_of.numbers("--set", values))
     if given:
         if start is not None:  # with other numbers its joints need not be closed
-            example = replace(example, **starts.released(example.mechanism, start))
+            example = replace(example, **beginning.released(example.mechanism, start))
         start, changed = None, numbers.checked(numbers.with_numbers(example.mechanism, given))
         example = replace(example, mechanism=changed)
     if coordinates or cut:
@@ -181,7 +181,7 @@ def _divided(mechanism: "mechanisms.Mechanism", given: dict[str, float]) -> tupl
     """The values of numbers of parts, and those of coordinates at the start."""
     if not given:
         return {}, {}
-    known, coordinates = numbers.numbers_of(mechanism), starts.coordinate_names(mechanism)
+    known, coordinates = numbers.numbers_of(mechanism), beginning.coordinate_names(mechanism)
     check_known("coordinate or number of a part", given, (*coordinates, *known))
     return (
         {name: value for name, value in given.items() if name not in coordinates},

@@ -1,49 +1,34 @@
 """The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from jaxmbd import plot
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._text import show_table
 from jaxmbd.equations.equations import Equations
 from jaxmbd.io import save
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
 from jaxmbd.scene.curves import component_label
 
+if TYPE_CHECKING:
+    import xarray as xr  # takes a third of a second
+
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
-_LEAST_WIDTH, _LARGEST_WIDTH = 80, 120  # columns of text
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
-def show_table(
-    console: Console, title: str, words: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | float]]
-) -> None:
-    """Print a table of `rows`: `words` are the headings of text columns, `numbers` of columns with six digits."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for k, heading in enumerate((*words, *numbers)):
-        table.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
-    for row in rows:
-        table.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
-    console.print(Text(title, "bold"), table, sep="\n")
-
-
-def columns(data: xr.Dataset) -> Iterator[tuple[str, str, np.ndarray]]:
+def columns(data: "xr.Dataset") -> Iterator[tuple[str, str, np.ndarray]]:
     """Iterate over the components of all quantities: `(name, unit, values (times,))`."""
     for name, values in data.items():
         parts = values.to_numpy().reshape(len(values), -1).T
@@ -84,7 +69,7 @@ def _quality(solution: Solution) -> str:
     return f"constraints kept to {missed:.1e} (m or rad){steps}"
 
 
-def write_numbers(model: Model, data: xr.Dataset, what: str) -> None:
+def write_numbers(model: Model, data: "xr.Dataset", what: str) -> None:
     """Write the values over time as a CSV file with units."""
     channels = list(columns(data))
     header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in channels)])
@@ -116,14 +101,6 @@ def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **
     """Write a picture of a mechanism at a state, with the names of its parts; `options` as for `plot.draw`."""
     chosen: dict[str, Any] = {"labels": True, **options}
     save_figure(model, name, lambda: plot.draw(mechanism, state.q, t=float(state.t), **chosen))
-
-
-def wrapped(console: Console, text: str) -> str:
-    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns, before words, further lines
-    indented."""
-    width = min(max(console.width, _LEAST_WIDTH), _LARGEST_WIDTH)
-    options: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return "\n".join("\n".join(textwrap.wrap(line, width, **options)) for line in text.splitlines())
 
 
 def point_names(mechanism: Mechanism) -> list[str]:

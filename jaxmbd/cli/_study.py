@@ -1,6 +1,6 @@
 """The motion of a model as a function of some of its numbers, for fits, sweeps and designs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -99,6 +99,10 @@ class Study:
         """Return the motion of a mechanism, with a verdict if it fails."""
         options: Any = {"formulation": self.formulation, "accuracy": self.accuracy, "throw": False}
         return simulate(mechanism, self.state(mechanism), self.ts, **options)
+
+    def function(self, output: Output) -> Callable[[Mechanism], Scalar]:
+        """Return an output as a function of the mechanism."""
+        return lambda mechanism: output.value(self.motion(mechanism))
 
     def __call__(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
         """Return all outputs and the verdict for one variant, as a sweep wants them."""

@@ -10,19 +10,20 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._text import show_table
 from jaxmbd.errors import MechanismError, check_known
 
 if TYPE_CHECKING:
     from jaxmbd import plot
     from jaxmbd.cli import _data as tables
     from jaxmbd.cli import _report as report
-    from jaxmbd.cli import _start as starts
+    from jaxmbd.cli import _start as beginning
     from jaxmbd.cli import _study as studies
     from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 else:  # `--help` loads no library that computes
     plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
     report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
-    starts = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
+    beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     studies = lazy_loader.load("jaxmbd.cli._study", suppress_warning=True)
     tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
 
@@ -85,8 +86,8 @@ def sweep(
     """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
     if not over:
         raise MechanismError("sweep needs a number and its values, such as --over rod.mass=0.5:1.5:20.")
-    chosen = formulation_of(formulation)
-    study = studies.study_of(model, starts.times(model.example, until, rows), output or model.reads, chosen, accuracy)
+    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
+    study = studies.study_of(model, ts, output or model.reads, chosen, accuracy)
     space = studies.space_of(study.mechanism, values.grids("--over", over))
     store = model.place("sweep.zarr")
     found = mbd.sweep(study, space, store=store, overwrite=overwrite)
@@ -101,7 +102,7 @@ def sweep(
     ]
     more = ["verdict"] if failed else []
     cells = ([*map(str, row[-1:] * bool(failed)), *map(float, row[:-1])] for row in shown[:_SHOWN])
-    report.show_table(model.console, title, more, headings, cells)
+    show_table(model.console, title, more, headings, cells)
     if len(table) > _SHOWN:
         model.console.print(f"... and {len(table) - _SHOWN} more, in sweep.csv", highlight=False)
     if store is not None:
@@ -123,19 +124,16 @@ def design(
 ) -> None:
     """Choose numbers of a model so that a quantity of its motion is as small as possible, and write the model."""
     upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
-    chosen, ts = formulation_of(formulation), starts.times(model.example, until, rows)
+    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
     study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)
     free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
-    of_motion = {output.name: lambda m, output=output: output.value(study.motion(m)) for output in study.outputs}
-    ends = [(studies.output_of(study.mechanism, text), value) for text, value in (*upper.items(), *lower.items())]
-    limits = {
-        f"{output.name} {'≤' if k < len(upper) else '≥'}": mbd.Limit(
-            of_motion[output.name], **{"upper" if k < len(upper) else "lower": value}, unit=output.unit
-        )
-        for k, (output, value) in enumerate(ends)
-    }
-    objective = of_motion[study.outputs[0].name]
-    found = mbd.design(objective, free, limits, mechanism=study.mechanism_at, starts=starts)
+    objective, *limited = study.outputs
+    limits: dict[str, mbd.Limit] = {}
+    for text, output in zip((*upper, *lower), limited, strict=True):
+        ends = {"upper": upper.get(text), "lower": lower.get(text)}
+        limits[output.name] = mbd.Limit(study.function(output), **ends, unit=output.unit)
+    aim = study.function(objective)
+    found = mbd.design(aim, free, limits, mechanism=study.mechanism_at, starts=starts)
     model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)
     if not found.is_feasible:
         raise typer.Exit(1)
