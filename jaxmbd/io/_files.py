@@ -36,7 +36,9 @@ _HEAD = """\
 """
 
 
-def save(what: "Mechanism | Solution | identification.Fit", path: str | os.PathLike[str], state: State | None = None) -> None:
+def save(
+    what: "Mechanism | Solution | identification.Fit", path: str | os.PathLike[str], state: State | None = None
+) -> None:
     """Save a mechanism as a model file (`.toml`), or a motion or a fit as a NetCDF file (`.nc`).
 
     A model file is text that a person can read and change. It holds every number to the last bit, and its precision.
