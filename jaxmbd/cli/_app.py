@@ -154,10 +154,25 @@ def _integrated(
         )
 
 
-COMMANDS = (
-    check, draw, describe, assemble, kinematics, inverse, equilibrium, simulate, linearize, equations, fit, sweep,
-    design,
-)  # fmt: skip
+_OF_FILES = ("out", "files", "format", "show")
+# The commands, and the options of `load` that mean nothing for them.
+COMMANDS: dict[Callable[..., None], tuple[str, ...]] = {
+    check: (*_OF_FILES, "read"),
+    draw: ("read",),
+    describe: (*_OF_FILES, "read"),
+    assemble: (),
+    kinematics: (),
+    inverse: (),
+    equilibrium: (),
+    simulate: (),
+    linearize: (),
+    equations: (*_OF_FILES, "read"),
+    fit: ("read",),
+    sweep: ("read",),
+    design: ("read",),
+    show: _OF_FILES,
+    convert: (*_OF_FILES, "read"),
+}
 
 
 def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Callable[..., None]:
@@ -173,7 +188,7 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
         function(model, **given)
         model.check_written()
 
-    return command(run, function, [*shared, *own])
+    return command(run, function, [*shared[:1], *own, *shared[1:]])
 
 
 def command(run: Callable[..., None], function: Callable[..., None], parameters: list[Any]) -> Callable[..., None]:
@@ -222,10 +237,8 @@ def examples() -> None:
 
 
 app.command()(command(new, new, list(signature(new).parameters.values())))
-for function in COMMANDS:
-    app.command()(analysis(function))
-for function in (show, convert):
-    app.command()(analysis(function, without=("out", "files", "format", "show")))
+for function, unwanted in COMMANDS.items():
+    app.command()(analysis(function, unwanted))
 
 
 @app.command()

@@ -21,7 +21,7 @@ def summary(mechanism: Mechanism, state: State, path: Path | None) -> str:
 
     `path`: the model file, if the mechanism comes from one.
     """
-    source = None if path is None or path.suffix != ".toml" else read_source(path)
+    source = _source(path)
     groups = {group: len(getattr(mechanism, group)) for group in GROUPS}
     singular = {"bodies": "body"}
     parts = ", ".join(
@@ -37,12 +37,28 @@ def summary(mechanism: Mechanism, state: State, path: Path | None) -> str:
     found = [*_doubts(mechanism, state), *([] if source is None else _unused_markers(source))]
     lines += [f"{count_of(len(found), 'remark')}:" if found else "Nothing in it is doubtful."]
     for name, text in found:
-        line = None if source is None else line_of(source, name)
+        line = None if source is None else _line_of(source, name)
         lines.append(f"- {f'line {line}: ' if line else ''}{text}")
     return "\n".join(lines)
 
 
-def line_of(source: Source, name: str) -> int | None:
+def located(message: str, mechanism: Mechanism, path: Path | None) -> str:
+    """Return a message with the file and the lines of the parts that it names, if these are from a model file."""
+    source = _source(path)
+    named = [part.name for part in mechanism.parts() if repr(part.name) in message]
+    if source is None or not named:
+        return message
+    named.sort(key=lambda name: message.index(repr(name)))
+    places = [(name, _line_of(source, name)) for name in named]
+    more = f" Lines: {', '.join(f'{name!r} {line}' for name, line in places)}." if len(places) > 1 else ""
+    return str(source.error(message + more, places[0][1]))
+
+
+def _source(path: Path | None) -> Source | None:
+    return None if path is None or path.suffix != ".toml" else read_source(path)
+
+
+def _line_of(source: Source, name: str) -> int | None:
     """The line of the table of a part or a marker."""
     tables = tree_of(source)
     group = next((key for key in (*GROUPS, "markers") if name in tables.get(key, {})), None)

@@ -10,7 +10,7 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._text import wrapped
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import AssemblyError, MechanismError
 
 if TYPE_CHECKING:
     from jaxmbd.cli import _check as checks
@@ -44,7 +44,11 @@ def new(path: options.Target, spatial: options.Spatial = False, force: options.F
 
 def check(model: Model) -> None:
     """Say whether a model can be used, how it moves, and what in it is doubtful; the exit status is 0 if it can."""
-    print(wrapped(model.console, checks.summary(model.mechanism, model.assembled(), model.path)))
+    try:
+        state = model.assembled()
+    except (AssemblyError, MechanismError) as error:
+        raise type(error)(checks.located(str(error), model.mechanism, model.path)) from None
+    print(wrapped(model.console, checks.summary(model.mechanism, state, model.path)))
 
 
 def draw(

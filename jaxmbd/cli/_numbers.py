@@ -1,7 +1,8 @@
 """The numbers of a mechanism by name, `rod.mass`, `spring.stiffness`, `O.b.position[0]`, and other values of them."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +16,8 @@ _MOST = 16  # an array with more numbers, such as a table or the weights of a ne
 _WITHOUT = ("pose", "rotation")
 
 
-class Number(NamedTuple):
+@dataclass(frozen=True)
+class Number:
     """The place of a number: the path to an array in the mechanism, the place of that array among all leaves, and the
     index in it."""
 

@@ -1,6 +1,6 @@
 """The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,14 @@ from jaxmbd.equations.equations import Equations
 from jaxmbd.io import save
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
+from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
 
 if TYPE_CHECKING:
     import xarray as xr  # takes a third of a second
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
+_SHOWN = 20  # variants of a sweep that are printed
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
@@ -67,6 +69,21 @@ def _quality(solution: Solution) -> str:
     missed = np.abs(np.asarray(jax.jit(jax.vmap(equations.position))(solution.ts, solution.q))).max(initial=0.0)
     steps = f", {int(solution.stats['num_steps'])} steps" if "num_steps" in solution.stats else ""
     return f"constraints kept to {missed:.1e} (m or rad){steps}"
+
+
+def show_variants(model: Model, found: "xr.Dataset", units: Mapping[str, str]) -> None:
+    """Show the first variants of a sweep, and write all of them as a CSV file; `units` of numbers and outputs."""
+    table, count, failed = found.to_dataframe().reset_index(), found.attrs["variants"], found.attrs["failed"]
+    headings = [with_unit(name, unit) for name, unit in units.items()]
+    words = ["verdict"] * bool(failed)
+    texts = [[text] * bool(failed) for text in table["result_text"]]
+    cells = [[*text, *row] for text, row in zip(texts, table[list(units)].to_numpy().tolist(), strict=True)]
+    title = f"{model.name}: {count} variants" + f", {failed} of them without a motion" * bool(failed)
+    show_table(model.console, title, words, headings, cells[:_SHOWN])
+    if count > _SHOWN:
+        model.console.print(f"... and {count - _SHOWN} more", highlight=False)
+    named = table[[*units, "result_text"]].set_axis([*headings, "result"], axis="columns")
+    model.write("sweep.csv", lambda path: named.to_csv(path, index=False))
 
 
 def write_numbers(model: Model, data: "xr.Dataset", what: str) -> None:

@@ -136,6 +136,12 @@ def study_of(
     )
 
 
+def units_of(study: Study, names: Iterable[str]) -> dict[str, str]:
+    """Return the units of numbers, known for coordinates and speeds alone, and of all outputs."""
+    known = channel_units(study.mechanism)
+    return {name: known.get(name, "") for name in names} | {output.name: output.unit for output in study.outputs}
+
+
 def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -> dict[str, Parameter]:
     """Return free numbers of parts within bounds, which start at the mechanism's own value if it lies between them.
 

@@ -1,5 +1,6 @@
 """Commands that compute many motions: `fit`, `sweep` and `design`."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,6 @@ import jaxmbd as mbd
 from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.cli._model import Model
-from jaxmbd.cli._text import show_table
 from jaxmbd.errors import MechanismError, check_known
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ else:  # `--help` loads no library that computes
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     studies = lazy_loader.load("jaxmbd.cli._study", suppress_warning=True)
     tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
-
-_SHOWN = 20  # variants of a sweep that are printed
 
 
 def formulation_of(name: str) -> "AbstractFormulation":
@@ -47,6 +45,8 @@ def fit(
     accuracy: options.Accuracy = "standard",
 ) -> None:
     """Estimate numbers of a model from measured motions, and write the fitted model."""
+    if not parameter and not estimate:
+        raise MechanismError("fit needs a number to estimate, such as --parameter rod.mass=0.5:2.")
     study = studies.study_of(model, None, (), formulation_of(formulation), accuracy)
     free = studies.parameters(study.mechanism, values.ranges("--parameter", parameter))
     levels = values.numbers("--sigma", sigma)
@@ -66,11 +66,11 @@ def fit(
 
 
 def _experiment(
-    study: "studies.Study", path: Path, estimate: options.Estimate, levels: dict[str, float]
+    study: "studies.Study", path: Path, estimate: Iterable[str], levels: dict[str, float]
 ) -> "mbd.Experiment":
     """The measurements of one table, of a motion from the start of the model."""
     ts, data = tables.read_table(path, study.mechanism)
-    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate or ()), levels or 1.0, missing=True)
+    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate), levels or 1.0, missing=True)
 
 
 def sweep(
@@ -84,30 +84,19 @@ def sweep(
     overwrite: options.Overwrite = False,
 ) -> None:
     """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
-    if not over:
-        raise MechanismError("sweep needs a number and its values, such as --over rod.mass=0.5:1.5:20.")
+    if not over or not output:
+        raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
     chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
-    study = studies.study_of(model, ts, output or model.reads, chosen, accuracy)
+    study = studies.study_of(model, ts, output, chosen, accuracy)
     space = studies.space_of(study.mechanism, values.grids("--over", over))
     store = model.place("sweep.zarr")
-    found = mbd.sweep(study, space, store=store, overwrite=overwrite)
-    table = found.to_dataframe().reset_index()
-    units = {x.name: x.unit for x in study.outputs}
-    names = [name for name in (*space, *units) if name in table]
-    failed = found.attrs["failed"]
-    title = f"{model.name}: {len(table)} variants" + f", {failed} of them without a motion" * bool(failed)
-    headings = [f"{name} [{units[name]}]" if units.get(name) else name for name in names]
-    shown = [
-        [*row, *text] for row, text in zip(table[names].to_numpy(), table[["result_text"]].to_numpy(), strict=True)
-    ]
-    more = ["verdict"] if failed else []
-    cells = ([*map(str, row[-1:] * bool(failed)), *map(float, row[:-1])] for row in shown[:_SHOWN])
-    show_table(model.console, title, more, headings, cells)
-    if len(table) > _SHOWN:
-        model.console.print(f"... and {len(table) - _SHOWN} more, in sweep.csv", highlight=False)
+    try:
+        found = mbd.sweep(study, space, store=store, overwrite=overwrite)
+    except MechanismError as error:
+        raise MechanismError(str(error).replace("Pass overwrite=True", "Give --overwrite")) from None
+    report.show_variants(model, found, studies.units_of(study, space))
     if store is not None:
         model.report(store)
-    model.write("sweep.csv", lambda path: table[[*names, "result_text"]].to_csv(path, index=False))
 
 
 def design(
@@ -123,6 +112,8 @@ def design(
     accuracy: options.Accuracy = "standard",
 ) -> None:
     """Choose numbers of a model so that a quantity of its motion is as small as possible, and write the model."""
+    if not variable:
+        raise MechanismError("design needs a number that it may choose, such as --variable spring.stiffness=1:100.")
     upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
     chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
     study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)

@@ -6,14 +6,15 @@ a part, or of an output, so it may hold any character but its last `=`.
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from jaxmbd.errors import MechanismError, check_known
 
 DRAWS = ("sobol", "lhs")
 
 
-class Grid(NamedTuple):
+@dataclass(frozen=True)
+class Grid:
     """Values from `lower` to `upper`, both included, at equal distances, or drawn by one of `DRAWS` if it is named."""
 
     lower: float

@@ -4,29 +4,23 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
-import lazy_loader
 import numpy as np
 from jaxtyping import Array
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
+from jaxmbd.identification._result import Fit
 from jaxmbd.io.model_file.model import check_format, mechanism_of, state_from, tables_of
 from jaxmbd.io.model_file.source import Place, Source, read_source, tree_of
 from jaxmbd.io.model_file.toml import toml
 from jaxmbd.io.results.netcdf import read_netcdf, write_netcdf
+from jaxmbd.io.results.results import fit_dataset, motion_dataset, state_at
 from jaxmbd.model.body.checks import check_flags, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
-
-if TYPE_CHECKING:
-    from jaxmbd import identification
-    from jaxmbd.io.results import results
-else:  # who reads a model does not wait for the libraries of fits
-    identification = lazy_loader.load("jaxmbd.identification", suppress_warning=True)
-    results = lazy_loader.load("jaxmbd.io.results.results", suppress_warning=True)
 
 MODEL, RESULTS = ".toml", ".nc"  # the endings of file names
 
@@ -36,9 +30,7 @@ _HEAD = """\
 """
 
 
-def save(
-    what: "Mechanism | Solution | identification.Fit", path: str | os.PathLike[str], state: State | None = None
-) -> None:
+def save(what: Mechanism | Solution | Fit, path: str | os.PathLike[str], state: State | None = None) -> None:
     """Save a mechanism as a model file (`.toml`), or a motion or a fit as a NetCDF file (`.nc`).
 
     A model file is text that a person can read and change. It holds every number to the last bit, and its precision.
@@ -54,7 +46,7 @@ def save(
         >>> save(mechanism, "fourbar.toml", state=assemble(mechanism))
         >>> save(simulate(mechanism, state, ts), "run.nc")
     """
-    check_instance("save", what, (Mechanism, Solution, identification.Fit), "a Mechanism, a Solution or a Fit")
+    check_instance("save", what, (Mechanism, Solution, Fit), "a Mechanism, a Solution or a Fit")
     if isinstance(what, Mechanism):
         path = _path("a mechanism", path, MODEL)
         text = model_text(what, state)
@@ -64,7 +56,7 @@ def save(
     if state is not None:
         raise MechanismError("save: a state is kept beside a mechanism; a motion has the states at all its times.")
     path = _path("a motion" if isinstance(what, Solution) else "a fit", path, RESULTS)
-    data = results.motion_dataset(what) if isinstance(what, Solution) else results.fit_dataset(what)
+    data = motion_dataset(what) if isinstance(what, Solution) else fit_dataset(what)
     _replace(path, lambda new: write_netcdf(data, new))
 
 
@@ -104,7 +96,7 @@ def load_state(mechanism: Mechanism, path: str | os.PathLike[str], index: int = 
     path = Path(path)
     check_instance("load_state: mechanism", mechanism, Mechanism, "the Mechanism that the state belongs to")
     if path.suffix == RESULTS:
-        return results.state_at(read_netcdf(path), mechanism, index, path)
+        return state_at(read_netcdf(path), mechanism, index, path)
     source = read_source(_path("a mechanism", path, MODEL))
     tables, place = tree_of(source), Place(source)
     check_format(tables, place)
