@@ -2,7 +2,6 @@
 
 import textwrap
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -25,8 +24,11 @@ def show_table(
 
 
 def wrapped(console: Console, text: str) -> str:
-    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns, before words, further lines
-    indented."""
+    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns; the further lines of a list are
+    indented, those of a sentence are not."""
     width = min(max(console.width, _LEAST_WIDTH), _LARGEST_WIDTH)
-    options: Any = {"subsequent_indent": "  ", "break_long_words": False, "break_on_hyphens": False}
-    return "\n".join("\n".join(textwrap.wrap(line, width, **options)) for line in text.splitlines())
+    lines = []
+    for line in text.splitlines():
+        indent = "" if line.endswith(".") and not line.startswith("- ") else "  "
+        lines += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(lines)

@@ -9,7 +9,6 @@ import jaxmbd as mbd
 from jaxmbd.cli._data import read_table
 from tests.cli.test_cli import run, said
 
-
 LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2"]
 
 
