@@ -69,7 +69,7 @@ def output_of(mechanism: Mechanism, text: str) -> Output:
     is_component = channel not in units and owner in units and axis in ("x", "y", "z")
     name = owner if is_component else channel
     check_known("quantity", [name], units)
-    return Output(f"{channel}:{aggregate}", name, "xyz".index(axis) if is_component else None, aggregate, units[name])
+    return Output(f"{channel}.{aggregate}", name, "xyz".index(axis) if is_component else None, aggregate, units[name])
 
 
 @dataclass(frozen=True, eq=False)

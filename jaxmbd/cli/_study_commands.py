@@ -61,7 +61,8 @@ def fit(
         model.console.print(f"{path}: RMS of the residuals: {text}", highlight=False)
     model.write("fit.nc", lambda path: mbd.save(found, path))
     model.write("fit.toml", lambda path: mbd.save(found.mechanism, path, state=found.states[0]))
-    report.save_figure(model, "fit", lambda: plot.fit(found)[0, 0])
+    drawn = [(found, k, path.name) for k, path in enumerate(data)]
+    report.save_figure(model, "fit", lambda: plot.fit(drawn)[0, 0])
     model.write("fit.html", lambda path: plot.fit_report(found, path, title=model.name))
 
 

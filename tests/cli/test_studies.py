@@ -98,13 +98,13 @@ def test_sweep_equals_single_motions_and_goes_on(swing: str, tmp_path: Path) -> 
         for angle in (0.0, np.pi / 3):
             tip, at = final_tip(swing, 0.3, mass, angle), {"rod.mass": mass, "O.angle": angle}
             one = found.sel(at, method="nearest")
-            np.testing.assert_allclose(one["tip.y:min"], tip[:, 1].min(), atol=1e-7)
-            np.testing.assert_allclose(one["tip.x:final"], tip[-1, 0], atol=1e-7)
+            np.testing.assert_allclose(one["tip.y.min"], tip[:, 1].min(), atol=1e-7)
+            np.testing.assert_allclose(one["tip.x.final"], tip[-1, 0], atol=1e-7)
     rows = np.genfromtxt(out / "sweep.csv", delimiter=",", skip_header=1)
-    np.testing.assert_allclose(rows[:, 2], found["tip.y:min"].to_numpy().ravel())
+    np.testing.assert_allclose(rows[:, 2], found["tip.y.min"].to_numpy().ravel())
     code, text = run(*command, *over, "tip.y:max")
     assert code == 1
-    assert "the output 'tip.y:min' is in the store only" in text
+    assert "the output 'tip.y.min' is in the store only" in text
     assert "Give --overwrite to delete it" in text
 
 
@@ -157,3 +157,15 @@ def test_a_design_without_a_solution_is_no_success(swing: str, tmp_path: Path) -
     assert code == 1
     assert "NOT FEASIBLE" in text
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+def test_the_session_of_the_documentation_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "use-the-command.md"
+    commands = [line.split()[1:] for line in page.read_text().splitlines() if line.startswith("    jaxmbd ")]
+    assert {command[0] for command in commands} >= {"new", "check", "draw", "simulate", "fit", "sweep", "design"}
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        code, text = run(*command)
+        assert code == 0, (command, text)
+    assert float(mbd.load("out/fit/design.toml")["friction"].viscous) == pytest.approx(1.9931, abs=2e-3)
