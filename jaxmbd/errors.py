@@ -25,13 +25,19 @@ def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:
             raise unknown(kind, name, names)
 
 
+_ALL, _NEAREST = 24, 12  # of more names than the first, so many are listed, the nearest ones
+
+
 def unknown(kind: str, given: Any, known: Iterable[str]) -> MechanismError:
-    """The error for a name that does not exist, with the most similar existing name."""
-    names = list(known)
-    listed = ", ".join(map(repr, names)) or "(none)"
+    """The error for a name that does not exist, with the most similar existing name; of many names it lists those that
+    are most similar."""
+    names = list(dict.fromkeys(known))
     if not isinstance(given, str):
         article = "An" if kind[0] in "aeiou" else "A"
+        listed = ", ".join(map(repr, names)) or "(none)"
         return MechanismError(f"{article} {kind} is named by a string, got {given!r}. Known names: {listed}.")
-    near = difflib.get_close_matches(given, names, n=1, cutoff=0.5)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    return MechanismError(f"There is no {kind} named {given!r}.{hint} Known names: {listed}.")
+    near = difflib.get_close_matches(given, names, n=_NEAREST, cutoff=0.0)
+    hint = f" Did you mean {near[0]!r}?" if difflib.get_close_matches(given, near[:1], cutoff=0.5) else ""
+    shown, more = (names, "") if len(names) <= _ALL else (near, f", ... and {len(names) - len(near)} more")
+    listed = ", ".join(map(repr, shown)) or "(none)"
+    return MechanismError(f"There is no {kind} named {given!r}.{hint} Known names: {listed}{more}.")

@@ -14,6 +14,7 @@ import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.analyses.simulation.verdict import NEARLY_SINGULAR, _near_singular
 from jaxmbd.equations.equations import Equations
+from jaxmbd.errors import unknown
 from tests.wrong_inputs import GRIP, ROD, TS
 from tests.wrong_inputs import pend as pendulum
 
@@ -385,3 +386,13 @@ def test_a_failure_can_be_looked_at(start: mbd.State) -> None:
     solution = mbd.simulate(mechanism, start, [0.0, 5.0, 10.0], max_steps=500, throw=False)
     assert solution.result == mbd.RESULTS.max_steps_reached
     assert int(solution.stats["num_steps"]) == 500
+
+
+def test_of_many_names_the_nearest_are_listed() -> None:
+    names = [f"link{k}.mass" for k in range(40)]
+    text = str(unknown("number", "link1.mas", names))
+    assert text.startswith(
+        "There is no number named 'link1.mas'. Did you mean 'link1.mass'? Known names: 'link1.mass', "
+    )
+    assert text.count("'link") == 2 + 12
+    assert text.endswith(", ... and 28 more.")

@@ -1,5 +1,6 @@
 """The command-line application: each analysis is a command that assembles the mechanism, computes and shows results."""
 
+import warnings
 from collections.abc import Callable, Collection
 from dataclasses import replace
 from inspect import signature
@@ -192,15 +193,19 @@ def analysis(function: Callable[..., None], without: Collection[str] = ()) -> Ca
 
 
 def command(run: Callable[..., None], function: Callable[..., None], parameters: list[Any]) -> Callable[..., None]:
-    """A command that is named and described as a function, and tells errors in one line."""
+    """A command that is named and described as a function, and tells errors and warnings in one line each."""
+
+    def tell(message: object, style: str = "red") -> None:
+        Console(stderr=True).print(f"jaxmbd: {message}", style=style, highlight=False, markup=False, soft_wrap=True)
 
     def wrapped(**given: Any) -> None:
-        try:
-            run(**given)
-        except (MechanismError, AssemblyError, SolveError) as error:
-            console = Console(stderr=True)
-            console.print(f"jaxmbd: {error}", style="red", highlight=False, markup=False, soft_wrap=True)
-            raise typer.Exit(1) from None
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *place, **further: tell(message, "yellow")
+            try:
+                run(**given)
+            except (MechanismError, AssemblyError, SolveError) as error:
+                tell(error)
+                raise typer.Exit(1) from None
 
     parameters = sorted(parameters, key=lambda p: p.default is not p.empty)  # arguments, then options
     result: Any = wrapped
