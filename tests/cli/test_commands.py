@@ -224,3 +224,12 @@ def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.Monke
     assert completion.complete_model("pen") == ["pendulum", "pendulum-with-four-bar", "pen.toml", "pens/"]
     assert completion.complete_model("pens/") == ["pens/robot.urdf"]
     assert completion.complete_data("") == ["data.csv", "pens/"]
+
+
+def test_show_opens_the_pictures_alone(swing: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("typer.launch", opened.append)
+    assert run("draw", str(swing), "--show", "--out", str(tmp_path))[0] == 0
+    assert opened == [str(tmp_path / "draw.png")]
+    assert run("equations", str(swing), "--out", str(tmp_path / "equations.txt"))[0] == 0
+    assert len(opened) == 1
