@@ -36,6 +36,7 @@ else:  # `--help` loads no library that computes
     beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     view = lazy_loader.load("jaxmbd.view", suppress_warning=True)
 
+_INTERRUPTED = 130  # the exit status after Ctrl-C, by convention of shells
 _DRAWN = 4  # the number of mode shapes that are drawn: the slowest vibrations
 
 
@@ -206,6 +207,9 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
             except (MechanismError, AssemblyError, SolveError) as error:
                 tell(error)
                 raise typer.Exit(1) from None
+            except KeyboardInterrupt as error:  # a sweep says how to go on
+                tell(str(error) or "interrupted")
+                raise typer.Exit(_INTERRUPTED) from None
 
     parameters = sorted(parameters, key=lambda p: p.default is not p.empty)  # arguments, then options
     result: Any = wrapped

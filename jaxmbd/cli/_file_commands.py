@@ -1,6 +1,6 @@
 """Commands that write or check files: `new`, `check`, `draw`, `equations` and `convert`."""
 
-from importlib.resources import files as package_files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -28,7 +28,7 @@ def new(path: options.Target, spatial: options.Spatial = False, force: options.F
         raise MechanismError(f"A model file ends with .toml, such as 'swing.toml', got {str(path)!r}.")
     if path.exists() and not force:
         raise MechanismError(f"{str(path)!r} exists. Give another name, or --force to replace it.")
-    template = package_files("jaxmbd.cli").joinpath("models", "spatial.toml" if spatial else "planar.toml")
+    template = Path(__file__).parent / "models" / f"{'spatial' if spatial else 'planar'}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
     steps = [

@@ -120,6 +120,16 @@ def test_sweep_over_draws_and_impossible_variants(swing: str, tmp_path: Path) ->
     assert "their counts and draws must agree, got 4@sobol and 8@lhs" in text
 
 
+def test_an_interrupted_sweep_says_how_to_go_on(swing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt("sweep: interrupted when 3 of 4 chunks were done.")
+
+    monkeypatch.setattr(mbd, "sweep", interrupted)
+    code, text = run("sweep", swing, "--no-files", "--over", "rod.mass=1:2:3", "--output", "tip.y")
+    assert code == 130
+    assert text == "jaxmbd: sweep: interrupted when 3 of 4 chunks were done.\n"
+
+
 def test_a_sweep_says_what_it_needs(swing: str) -> None:
     for options, message in (
         ([], "such as --over rod.mass=0.5:1.5:20 --output O.fy:max"),
