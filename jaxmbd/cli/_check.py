@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.analyses.describe import describe
+from jaxmbd.analyses.describe import Description, describe
 from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.state import State
 from jaxmbd.io.model_file.parts import GROUPS
@@ -29,12 +29,13 @@ def summary(mechanism: Mechanism, state: State, path: Path | None) -> str:
         for group, count in groups.items()
         if count
     )
+    report = describe(mechanism, state)
     where = "the plane" if mechanism.space.dim == 2 else "space"
     lines = [
         f"A mechanism in {where}, which can be assembled: {parts}.",
-        str(describe(mechanism, state)).split("\n")[0],
+        str(report).split("\n")[0],
     ]
-    found = [*_doubts(mechanism, state), *([] if source is None else _unused_markers(source))]
+    found = [*_doubts(mechanism, state, report), *([] if source is None else _unused_markers(source))]
     lines += [f"{count_of(len(found), 'remark')}:" if found else "Nothing in it is doubtful."]
     for name, text in found:
         line = None if source is None else _line_of(source, name)
@@ -65,9 +66,8 @@ def _line_of(source: Source, name: str) -> int | None:
     return None if group is None else source.line((group, name))
 
 
-def _doubts(mechanism: Mechanism, state: State) -> Iterator[tuple[str, str]]:
+def _doubts(mechanism: Mechanism, state: State, report: Description) -> Iterator[tuple[str, str]]:
     """The name of a part, and what is doubtful about it."""
-    report = describe(mechanism, state)
     for body in mechanism.bodies:
         if body.lacks_inertia:
             yield body.name, f"{body.name!r} has no mass, or no inertia about an axis; joints have to give it some."
@@ -77,13 +77,9 @@ def _doubts(mechanism: Mechanism, state: State) -> Iterator[tuple[str, str]]:
         yield repeat.joint, f"{repeat}: reactions are not unique."
     if report.remaining_freedom == 0 and not mechanism.drivers:
         yield "", "there is no degree of freedom left and no driver: nothing can move."
-    accelerations = [f"{body.name}.acceleration" for body in mechanism.bodies]
-    if not all(np.isfinite(value).all() for value in _read(mechanism, state, accelerations).values()):
+    accelerations: dict[str, Any] = read(mechanism, state, [f"{body.name}.acceleration" for body in mechanism.bodies])
+    if not all(np.isfinite(np.asarray(value)).all() for value in accelerations.values()):
         yield "", "the accelerations at the start are not finite: it cannot be simulated."
-
-
-def _read(mechanism: Mechanism, state: State, names: list[str]) -> dict[str, Any]:
-    return {name: np.asarray(value) for name, value in dict(read(mechanism, state, names)).items()}
 
 
 def _is_connected(mechanism: Mechanism, body: str) -> bool:

@@ -36,7 +36,7 @@ def read_table(path: Path, mechanism: Mechanism) -> tuple[np.ndarray, dict[str, 
     times = next((columns.pop(name) for name in _TIMES if name in columns), None)
     if times is None:
         raise MechanismError(f"{str(path)!r}, line 1: no column is named 'time'. It should be such as {_EXAMPLE}.")
-    return times, _channels(path, columns, units)
+    return times, _channels(path, columns, units, _AXES[: mechanism.space.dim])
 
 
 def _cells(path: Path) -> tuple[list[str], np.ndarray]:
@@ -77,16 +77,18 @@ def _factor(path: Path, name: str, unit: str, units: Mapping[str, str]) -> float
     raise MechanismError(f"{str(path)!r}, line 1: the unit of {name!r} is {known!r}, got {unit!r}.")
 
 
-def _channels(path: Path, columns: dict[str, np.ndarray], units: Mapping[str, str]) -> dict[str, np.ndarray]:
-    """The values by channel, with components put together."""
+def _channels(
+    path: Path, columns: dict[str, np.ndarray], units: Mapping[str, str], axes: tuple[str, ...]
+) -> dict[str, np.ndarray]:
+    """The values by channel, with components put together; those without a column are missing."""
     found: dict[str, np.ndarray] = {}
     for name, values in columns.items():
         owner, _, axis = name.rpartition(".")
         if name in units:
             found[name] = values
-        elif owner in units and axis in _AXES:
-            parts = [columns[f"{owner}.{x}"] for x in _AXES if f"{owner}.{x}" in columns]
-            found[owner] = np.stack(parts, axis=1)
+        elif owner in units and axis in axes:
+            missing = np.full(len(values), np.nan)
+            found[owner] = np.stack([columns.get(f"{owner}.{x}", missing) for x in axes], axis=1)
         else:
             raise MechanismError(f"{str(path)!r}, line 1: {unknown('quantity', name, units)}")
     return found

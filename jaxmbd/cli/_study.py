@@ -23,6 +23,7 @@ from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Bounded, Parameter
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.scene.curves import component_label
 from jaxmbd.sweeps import latin_hypercube, sobol
 
 AGGREGATES = {
@@ -48,12 +49,13 @@ class Output:
     def value(self, solution: Solution) -> Scalar:
         """Return it for a motion; NaN if the motion has failed."""
         values = solution[self.channel]
-        values = values if self.component is None else values[:, self.component]
-        if values.ndim != 1:
-            raise MechanismError(
-                f"{self.name!r} has {values[0].size} components; name one, such as '{self.channel}.x:{self.aggregate}'."
-            )
-        found = AGGREGATES[self.aggregate](values, solution.ts)
+        parts = values.reshape(len(values), -1).T
+        labels = [component_label(self.channel, k, len(parts)) for k in range(len(parts))]
+        named = labels if self.component is None else [f"{self.channel}.{'xyz'[self.component]}"]
+        if len(named) > 1 or named[0] not in labels:
+            text = ", ".join(f"'{label}:{self.aggregate}'" for label in labels)
+            raise MechanismError(f"{self.name!r} is no single number of {self.channel!r}; choose one of {text}.")
+        found = AGGREGATES[self.aggregate](parts[labels.index(named[0])], solution.ts)
         return jnp.where(is_successful(solution.result), found, jnp.nan)
 
 

@@ -120,12 +120,12 @@ def design(
     study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)
     free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
     objective, *limited = study.outputs
-    limits: dict[str, mbd.Limit] = {}
-    for text, output in zip((*upper, *lower), limited, strict=True):
-        ends = {"upper": upper.get(text), "lower": lower.get(text)}
-        limits[output.name] = mbd.Limit(study.function(output), **ends, unit=output.unit)
-    aim = study.function(objective)
-    found = mbd.design(aim, free, limits, mechanism=study.mechanism_at, starts=starts)
+    sides = [*(("upper", value) for value in upper.values()), *(("lower", value) for value in lower.values())]
+    ends: dict[studies.Output, dict[str, float]] = {}
+    for output, (side, value) in zip(limited, sides, strict=True):
+        ends.setdefault(output, {})[side] = value
+    limits = {x.name: mbd.Limit(study.function(x), **both, unit=x.unit) for x, both in ends.items()}
+    found = mbd.design(study.function(objective), free, limits, mechanism=study.mechanism_at, starts=starts)
     model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)
     if not found.is_feasible:
         raise typer.Exit(1)

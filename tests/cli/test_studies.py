@@ -9,7 +9,7 @@ import jaxmbd as mbd
 from jaxmbd.cli._data import read_table
 from tests.cli.test_cli import run, said
 
-LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2"]
+LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2", "--at-least", "tip.y:max=-0.1"]
 
 
 @pytest.fixture
@@ -69,7 +69,10 @@ def test_tables_are_read_with_units_components_and_missing_samples(swing: str, t
     np.testing.assert_array_equal(ts, [0.0, 0.5])
     np.testing.assert_allclose(data["O.angle"], [np.pi / 2, np.nan])
     np.testing.assert_array_equal(data["tip"], [[1.0, 2.0], [3.0, 4.0]])
+    path.write_text("t,tip.y\n0,2\n0.5,4\n")
+    np.testing.assert_array_equal(read_table(path, mechanism)[1]["tip"], [[np.nan, 2.0], [np.nan, 4.0]])
     for text, message in (
+        ("time,tip.z\n0,1\n1,2", "line 1: There is no quantity named 'tip.z'"),
         ("time,O.angel\n0,1\n1,2", "line 1: There is no quantity named 'O.angel'. Did you mean 'O.angle'?"),
         ("time,O.angle [m]\n0,1\n1,2", "line 1: the unit of 'O.angle' is 'rad', got 'm'"),
         ("time,x\n0,1\n1,2", "line 1: There is no quantity named 'x'"),
@@ -137,7 +140,8 @@ def test_a_sweep_says_what_it_needs(swing: str) -> None:
         (["--over", "rod.mass=1:2:3", "--output", "tipp.y:max"], "There is no quantity named 'tipp.y'"),
         (["--over", "rod.mas=1:2:3", "--output", "tip.y:max"], "Did you mean 'rod.mass'?"),
         (["--over", "rod.mass=-1:2:3", "--output", "tip.y:max"], "Body 'rod': mass must be"),
-        (["--over", "rod.mass=1:2:3", "--output", "tip:max"], "has 2 components; name one, such as 'tip.x:max'"),
+        (["--over", "rod.mass=1:2:3", "--output", "tip:max"], "choose one of 'tip.x:max', 'tip.y:max'"),
+        (["--over", "rod.mass=1:2:3", "--output", "tip.z:max"], "choose one of 'tip.x:max', 'tip.y:max'"),
     ):
         code, text = run("sweep", swing, "--no-files", *options)
         assert code == 1
