@@ -1,5 +1,6 @@
 """Tables and long lines on the terminal."""
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 
@@ -9,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 _LEAST_WIDTH, _LARGEST_WIDTH = 80, 120  # columns of text
+_FIRM = "\N{NO-BREAK SPACE}"  # in place of a space within an item of a list
 
 
 def show_table(
@@ -24,11 +26,16 @@ def show_table(
 
 
 def wrapped(console: Console, text: str) -> str:
-    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns; the further lines of a list are
-    indented, those of a sentence are not."""
+    """Wrap lines at the width of the terminal, at least 80 and at most 120 columns: a sentence between words, a list
+    between its items, with further lines indented."""
     width = min(max(console.width, _LEAST_WIDTH), _LARGEST_WIDTH)
     lines = []
     for line in text.splitlines():
-        indent = "" if line.endswith(".") and not line.startswith("- ") else "  "
+        title, colon, items = line.partition(": ")
+        is_list = bool(colon) and not line.endswith(".")
+        if is_list:
+            items = re.sub(r"\([^)]*\)", lambda found: found[0].replace(" ", _FIRM), items)
+            line = title + colon + re.sub(r"(?<!,) ", _FIRM, items)
+        indent = "  " if is_list or line.startswith("- ") else ""
         lines += textwrap.wrap(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(lines)
+    return "\n".join(lines).replace(_FIRM, " ")

@@ -181,8 +181,10 @@ def test_equations_are_formulas_and_source(swing: Path, tmp_path: Path) -> None:
 def test_lines_of_describe_end_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     for columns, width in ("40", 80), ("100", 100), ("200", 120):
         monkeypatch.setenv("COLUMNS", columns)
-        code, text = run("describe", "slider-crank")
+        code, text = run("describe", "five-bar")
         assert code == 0
+        assert not re.search(r"(left|right|[A-Z])$", text, re.MULTILINE)  # of left motor.effort, B (Revolute, 2 rows)
+        assert "\n  (" not in text
         longest = max(map(len, text.splitlines()))
         assert width - 30 < longest <= width
 
