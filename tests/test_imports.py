@@ -49,7 +49,7 @@ def test_all_names_of_motions_load_no_slow_library_and_compile_nothing() -> None
     assert compiled == 0
 
 
-@pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"], ["show", "--help"]])
+@pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"], ["show", "--help"], ["fit", "--help"]])
 def test_help_loads_no_library_that_computes(command: list[str]) -> None:
     code = f"""
 from jaxmbd.cli import app
@@ -62,6 +62,19 @@ except SystemExit as end:
     loaded, _ = in_a_new_process(code)
     assert "jaxmbd.cli._app" in loaded
     assert not loaded & {"jax", "scipy", "matplotlib", "xarray"}
+
+
+def test_completion_loads_no_library_that_computes() -> None:
+    loaded, _ = in_a_new_process("""
+import os
+os.environ |= {"_JAXMBD_COMPLETE": "complete_bash", "COMP_WORDS": "jaxmbd draw pend", "COMP_CWORD": "2"}
+from jaxmbd.cli import app
+try:
+    app(prog_name="jaxmbd")
+except SystemExit as end:
+    assert end.code == 0
+""")
+    assert not loaded & {"jax", "numpy", "scipy", "matplotlib", "xarray"}
 
 
 def test_every_name_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,18 +1,20 @@
 """The model of a command: a mechanism with its initial state, from the name of an example or a file."""
 
-import math
 import runpy
 import traceback
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import lazy_loader
+import typer
 from rich.console import Console
-from typer import Argument, Option
 
+from jaxmbd.cli import _options as options
+from jaxmbd.cli import _values as values_of
+from jaxmbd.cli._completion import ENDINGS
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.progress import reporting
 
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from jaxmbd import io as files
     from jaxmbd.analyses import output_channels
     from jaxmbd.analyses.state import State
+    from jaxmbd.cli import _numbers as numbers
+    from jaxmbd.cli import _start as beginning
     from jaxmbd.examples import Example
     from jaxmbd.model.joint import joint as joint_types
     from jaxmbd.model.mechanism import mechanism as mechanisms
@@ -28,19 +32,26 @@ else:  # `--help` loads no library that computes
     examples = lazy_loader.load("jaxmbd.examples", suppress_warning=True)
     files = lazy_loader.load("jaxmbd.io", suppress_warning=True)
     output_channels = lazy_loader.load("jaxmbd.analyses.output_channels", suppress_warning=True)
+    numbers = lazy_loader.load("jaxmbd.cli._numbers", suppress_warning=True)
+    beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
     joint_types = lazy_loader.load("jaxmbd.model.joint.joint", suppress_warning=True)
     mechanisms = lazy_loader.load("jaxmbd.model.mechanism.mechanism", suppress_warning=True)
 
 _MODEL = ".toml"  # the ending of model files
 _FEW = 6  # the largest number of quantities that are shown by default
+_PICTURES = (".png", ".svg", ".pdf")
+_FILES = (*_PICTURES, ".gif", ".csv", ".nc", ".npz", ".toml", ".html", ".zarr")  # endings by which --out names one file
 
 
 @dataclass(frozen=True)
 class Model:
     """A mechanism with its initial state, and the output options of a command.
 
-    `reads`: the names of the quantities to show; `asked`: those among them that the user named. `out`: the folder for
-    files, None to write none. `start`: the state at the start, None if it has to be assembled.
+    - `reads`: the names of the quantities to show; `asked`: those among them that the user named;
+    - `out`: the folder for files, or the one file that is wanted; None to write none;
+    - `start`: the state at the start, None if it has to be assembled; `path`: the file that the model comes from;
+    - `format`: the ending of pictures; `show`: whether they are opened;
+    - `offered`, `written`: the endings of files that the command has made so far, and the files.
     """
 
     name: str
@@ -50,6 +61,11 @@ class Model:
     out: Path | None
     console: Console
     start: "State | None" = None
+    path: Path | None = None
+    format: str = "png"
+    show: bool = False
+    offered: list[str] = field(default_factory=list)
+    written: list[Path] = field(default_factory=list)
 
     @property
     def mechanism(self) -> "mechanisms.Mechanism":
@@ -67,40 +83,78 @@ class Model:
         """A context that shows a message on the terminal while a computation runs."""
         return reporting(True, f"{what} ...")
 
+    @property
+    def is_file(self) -> bool:
+        """True if one file is wanted, and no folder."""
+        return self.out is not None and self.out.suffix in _FILES
+
+    def place(self, name: str) -> Path | None:
+        """The path of a file, None if it is not wanted."""
+        ending = Path(name).suffix
+        self.offered.append(ending)
+        if self.out is None or (self.is_file and self.out.suffix != ending):
+            return None
+        path = self.out if self.is_file else self.out / name
+        if path in self.written:
+            raise MechanismError(f"There are several {ending} files: --out must name a folder, got {str(path)!r}.")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.written.append(path)
+        return path
+
+    def picture(self, stem: str) -> str:
+        """The name of a picture."""
+        ending = self.out.suffix if self.out is not None and self.out.suffix in _PICTURES else f".{self.format}"
+        return stem + ending
+
     def write(self, name: str, save: Callable[[Path], Any]) -> None:
-        """Write a file by `save(path)` and report it, unless no files are to be written."""
-        if self.out is None:
-            return
-        self.out.mkdir(parents=True, exist_ok=True)
-        save(self.out / name)
-        self.console.print(f"wrote {self.out / name}", style="dim", highlight=False, soft_wrap=True)
+        """Write a file by `save(path)` and report it, if it is wanted."""
+        path = self.place(name)
+        if path is not None:
+            save(path)
+            self.report(path)
+
+    def report(self, path: Path) -> None:
+        """Say that a file has been written, and open it if it is a picture that the user wants to see."""
+        self.console.print(f"wrote {path}", style="dim", highlight=False, soft_wrap=True)
+        if self.show and path.suffix in (*_PICTURES, ".gif"):
+            typer.launch(str(path))
+
+    def check_written(self) -> None:
+        """Raise if the one file that was wanted has not been written."""
+        if self.is_file and not self.written:
+            known = ", ".join(dict.fromkeys(self.offered)) or "no"
+            raise MechanismError(f"--out {str(self.out)!r}: this command writes {known} files. Or name a folder.")
 
 
 def load(
-    model: Annotated[
-        str,
-        Argument(help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, ASMT."),
-    ],
-    name: Annotated[str, Option(help="The variable that holds the mechanism, where a Python file makes several.")] = "",
-    trust: Annotated[bool, Option("--trust", help="Import and run the Python code that a model file names.")] = False,
-    coordinates: Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")] = "",
-    cut: Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")] = None,
-    values: Annotated[
-        list[str] | None, Option("--set", help="A coordinate at the start: crank.theta=0.3, or =30deg. *")
-    ] = None,
-    speed: Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2. *")] = None,
-    guess: Annotated[list[str] | None, Option(help="A coordinate from which the search starts. *")] = None,
-    read: Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy. *")] = None,
-    out: Annotated[Path | None, Option(help="The folder for files; out/MODEL unless given.")] = None,
-    files: Annotated[bool, Option(help="Write tables and pictures to files.")] = True,
+    model: options.ModelName,
+    name: options.Variable = "",
+    trust: options.Trust = False,
+    coordinates: options.Coordinates = "",
+    cut: options.Cut = None,
+    values: options.Values = None,
+    speed: options.Speed = None,
+    guess: options.Guess = None,
+    read: options.Read = None,
+    out: options.Out = None,
+    files: options.Files = True,
+    format: options.Format = "png",
+    show: options.Show = False,
 ) -> Model:
-    """Load the named mechanism with the options applied. Options marked * may be repeated.
+    """Load the named mechanism with the options applied.
 
-    `--set` replaces all coordinates that an example prescribes initially, and `--speed` all of its speeds. With one of
-    `--set`, `--speed` and `--guess` the state in a model file is only where the search starts.
+    `--set` changes numbers of parts; coordinates in it replace all those that an example prescribes initially, and
+    `--speed` replaces all of its speeds. With one of these coordinates, `--speed` and `--guess` the state in a model
+    file is only where the search starts.
     """
     example, start = _example_of(model, name, trust)
     title = Path(model).stem if _is_path(model) else example.name
+    given, fixed = _divided(example.mechanism, values_of.numbers("--set", values))
+    if given:
+        if start is not None:  # with other numbers its joints need not be closed
+            example = replace(example, **beginning.released(example.mechanism, start))
+        start, changed = None, numbers.checked(numbers.with_numbers(example.mechanism, given))
+        example = replace(example, mechanism=changed)
     if coordinates or cut:
         if start is not None:
             raise MechanismError(
@@ -109,20 +163,34 @@ def load(
             )
         example = example.with_coordinates(coordinates or "joint", cut or ())
     initial = {
-        "fixed": _numbers("--set", values),
-        "speeds": _numbers("--speed", speed),
-        "guess": _numbers("--guess", guess),
+        "fixed": fixed,
+        "speeds": values_of.numbers("--speed", speed),
+        "guess": values_of.numbers("--guess", guess),
     }
     if start is not None and any(initial.values()):
         near = zip(start.coordinate_names, start.q, strict=True)
         initial["guess"], start = {**dict(near), **initial["guess"]}, None
-    example = replace(example, **{field: numbers for field, numbers in initial.items() if numbers})
+    example = replace(example, **{field: given for field, given in initial.items() if given})
     where = (Path("out") / title if out is None else out) if files else None
-    return Model(title, example, _output_names(example, read), tuple(read or ()), where, Console(), start)
+    reads = _output_names(example, read)
+    path = Path(model) if _is_path(model) else None
+    return Model(title, example, reads, tuple(read or ()), where, Console(), start, path, format, show)
+
+
+def _divided(mechanism: "mechanisms.Mechanism", given: dict[str, float]) -> tuple[dict[str, float], dict[str, float]]:
+    """The values of numbers of parts, and those of coordinates at the start."""
+    if not given:
+        return {}, {}
+    known, coordinates = numbers.numbers_of(mechanism), beginning.coordinate_names(mechanism)
+    check_known("coordinate or number of a part", given, (*coordinates, *known))
+    return (
+        {name: value for name, value in given.items() if name not in coordinates},
+        {name: value for name, value in given.items() if name in coordinates},
+    )
 
 
 def _is_path(model: str) -> bool:
-    return model.endswith((".py", _MODEL, *files.SUFFIXES)) or "/" in model or "\\" in model
+    return model.endswith(ENDINGS) or "/" in model or "\\" in model
 
 
 def _example_of(model: str, name: str, trust: bool) -> "tuple[Example, State | None]":
@@ -171,21 +239,6 @@ def _run(path: Path) -> dict[str, Any]:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
         place = f"line {lines[-1]}" if lines else f"line {getattr(error, 'lineno', '?')}"
         raise MechanismError(f"{str(path)!r} fails in {place}: {type(error).__name__}: {error}") from error
-
-
-def _numbers(option: str, texts: Iterable[str] | None) -> dict[str, float]:
-    """Parse `["crank.theta=0.3", "O.angle=30deg"]` to numbers by name, angles in radians."""
-    numbers = {}
-    for text in texts or ():
-        name, _, value = text.rpartition("=")
-        try:
-            number = float(value.removesuffix("deg"))
-        except ValueError:
-            number = None
-        if number is None or not name:
-            raise MechanismError(f"{option} takes a name and a number, crank.theta=0.3 or O.angle=30deg, got {text!r}.")
-        numbers[name.strip()] = math.radians(number) if value.endswith("deg") else number
-    return numbers
 
 
 def _output_names(example: "Example", wanted: Iterable[str] | None) -> tuple[str, ...]:

@@ -1,44 +1,36 @@
 """The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import jax
 import matplotlib.pyplot as plt
 import numpy as np
-import xarray as xr
 from matplotlib.axes import Axes
-from rich.box import SIMPLE_HEAD
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from jaxmbd import plot
+from jaxmbd.analyses.linearization.linear_system import LinearSystem
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
+from jaxmbd.cli._text import show_table
 from jaxmbd.equations.equations import Equations
+from jaxmbd.io import save
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
+from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
 
+if TYPE_CHECKING:
+    import xarray as xr  # takes a third of a second
+
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
+_SHOWN = 20  # variants of a sweep that are printed
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
-def show_table(
-    console: Console, title: str, words: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str | float]]
-) -> None:
-    """Print a table of `rows`: `words` are the headings of text columns, `numbers` of columns with six digits."""
-    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for k, heading in enumerate((*words, *numbers)):
-        table.add_column(Text(heading), justify="left" if k < len(words) else "right", no_wrap=k == 0)
-    for row in rows:
-        table.add_row(*(Text(cell if isinstance(cell, str) else f"{cell + 0.0:.6g}") for cell in row))  # no "-0"
-    console.print(Text(title, "bold"), table, sep="\n")
-
-
-def columns(data: xr.Dataset) -> Iterator[tuple[str, str, np.ndarray]]:
+def columns(data: "xr.Dataset") -> Iterator[tuple[str, str, np.ndarray]]:
     """Iterate over the components of all quantities: `(name, unit, values (times,))`."""
     for name, values in data.items():
         parts = values.to_numpy().reshape(len(values), -1).T
@@ -57,7 +49,8 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
     model.console.print(_quality(solution))
     with model.working("drawing"):
         write_numbers(model, data, what)
-        save_figure(model, f"{what}.png", lambda: plot.channels(solution, model.reads)[0])
+        model.write(f"{what}.nc", lambda path: save(solution, path))
+        save_figure(model, what, lambda: plot.channels(solution, model.reads)[0])
         if film:
             model.write(f"{what}.gif", lambda path: _save_film(solution, path))
 
@@ -78,31 +71,53 @@ def _quality(solution: Solution) -> str:
     return f"constraints kept to {missed:.1e} (m or rad){steps}"
 
 
-def write_numbers(model: Model, data: xr.Dataset, what: str) -> None:
-    """Write the values over time as a CSV file and as a netCDF file with units."""
+def show_variants(model: Model, found: "xr.Dataset", units: Mapping[str, str]) -> None:
+    """Show the first variants of a sweep, and write all of them as a CSV file; `units` of numbers and outputs."""
+    table, count, failed = found.to_dataframe().reset_index(), found.attrs["variants"], found.attrs["failed"]
+    headings = [with_unit(name, unit) for name, unit in units.items()]
+    words = ["verdict"] * bool(failed)
+    texts = [[text] * bool(failed) for text in table["result_text"]]
+    cells = [[*text, *row] for text, row in zip(texts, table[list(units)].to_numpy().tolist(), strict=True)]
+    title = f"{model.name}: {count} variants" + f", {failed} of them without a motion" * bool(failed)
+    show_table(model.console, title, words, headings, cells[:_SHOWN])
+    if count > _SHOWN:
+        model.console.print(f"... and {count - _SHOWN} more", highlight=False)
+    named = table[[*units, "result_text"]].set_axis([*headings, "result"], axis="columns")
+    model.write("sweep.csv", lambda path: named.to_csv(path, index=False))
+
+
+def write_numbers(model: Model, data: "xr.Dataset", what: str) -> None:
+    """Write the values over time as a CSV file with units."""
     channels = list(columns(data))
     header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in channels)])
     rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in channels)], axis=1)
     style = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
     model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **style))
-    model.write(f"{what}.nc", lambda path: data.to_netcdf(path, engine="scipy"))
+
+
+def write_matrices(model: Model, system: LinearSystem) -> None:
+    """Write the matrices of a linear system, and the names of their rows and columns."""
+    parts = ("A", "B", "C", "D", "states", "inputs", "outputs")
+    numbers: dict[str, Any] = {name: np.asarray(getattr(system, name)) for name in parts}
+    model.write("linearize.npz", lambda path: np.savez(path, **numbers))
 
 
 def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
     """Write the figure of `draw()` to a file."""
 
-    def save(path: Path) -> None:
+    def to_file(path: Path) -> None:
         figure = draw().get_figure(root=True)
         assert figure is not None
         figure.savefig(path, dpi=_DPI)
         plt.close(figure)
 
-    model.write(name, save)
+    model.write(model.picture(name), to_file)
 
 
-def save_drawing(model: Model, state: State, name: str) -> None:
-    """Write a picture of the mechanism at a state, with the names of its parts."""
-    save_figure(model, name, lambda: plot.draw(model.mechanism, state.q, t=float(state.t), labels=True))
+def save_drawing(model: Model, mechanism: Mechanism, state: State, name: str, **options: Any) -> None:
+    """Write a picture of a mechanism at a state, with the names of its parts; `options` as for `plot.draw`."""
+    chosen: dict[str, Any] = {"labels": True, **options}
+    save_figure(model, name, lambda: plot.draw(mechanism, state.q, t=float(state.t), **chosen))
 
 
 def point_names(mechanism: Mechanism) -> list[str]:

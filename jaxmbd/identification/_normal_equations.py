@@ -19,8 +19,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float
-from scipy.linalg import solve_triangular
 
 
 class Step(NamedTuple):
@@ -223,7 +223,7 @@ def _least_squares(rows: Float[np.ndarray, "rows columns"], unknowns: int) -> Fl
     if not unknowns:
         return np.zeros(0)
     R = _triangle(rows)
-    return solve_triangular(R[:unknowns, :unknowns], -R[:unknowns, -1])
+    return scipy.linalg.solve_triangular(R[:unknowns, :unknowns], -R[:unknowns, -1])
 
 
 def _triangle(rows: np.ndarray) -> np.ndarray:

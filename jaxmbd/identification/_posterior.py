@@ -16,8 +16,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy
 from jaxtyping import Array, Float
-from scipy.linalg import solve_triangular
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import OWN
@@ -118,7 +118,7 @@ def _inverse_root(problem: Problem, u: Unknowns) -> np.ndarray:
     """`R⁻¹` with `Rᵀ R = Jᵀ J` at the estimates, in units of the given noise."""
     at = linearised(problem, eqx.filter_jit(evaluate)(problem, u, without_multipliers(problem)))
     R = np.asarray(np.linalg.qr(dense(at)[0], mode="r"))
-    return solve_triangular(R, np.eye(len(R)))
+    return scipy.linalg.solve_triangular(R, np.eye(len(R)))
 
 
 def _numbers(centre: Array, inverse_root: Array, lower: Array, upper: Array, z: Array) -> Array:

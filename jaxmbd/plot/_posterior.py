@@ -4,8 +4,8 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import scipy
 from matplotlib.axes import Axes
-from scipy.stats import norm
 
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Posterior
@@ -49,7 +49,7 @@ def posterior(samples: Posterior, names: Sequence[str] | None = None) -> dict[st
         ends = min(x.min(), -3.0), max(x.max(), 3.0)
         ax.hist(x, np.linspace(*ends, _BINS + 1), density=True, color=CURVES[5], label="samples")
         at = np.linspace(*ends, 201)
-        ax.plot(at, norm.pdf(at), color=CURVES[1], linewidth=1.5, label="Laplace approximation")
+        ax.plot(at, scipy.stats.norm.pdf(at), color=CURVES[1], linewidth=1.5, label="Laplace approximation")
         ax.set_title(f"{name} = {centre:.5g} ± {deviation:.2g} {samples.units[name]}", fontsize=SMALL, loc="left")
         ax.set_yticks([])
         tidy(ax)

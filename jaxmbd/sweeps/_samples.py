@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-from scipy import stats
-from scipy.stats import qmc
+import scipy
 
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_count, check_mapping
@@ -31,7 +30,7 @@ class Normal:
             raise MechanismError(f"Normal: mean and sd must be finite and sd > 0; got mean {self.mean}, sd {self.sd}.")
         if not (_is_number(self.lo) and _is_number(self.hi) and self.lo < self.hi):
             raise MechanismError(f"Normal: lo and hi must be numbers and lo < hi; got lo {self.lo}, hi {self.hi}.")
-        if not stats.norm(self.mean, self.sd).cdf([self.lo, self.hi]) @ [-1.0, 1.0] > 0:
+        if not scipy.stats.norm(self.mean, self.sd).cdf([self.lo, self.hi]) @ [-1.0, 1.0] > 0:
             raise MechanismError(
                 f"Normal: no part lies between lo {self.lo} and hi {self.hi} with mean {self.mean} and sd {self.sd}."
             )
@@ -67,8 +66,8 @@ def latin_hypercube(ranges: Mapping[str, tuple[float, float]], count: int, seed:
     """
     lower, upper = bounds("latin_hypercube", ranges)
     _check_draw("latin_hypercube", count, seed)
-    unit = qmc.LatinHypercube(len(lower), rng=np.random.default_rng(seed)).random(count)
-    return _named(ranges, qmc.scale(unit, lower, upper))
+    unit = scipy.stats.qmc.LatinHypercube(len(lower), rng=np.random.default_rng(seed)).random(count)
+    return _named(ranges, scipy.stats.qmc.scale(unit, lower, upper))
 
 
 def sobol(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> Samples:
@@ -94,8 +93,8 @@ def sobol(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> S
         raise MechanismError(
             f"sobol: count must be a power of two, for the points to be balanced; got {count}. Near: {near}."
         )
-    unit = qmc.Sobol(len(lower), rng=np.random.default_rng(seed)).random_base2(count.bit_length() - 1)
-    return _named(ranges, qmc.scale(unit, lower, upper))
+    unit = scipy.stats.qmc.Sobol(len(lower), rng=np.random.default_rng(seed)).random_base2(count.bit_length() - 1)
+    return _named(ranges, scipy.stats.qmc.scale(unit, lower, upper))
 
 
 def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> Samples:
@@ -121,9 +120,10 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
         if isinstance(part, Normal):
             is_cut = np.isfinite([part.lo, part.hi]).any()
             ends = [(end - part.mean) / part.sd for end in (part.lo, part.hi)]
-            law: Any = stats.truncnorm(*ends, part.mean, part.sd) if is_cut else stats.norm(part.mean, part.sd)
+            family, inspected = (scipy.stats.truncnorm, ends) if is_cut else (scipy.stats.norm, ())
+            law: Any = family(*inspected, part.mean, part.sd)
         elif isinstance(part, Uniform):
-            law = stats.uniform(part.lo, part.hi - part.lo)
+            law = scipy.stats.uniform(part.lo, part.hi - part.lo)
         else:
             raise MechanismError(
                 f"tolerances: {name!r} must be Normal(mean, sd), or Normal(mean, sd, lo, hi), or Uniform(lo, hi), got "

@@ -1,0 +1,90 @@
+"""Commands that write or check files: `new`, `check`, `draw`, `equations` and `convert`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lazy_loader
+from rich.console import Console
+
+import jaxmbd as mbd
+from jaxmbd.cli import _options as options
+from jaxmbd.cli._model import Model
+from jaxmbd.cli._text import wrapped
+from jaxmbd.errors import AssemblyError, MechanismError
+
+if TYPE_CHECKING:
+    from jaxmbd.cli import _check as checks
+    from jaxmbd.cli import _equations as written
+    from jaxmbd.cli import _report as report
+else:  # `--help` loads no library that computes
+    checks = lazy_loader.load("jaxmbd.cli._check", suppress_warning=True)
+    written = lazy_loader.load("jaxmbd.cli._equations", suppress_warning=True)
+    report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
+
+
+def new(path: options.Target, spatial: options.Spatial = False, force: options.Force = False) -> None:
+    """Write a small model file to start from, in the plane or in space."""
+    if path.suffix != ".toml":
+        raise MechanismError(f"A model file ends with .toml, such as 'swing.toml', got {str(path)!r}.")
+    if path.exists() and not force:
+        raise MechanismError(f"{str(path)!r} exists. Give another name, or --force to replace it.")
+    template = Path(__file__).parent / "models" / f"{'spatial' if spatial else 'planar'}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(template.read_text(encoding="utf-8"), encoding="utf-8")
+    steps = [
+        (f"jaxmbd check {path}", "after each change: is it a mechanism?"),
+        (f"jaxmbd draw {path} --show", "a picture"),
+        (f"jaxmbd simulate {path} --until 5", "the motion: a table, curves, an animation"),
+        (f"jaxmbd show {path} --until 5", "the same in the browser"),
+    ]
+    width = max(len(command) for command, _ in steps)
+    lines = "\n".join(f"  {command.ljust(width)}   {what}" for command, what in steps)
+    Console().print(f"wrote {path}: change it, then\n{lines}", highlight=False, markup=False, soft_wrap=True)
+
+
+def check(model: Model) -> None:
+    """Say whether a model can be used, how it moves, and what in it is doubtful; the exit status is 0 if it can."""
+    try:
+        state = model.assembled()
+    except (AssemblyError, MechanismError) as error:
+        raise type(error)(checks.located(str(error), model.mechanism, model.path)) from None
+    print(wrapped(model.console, checks.summary(model.mechanism, state, model.path)))
+
+
+def draw(
+    model: Model,
+    labels: options.Labels = True,
+    elev: options.Elevation = None,
+    azim: options.Azimuth = None,
+) -> None:
+    """Draw the mechanism at the start."""
+    report.save_drawing(model, model.mechanism, model.assembled(), "draw", labels=labels, elev=elev, azim=azim)
+
+
+def equations(
+    model: Model,
+    format: options.Language = "text",
+    piece: options.Piece = None,
+    symbol: options.Symbol = None,
+    out: options.Text = None,
+) -> None:
+    """Write the equations of motion: numbers at the start, formulas, or source text."""
+    mechanism = model.mechanism
+    parameters = written.parameters(mechanism, symbol or ())
+    if format == "text":
+        text = written.numbers(mechanism, model.assembled(), piece or ())
+    else:
+        with model.working("writing formulas"):
+            text = written.formulas(mechanism, parameters, format, piece or ())
+    if out is None:
+        print(text)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(f"{text}\n", encoding="utf-8")
+    model.report(out)
+
+
+def convert(model: Model, to: options.Target) -> None:
+    """Write the mechanism and its state at the start as a model file: text that can be read and changed."""
+    mbd.save(model.mechanism, to, state=model.assembled())
+    model.report(to)

@@ -1,0 +1,109 @@
+"""The arguments and options of the commands, each declared once. Options marked * may be repeated."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from typer import Argument, Option
+
+from jaxmbd.cli._completion import complete_data, complete_model
+
+# The names of formulations, and those of their classes.
+FORMULATIONS = {
+    "stabilized": "Stabilized",
+    "augmented": "Augmented",
+    "partitioning": "CoordinatePartitioning",
+    "projection": "Projection",
+}
+_CHANNEL = "CHANNEL:final, max, min, mean or rms"
+
+# --- the model, for every command ------------------------------------------------------------------------------
+
+ModelName = Annotated[
+    str,
+    Argument(
+        help="An example (`jaxmbd examples` lists them), or a file: TOML, Python, MJCF, URDF, ASMT.",
+        autocompletion=complete_model,
+    ),
+]
+Variable = Annotated[str, Option(help="The variable that holds the mechanism, where a Python file makes several.")]
+Trust = Annotated[bool, Option("--trust", help="Import and run the Python code that a model file names.")]
+Coordinates = Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")]
+Cut = Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")]
+Values = Annotated[
+    list[str] | None,
+    Option("--set", help="A number of a part, rod.mass=2, or a coordinate at the start, crank.theta=30deg. *"),
+]
+Speed = Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2. *")]
+Guess = Annotated[list[str] | None, Option(help="A coordinate from which the search starts. *")]
+Read = Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy. *")]
+Out = Annotated[
+    Path | None, Option(help="The folder for files, out/MODEL unless given; or one file, whose ending says which.")
+]
+Files = Annotated[bool, Option(help="Write tables and pictures to files.")]
+Format = Annotated[Literal["png", "svg", "pdf"], Option(help="The format of pictures.")]
+Show = Annotated[bool, Option("--show", help="Open the pictures that are written.")]
+
+# --- motions ---------------------------------------------------------------------------------------------------
+
+Until = Annotated[
+    float | None, Option(help="The end of the motion, in seconds; the example's own, or 1 s, unless given.")
+]
+Rows = Annotated[int, Option(min=2, help="Number of times at which results are kept.")]
+Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")]
+Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
+Film = Annotated[bool, Option(help="Write an animation.")]
+Stable = Annotated[bool, Option("--stable", help="Go downhill, to one that is stable.")]
+Push = Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension. *")]
+Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is drawn. *")]
+
+# --- files -----------------------------------------------------------------------------------------------------
+
+Page = Annotated[Path | None, Option("--out", help="The page to write; shown in the browser unless given.")]
+Text = Annotated[Path | None, Option("--out", help="The file to write; printed unless given.")]
+Target = Annotated[Path, Argument(help="The model file to write, with the ending .toml.")]
+Spatial = Annotated[bool, Option("--spatial", help="A mechanism in space, in place of one in the plane.")]
+Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
+Labels = Annotated[bool, Option(help="Write the names of bodies and joints.")]
+Elevation = Annotated[float | None, Option(help="In space: the view's elevation above the xy plane, in degrees.")]
+Azimuth = Annotated[float | None, Option(help="In space: the view's azimuth from the x axis, in degrees.")]
+Language = Annotated[
+    Literal["text", "latex", "sympy", "numpy", "c"],
+    Option("--format", help="Numbers at the start; formulas in LaTeX or SymPy; source text in NumPy or C."),
+]
+Piece = Annotated[
+    list[str] | None, Option(help="A matrix or column: xM, vF, Psi_p, Phi, gamma, h, M_hat, ...; some unless given. *")
+]
+Symbol = Annotated[list[str] | None, Option(help="A number of a part that stays a symbol: rod.mass=m. *")]
+
+# --- many motions ----------------------------------------------------------------------------------------------
+
+Data = Annotated[
+    list[Path],
+    Argument(
+        help="CSV: a column time, and columns named like quantities, 'rod.theta [rad]'. Several: one motion each.",
+        autocompletion=complete_data,
+    ),
+]
+Parameters = Annotated[
+    list[str] | None, Option("--parameter", help="A number to be estimated and its bounds: rod.mass=0.5:2. *")
+]
+Estimate = Annotated[
+    list[str] | None, Option(help="A coordinate or speed at the start that is estimated, too: rod.theta. *")
+]
+Sigma = Annotated[list[str] | None, Option(help="The noise of a column, in its unit: rod.theta=0.01. *")]
+Starts = Annotated[int, Option(min=1, help="Number of starts: the model's own values, then random ones in the bounds.")]
+Over = Annotated[
+    list[str] | None,
+    Option(
+        help="A number, or a coordinate or speed at the start, and its values: rod.mass=0.5:1.5:20, a grid, or "
+        "rod.mass=0.5:1.5:64@sobol (@lhs), drawn together with the others of its kind. *"
+    ),
+]
+Outputs = Annotated[list[str] | None, Option("--output", help=f"What is kept of each motion: {_CHANNEL}. *")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Begin afresh, in place of continuing a store that exists.")]
+Variables = Annotated[
+    list[str] | None, Option("--variable", help="A number to be chosen and its bounds: spring.stiffness=1:100. *")
+]
+Minimize = Annotated[str, Option(help=f"What is to be small: {_CHANNEL}.")]
+AtMost = Annotated[list[str] | None, Option(help="An upper limit: tip.y:max=0.3. *")]
+AtLeast = Annotated[list[str] | None, Option(help="A lower limit: tip.y:min=-0.2. *")]

@@ -1,0 +1,182 @@
+"""The motion of a model as a function of some of its numbers, for fits, sweeps and designs."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.result_codes import is_successful
+from jaxmbd.analyses.simulation.simulate import simulate
+from jaxmbd.analyses.simulation.solution import Solution
+from jaxmbd.analyses.state import State
+from jaxmbd.arrays import Scalar
+from jaxmbd.cli._model import Model
+from jaxmbd.cli._numbers import check_numbers, checked, numbers_of, value_of, with_numbers
+from jaxmbd.cli._start import coordinate_names, placed, released
+from jaxmbd.cli._values import Grid
+from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.identification import Bounded, Parameter
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.scene.curves import component_label
+from jaxmbd.sweeps import latin_hypercube, sobol
+
+AGGREGATES = {
+    "final": lambda x, ts: x[-1],
+    "max": lambda x, ts: jnp.max(x),
+    "min": lambda x, ts: jnp.min(x),
+    "mean": lambda x, ts: jnp.trapezoid(x, ts) / (ts[-1] - ts[0]),
+    "rms": lambda x, ts: jnp.sqrt(jnp.trapezoid(x**2, ts) / (ts[-1] - ts[0])),
+}
+_SEED = 0
+
+
+@dataclass(frozen=True)
+class Output:
+    """A number of a motion: what `aggregate` says of a channel over time, of one component where it has several."""
+
+    name: str
+    channel: str
+    component: int | None
+    aggregate: str
+    unit: str
+
+    def value(self, solution: Solution) -> Scalar:
+        """Return it for a motion; NaN if the motion has failed."""
+        values = solution[self.channel]
+        parts = values.reshape(len(values), -1).T
+        labels = [component_label(self.channel, k, len(parts)) for k in range(len(parts))]
+        named = labels if self.component is None else [f"{self.channel}.{'xyz'[self.component]}"]
+        if len(named) > 1 or named[0] not in labels:
+            text = ", ".join(f"'{label}:{self.aggregate}'" for label in labels)
+            raise MechanismError(f"{self.name!r} is no single number of {self.channel!r}; choose one of {text}.")
+        found = AGGREGATES[self.aggregate](parts[labels.index(named[0])], solution.ts)
+        return jnp.where(is_successful(solution.result), found, jnp.nan)
+
+
+def output_of(mechanism: Mechanism, text: str) -> Output:
+    """Parse an output: `rod.theta:max`, `tip.y:final`; without a colon it is the final value.
+
+    **Raises:** `MechanismError` for a channel or an aggregate that does not exist.
+    """
+    channel, colon, aggregate = text.rpartition(":")
+    channel, aggregate = (channel, aggregate) if colon else (text, "final")
+    check_known("value over time", [aggregate], AGGREGATES)
+    units, (owner, _, axis) = channel_units(mechanism), channel.rpartition(".")
+    is_component = channel not in units and owner in units and axis in ("x", "y", "z")
+    name = owner if is_component else channel
+    check_known("quantity", [name], units)
+    return Output(f"{channel}.{aggregate}", name, "xyz".index(axis) if is_component else None, aggregate, units[name])
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """A motion from an assembled start, as a function of numbers of parts, and of coordinates and speeds at the start.
+
+    `fixed`, `speeds`: what is prescribed at the start, as in `assemble`; all else stays near the poses of the bodies.
+    """
+
+    mechanism: Mechanism
+    fixed: Mapping[str, Any]
+    speeds: Mapping[str, Any]
+    ts: Float[np.ndarray, " times"]
+    outputs: tuple[Output, ...]
+    formulation: AbstractFormulation
+    accuracy: Literal["standard", "high"]
+
+    def mechanism_at(self, numbers: Mapping[str, Any]) -> Mechanism:
+        """Return the mechanism with other values of numbers of its parts."""
+        return with_numbers(self.mechanism, numbers)
+
+    def state(self, mechanism: Mechanism, check: bool = False) -> State:
+        """Return the start of a mechanism."""
+        return assemble(mechanism, self.fixed, speeds=self.speeds, check=check)
+
+    def motion(self, mechanism: Mechanism) -> Solution:
+        """Return the motion of a mechanism, with a verdict if it fails."""
+        options: Any = {"formulation": self.formulation, "accuracy": self.accuracy, "throw": False}
+        return simulate(mechanism, self.state(mechanism), self.ts, **options)
+
+    def function(self, output: Output) -> Callable[[Mechanism], Scalar]:
+        """Return an output as a function of the mechanism."""
+        return lambda mechanism: output.value(self.motion(mechanism))
+
+    def __call__(self, numbers: Mapping[str, Any]) -> dict[str, Any]:
+        """Return all outputs and the verdict for one variant, as a sweep wants them."""
+        known, coordinates = numbers_of(self.mechanism), coordinate_names(self.mechanism)
+        fixed = {name: value for name, value in numbers.items() if name in coordinates}
+        speeds = {name: value for name, value in numbers.items() if name not in coordinates and name not in known}
+        study = replace(self, fixed=fixed or self.fixed, speeds=speeds or self.speeds)
+        of_parts = {name: value for name, value in numbers.items() if name not in fixed and name not in speeds}
+        solution = study.motion(self.mechanism_at(of_parts))
+        return {output.name: output.value(solution) for output in self.outputs} | {"result": solution}
+
+
+def study_of(
+    model: Model,
+    ts: Float[np.ndarray, " times"] | None,
+    outputs: Iterable[str],
+    formulation: AbstractFormulation,
+    accuracy: Literal["standard", "high"],
+) -> Study:
+    """Return the study of a model, whose start is what the user prescribed, or the state that was assembled.
+
+    `ts` [s]: the times of the motion, None if each experiment has its own.
+    """
+    state, mechanism, example = model.assembled(), model.mechanism, model.example
+    found = released(mechanism, state)
+    is_prescribed = model.start is None and bool(example.fixed)
+    fixed, speeds = (example.fixed, example.speeds) if is_prescribed else (found["fixed"], found["speeds"])
+    listed = tuple(output_of(mechanism, text) for text in outputs)
+    return Study(
+        placed(mechanism, state), fixed, speeds, np.zeros(0) if ts is None else ts, listed, formulation, accuracy
+    )
+
+
+def units_of(study: Study, names: Iterable[str]) -> dict[str, str]:
+    """Return the units of numbers, known for coordinates and speeds alone, and of all outputs."""
+    known = channel_units(study.mechanism)
+    return {name: known.get(name, "") for name in names} | {output.name: output.unit for output in study.outputs}
+
+
+def parameters(mechanism: Mechanism, given: Mapping[str, tuple[float, float]]) -> dict[str, Parameter]:
+    """Return free numbers of parts within bounds, which start at the mechanism's own value if it lies between them.
+
+    **Raises:** `MechanismError` for names that do not exist, and bounds at which a part cannot be.
+    """
+    check_numbers(given, mechanism)
+    found = {}
+    for name, (lower, upper) in given.items():
+        for bound in (lower, upper):
+            checked(with_numbers(mechanism, {name: bound}))
+        value = value_of(mechanism, name)
+        found[name] = Parameter(None, value if lower < value < upper else 0.5 * (lower + upper), Bounded(lower, upper))
+    return found
+
+
+def space_of(mechanism: Mechanism, given: Mapping[str, Grid]) -> dict[str, Any]:
+    """Return the space of a sweep: a dimension for each grid, and one for all draws.
+
+    **Raises:** `MechanismError` for names that do not exist, bounds at which a part cannot be, and draws of different
+    kinds or counts.
+    """
+    known = numbers_of(mechanism)
+    start = (*coordinate_names(mechanism), *(f"{b.name}.{s}" for b in mechanism.bodies for s in mechanism.space.speeds))
+    check_known("number of a part, nor coordinate or speed", given, (*known, *start, *mechanism.speed_names))
+    for name, grid in given.items():
+        for bound in (grid.lower, grid.upper) if name in known and name not in start else ():
+            checked(with_numbers(mechanism, {name: bound}))
+    draws = {(grid.draw, grid.count) for grid in given.values() if grid.draw}
+    if len(draws) > 1:
+        texts = " and ".join(sorted(f"{count}@{draw}" for draw, count in draws))
+        raise MechanismError(f"--over: numbers are drawn together, so their counts and draws must agree, got {texts}.")
+    drawn = {name: (grid.lower, grid.upper) for name, grid in given.items() if grid.draw}
+    space: dict[str, Any] = {n: np.linspace(g.lower, g.upper, g.count) for n, g in given.items() if not g.draw}
+    for draw, count in draws:
+        space |= {"sobol": sobol, "lhs": latin_hypercube}[draw](drawn, count, _SEED)
+    return space

@@ -1,0 +1,134 @@
+"""Commands that compute many motions: `fit`, `sweep` and `design`."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lazy_loader
+import typer
+
+import jaxmbd as mbd
+from jaxmbd.cli import _options as options
+from jaxmbd.cli import _values as values
+from jaxmbd.cli._model import Model
+from jaxmbd.errors import MechanismError, check_known
+
+if TYPE_CHECKING:
+    from jaxmbd import plot
+    from jaxmbd.cli import _data as tables
+    from jaxmbd.cli import _report as report
+    from jaxmbd.cli import _start as beginning
+    from jaxmbd.cli import _study as studies
+    from jaxmbd.integrate.formulations.formulation import AbstractFormulation
+else:  # `--help` loads no library that computes
+    plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
+    report = lazy_loader.load("jaxmbd.cli._report", suppress_warning=True)
+    beginning = lazy_loader.load("jaxmbd.cli._start", suppress_warning=True)
+    studies = lazy_loader.load("jaxmbd.cli._study", suppress_warning=True)
+    tables = lazy_loader.load("jaxmbd.cli._data", suppress_warning=True)
+
+
+def formulation_of(name: str) -> "AbstractFormulation":
+    """Return the formulation of this name."""
+    check_known("formulation", [name], options.FORMULATIONS)
+    return getattr(mbd, options.FORMULATIONS[name])()
+
+
+def fit(
+    model: Model,
+    data: options.Data,
+    parameter: options.Parameters = None,
+    estimate: options.Estimate = None,
+    sigma: options.Sigma = None,
+    starts: options.Starts = 1,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+) -> None:
+    """Estimate numbers of a model from measured motions, and write the fitted model."""
+    if not parameter and not estimate:
+        raise MechanismError("fit needs a number to estimate, such as --parameter rod.mass=0.5:2.")
+    study = studies.study_of(model, None, (), formulation_of(formulation), accuracy)
+    free = studies.parameters(study.mechanism, values.ranges("--parameter", parameter))
+    levels = values.numbers("--sigma", sigma)
+    experiments = [_experiment(study, path, estimate or (), levels) for path in data]
+    built = {"formulation": study.formulation, "accuracy": study.accuracy}
+    problem = mbd.identification.Problem(study.mechanism_at if free else study.mechanism, experiments, free, **built)
+    found = mbd.fit(problem, starts=starts)
+    model.console.print(found.table())
+    for path, rms in zip(data, found.rms(), strict=True):
+        units = found.channel_units()
+        text = ", ".join(f"{name} {value:.3g} {units[name]}" for name, value in rms.items())
+        model.console.print(f"{path}: RMS of the residuals: {text}", highlight=False)
+    model.write("fit.nc", lambda path: mbd.save(found, path))
+    model.write("fit.toml", lambda path: mbd.save(found.mechanism, path, state=found.states[0]))
+    drawn = [(found, k, path.name) for k, path in enumerate(data)]
+    report.save_figure(model, "fit", lambda: plot.fit(drawn)[0, 0])
+    model.write("fit.html", lambda path: plot.fit_report(found, path, title=model.name))
+
+
+def _experiment(
+    study: "studies.Study", path: Path, estimate: Iterable[str], levels: dict[str, float]
+) -> "mbd.Experiment":
+    """The measurements of one table, of a motion from the start of the model."""
+    ts, data = tables.read_table(path, study.mechanism)
+    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate), levels or 1.0, missing=True)
+
+
+def sweep(
+    model: Model,
+    over: options.Over = None,
+    output: options.Outputs = None,
+    until: options.Until = None,
+    rows: options.Rows = 201,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+    overwrite: options.Overwrite = False,
+) -> None:
+    """Compute the motions of all variants of a model; if it is interrupted, the same command goes on."""
+    if not over or not output:
+        raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
+    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
+    study = studies.study_of(model, ts, output, chosen, accuracy)
+    space = studies.space_of(study.mechanism, values.grids("--over", over))
+    store = model.place("sweep.zarr")
+    try:
+        found = mbd.sweep(study, space, store=store, overwrite=overwrite)
+    except MechanismError as error:
+        raise MechanismError(str(error).replace("Pass overwrite=True", "Give --overwrite")) from None
+    report.show_variants(model, found, studies.units_of(study, space))
+    if store is not None:
+        model.report(store)
+
+
+def design(
+    model: Model,
+    minimize: options.Minimize,
+    variable: options.Variables = None,
+    at_most: options.AtMost = None,
+    at_least: options.AtLeast = None,
+    starts: options.Starts = 4,
+    until: options.Until = None,
+    rows: options.Rows = 201,
+    formulation: options.Formulation = "stabilized",
+    accuracy: options.Accuracy = "standard",
+) -> None:
+    """Choose numbers of a model so that a quantity of its motion is as small as possible, and write the model."""
+    if not variable:
+        raise MechanismError("design needs a number that it may choose, such as --variable spring.stiffness=1:100.")
+    upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
+    chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
+    study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)
+    free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
+    objective, *limited = study.outputs
+    sides = [*(("upper", value) for value in upper.values()), *(("lower", value) for value in lower.values())]
+    ends: dict[studies.Output, dict[str, float]] = {}
+    for output, (side, value) in zip(limited, sides, strict=True):
+        ends.setdefault(output, {})[side] = value
+    limits = {x.name: mbd.Limit(study.function(x), **both, unit=x.unit) for x, both in ends.items()}
+    found = mbd.design(study.function(objective), free, limits, mechanism=study.mechanism_at, starts=starts)
+    model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)
+    if not found.is_feasible:
+        raise typer.Exit(1)
+    state = study.state(found.mechanism, check=True)
+    model.write("design.toml", lambda path: mbd.save(found.mechanism, path, state=state))
+    report.save_drawing(model, found.mechanism, state, "design")
