@@ -21,7 +21,7 @@ from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
+from jaxmbd.analyses.simulation.step_control import TOLERANCES, Accuracy, Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
@@ -131,6 +131,9 @@ class Problem(eqx.Module):
             check_count("Problem: segments", segments, 1)
         check_number("Problem", "continuity", as_float(continuity), "m, rad, m/s, rad/s", zero=True)
         self.stacks = stacked(listed)
+        if stepsize_controller is None and accuracy in get_args(Accuracy):
+            usual = TOLERANCES[accuracy, self.stacks[0].experiment.ts.dtype == jnp.float64]
+            rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
@@ -211,6 +214,17 @@ class Problem(eqx.Module):
         pairs = zip(self.stacks, theta.experiments, strict=True)
         stacks = tuple(eqx.tree_at(lambda s: s.experiment, s, s.experiment.starting_at(own)) for s, own in pairs)
         return eqx.tree_at(lambda p: p.stacks, problem, stacks)
+
+    def with_looser_steps(self) -> "Problem":
+        """Return the problem with twice the tolerances of the step sizes: its motions then differ from the present ones
+        by about the errors of the integration. Constant steps are part of the model, and stay.
+
+        Source: Hairer, Nørsett, Wanner, *Solving Ordinary Differential Equations I* (1993), §II.4, tolerance
+        proportionality.
+        """
+        tolerances = {name: self.options[name] for name in ("rtol", "atol") if self.options[name] is not None}
+        looser = self.options | {name: 2 * value for name, value in tolerances.items()}
+        return eqx.tree_at(lambda p: p.options, self, looser)
 
     def unconstrained(self, theta: Unknowns) -> Unknowns:
         """Return the numbers of a search from physical values."""
