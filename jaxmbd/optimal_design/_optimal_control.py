@@ -47,7 +47,11 @@ class Control:
     - `efforts`: the values of each effort at its sample times, by name;
     - `mechanism`: the mechanism with them; `solution`: its motion, integrated as a whole;
     - `objective`; `end_error`: the largest difference from the end values, of the motion integrated as a whole;
-    - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped.
+    - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped;
+    - `end_multipliers`: the derivatives of the least objective by the end values, by channel; `effort_multipliers`: those
+      by the bounds of the efforts, for each sample like `efforts`: positive on a lower bound, negative on an upper one,
+      zero on none. If all samples share a bound, the derivative by it is their sum. Those of other constraints, and how
+      well all of them explain the gradient, are in `design.multipliers`. Empty if constraints are violated.
     """
 
     efforts: dict[str, np.ndarray]
@@ -56,6 +60,8 @@ class Control:
     objective: float
     end_error: float
     design: Design
+    end_multipliers: dict[str, float]
+    effort_multipliers: dict[str, np.ndarray]
 
     @property
     def outcome(self) -> str:
@@ -64,7 +70,9 @@ class Control:
 
     def __repr__(self) -> str:
         peaks = ", ".join(f"{name!r} up to {np.abs(u).max():.4g}" for name, u in self.efforts.items())
-        return f"Control: efforts {peaks}; the end is missed by {self.end_error:.2g}\n\n{self.design!r}"
+        head = f"Control: efforts {peaks}; the end is missed by {self.end_error:.2g}"
+        costs = ", ".join(f"{value:.4g} by {name!r}" for name, value in self.end_multipliers.items())
+        return head + f"\nMultipliers of the end: {costs}" * bool(costs) + f"\n\n{self.design!r}"
 
 
 class _Shooting(eqx.Module):
@@ -190,7 +198,12 @@ def optimal_control(
     solution = simulate(found.mechanism, start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
     missed = [abs(float(solution[name][-1]) - float(value)) for name, value in end.items()]
     values = {name: np.asarray(found.values[name]) for name in tables}
-    return Control(values, found.mechanism, solution, found.objective, max(missed, default=0.0), found)
+    known = found.multipliers
+    costs = {} if known is None else dict(zip(end, known.constraints["end"].tolist(), strict=True))
+    bounds = {} if known is None else {name: known.bounds[name] for name in tables}
+    return Control(
+        values, found.mechanism, solution, found.objective, max(missed, default=0.0), found, costs, bounds
+    )  # fmt: skip
 
 
 def _table(mechanism: Mechanism, name: str) -> Table:
