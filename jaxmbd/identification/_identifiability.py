@@ -87,17 +87,19 @@ class Undetermined:
                 "the integration, so that no standard errors are given: the model is ill-conditioned there, such as with "
                 "a mass or an inertia near zero, or its motion is chaotic"
             )
-        hardly, doubt = "", ""
-        if np.isfinite(self.condition):
-            hardly = "hardly "
-            doubt = f": condition {self.condition:.0e}, these standard errors are uncertain by {self.uncertain:.0%}"
-        if not self.combinations:
-            return f"the data {hardly or 'do not '}determine {names}{doubt}"
-        if len(listed) < len(self.names):
-            shown = f"{len(self.combinations)} combinations only; a prior would do so"
-            return f"the data {hardly}determine {names} through {shown}{doubt}"
-        shown += ", …" if len(self.combinations) > _LISTED else ""
-        return f"the data {hardly}determine {names} {'but through' if hardly else 'through'} {shown}{doubt or ' only'}"
+        is_many = len(listed) < len(self.names)
+        shown = f"{len(self.combinations)} combinations" if is_many else shown
+        shown += ", …" if len(self.combinations) > _LISTED and not is_many else ""
+        prior = "; a prior would do so" * is_many
+        if np.isinf(self.condition):
+            if not self.combinations:
+                return f"the data do not determine {names}"
+            return f"the data determine {names} through {shown} only{prior}"
+        through = f" but through {shown}" * bool(self.combinations)
+        return (
+            f"the data hardly determine {names}{through}: condition {self.condition:.0e}, these standard errors are "
+            f"uncertain by {self.uncertain:.0%}{prior}"
+        )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.optimal_design import optimal_control
+from jaxmbd.optimal_design import Control, optimal_control
 
 DURATION, KNOTS = 1.0, 9
 SWING, LIMIT = 3.0, 3.0  # [s], [N m]: the weight alone needs 4.9 N m at 90°
@@ -38,7 +38,44 @@ def test_least_effort_from_rest_to_rest(segments: int) -> None:
     assert found.objective == pytest.approx(12 * 0.5**2, rel=1e-8)
     assert found.end_error < 1e-9
     assert float(found.solution["O.angle"][-1]) == pytest.approx(1.0, abs=1e-9)
-    assert "motor" in repr(found)
+    # 12 a² − 12 a w + 4 w² is the least cost for the angle a and the rate w at the end, times J².
+    assert found.end_multipliers == pytest.approx({"O.angle": 6.0, "O.angle_rate": -3.0}, abs=1e-6)
+    np.testing.assert_array_equal(found.effort_multipliers["motor"], np.zeros(KNOTS))
+    assert "Multipliers of the end: 6 by 'O.angle', -3 by 'O.angle_rate'" in repr(found)
+
+
+@pytest.mark.slow
+def test_multipliers_are_derivatives_of_the_least_cost() -> None:
+    """With a torque that reaches its limit, and a limit on the mean of its first samples, by finite differences."""
+    mechanism = disc()
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+
+    def limited(angle: float = 1.0, rate: float = 0.0, limit: float = 2.5, most: float = 2.1) -> Control:
+        mean = mbd.Limit(lambda m: jnp.mean(m["motor"].force.values[:3]), lower=-5.0, upper=most)
+        return optimal_control(
+            mechanism, start, {"motor": (-limit, limit)}, {"O.angle": angle, "O.angle_rate": rate},
+            coordinates=["O.angle"], duration=DURATION, segments=2, steps_per_segment=8, constraints={"mean": mean},
+            progress=False,
+        )  # fmt: skip
+
+    found, h = limited(), 1e-3
+
+    def slope(**by: float) -> float:
+        (name,) = by
+        more, less = (limited(**{name: by[name] + step}).objective for step in (h, -h))
+        return (more - less) / (2 * h)
+
+    costs, motor = found.design.multipliers, found.effort_multipliers["motor"]
+    assert costs is not None
+    assert costs.unique
+    assert costs.residual < 1e-5 * found.objective
+    assert found.end_multipliers["O.angle"] == pytest.approx(slope(angle=1.0), rel=1e-3)
+    assert found.end_multipliers["O.angle_rate"] == pytest.approx(slope(rate=0.0), rel=1e-3)
+    assert costs.constraints["mean"] == pytest.approx([slope(most=2.1)], rel=1e-3)
+    assert costs.constraints["mean"] < -1e-3  # a higher limit costs less
+    assert (motor[found.efforts["motor"] < -2.499] > 0).all()
+    assert (motor[np.abs(found.efforts["motor"]) < 2.499] == 0).all()
+    assert -np.abs(motor).sum() == pytest.approx(slope(limit=2.5), rel=1e-3)  # both bounds move
 
 
 @pytest.mark.slow
