@@ -23,6 +23,7 @@ from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._shooting import check_shooting, state_series
 from jaxmbd.identification._stacks import stacked
+from jaxmbd.model.body.checks import check_instance
 
 if TYPE_CHECKING:
     from jaxmbd.identification._problem import Problem

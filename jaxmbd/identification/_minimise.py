@@ -143,7 +143,9 @@ def _side_by_side(
     mapped = eqx.filter_jit(eqx.filter_vmap(evaluate, in_axes=(axis, eqx.if_array(0), None)))
 
     def evaluated_together(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
-        found = mapped(problem.with_looser_steps() if looser else problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins)
+        found = mapped(
+            problem.with_looser_steps() if looser else problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins
+        )
         return [jax.tree.map(lambda x, k=k: x[k], found) for k in range(count)]
 
     return evaluated_together

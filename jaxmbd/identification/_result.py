@@ -202,7 +202,7 @@ class Fit(AbstractComparison):
 
         Those of parameters that the data do not determine are infinite.
         """
-        if not 0 < level < 1:
+        if not (isinstance(level, float) and 0 < level < 1):
             raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
         errors = self.standard_errors
         if self.uncertainty is None or errors is None:

@@ -144,6 +144,8 @@ def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:
 def _by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
     """Derivatives by physical values from those by the numbers of the search, `∂r/∂u (dp/du)⁻¹`; zero for a number that
     has no effect on its value."""
+    if not slopes:
+        return J
     parts = np.split(J, np.cumsum([len(slope) for slope in slopes])[:-1], axis=1)
     return np.concatenate([
         part @ np.linalg.pinv(slope) if slope.ndim == 2

@@ -80,7 +80,9 @@ class Limit(eqx.Module):
     def derivatives(self, multipliers: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
         """Return the derivatives of the least objective by the limits, from the multipliers of `margins`: of each number
         by the limit on which it lies."""
-        sides = [1.0] if self.equals is not None else [1.0] * (self.lower is not None) + [-1.0] * (self.upper is not None)
+        sides = (
+            [1.0] if self.equals is not None else [1.0] * (self.lower is not None) + [-1.0] * (self.upper is not None)
+        )
         parts = np.split(multipliers / float(self.size()), len(sides))
         return np.sum([side * part for side, part in zip(sides, parts, strict=True)], axis=0)
 

@@ -24,11 +24,20 @@ from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State, check_state
+from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._ranges import Bounded, Unbounded
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
-from jaxmbd.model.body.checks import check_count, check_flags, check_mapping, checked_names
+from jaxmbd.model.body.checks import (
+    check_callable,
+    check_count,
+    check_finite,
+    check_flags,
+    check_mapping,
+    check_number,
+    checked_names,
+)
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.time_functions import Table
 from jaxmbd.optimal_design._design import Design, optimise
@@ -165,8 +174,18 @@ def optimal_control(
     for name, count in (("segments", segments), ("steps_per_segment", steps_per_segment), ("starts", starts)):
         check_count(f"optimal_control: {name}", count, 1)
     check_known("method", [method], get_args(Method))
-    check_mapping("efforts", efforts, "{'motor': (-3.0, 3.0)}")
-    check_mapping("end", end, "{'O.angle': 3.14}")
+    check_count("optimal_control: seed", seed, 0)
+    check_count("optimal_control: steps", steps, 1)
+    if objective is not None:
+        check_callable("optimal_control", "objective", objective)
+    for what, given, example in (("efforts", efforts, "{'motor': (-3.0, 3.0)}"), ("end", end, "{'O.angle': 3.14}")):
+        check_mapping(f"optimal_control: {what}", given, example)
+        if not given:
+            raise MechanismError(f"optimal_control: {what} must name at least one, such as {example}, got {given!r}.")
+    for name, value in end.items():
+        check_finite("optimal_control: end value of", repr(name), as_float(value))
+    check_finite("optimal_control", "duration", as_float(duration))
+    check_number("optimal_control", "duration", as_float(duration), "s")
     names = checked_names("optimal_control: coordinates", coordinates, "O.angle")
     tables = {name: _table(mechanism, name) for name in efforts}
     nodes = _guessed(mechanism, start, names, end, guess or {}, segments)
@@ -175,7 +194,7 @@ def optimal_control(
     def build(values: dict[str, Any]) -> Mechanism:
         return _with_efforts(mechanism, {name: values[name] for name in tables})
 
-    free = {name: Parameter(None, table.values, _range(efforts[name]), "") for name, table in tables.items()}
+    free = {name: Parameter(None, table.values, _range(name, efforts[name]), "") for name, table in tables.items()}
     rates = jnp.broadcast_to(jnp.diff(nodes, axis=0)[: segments - 1] * segments / duration, nodes[1:-1].shape)
     own = {_NODES: nodes[1:-1], _RATES: rates} if segments > 1 else {}
     variables = variables_of("optimal_control", build, free | {n: Parameter(start=v) for n, v in own.items()})
@@ -223,8 +242,14 @@ def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
     return mechanism
 
 
-def _range(bounds: Any) -> Bounded | Unbounded:
-    return Unbounded() if bounds is None else Bounded(*bounds)
+def _range(name: str, bounds: Any) -> Bounded | Unbounded:
+    if bounds is None:
+        return Unbounded()
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise MechanismError(
+            f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got {bounds!r}."
+        )
+    return Bounded(*bounds)
 
 
 def _guessed(
@@ -232,13 +257,16 @@ def _guessed(
     segments: int,
 ) -> Float[Array, "nodes k"]:  # fmt: skip
     """Return guessed values of the coordinates at the ends of all segments, from the start on."""
+    check_mapping("optimal_control: guess", guess, "{'O.angle': [0.5, 1.0]}")
     check_known("coordinate for guess", guess, names)
     first = [float(read(mechanism, start, name)) for name in names]
     columns = []
     for name, begin in zip(names, first, strict=True):
         inner = np.linspace(begin, float(end.get(name, begin)), segments + 1)
         if name in guess:
-            inner[1:-1] = np.asarray(guess[name], float)
+            values = as_float(guess[name])
+            check_finite("optimal_control: guess of", repr(name), values, (segments - 1,))
+            inner[1:-1] = values
         columns.append(inner)
     return jnp.asarray(np.stack(columns, axis=-1), start.q.dtype)
 
@@ -251,8 +279,6 @@ def _shooting(
     **Raises:** `MechanismError` unless the coordinates determine the position.
     """
     segments = len(nodes) - 1
-    if not duration > 0:
-        raise MechanismError(f"optimal_control: duration must be greater than zero [s], got {duration!r}.")
     rank = 0 if start.rank is None else int(start.rank)
     if start.rank is not None and mechanism.nv - rank != len(names):
         raise MechanismError(

@@ -130,7 +130,9 @@ def two_springs(apart: float) -> Any:
         spring = pl.SpringDamper(
             "both", pl.ground.at(-1.0), slider.at(), stiffness=p["left"] + p["right"], free_length=1.0, damping=damping
         )
-        return pl.Mechanism([slider], [pl.Prismatic("rail", pl.ground.at(), slider.at())], [spring], coordinates="joint")
+        return pl.Mechanism(
+            [slider], [pl.Prismatic("rail", pl.ground.at(), slider.at())], [spring], coordinates="joint"
+        )
 
     return build
 
@@ -325,7 +327,9 @@ def test_errors_are_as_uncertain_as_said(apart: float, rng: np.random.Generator)
         assert (group.names, group.combinations) == (("a", "b"), ("a + b",))
         assert group.condition == pytest.approx(np.linalg.cond(J / np.linalg.norm(J, axis=0)), rel=1e-3)
         assert group.uncertain == pytest.approx(found.uncertain.max())
-        assert str(group).startswith("the data hardly determine a, b but through a + b: condition 9e+07, these standard")
+        assert str(group).startswith(
+            "the data hardly determine a, b but through a + b: condition 9e+07, these standard"
+        )
 
 
 def test_sensitivities_that_are_errors_have_no_standard_errors(rng: np.random.Generator) -> None:
