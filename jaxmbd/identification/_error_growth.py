@@ -44,6 +44,7 @@ def error_growth(problem: "Problem") -> np.ndarray:
     **Raises:** `MechanismError` unless `start` and `speeds` of the experiments, which are estimated, determine their
     states; `SolveError` if an experiment cannot be simulated with the values at which the search starts.
     """
+    check_instance("error_growth: problem", problem, eqx.Module, "a Problem")
     experiments = list(problem.experiments())
     check_shooting(problem.parameters, problem.instruments, experiments, 1)
     found = np.empty(len(experiments))

@@ -65,7 +65,7 @@ class Undetermined:
     - `condition`: how much less the data tell of the others, the largest singular value of the scaled Jacobian over its
       value along them; infinite if they are not determined;
     - `uncertain`: the relative error of the standard errors; infinite if there are none;
-    - `inaccurate`: the relative errors of the sensitivities to the unknowns, where these are too large for anything else.
+    - `inaccurate`: the relative errors of the sensitivities to the unknowns, where these are too large for the rest.
 
     The text names a parameter of many numbers, such as a network, as a whole, without combinations of its numbers,
     which mean nothing.
@@ -83,9 +83,9 @@ class Undetermined:
         names, shown = ", ".join(listed[:_LISTED]) + more, ", ".join(self.combinations[:_LISTED])
         if self.inaccurate:
             return (
-                f"the sensitivities to {names} are uncertain by {max(self.inaccurate):.0%}, by rounding or the steps of "
-                "the integration, so that no standard errors are given: the model is ill-conditioned there, such as with "
-                "a mass or an inertia near zero, or its motion is chaotic"
+                f"the sensitivities to {names} are uncertain by {max(self.inaccurate):.0%}, by rounding or the steps "
+                "of the integration, so that no standard errors are given: the model is ill-conditioned there, such as "
+                "with a mass or an inertia near zero, or its motion is chaotic"
             )
         is_many = len(listed) < len(self.names)
         shown = f"{len(self.combinations)} combinations" if is_many else shown
@@ -145,7 +145,7 @@ def identifiability(
         is_inaccurate &= ~priors.any(axis=0)
     used = has_effect & ~is_inaccurate
     scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=used)
-    R, E = (np.linalg.qr(x * scale, mode="r") for x in (J, _COVERAGE * errors))
+    R, E = (np.asarray(np.linalg.qr(x * scale, mode="r")) for x in (J, _COVERAGE * errors))
     null, rows = (_widened(x, used) for x in _null_and_row_space(R[:, used], E[:, used], len(J)))
     _, values, basis = np.linalg.svd(R @ rows.T, full_matrices=False)
     half_inverse = (basis @ rows).T / values
@@ -162,7 +162,7 @@ def identifiability(
         for members in _connected(directions):
             mine, moves = unknowns.of(members), _basis(directions[:, members]) * scale[members]
             known = (condition, float(uncertain[members].max())) if is_known else ()
-            groups.append(Undetermined(mine.names, _determined_combinations(mine, moves), *known))
+            groups.append(Undetermined(mine.names, _determined_combinations(mine, moves), *known))  # pyright: ignore
     is_open = ~used | (np.linalg.norm(null, axis=0) > _TAKES_PART)
     inverse = np.outer(scale, scale) * (roots @ roots.T)
     return Identifiability(roots.shape[1], is_open, inverse, uncertain, tuple(groups))

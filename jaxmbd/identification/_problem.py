@@ -337,7 +337,8 @@ class Problem(eqx.Module):
         for name, measured in experiment.data.items():
             if readings[name].shape != measured.shape:
                 raise MechanismError(
-                    f"Channel {name!r} has the shape {measured.shape} in the data and {readings[name].shape} in the model."
+                    f"Channel {name!r} must have the shape {readings[name].shape}, as in the model, got "
+                    f"{measured.shape}."
                 )
             present = jnp.isfinite(measured)
             errors = readings[name] - jnp.where(present, measured, 0.0)

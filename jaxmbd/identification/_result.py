@@ -114,9 +114,9 @@ class Fit(AbstractComparison):
     - `history`: the loss after each step; `outcome`: the reason for which the search stopped; `reason`: more precisely;
     - `undetermined`: groups of parameters and initial values that the data determine in some combinations only, or not
       at all;
-    - `ill_conditioned`: groups that the data determine so poorly that the standard errors given are uncertain, by rounding
-      and by the tolerances of the integration: by more than their own statistical uncertainty, and than shows in two
-      digits. Tables mark them, `~0.003`;
+    - `ill_conditioned`: groups that the data determine so poorly that the standard errors given are uncertain, by
+      rounding and by the tolerances of the integration: by more than their own statistical uncertainty, and than shows
+      in two digits. Tables mark them, `~0.003`;
     - `remarks`: other remarks on estimates, such as that one lies at the edge of its range;
     - `problem`: the problem, with the noise levels that have been estimated, if they were to be.
     """
@@ -192,8 +192,8 @@ class Fit(AbstractComparison):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
-        determine all unknowns, or only so poorly that their errors are uncertain, or an estimate lies at the edge of its
-        range."""
+        determine all unknowns, or only so poorly that their errors are uncertain, or an estimate lies at the edge of
+        its range."""
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
         return (*ended, *map(str, self.undetermined), *map(str, self.ill_conditioned), *self.remarks)
 

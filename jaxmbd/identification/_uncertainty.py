@@ -5,9 +5,9 @@ formula then gives far too small errors. With enough experiments the scatter bet
 estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986). There
 must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero.
 
-The Jacobian has errors of rounding and integration, and so have the standard errors. They are shown with two digits, and
-are themselves estimates, of `f` degrees of freedom, with the relative standard deviation `1/√(2 f)` (JCGM 100:2008, *GUM*,
-E.4.3): a larger error from the Jacobian is said.
+The Jacobian has errors of rounding and integration, and so have the standard errors. They are shown with two digits,
+and are themselves estimates, of `f` degrees of freedom, with the relative standard deviation `1/√(2 f)` (JCGM 100:2008,
+*GUM*, E.4.3): a larger error from the Jacobian is said.
 
 With priors, the data determine a share `diag (J_mᵀ J_m) (JᵀJ)⁻¹` of each number, `J_m` being the rows of measurements;
 the sum is the number of well-determined parameters (MacKay, Neural Computation 4, 1992).
@@ -134,8 +134,8 @@ def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:
     lengths = np.linalg.norm(dense(minimum.linearised)[0], axis=0)
     controller = problem.options["stepsize_controller"]
     rtol = controller.rtol if isinstance(controller, dfx.PIDController) else problem.options["rtol"]
-    is_constant = isinstance(controller, dfx.ConstantStepSize | dfx.StepTo) or rtol is None
-    nominal = np.diag(0.0 * lengths if is_constant else float(rtol) * lengths)
+    is_constant = isinstance(controller, dfx.ConstantStepSize | dfx.StepTo)
+    nominal = np.diag(np.asarray(0.0 if is_constant or rtol is None else rtol, float) * lengths)
     return nominal if minimum.nearby is None else np.concatenate([
         dense(minimum.nearby.minus(minimum.linearised))[0], nominal
     ])  # fmt: skip

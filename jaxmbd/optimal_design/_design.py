@@ -249,10 +249,11 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
     mechanism = variables.mechanism(x)
     bounds = variables.on_bounds(x)
     is_minimum = np.isfinite(best.objective) and all(margin.kept for margin in margins)
+    sizes = {margin.name: margin.value.size for margin in margins}
     return Design(
         variables.values(x), best.objective, mechanism, margins, bounds, starts,
         outcome or _outcome(best, margins, len(searches)), variables.labels, np.asarray(variables.physical(x)),
-        variables.units, multipliers_of(problem, best.x, {m.name: m.value.size for m in margins}) if is_minimum else None,
+        variables.units, multipliers_of(problem, best.x, sizes) if is_minimum else None,
     )  # fmt: skip
 
 

@@ -78,8 +78,8 @@ class Limit(eqx.Module):
         return jnp.concatenate(rows) / self.size()
 
     def derivatives(self, multipliers: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
-        """Return the derivatives of the least objective by the limits, from the multipliers of `margins`: of each number
-        by the limit on which it lies."""
+        """Return the derivatives of the least objective by the limits, from the multipliers of `margins`: of each
+        number by the limit on which it lies."""
         sides = (
             [1.0] if self.equals is not None else [1.0] * (self.lower is not None) + [-1.0] * (self.upper is not None)
         )

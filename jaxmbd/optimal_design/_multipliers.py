@@ -31,8 +31,8 @@ class Multipliers:
     """The derivatives of the least objective by the limits: what it costs to move one, in the objective's unit per unit
     of the limit.
 
-    Zero where a limit is not active. Of a lower limit they are positive, since a higher one costs more; of an upper limit
-    they are negative, since a higher one costs less; of `equals` they have either sign.
+    Zero where a limit is not active. Of a lower limit they are positive, since a higher one costs more; of an upper
+    limit they are negative, since a higher one costs less; of `equals` they have either sign.
 
     - `constraints`: by the name of a constraint one for each of its numbers, by the limit on which it lies;
     - `bounds`: by the name of a variable one for each of its numbers, like its value; the derivative by a bound that

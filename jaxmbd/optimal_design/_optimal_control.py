@@ -36,6 +36,7 @@ from jaxmbd.model.body.checks import (
     check_flags,
     check_mapping,
     check_number,
+    check_shape,
     checked_names,
 )
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -57,10 +58,10 @@ class Control:
     - `mechanism`: the mechanism with them; `solution`: its motion, integrated as a whole;
     - `objective`; `end_error`: the largest difference from the end values, of the motion integrated as a whole;
     - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped;
-    - `end_multipliers`: the derivatives of the least objective by the end values, by channel; `effort_multipliers`: those
-      by the bounds of the efforts, for each sample like `efforts`: positive on a lower bound, negative on an upper one,
-      zero on none. If all samples share a bound, the derivative by it is their sum. Those of other constraints, and how
-      well all of them explain the gradient, are in `design.multipliers`. Empty if constraints are violated.
+    - `end_multipliers`: the derivatives of the least objective by the end values, by channel; `effort_multipliers`:
+      those by the bounds of the efforts, for each sample like `efforts`: positive on a lower bound, negative on an
+      upper one, zero on none. If samples share a bound, the derivative by it is their sum. Those of other constraints,
+      and how well all of them explain the gradient, are in `design.multipliers`. Empty if constraints are violated.
     """
 
     efforts: dict[str, np.ndarray]
@@ -187,6 +188,8 @@ def optimal_control(
     check_finite("optimal_control", "duration", as_float(duration))
     check_number("optimal_control", "duration", as_float(duration), "s")
     names = checked_names("optimal_control: coordinates", coordinates, "O.angle")
+    for name, value in read(mechanism, start, [*end]).items():
+        check_shape("optimal_control: end: the channel", repr(name), value, ())
     tables = {name: _table(mechanism, name) for name in efforts}
     nodes = _guessed(mechanism, start, names, end, guess or {}, segments)
     shooting = _shooting(mechanism, start, names, nodes, duration, steps_per_segment)
@@ -247,7 +250,8 @@ def _range(name: str, bounds: Any) -> Bounded | Unbounded:
         return Unbounded()
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
         raise MechanismError(
-            f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got {bounds!r}."
+            f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got "
+            f"{bounds!r}."
         )
     return Bounded(*bounds)
 

@@ -163,7 +163,7 @@ def test_near_loss_of_rank_is_said(apart: float, said: str) -> None:
         assert group.condition == pytest.approx(3e7, rel=0.2)
         assert group.uncertain == pytest.approx(0.6, rel=0.2)
         assert f"~{errors['left']:.2g}" in str(result)
-        # The same with tighter tolerances, where the error is known: the one that was marked is right by as much as said.
+        # The same with tighter tolerances, where the error is known: what was marked is right by as much as said.
         tight = mbd.fit(build, experiment, free, progress=False, accuracy="high")
         assert tight.warnings == ()
         assert errors["left"] == pytest.approx(errors_of(tight)["left"], rel=group.uncertain)
