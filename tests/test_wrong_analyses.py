@@ -365,7 +365,7 @@ CASES: Cases = {
     ),
     "fit start shape": (
         lambda: mbd.fit(M, EX, {"k": ident.Parameter(lambda m: m["rod"].mass, start=[1.0, 2.0])}, progress=False),
-        "Free parameter 'k': the start is f64[2](jax), but it must be like f64[](jax).",
+        "Free parameter 'k': the start is f64[2], but it must be like f64[].",
     ),
     "fit channel shape": (
         lambda: mbd.fit(
@@ -393,7 +393,7 @@ CASES: Cases = {
     ),
     "fit accuracy": (
         lambda: problem(accuracy=["high"]),
-        "A accuracy is named by a string, got ['high']. Known names: 'standard', 'high'.",
+        "An accuracy is named by a string, got ['high']. Known names: 'standard', 'high'.",
     ),
     "fit seed": (
         lambda: mbd.fit(problem(), seed=-1, progress=False),
@@ -433,7 +433,7 @@ CASES: Cases = {
     ),
     "fisher theta": (
         lambda: ident.fisher_information(problem(), theta={"k": 1.0}),
-        "fisher_information: theta must be the theta of a Fit, or problem.start(), got {'k': 1.0}.",
+        "fisher_information: theta must be the theta of a Fit, or problem.start(), got a dict.",
     ),
     "error_growth mechanism": (
         lambda: ident.error_growth(3),
@@ -441,7 +441,7 @@ CASES: Cases = {
     ),
     "starting_at number": (
         lambda: problem().starting_at(3),
-        "starting_at: values must be a mapping such as {'stiffness': 100.0}, got 3.",
+        "starting_at: values must be a dictionary of values by name, such as {'stiffness': 100.0}, got 3.",
     ),
     "starting_at NaN": (
         lambda: problem().starting_at({"k": NAN}),

@@ -172,21 +172,9 @@ def optimal_control(
     """
     check_state(mechanism, start)
     check_flags("optimal_control", progress=progress)
-    for name, count in (("segments", segments), ("steps_per_segment", steps_per_segment), ("starts", starts)):
-        check_count(f"optimal_control: {name}", count, 1)
     check_known("method", [method], get_args(Method))
-    check_count("optimal_control: seed", seed, 0)
-    check_count("optimal_control: steps", steps, 1)
-    if objective is not None:
-        check_callable("optimal_control", "objective", objective)
-    for what, given, example in (("efforts", efforts, "{'motor': (-3.0, 3.0)}"), ("end", end, "{'O.angle': 3.14}")):
-        check_mapping(f"optimal_control: {what}", given, example)
-        if not given:
-            raise MechanismError(f"optimal_control: {what} must name at least one, such as {example}, got {given!r}.")
-    for name, value in end.items():
-        check_finite("optimal_control: end value of", repr(name), as_float(value))
-    check_finite("optimal_control", "duration", as_float(duration))
-    check_number("optimal_control", "duration", as_float(duration), "s")
+    counts = {"segments": segments, "steps_per_segment": steps_per_segment, "starts": starts, "steps": steps}
+    _check(efforts, end, duration, objective, counts, seed)
     names = checked_names("optimal_control: coordinates", coordinates, "O.angle")
     for name, value in read(mechanism, start, [*end]).items():
         check_shape("optimal_control: end: the channel", repr(name), value, ())
@@ -216,16 +204,40 @@ def optimal_control(
     cost = (lambda m: _squares(m, tables)) if objective is None else objective
     problem = Problem(lambda s: cost(s[0]), variables, limits, subject)
     found = optimise(problem, starts, seed, method, steps, progress, "optimal_control")
-    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], segments * steps_per_segment + 1)
-    solution = simulate(found.mechanism, start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
-    missed = [abs(float(solution[name][-1]) - float(value)) for name, value in end.items()]
+    return _control(found, shooting, end, tables, segments * steps_per_segment)
+
+
+def _check(
+    efforts: Any, end: Any, duration: Any, objective: Any, counts: Mapping[str, Any], seed: Any
+) -> None:  # fmt: skip
+    """Raise unless the arguments are of the right kinds."""
+    for name, count in counts.items():
+        check_count(f"optimal_control: {name}", count, 1)
+    check_count("optimal_control: seed", seed, 0)
+    if objective is not None:
+        check_callable("optimal_control", "objective", objective)
+    for what, given, example in (("efforts", efforts, "{'motor': (-3.0, 3.0)}"), ("end", end, "{'O.angle': 3.14}")):
+        check_mapping(f"optimal_control: {what}", given, example)
+        if not given:
+            raise MechanismError(f"optimal_control: {what} must name at least one, such as {example}, got {given!r}.")
+    for name, value in end.items():
+        check_finite("optimal_control: end value of", repr(name), as_float(value))
+    check_finite("optimal_control", "duration", as_float(duration))
+    check_number("optimal_control", "duration", as_float(duration), "s")
+
+
+def _control(
+    found: Design, shooting: _Shooting, end: Mapping[str, Any], tables: Mapping[str, Table], steps: int
+) -> Control:  # fmt: skip
+    """Return the result of a search, with the motion integrated as a whole."""
+    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], steps + 1)
+    solution = simulate(found.mechanism, shooting.start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
+    missed = max(abs(float(solution[name][-1]) - float(value)) for name, value in end.items())
     values = {name: np.asarray(found.values[name]) for name in tables}
     known = found.multipliers
     costs = {} if known is None else dict(zip(end, known.constraints["end"].tolist(), strict=True))
     bounds = {} if known is None else {name: known.bounds[name] for name in tables}
-    return Control(
-        values, found.mechanism, solution, found.objective, max(missed, default=0.0), found, costs, bounds
-    )  # fmt: skip
+    return Control(values, found.mechanism, solution, found.objective, missed, found, costs, bounds)
 
 
 def _table(mechanism: Mechanism, name: str) -> Table:

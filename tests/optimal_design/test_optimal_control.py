@@ -149,7 +149,7 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
         ({"efforts": {"motor": 3.0}}, "bounds of the effort 'motor' must be a pair"),
         ({"efforts": {"motor": (1.0, 2.0)}}, "starts at .*, outside its range"),
         ({"guess": {"O.angle": [1.0, 2.0]}}, "guess of: 'O.angle' must have shape"),
-        ({"guess": {"O.angle": "a"}}, "guess of: 'O.angle' must have shape"),
+        ({"guess": {"O.angle": "a"}}, "guess of: 'O.angle' must be numbers of shape"),
         ({"seed": -1}, "seed must be at least 0"),
         ({"objective": 3.0}, "objective"),
         ({"segments": 0}, "segments must be at least 1"),
