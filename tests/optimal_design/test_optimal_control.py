@@ -98,6 +98,46 @@ def test_swing_up_of_a_pendulum_with_a_weak_motor() -> None:
     assert np.min(np.asarray(found.solution["O.angle"])) < -0.3  # it swings back first
 
 
+def acrobot(duration: float, torque: Any) -> pl.Mechanism:
+    """Two uniform rods of 1 kg and 1 m, a motor at the elbow alone."""
+    upper = pl.Body("upper", 1.0, 1 / 12, pose=(0.0, -0.5, 0.0))
+    lower = pl.Body("lower", 1.0, 1 / 12, pose=(0.0, -1.5, 0.0))
+    table = mbd.Table(np.linspace(0.0, duration, len(torque)), torque)
+    return pl.Mechanism(
+        [upper, lower],
+        [
+            pl.Revolute("shoulder", pl.ground.at(), upper.at(0.0, 0.5)),
+            pl.Revolute("elbow", upper.at(0.0, -0.5), lower.at(0.0, 0.5)),
+        ],
+        [pl.Gravity(9.81), pl.JointForce("motor", "elbow.angle", table)],
+        coordinates="joint",
+    )
+
+
+@pytest.mark.slow
+def test_swing_up_of_a_double_pendulum_with_one_motor() -> None:
+    """From hanging to standing in 5 s with 10 N m at the elbow: first with coarse steps, then from there with finer
+    ones. The torque found is simulated with tight tolerances."""
+    duration, limit, segments = 5.0, 10.0, 10
+    angles = ["shoulder.angle", "elbow.angle"]
+    top = {"shoulder.angle": np.pi, "elbow.angle": 0.0, "shoulder.angle_rate": 0.0, "elbow.angle_rate": 0.0}
+    torque, guess = np.zeros(21), None
+    for steps in (20, 60):
+        mechanism = acrobot(duration, torque)
+        hanging = mbd.assemble(mechanism, {name: 0.0 for name in angles})
+        found = optimal_control(
+            mechanism, hanging, {"motor": (-limit, limit)}, top, coordinates=angles, duration=duration,
+            segments=segments, steps_per_segment=steps, steps=400, guess=guess, progress=False,
+        )  # fmt: skip
+        torque = found.efforts["motor"]
+        nodes = mbd.simulate(found.mechanism, hanging, np.linspace(0.0, duration, segments + 1), accuracy="high")
+        guess = {name: np.asarray(nodes[name])[1:-1] for name in angles}
+    assert found.design.is_feasible
+    assert np.abs(torque).max() <= limit
+    for name, value in top.items():
+        assert float(nodes[name][-1]) == pytest.approx(value, abs=2e-2)
+
+
 def five_bar(duration: float, samples: int) -> tuple[pl.Mechanism, pl.Mechanism]:
     """The five-bar of the examples: with motors whose torques are sampled, and with drivers."""
     example = mbd.examples.get("five_bar").mechanism
