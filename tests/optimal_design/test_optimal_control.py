@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -116,26 +118,36 @@ def acrobot(duration: float, torque: Any) -> pl.Mechanism:
 
 @pytest.mark.slow
 def test_swing_up_of_a_double_pendulum_with_one_motor() -> None:
-    """From hanging to standing in 5 s with 10 N m at the elbow: first with coarse steps, then from there with finer
-    ones. The torque found is simulated with tight tolerances."""
-    duration, limit, segments = 5.0, 10.0, 10
-    angles = ["shoulder.angle", "elbow.angle"]
+    """From hanging to standing in 4 s with 10 N m at the elbow. The motion multiplies errors, so the constant steps of
+    the search miss the top when simulated as a whole; some Newton steps of least norm on the simulation with error
+    control change the torque by thousandths, and the result is checked with tighter tolerances."""
+    duration, limit, segments, angles = 4.0, 10.0, 10, ["shoulder.angle", "elbow.angle"]
+    mechanism = acrobot(duration, np.zeros(21))
+    hanging = mbd.assemble(mechanism, dict.fromkeys(angles, 0.0))
     top = {"shoulder.angle": np.pi, "elbow.angle": 0.0, "shoulder.angle_rate": 0.0, "elbow.angle_rate": 0.0}
-    torque, guess = np.zeros(21), None
-    for steps in (20, 60):
-        mechanism = acrobot(duration, torque)
-        hanging = mbd.assemble(mechanism, {name: 0.0 for name in angles})
-        found = optimal_control(
-            mechanism, hanging, {"motor": (-limit, limit)}, top, coordinates=angles, duration=duration,
-            segments=segments, steps_per_segment=steps, steps=400, guess=guess, progress=False,
-        )  # fmt: skip
-        torque = found.efforts["motor"]
-        nodes = mbd.simulate(found.mechanism, hanging, np.linspace(0.0, duration, segments + 1), accuracy="high")
-        guess = {name: np.asarray(nodes[name])[1:-1] for name in angles}
+    s = np.linspace(0.0, 1.0, segments + 1)[1:-1]
+    swings = np.sin(4 * np.pi * s)
+    found = optimal_control(
+        mechanism, hanging, {"motor": (-limit, limit)}, top, coordinates=angles, duration=duration, segments=segments,
+        steps_per_segment=20, steps=400, progress=False,
+        guess={"shoulder.angle": np.pi * s**2 - 0.6 * swings * (1 - s), "elbow.angle": 0.8 * swings},
+    )  # fmt: skip
     assert found.design.is_feasible
-    assert np.abs(torque).max() <= limit
-    for name, value in top.items():
-        assert float(nodes[name][-1]) == pytest.approx(value, abs=2e-2)
+
+    def with_torque(u: Any) -> pl.Mechanism:
+        return eqx.tree_at(lambda m: m["motor"].force.values, mechanism, u)
+
+    def missed(u: Any, **options: Any) -> Any:
+        motion = mbd.simulate(with_torque(u), hanging, np.array([0.0, duration]), adjoint="forward", **options)
+        return jnp.stack([motion[name][-1] - value for name, value in top.items()])
+
+    torque, linearised = jnp.asarray(found.efforts["motor"]), jax.jit(lambda u: (missed(u), jax.jacfwd(missed)(u)))
+    for _ in range(6):
+        error, slope = linearised(torque)
+        torque = torque - jnp.linalg.pinv(slope) @ error
+    assert jnp.max(jnp.abs(torque)) <= limit
+    assert jnp.max(jnp.abs(torque - found.efforts["motor"])) < 0.01
+    np.testing.assert_allclose(missed(torque, accuracy="high"), 0.0, atol=1e-4)
 
 
 def five_bar(duration: float, samples: int) -> tuple[pl.Mechanism, pl.Mechanism]:
