@@ -1,15 +1,24 @@
 # pyright: reportArgumentType=false, reportCallIssue=false, reportIndexIssue=false
 """The other analyses with inputs that cannot be right: what is given, and the exact text of the error."""
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 import jaxmbd as mbd
+from jaxmbd import identification as ident
 from jaxmbd import plot
 from tests.wrong_inputs import NAN, TS, Cases, M, S, check_text, motion
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
 
 EX = mbd.Experiment(TS, {"rod.theta": TS})
+
+
+def problem(**options: Any) -> ident.Problem:
+    return ident.Problem(M, EX, {"k": lambda m: m["rod"].mass}, **options)
+
 
 CASES: Cases = {
     "complex fixed": (
@@ -359,6 +368,94 @@ CASES: Cases = {
         lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass}, formulation="x", progress=False),
         "formulation must be one such as Stabilized(), Augmented(alpha, beta), Projection() or "
         "CoordinatePartitioning(), got 'x'.",
+    ),
+    "fit one number twice": (
+        lambda: mbd.fit(M, EX, {"k": lambda m: m["rod"].mass, "l": lambda m: m["rod"].mass}, progress=False),
+        "'k' and 'l' are the same number of the mechanism: leave one of them out.",
+    ),
+    "fit start shape": (
+        lambda: mbd.fit(M, EX, {"k": ident.Parameter(lambda m: m["rod"].mass, start=[1.0, 2.0])}, progress=False),
+        "Free parameter 'k': the start is f64[2], but it must be like f64[].",
+    ),
+    "fit channel shape": (
+        lambda: mbd.fit(
+            M, mbd.Experiment(TS, {"rod.theta": np.zeros((3, 2))}), {"k": lambda m: m["rod"].mass}, progress=False
+        ),
+        "Channel 'rod.theta' must have the shape (3,), as in the model, got (3, 2).",
+    ),
+    "fit all missing": (
+        lambda: ident.Problem(
+            M, mbd.Experiment(TS, {"rod.theta": np.full(3, NAN)}, missing=True), {"k": lambda m: m["rod"].mass}
+        ),
+        "fit: all samples of all experiments are missing: there is nothing to fit.",
+    ),
+    "fit loss_scale": (
+        lambda: problem(loss_scale="a"),
+        "Problem: loss_scale must be a number, got 'a'.",
+    ),
+    "fit events": (
+        lambda: problem(events=3),
+        "Problem: events must be a sequence of events, [Event(...)], got 3.",
+    ),
+    "fit rtol": (
+        lambda: problem(rtol="a"),
+        "simulate: rtol must be a number, got 'a'.",
+    ),
+    "fit accuracy": (
+        lambda: problem(accuracy=["high"]),
+        "An accuracy is named by a string, got ['high']. Known names: 'standard', 'high'.",
+    ),
+    "fit seed": (
+        lambda: mbd.fit(problem(), seed=-1, progress=False),
+        "fit: seed must be at least 0, got -1.",
+    ),
+    "fit checkpoint": (
+        lambda: mbd.fit(problem(), checkpoint=3, progress=False),
+        "fit: checkpoint must be the path of a file, got 3.",
+    ),
+    "fit progress": (
+        lambda: mbd.fit(problem(), progress="no"),
+        "fit: progress must be True or False, got 'no'.",
+    ),
+    "fit_many one": (
+        lambda: ident.fit_many(problem()),
+        "fit_many: problems must be a sequence of Problems, got a Problem.",
+    ),
+    "fit_many steps": (
+        lambda: ident.fit_many([problem()], steps=0),
+        "fit_many: steps must be at least 1, got 0.",
+    ),
+    "predict mechanism": (
+        lambda: ident.predict(M, EX),
+        "predict: result must be a Fit, got a Mechanism.",
+    ),
+    "profile mechanism": (
+        lambda: ident.profile_likelihood(M, "k"),
+        "profile_likelihood: result must be a Fit, got a Mechanism.",
+    ),
+    "prediction_errors number": (
+        lambda: ident.prediction_errors(3),
+        "prediction_errors: result must be a Fit or a Prediction, got 3.",
+    ),
+    "choose mechanism": (
+        lambda: ident.choose_experiments(M, 1),
+        "choose_experiments: problem must be a Problem, got a Mechanism.",
+    ),
+    "fisher theta": (
+        lambda: ident.fisher_information(problem(), theta={"k": 1.0}),
+        "fisher_information: theta must be the theta of a Fit, or problem.start(), got a dict.",
+    ),
+    "error_growth mechanism": (
+        lambda: ident.error_growth(3),
+        "error_growth: problem must be a Problem, got 3.",
+    ),
+    "starting_at number": (
+        lambda: problem().starting_at(3),
+        "starting_at: values must be a dictionary of values by name, such as {'stiffness': 100.0}, got 3.",
+    ),
+    "starting_at NaN": (
+        lambda: problem().starting_at({"k": NAN}),
+        "Free parameter 'k' starts at nan, outside its range Unbounded().",
     ),
     "stiffness M": (
         lambda: mbd.time_scales(S, M),

@@ -23,7 +23,7 @@ from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._trust import covariance_root
-from jaxmbd.model.body.checks import check_count, check_instance
+from jaxmbd.model.body.checks import check_count, check_finite, check_instance
 from jaxmbd.printing import table
 
 _LAGS = 20  # the largest lag of the test of whiteness, in samples
@@ -146,6 +146,7 @@ def prediction_errors(result: Fit | Prediction, fitted: Fit | None = None) -> tu
         >>> mbd.identification.prediction_errors(result)[0]["O.angle"].shape
         (21,)
     """
+    check_instance("prediction_errors: result", result, (Fit, Prediction), "a Fit or a Prediction")
     source = fitted if isinstance(result, Prediction) else result
     if source is None:
         raise MechanismError("prediction_errors: of a Prediction it needs the Fit that it comes from, as fitted=.")
@@ -203,21 +204,26 @@ def profile_likelihood(
         >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
         0.2489 to 0.2499 kg m²
     """
+    check_instance("profile_likelihood: result", result, Fit, "a Fit")
     check_known("parameter", [name], result.parameters)
+    if np.ndim(result.parameters[name]) != 0:
+        raise MechanismError(
+            f"profile_likelihood: {name!r} must be one number, it has {np.size(result.parameters[name])}."
+        )
+    if not (isinstance(level, float) and 0 < level < 1):
+        raise MechanismError(f"profile_likelihood: level must be between 0 and 1, such as 0.95, got {level!r}.")
     estimate = float(result.parameters[name])
     if values is None:
         error = float((result.standard_errors or {}).get(name, np.inf))
         if not np.isfinite(error):
             raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
         values = estimate + error * np.linspace(-4, 4, 13)
-    values = np.asarray(as_float(values), float)
+    given = as_float(values)
+    check_finite("profile_likelihood", "values", given, (np.size(values),))
+    values = np.asarray(given, float)
+    fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
     variance = _variance(result)
-    if len(result.problem.names()) == 1:  # nothing is left to be fitted
-        at = lambda value: eqx.tree_at(lambda theta: theta.parameters[name], result.theta, jnp.asarray(value))  # noqa: E731
-        losses = np.array([float(result.problem.objective(at(value))) for value in values]) / variance
-    else:
-        fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
-        losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
+    losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
     best = _loss(result) / variance
     limit = best + 0.5 * float(scipy.stats.chi2.ppf(level, 1))
     sides = (values <= estimate, values >= estimate)

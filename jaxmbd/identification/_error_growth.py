@@ -23,6 +23,7 @@ from jaxmbd.errors import SolveError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._shooting import check_shooting, state_series
 from jaxmbd.identification._stacks import stacked
+from jaxmbd.model.body.checks import check_instance
 
 if TYPE_CHECKING:
     from jaxmbd.identification._problem import Problem
@@ -45,6 +46,7 @@ def error_growth(problem: "Problem") -> np.ndarray:
 
         >>> mbd.identification.error_growth(problem).max()  # doctest: +SKIP
     """
+    check_instance("error_growth: problem", problem, eqx.Module, "a Problem")
     experiments = list(problem.experiments())
     check_shooting(problem.parameters, problem.instruments, experiments, 1)
     found = np.empty(len(experiments))

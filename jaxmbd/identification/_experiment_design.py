@@ -44,13 +44,21 @@ def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float
     check_instance("fisher_information: problem", problem, Problem, "a Problem")
     if problem.is_cut:
         raise MechanismError("fisher_information takes whole experiments: leave segments out of the problem.")
-    theta = problem.start() if theta is None else theta
+    theta = _assumed("fisher_information", problem, theta)
     found = []
     for own, stack in zip(theta.experiments, problem.stacks, strict=True):
         found.append(jax.vmap(lambda own, e: _of_one(problem, theta.parameters, own, e))(own, stack.experiment))
     # Experiments of other structure are in other stacks.
     places = np.concatenate([stack.places for stack in problem.stacks])
     return jnp.concatenate(found)[np.argsort(places)]
+
+
+def _assumed(what: str, problem: Problem, theta: Unknowns | None) -> Unknowns:
+    """The parameters that are assumed."""
+    if theta is None:
+        return problem.start()
+    check_instance(f"{what}: theta", theta, Unknowns, "the theta of a Fit, or problem.start()")
+    return theta
 
 
 def _of_one(problem: Problem, parameters: dict, own: dict, experiment: Experiment) -> Array:
@@ -110,9 +118,10 @@ def choose_experiments(
         >>> mbd.identification.choose_experiments(candidates, 1, theta=result.theta).chosen
         (1,)
     """
+    check_instance("choose_experiments: problem", problem, Problem, "a Problem")
     check_count("choose_experiments: count", count, 1)
     check_known("criterion", [criterion], ("D", "A"))
-    theta = problem.start() if theta is None else theta
+    theta = _assumed("choose_experiments", problem, theta)
     values = np.concatenate([flat(theta.parameters[name]) for name in sorted(theta.parameters)])
     sizes = np.where(values == 0, 1.0, np.abs(values))
     information = np.asarray(eqx.filter_jit(fisher_information)(problem, theta))

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -23,7 +23,7 @@ from jaxmbd.identification._result import Fit, Prediction
 from jaxmbd.identification._search import searched
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import uncertainty
-from jaxmbd.model.body.checks import check_count, check_instance, check_number
+from jaxmbd.model.body.checks import check_count, check_flags, check_instance, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 
@@ -81,6 +81,10 @@ def fit(
     problem = _problem(problem, experiments, free, options)
     check_count("fit: steps", steps, 1)
     check_count("fit: starts", starts, 1)
+    check_count("fit: seed", seed, 0)
+    check_flags("fit", progress=progress)
+    if checkpoint is not None:
+        check_instance("fit: checkpoint", checkpoint, (str, os.PathLike), "the path of a file")
     check_number("fit", "tolerance", as_float(tolerance), "1", zero=True)
     if batch is not None:
         check_count("fit: batch", batch, 1)
@@ -131,6 +135,8 @@ def fit_many(
         >>> first.outcome
         'converged'
     """
+    check_count("fit_many: steps", steps, 1)
+    check_instance("fit_many: problems", problems, Iterable, "a sequence of Problems")
     problems = list(problems)
     for problem in problems:
         check_instance("fit_many: a problem", problem, Problem, "a Problem")
@@ -192,6 +198,8 @@ def predict(
         >>> print(f"{prediction.rms()[0]['O.angle']:.1e} rad")
         7.5e-04 rad
     """
+    check_instance("predict: result", result, Fit, "a Fit")
+    check_count("predict: steps", steps, 1)
     problem = result.problem.validation(result.theta, experiments)
     if any(stack.experiment.estimate for stack in problem.stacks):
         with reporting(progress) as report:

@@ -1,10 +1,17 @@
-"""Identifiability: the rank of the residuals' Jacobian, and the combinations of parameters that the data determine.
+"""Identifiability: the combinations of parameters that the data determine, as far as the Jacobian is known.
 
-With the Jacobian in scaled unknowns, `J̄ = J D` with columns of length one, and `J̄ = U Σ Vᵀ`, the covariance is
-`V₁ Σ₁⁻² V₁ᵀ` in the row space `V₁`. In the null space `V₂` the unknowns can change without a change of the data. An
-unknown with a component in the null space has no finite standard error; the others have those of the row space.
+The Jacobian in scaled unknowns, `J̄ = J D` with columns of length one, has errors `E`, of rounding and of integration. A
+change `w` of the unknowns changes the data by `J̄ w`, of which `E w` is not known. The generalized singular values
+`ρ = |E w| / |J̄ w|` are the relative errors of the standard deviations along their directions `w`, into which the
+covariance falls apart, `(J̄ᵀJ̄)⁻¹ = Σ w wᵀ`. So one measure tells three cases:
 
-Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *System Identification* (1999), §4.5.
+- `ρ ≥ 1`: the change cannot be told from none. These directions span the null space; an unknown with a component in it
+  has no finite standard error;
+- `ρ` too large for an error to be stated: the standard errors that come from this direction are uncertain;
+- others: the standard errors are those of the row space.
+
+Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *System Identification* (1999), §4.5; Golub,
+Van Loan, *Matrix Computations* (2013), §6.1.6 and §8.7.4.
 """
 
 from collections.abc import Iterable
@@ -17,7 +24,7 @@ from jaxtyping import Bool, Float
 from jaxmbd.analyses.redundancy import reduced_echelon
 from jaxmbd.identification._labels import owner, summed_up
 
-RANK = 1e-6  # share of the largest singular value of the scaled Jacobian below which a singular value counts as zero
+_COVERAGE = 3.0  # times the errors of the Jacobian that one comparison has shown: three standard deviations
 _SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect
 _NO_PRIOR = 1e-12  # share of all priors below which a direction counts as one without
 _TAKES_PART = 1e-4  # component of a unit null vector from which an unknown belongs to it
@@ -51,77 +58,158 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Undetermined:
-    """A group of unknowns that the data do not determine one by one.
+    """A group of unknowns that the data do not determine one by one, or so poorly that their errors are uncertain.
 
-    `names`: the unknowns; `combinations`: those that the data determine, to first order at the estimates, `"I/mass"` or
-    `"a + b"`; empty if the unknowns have no effect. The text names a parameter of many numbers, such as a network, as a
-    whole, without combinations of its numbers, which mean nothing.
+    - `names`: the unknowns; `combinations`: those that the data determine well, to first order at the estimates,
+      `"I/mass"` or `"a + b"`; empty if there are none;
+    - `condition`: how much less the data tell of the others, the largest singular value of the scaled Jacobian over its
+      value along them; infinite if they are not determined;
+    - `uncertain`: the relative error of the standard errors; infinite if there are none;
+    - `inaccurate`: the relative errors of the sensitivities to the unknowns, where these are too large for the rest.
+
+    The text names a parameter of many numbers, such as a network, as a whole, without combinations of its numbers,
+    which mean nothing.
     """
 
     names: tuple[str, ...]
     combinations: tuple[str, ...]
+    condition: float = np.inf
+    uncertain: float = np.inf
+    inaccurate: tuple[float, ...] = ()
 
     def __str__(self) -> str:
         listed = list(summed_up(self.names))
         more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
-        names = ", ".join(listed[:_LISTED]) + more
-        if not self.combinations:
-            return f"the data do not determine {names}"
-        if len(listed) < len(self.names):
-            return f"the data determine {names} through {len(self.combinations)} combinations only; a prior would do so"
-        shown = ", ".join(self.combinations[:_LISTED]) + (", …" if len(self.combinations) > _LISTED else "")
-        return f"the data determine {names} through {shown} only"
+        names, shown = ", ".join(listed[:_LISTED]) + more, ", ".join(self.combinations[:_LISTED])
+        if self.inaccurate:
+            return (
+                f"the sensitivities to {names} are uncertain by {max(self.inaccurate):.0%}, by rounding or the steps "
+                "of the integration, so that no standard errors are given: the model is ill-conditioned there, such as "
+                "with a mass or an inertia near zero, or its motion is chaotic"
+            )
+        is_many = len(listed) < len(self.names)
+        shown = f"{len(self.combinations)} combinations" if is_many else shown
+        shown += ", …" if len(self.combinations) > _LISTED and not is_many else ""
+        prior = "; a prior would do so" * is_many
+        if np.isinf(self.condition):
+            if not self.combinations:
+                return f"the data do not determine {names}"
+            return f"the data determine {names} through {shown} only{prior}"
+        through = f" but through {shown}" * bool(self.combinations)
+        return (
+            f"the data hardly determine {names}{through}: condition {self.condition:.0e}, these standard errors are "
+            f"uncertain by {self.uncertain:.0%}{prior}"
+        )
 
 
 @dataclass(frozen=True)
 class Identifiability:
-    """The result of the rank analysis.
+    """The result of the analysis.
 
-    - `rank`: the rank of the scaled Jacobian;
+    - `rank`: the number of directions that are determined;
     - `open (n,)`: True for unknowns that are not determined;
     - `inverse (n, n)`: the pseudo-inverse of `JᵀJ` in the unknowns divided by their sizes;
-    - `groups`: the groups of undetermined unknowns.
+    - `uncertain (n,)`: the relative errors of the standard errors;
+    - `groups`: the groups of unknowns that are undetermined, or whose errors are more uncertain than the limit.
     """
 
     rank: int
     open: Bool[np.ndarray, " n"]
     inverse: Float[np.ndarray, "n n"]
+    uncertain: Float[np.ndarray, " n"]
     groups: tuple[Undetermined, ...]
 
 
 def identifiability(
     J: Float[np.ndarray, "rows n"],
+    errors: Float[np.ndarray, "_ n"],
     unknowns: Estimates,
     channels: float,
-    tolerance: float,
+    limit: float,
     priors: Float[np.ndarray, "_ n"] | None = None,
 ) -> Identifiability:
-    """Return the rank analysis of a Jacobian `J` in the unknowns divided by their sizes.
+    """Return the analysis of a Jacobian `J` in the unknowns divided by their sizes.
 
-    `channels`: the norm of the model's channels in the units of the residuals; columns that are small relative to it
-    count as rounding errors. `priors`: rows of `J` that have no such errors, and which alone determine directions
-    that the others do not.
+    `errors`: rows `E` with `|E w|` the error of `J w`; `channels`: the norm of the model's channels in the units of the
+    residuals; columns that are small relative to it count as rounding errors. `limit`: the largest relative error that
+    standard errors may have. `priors`: rows of `J` that have no errors, and which alone determine directions that the
+    others do not.
     """
     norms = np.linalg.norm(J, axis=0)
     has_effect = norms > _SILENT * channels
     if priors is not None:
         has_effect |= priors.any(axis=0)
-    scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=has_effect)
-    R = np.linalg.qr(J[:, has_effect] * scale[has_effect], mode="r") if has_effect.any() else np.zeros((0, 0))
-    _, values, basis = np.linalg.svd(R)
-    rank = int(np.sum(values > tolerance * values.max(initial=0.0)))
-    rows, null = np.zeros((rank, len(norms))), np.zeros((len(basis) - rank, len(norms)))
-    rows[:, has_effect], null[:, has_effect] = basis[:rank], basis[rank:]
-    half_inverse = (rows * scale).T / values[:rank]
+    accuracy = _COVERAGE * np.linalg.norm(errors, axis=0) / np.where(has_effect, norms, 1.0)
+    is_inaccurate = has_effect & (accuracy > limit)
+    if priors is not None:
+        is_inaccurate &= ~priors.any(axis=0)
+    used = has_effect & ~is_inaccurate
+    scale = np.divide(1.0, norms, out=np.zeros_like(norms), where=used)
+    R, E = (np.asarray(np.linalg.qr(x * scale, mode="r")) for x in (J, _COVERAGE * errors))
+    null, rows = (_widened(x, used) for x in _null_and_row_space(R[:, used], E[:, used], len(J)))
+    _, values, basis = np.linalg.svd(R @ rows.T, full_matrices=False)
+    half_inverse = (basis @ rows).T / values
+    roots = half_inverse
     if priors is not None and len(null):
-        known, null = _determined_by(priors * scale, null)
-        half_inverse = np.concatenate([half_inverse, scale[:, None] * known], axis=1)
-        rank += known.shape[1]
-    is_open = ~has_effect | (np.linalg.norm(null, axis=0) > _TAKES_PART)
+        by_priors, null = _determined_by(priors * scale, null)
+        roots = np.concatenate([half_inverse, by_priors], axis=1)
+    uncertain, doubtful, condition = _uncertain(half_inverse, E, roots, values, limit)
     groups = _without_effect(unknowns.names[k] for k in np.flatnonzero(~has_effect))
-    for members in _connected(null):
-        groups.append(_undetermined(unknowns.of(members), _basis(null[:, members]) * scale[members]))
-    return Identifiability(rank, is_open, half_inverse @ half_inverse.T, tuple(groups))
+    if is_inaccurate.any():
+        names = unknowns.of(np.flatnonzero(is_inaccurate)).names
+        groups.append(Undetermined(names, (), inaccurate=tuple(accuracy[is_inaccurate].tolist())))
+    for directions, is_known in ((null, False), (doubtful, True)):
+        for members in _connected(directions):
+            mine, moves = unknowns.of(members), _basis(directions[:, members]) * scale[members]
+            known = (condition, float(uncertain[members].max())) if is_known else ()
+            groups.append(Undetermined(mine.names, _determined_combinations(mine, moves), *known))  # pyright: ignore
+    is_open = ~used | (np.linalg.norm(null, axis=0) > _TAKES_PART)
+    inverse = np.outer(scale, scale) * (roots @ roots.T)
+    return Identifiability(roots.shape[1], is_open, inverse, uncertain, tuple(groups))
+
+
+def _widened(rows: Float[np.ndarray, "k m"], places: Bool[np.ndarray, " n"]) -> Float[np.ndarray, "k n"]:
+    """Return rows with zeros in the other places."""
+    wide = np.zeros((len(rows), len(places)))
+    wide[:, places] = rows
+    return wide
+
+
+def _null_and_row_space(
+    R: Float[np.ndarray, "_ n"], E: Float[np.ndarray, "_ n"], count: int
+) -> tuple[Float[np.ndarray, "k n"], Float[np.ndarray, "r n"]]:
+    """Return orthonormal bases of the changes `w` with `|R w| ≤ |E w|`, and of what is orthogonal to them.
+
+    The generalized singular values are the tangents of angles, whose sines are the singular values of the lower part
+    `Q₂` of an orthonormal basis of the columns of `[R; E]`. `count`: the rows of which `R` is the triangle; the errors
+    are at least those of its rounding, by which numerical ranks are decided (Golub, Van Loan, §5.5.8).
+    """
+    n = R.shape[1]
+    rounding = max(count, n) * np.finfo(float).eps * np.eye(n)
+    Q, T = np.linalg.qr(np.concatenate([R, E, rounding]))
+    _, sines, basis = np.linalg.svd(Q[len(R) :], full_matrices=False)
+    w = np.linalg.solve(T, basis[sines >= np.sqrt(0.5)].T)
+    _, _, whole = np.linalg.svd((w / np.linalg.norm(w, axis=0)).T, full_matrices=True)
+    return whole[: w.shape[1]], whole[w.shape[1] :]
+
+
+def _uncertain(
+    half_inverse: Float[np.ndarray, "n r"], E: Float[np.ndarray, "_ n"], roots: Float[np.ndarray, "n s"],
+    values: Float[np.ndarray, " r"], limit: float,
+) -> tuple[Float[np.ndarray, " n"], Float[np.ndarray, "k n"], float]:  # fmt: skip
+    """Return the relative errors of the standard errors; an orthonormal basis of the directions whose own errors are
+    above the limit, and their condition.
+
+    With `J̄ H` orthonormal and `E H = U diag(ρ) Vᵀ` the directions are the columns of `H V`.
+    """
+    _, rho, basis = np.linalg.svd(E @ half_inverse, full_matrices=False)
+    w = half_inverse @ basis.T
+    variance = np.sum(roots**2, axis=1)
+    uncertain = np.divide(w**2 @ rho, variance, out=np.zeros_like(variance), where=variance > 0)
+    w = w[:, rho > limit]
+    lengths = np.linalg.norm(w, axis=0)
+    _, _, directions = np.linalg.svd((w / lengths).T, full_matrices=False)
+    return uncertain, directions, float(values.max(initial=0.0) * lengths.max(initial=0.0))
 
 
 def _determined_by(
@@ -169,7 +257,7 @@ def _basis(vectors: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "r n"]:
 # --- texts ------------------------------------------------------------------------------------------------------------
 
 
-def _undetermined(unknowns: Estimates, moves: Float[np.ndarray, "r n"]) -> Undetermined:
+def _determined_combinations(unknowns: Estimates, moves: Float[np.ndarray, "r n"]) -> tuple[str, ...]:
     """Return the combinations that are constant along `moves`, changes of the unknowns divided by their sizes.
 
     They are products of powers if these have the simpler exponents, else sums.
@@ -177,7 +265,7 @@ def _undetermined(unknowns: Estimates, moves: Float[np.ndarray, "r n"]) -> Undet
     reduced, pivots = reduced_echelon(moves, _PIVOT)
     units = [unknowns.values] if unknowns.positive.all() else []
     choices = [_combinations(unknowns, reduced, pivots, unit) for unit in (*units, None)]
-    return Undetermined(unknowns.names, min(choices, key=lambda choice: choice[0])[1])
+    return min(choices, key=lambda choice: choice[0])[1]
 
 
 def _combinations(

@@ -29,6 +29,7 @@ from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._shooting import Joins
 
 INTERRUPTED = "interrupted"
+_NEARBY = 8 * float(np.finfo(float).eps)  # relative change of numbers that changes nothing but rounding
 NO_START = (
     "fit: the mechanism cannot be assembled or simulated with the starting values of parameters and initial states: "
     "problem.simulate(problem.start()) shows the verdict of each experiment in its result."
@@ -42,7 +43,9 @@ class Minimum:
     """The end of a search.
 
     `u`: the numbers of the search; `readings`: the model's channels there; `linearised`: residuals and Jacobian (None
-    if the optimiser computes none); `history`: the loss after each step; `outcome`, `reason`: why it stopped.
+    if the optimiser computes none); `nearby`: the same where all that differs is rounding and the tolerances of the
+    integration (None if it cannot be computed); `history`: the loss after each step; `outcome`, `reason`: why it
+    stopped.
     """
 
     u: Unknowns
@@ -51,6 +54,7 @@ class Minimum:
     history: tuple[float, ...]
     outcome: str
     reason: str = ""
+    nearby: Linearised | None = None
 
     @property
     def loss(self) -> float:
@@ -85,20 +89,28 @@ def levenberg_marquardt(
     running = [_begun(problem, like, state, steps, tolerance) for problem, state in zip(each, states, strict=True)]
     together = _side_by_side(problems, len(running))
     report("compiling the simulations and their derivatives ...")
-    outcome = ""
+    outcome, nearby = "", [None] * len(running)
     try:
         while any(one.end is None for one in running):
             asked = [unflattened(one.asked, like) for one in running]
-            for one, problem, evaluation in zip(running, each, together(asked, joins), strict=True):
+            for one, problem, evaluation in zip(running, each, together(asked, joins, False), strict=True):
                 if one.end is None:
                     _advance(one, problem, evaluation)
             checkpoint.save([one.state for one in running])
             report(_progress(running))
+        asked = [unflattened(_beside(one.state.u, *bounds_of(problems[0])), like) for one in running]
+        nearby = together(asked, joins, True)
     except KeyboardInterrupt:
         if all(one.best is None for one in running):
             raise
         outcome = INTERRUPTED
-    return [_minimum(one, problem, like, outcome) for one, problem in zip(running, each, strict=True)]
+    return [_minimum(*x, like, outcome) for x in zip(running, nearby, each, strict=True)]
+
+
+def _beside(u: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    """Numbers of a search that differ from others by little more than rounding."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], len(u))
+    return np.clip(u + _NEARBY * signs * np.where(u == 0, 1.0, np.abs(u)), lower, upper)
 
 
 def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tolerance: float) -> _Running:
@@ -109,14 +121,16 @@ def _begun(problem: Problem, like: Unknowns, state: SearchState, steps: int, tol
 
 def _side_by_side(
     problems: Sequence[Problem], count: int
-) -> Callable[[list[Unknowns], Joins], Sequence[Evaluation | None]]:
-    """The evaluation of all searches in one compiled program; None where a part does not allow such numbers."""
+) -> Callable[[list[Unknowns], Joins, bool], Sequence[Evaluation | None]]:
+    """The evaluation of all searches in one compiled program, if it is asked to with looser tolerances; None where a
+    part does not allow such numbers."""
     if count == 1:  # not mapped, so that the program is the same for all fits of this kind
         alone, seen = eqx.filter_jit(evaluate), []
 
-        def evaluated(asked: list[Unknowns], joins: Joins) -> Sequence[Evaluation | None]:
+        def evaluated(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
+            problem = problems[0].with_looser_steps() if looser else problems[0]
             try:
-                seen.append(alone(problems[0], asked[0], joins))
+                seen.append(alone(problem, asked[0], joins))
             except eqx.EquinoxRuntimeError:
                 if not seen:
                     raise
@@ -128,8 +142,10 @@ def _side_by_side(
     problem, axis = (problems[0], None) if len(problems) == 1 else (stacked_problems(problems), eqx.if_array(0))
     mapped = eqx.filter_jit(eqx.filter_vmap(evaluate, in_axes=(axis, eqx.if_array(0), None)))
 
-    def evaluated_together(asked: list[Unknowns], joins: Joins) -> Sequence[Evaluation | None]:
-        found = mapped(problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins)
+    def evaluated_together(asked: list[Unknowns], joins: Joins, looser: bool) -> Sequence[Evaluation | None]:
+        found = mapped(
+            problem.with_looser_steps() if looser else problem, jax.tree.map(lambda *x: jnp.stack(x), *asked), joins
+        )
         return [jax.tree.map(lambda x, k=k: x[k], found) for k in range(count)]
 
     return evaluated_together
@@ -172,7 +188,9 @@ def _progress(running: Sequence[_Running]) -> str:
     return f"step {steps}: loss {min(losses, default=np.nan):.6g}{of}"
 
 
-def _minimum(one: _Running, problem: Problem, like: Unknowns, outcome: str) -> Minimum:
+def _minimum(
+    one: _Running, nearby: Evaluation | None, problem: Problem, like: Unknowns, outcome: str
+) -> Minimum:  # fmt: skip
     """The end of a search; without readings (NaN) if not even its start could be computed."""
     end = one.end
     outcome = outcome or (end.outcome if end else "")
@@ -182,7 +200,9 @@ def _minimum(one: _Running, problem: Problem, like: Unknowns, outcome: str) -> M
         data = (stack.experiment.data for stack in problem.stacks)
         nothing = tuple({name: jnp.full_like(x, jnp.nan) for name, x in channels.items()} for channels in data)
         return Minimum(u, nothing, None, history, outcome)
-    return Minimum(u, one.best[1].readings, one.best[0], history, outcome, end.reason if end else "")
+    beside = None if nearby is None else linearised(problem, nearby)
+    beside = beside if beside is not None and beside.is_finite else None
+    return Minimum(u, one.best[1].readings, one.best[0], history, outcome, end.reason if end else "", beside)
 
 
 def without_multipliers(problem: Problem, deviation: float = 0.0) -> Joins:

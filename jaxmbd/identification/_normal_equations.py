@@ -154,6 +154,14 @@ class Linearised:
         second = (self.priors[:, :-1] - before.priors[:, :-1]) @ step.shared
         return Linearised(tuple(blocks), np.column_stack([self.priors[:, :-1], second]))
 
+    def minus(self, other: "Linearised") -> "Linearised":
+        """Return the differences of residuals and Jacobians, row by row."""
+        blocks = []
+        for one, two in zip(self.stacks, other.stacks, strict=True):
+            links = None if one.links is None or two.links is None else one.links - two.links
+            blocks.append(Block(one.whole - two.whole, links, one.segments, one.own))
+        return Linearised(tuple(blocks), self.priors - other.priors)
+
     def solved(self, damping: float, scale: Step, is_fixed: Step) -> Step:
         """Return the step of least damped loss; unknowns that are fixed do not change.
 

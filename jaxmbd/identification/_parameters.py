@@ -171,13 +171,33 @@ def collect(
     start = {}
     for name, parameter in parameters.items():
         start[name] = _start(None if is_built else mechanism, name, parameter)  # pyright: ignore[reportArgumentType]
-        for leaf in jax.tree.leaves(start[name]):
-            if not parameter.within.contains(np.asarray(leaf)):
-                raise MechanismError(
-                    f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {parameter.within}."
-                )
+        check_within(name, parameter, start[name])
+    if not is_built:
+        _check_apart(mechanism, {name: parameter.place() for name, parameter in parameters.items()} | places)
     known, build = (None, mechanism) if is_built else (mechanism, None)
     return Parameters(known, build, parameters, start, places, tuple(parameters))  # pyright: ignore[reportArgumentType]
+
+
+def check_within(name: str, parameter: Parameter, start: Any) -> None:
+    """Raise unless a starting value lies inside the range of its parameter."""
+    for leaf in jax.tree.leaves(start):
+        if not parameter.within.contains(np.asarray(leaf)):
+            raise MechanismError(
+                f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {parameter.within}."
+            )
+
+
+def _check_apart(mechanism: Any, places: Mapping[str, AbstractPlace | None]) -> None:
+    """Raise if two names stand for one number of the mechanism."""
+    leaves, structure = jax.tree.flatten(mechanism)
+    numbered = jax.tree.unflatten(structure, range(len(leaves)))
+    owners: dict[int, str] = {}
+    for name, place in places.items():
+        for leaf in jax.tree.leaves(place.where(numbered)) if isinstance(place, Leaves) else ():
+            if isinstance(leaf, int) and owners.setdefault(leaf, name) != name:
+                raise MechanismError(
+                    f"{owners[leaf]!r} and {name!r} are the same number of the mechanism: leave one of them out."
+                )
 
 
 def _free(name: str, where: Any) -> Parameter:
@@ -212,7 +232,7 @@ def _start(mechanism: Mechanism | None, name: str, parameter: Parameter) -> Any:
 def start_like(name: str, start: Any, value: Any) -> Any:
     """Return a starting value, a number for all leaves or a tree of its own, as a tree like `value`."""
     numbers = _numbers(name, start)
-    if eqx.is_array(numbers):
+    if eqx.is_array(numbers) and (numbers.ndim == 0 or not eqx.is_array(value)):
         return jax.tree.map(lambda x: jnp.broadcast_to(numbers, x.shape), value)
     shapes = [[x.shape for x in jax.tree.leaves(tree)] for tree in (numbers, value)]
     if shapes[0] != shapes[1] or jax.tree.structure(numbers) != jax.tree.structure(value):

@@ -93,6 +93,7 @@ def sample_posterior(
     check_instance("sample_posterior: result", result, Fit, "a Fit")
     for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):
         check_count(f"sample_posterior: {name}", number, 1)
+    check_count("sample_posterior: seed", seed, 0)
     if result.uncertainty is None or result.uncertainty.is_open.any():
         raise MechanismError(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "

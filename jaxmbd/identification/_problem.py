@@ -16,12 +16,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.checks import check_controller
 from jaxmbd.analyses.equilibrium.equilibrium import equilibrium
 from jaxmbd.analyses.events.event import Event
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint
+from jaxmbd.analyses.simulation.step_control import TOLERANCES, Accuracy, Adjoint
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
@@ -30,12 +31,12 @@ from jaxmbd.identification._experiment import OWN, SPEED, START, Experiment
 from jaxmbd.identification._instruments import Instrument, check_instruments, merged
 from jaxmbd.identification._losses import Loss, transformed
 from jaxmbd.identification._noise import log_density, whitened
-from jaxmbd.identification._parameters import Build, Parameters, collect, start_like
+from jaxmbd.identification._parameters import Build, Parameters, check_within, collect, start_like
 from jaxmbd.identification._places import Where
 from jaxmbd.identification._shooting import check_shooting
 from jaxmbd.identification._stacks import Stack, joined, stacked
 from jaxmbd.integrate.formulations.formulation import AbstractFormulation
-from jaxmbd.model.body.checks import check_count, check_mapping, check_number
+from jaxmbd.model.body.checks import check_count, check_finite, check_instance, check_mapping, check_number
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -121,7 +122,11 @@ class Problem(eqx.Module):
     ) -> None:
         check_known("loss", [loss], get_args(Loss))
         check_known("noise", [noise], ("given", "white", "coloured"))
+        check_finite("Problem", "loss_scale", as_float(loss_scale))
         check_number("Problem", "loss_scale", as_float(loss_scale), "1")
+        check_known("accuracy", [accuracy], get_args(Accuracy))
+        check_controller(stepsize_controller, rtol, atol, control_speeds)
+        check_instance("Problem: events", events, Iterable, "a sequence of events, [Event(...)]")
         check_mapping("instruments", instruments, "{'gyro': Instrument('arm.omega')}")
         self.parameters = collect(mechanism, free, inputs)
         self.instruments = dict(instruments or {})
@@ -129,8 +134,12 @@ class Problem(eqx.Module):
         _check(self.parameters, self.instruments, listed)
         if segments != "auto":
             check_count("Problem: segments", segments, 1)
+        check_finite("Problem", "continuity", as_float(continuity))
         check_number("Problem", "continuity", as_float(continuity), "m, rad, m/s, rad/s", zero=True)
         self.stacks = stacked(listed)
+        if stepsize_controller is None:
+            usual = TOLERANCES[accuracy, self.stacks[0].experiment.ts.dtype == jnp.float64]
+            rtol, atol = usual[0] if rtol is None else rtol, usual[1] if atol is None else atol
         self.options = {
             "formulation": formulation, "solver": solver, "accuracy": accuracy, "max_steps": max_steps,
             "stepsize_controller": stepsize_controller, "control_speeds": control_speeds,
@@ -202,15 +211,29 @@ class Problem(eqx.Module):
     def starting_at(self, values: Unknowns | Mapping[str, Any]) -> "Problem":
         """Return the problem whose search starts at other values: at the `theta` of another fit of the same
         experiments, or at the values of some parameters by name, such as the `parameters` of any other fit."""
+        if not isinstance(values, Unknowns):
+            check_mapping("starting_at: values", values, "{'stiffness': 100.0}")
         theta = values if isinstance(values, Unknowns) else Unknowns(dict(values), tuple({} for _ in self.stacks))
         known, problem = self.parameters.start, self
         check_known("free parameter", theta.parameters, known)
         for name, value in theta.parameters.items():
             start = start_like(name, value, known[name])
+            check_within(name, self.parameters.free[name], start)
             problem = eqx.tree_at(lambda p, n=name: p.parameters.start[n], problem, start)
         pairs = zip(self.stacks, theta.experiments, strict=True)
         stacks = tuple(eqx.tree_at(lambda s: s.experiment, s, s.experiment.starting_at(own)) for s, own in pairs)
         return eqx.tree_at(lambda p: p.stacks, problem, stacks)
+
+    def with_looser_steps(self) -> "Problem":
+        """Return the problem with twice the tolerances of the step sizes: its motions then differ from the present ones
+        by about the errors of the integration. Constant steps are part of the model, and stay.
+
+        Source: Hairer, Nørsett, Wanner, *Solving Ordinary Differential Equations I* (1993), §II.4, tolerance
+        proportionality.
+        """
+        tolerances = {name: self.options[name] for name in ("rtol", "atol") if self.options[name] is not None}
+        looser = self.options | {name: 2 * value for name, value in tolerances.items()}
+        return eqx.tree_at(lambda p: p.options, self, looser)
 
     def unconstrained(self, theta: Unknowns) -> Unknowns:
         """Return the numbers of a search from physical values."""
@@ -312,6 +335,11 @@ class Problem(eqx.Module):
         their scales, and which samples are present."""
         found = {}
         for name, measured in experiment.data.items():
+            if readings[name].shape != measured.shape:
+                raise MechanismError(
+                    f"Channel {name!r} must have the shape {readings[name].shape}, as in the model, got "
+                    f"{measured.shape}."
+                )
             present = jnp.isfinite(measured)
             errors = readings[name] - jnp.where(present, measured, 0.0)
             level = experiment.sigma[name], experiment.correlation_time[name]
@@ -401,6 +429,8 @@ def _check(parameters: Parameters, instruments: dict[str, Instrument], experimen
     if not parameters.free and not any(experiment.estimate for experiment in experiments):
         raise MechanismError("Nothing is free: give free parameters, or experiments with estimate=True.")
     _check_names(parameters, instruments, experiments)
+    if not any(np.isfinite(np.asarray(x)).any() for experiment in experiments for x in experiment.data.values()):
+        raise MechanismError("fit: all samples of all experiments are missing: there is nothing to fit.")
     used = {name for instrument in instruments.values() for name in instrument.names()}
     for name, free in parameters.free.items():
         if parameters.build is None and free.where is None and name not in used:

@@ -114,6 +114,9 @@ class Fit(AbstractComparison):
     - `history`: the loss after each step; `outcome`: the reason for which the search stopped; `reason`: more precisely;
     - `undetermined`: groups of parameters and initial values that the data determine in some combinations only, or not
       at all;
+    - `ill_conditioned`: groups that the data determine so poorly that the standard errors given are uncertain, by
+      rounding and by the tolerances of the integration: by more than their own statistical uncertainty, and than shows
+      in two digits. Tables mark them, `~0.003`;
     - `remarks`: other remarks on estimates, such as that one lies at the edge of its range;
     - `problem`: the problem, with the noise levels that have been estimated, if they were to be.
     """
@@ -170,6 +173,13 @@ class Fit(AbstractComparison):
         return () if self.uncertainty is None else self.uncertainty.undetermined
 
     @property
+    def ill_conditioned(self) -> tuple[Undetermined, ...]:
+        """Groups of unknowns that the data determine too poorly for exact standard errors, each with its combinations
+        and condition."""
+        groups = () if self.uncertainty is None else self.uncertainty.groups
+        return tuple(group for group in groups if np.isfinite(group.condition))
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """Remarks on estimates at the edges of their ranges."""
         remarks, errors, parameters = [], self.standard_errors, self.problem.parameters
@@ -182,16 +192,17 @@ class Fit(AbstractComparison):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings that the numbers alone do not show, one text each: the search did not converge, the data do not
-        determine all unknowns, or an estimate lies at the edge of its range."""
+        determine all unknowns, or only so poorly that their errors are uncertain, or an estimate lies at the edge of
+        its range."""
         ended = () if self.outcome == "converged" else (f"the search has not converged: {self.outcome}",)
-        return (*ended, *map(str, self.undetermined), *self.remarks)
+        return (*ended, *map(str, self.undetermined), *map(str, self.ill_conditioned), *self.remarks)
 
     def interval(self, level: float = 0.95) -> dict[str, tuple[Any, Any]]:
         """Return the confidence interval of each parameter by name, by Student's t distribution.
 
         Those of parameters that the data do not determine are infinite.
         """
-        if not 0 < level < 1:
+        if not (isinstance(level, float) and 0 < level < 1):
             raise MechanismError(f"interval: level must be between 0 and 1, such as 0.95, got {level!r}.")
         errors = self.standard_errors
         if self.uncertainty is None or errors is None:
@@ -218,6 +229,7 @@ class Fit(AbstractComparison):
         """Return the estimates as rows of a table; a parameter of many numbers, such as a network, is one of them."""
         groups, errors, rows = self._groups(), self.standard_errors, []
         strongest, interval = self._strongest(), {} if errors is None else self.interval()
+        doubted = {label for group in self.ill_conditioned for label in group.names}
         for name, value in self.parameters.items():
             values = flat(value)
             if values.size > LISTED:
@@ -227,7 +239,7 @@ class Fit(AbstractComparison):
                 rows.append(Row(name, text, "", "", self.units[name], strongest.get(name, "")))
                 continue
             for k, label in enumerate(self.problem.parameters.labels(name)):
-                error = "" if errors is None else _error_text(flat(errors[name])[k])
+                error = "" if errors is None else "~" * (label in doubted) + _error_text(flat(errors[name])[k])
                 ends = [flat(x)[k] for x in interval.get(name, ())]
                 between = f"{ends[0]:.5g} to {ends[1]:.5g}" if ends and np.isfinite(ends).all() else ""
                 rows.append(Row(label, f"{values[k]:.6g}", error, between, self.units[name], strongest.get(label, "")))

@@ -64,7 +64,6 @@ def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minim
     """Return the same problem and minimum in the unknowns of whole experiments, where segments join without jumps."""
     assert minimum.linearised is not None
     whole = eqx.tree_at(lambda p: p.stacks, problem, stacked(list(problem.experiments())))
-    blocks = tuple(_condensed(block) for block in minimum.linearised.stacks)
     own = tuple(
         jax.tree.map(lambda x, n=stack.segments: x[::n], values)
         for values, stack in zip(minimum.u.experiments, problem.stacks, strict=True)
@@ -75,7 +74,7 @@ def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minim
     )
     return whole, replace(
         minimum, u=Unknowns(minimum.u.parameters, own), readings=readings,
-        linearised=Linearised(blocks, minimum.linearised.priors),
+        linearised=_condensed(minimum.linearised), nearby=minimum.nearby and _condensed(minimum.nearby),
     )  # fmt: skip
 
 
@@ -86,7 +85,11 @@ def _stacked(wholes: list[np.ndarray]) -> Array:
     return jnp.asarray(np.stack(alike))
 
 
-def _condensed(block: Block) -> Block:
+def _condensed(linearised: Linearised) -> Linearised:
+    return Linearised(tuple(map(_condensed_block, linearised.stacks)), linearised.priors)
+
+
+def _condensed_block(block: Block) -> Block:
     """The rows of a stack in the own unknowns of the first segments alone.
 
     Where a segment ends at the start of the next one, `x_{k+1} = N_k x_k + L_k p`, so that the unknowns of each segment
@@ -95,7 +98,7 @@ def _condensed(block: Block) -> Block:
     if block.links is None:
         return block
     s, width = block.own, block.width
-    rows, links = (x.reshape(-1, block.segments, *x.shape[1:]) for x in block.parts)
+    rows, links = (x.reshape(-1, block.segments, *x.shape[1:]) for x in (block.whole, block.links))
     count, shared = len(rows), rows.shape[3] - 1 - width
     deviation = -1 / links[0, 0, 0, s]  # of the jumps: the derivative of a condition by the next segment's unknown
     a, b = np.broadcast_to(np.eye(s), (count, s, s)), np.zeros((count, s, shared))

@@ -20,10 +20,10 @@ from jaxmbd.identification._problem import Unknowns
 from jaxmbd.identification._result import AbstractComparison, Fit
 from jaxmbd.identification._stacks import by_experiment
 from jaxmbd.identification._uncertainty import Uncertainty
-from jaxmbd.model.body.checks import check_instance
+from jaxmbd.model.body.checks import check_callable, check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
-from jaxmbd.user_functions import call_user
+from jaxmbd.user_functions import user_array
 
 
 def visited(result: AbstractComparison, *channels: str) -> dict[str, np.ndarray]:
@@ -89,13 +89,14 @@ def standard_errors_of(result: Fit, quantity: Callable[[Mechanism], Any]) -> np.
         3e-04 kg m²
     """
     check_instance("standard_errors_of: result", result, Fit, "a Fit")
+    check_callable("standard_errors_of", "quantity", quantity)
     problem, parameters = result.problem, result.theta.parameters
     flat, unravel = ravel_pytree(parameters)
     root = covariance_root(result.uncertainty, "standard_errors_of")[: flat.size]
 
     def of_parameters(x: Array) -> Array:
         mechanism = problem.mechanism(Unknowns(unravel(x), ()))
-        return jnp.asarray(call_user("standard_errors_of", "quantity", quantity, mechanism, takes="mechanism"))
+        return user_array("standard_errors_of", "quantity", quantity, mechanism, takes="mechanism")
 
     along = jax.jit(jax.vmap(lambda direction: jax.jvp(of_parameters, (flat,), (direction,))[1]))
     return np.sqrt(np.sum(np.asarray(along(jnp.asarray(root.T))) ** 2, axis=0))

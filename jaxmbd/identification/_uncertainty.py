@@ -5,6 +5,10 @@ formula then gives far too small errors. With enough experiments the scatter bet
 estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986). There
 must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero.
 
+The Jacobian has errors of rounding and integration, and so have the standard errors. They are shown with two digits,
+and are themselves estimates, of `f` degrees of freedom, with the relative standard deviation `1/√(2 f)` (JCGM 100:2008,
+*GUM*, E.4.3): a larger error from the Jacobian is said.
+
 With priors, the data determine a share `diag (J_mᵀ J_m) (JᵀJ)⁻¹` of each number, `J_m` being the rows of measurements;
 the sum is the number of well-determined parameters (MacKay, Neural Computation 4, 1992).
 """
@@ -16,13 +20,12 @@ from typing import Any
 
 import diffrax as dfx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float
 
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._identifiability import RANK, Estimates, Identifiability, Undetermined, identifiability
+from jaxmbd.identification._identifiability import Estimates, Identifiability, Undetermined, identifiability
 from jaxmbd.identification._minimise import Minimum
 from jaxmbd.identification._normal_equations import Linearised
 from jaxmbd.identification._parameters import flat
@@ -30,6 +33,7 @@ from jaxmbd.identification._problem import Problem
 
 ENOUGH = 5  # the least number of experiments for which standard errors come from the scatter between them
 
+_SHOWN = 0.05  # relative error of a standard error that does not show in its two digits
 _ROUNDING = 1e-10  # share of the largest eigenvalue of a correlation matrix
 
 
@@ -41,7 +45,8 @@ class Uncertainty:
     - `covariance`: in the subspace that the data determine; `is_open`: True for unknowns that they do not determine;
     - `share`: how much of each number the data determine, from 0 to 1; the rest is left to its prior;
     - `freedom`: the degrees of freedom of the variance;
-    - `undetermined`: the groups of unknowns that they do not determine one by one.
+    - `uncertain`: the relative errors of the standard errors, from the errors of the Jacobian;
+    - `groups`: the groups of unknowns that they do not determine one by one, or too poorly for exact standard errors.
     """
 
     names: tuple[str, ...]
@@ -50,7 +55,13 @@ class Uncertainty:
     is_open: Bool[np.ndarray, " n"]
     share: Float[np.ndarray, " n"]
     freedom: float
-    undetermined: tuple[Undetermined, ...]
+    uncertain: Float[np.ndarray, " n"]
+    groups: tuple[Undetermined, ...]
+
+    @property
+    def undetermined(self) -> tuple[Undetermined, ...]:
+        """The groups of unknowns that the data do not determine one by one."""
+        return tuple(group for group in self.groups if np.isinf(group.condition))
 
     @property
     def errors(self) -> Float[np.ndarray, " n"]:
@@ -96,25 +107,45 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     unknowns, slopes = _unknowns(problem, minimum)
     J, r, experiment = dense(minimum.linearised)
     J = _by_physical_values(J, slopes) * unknowns.sizes
+    errors = _by_physical_values(_errors(problem, minimum), slopes) * unknowns.sizes
     measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
-    tolerance, channels = _tolerance(problem), _size_of_channels(problem, minimum)
-    rank = identifiability(J, unknowns, channels, tolerance, J[~measured]).rank
+    channels = _size_of_channels(problem, minimum)
+    limit = max(_SHOWN, 1 / np.sqrt(2 * max(problem.samples - J.shape[1], 1)))
+    rank = identifiability(J, errors, unknowns, channels, limit, J[~measured]).rank
     freedom = float(max(problem.samples + int((~measured).sum()) - rank, 1))
     # Priors have a known variance, measurements that of the residuals: their rows are divided by its root.
     level = np.sqrt(float(np.sum(r[measured] ** 2)) / freedom) or 1.0
     J[measured], r[measured] = J[measured] / level, r[measured] / level
-    determined = identifiability(J, unknowns, channels / level, tolerance, J[~measured])
+    determined = identifiability(J, errors / level, unknowns, channels / level, limit, J[~measured])
     covariance = determined.inverse
     share = np.einsum("ri,rj,ji->i", J[measured], J[measured], covariance, optimize=True)
     if count >= ENOUGH and count > share[: minimum.linearised.shared].sum():
         covariance, freedom = _sandwich(J, r, experiment, determined), float(count - 1)
-    covariance = covariance * np.outer(unknowns.sizes, unknowns.sizes)
-    return Uncertainty(unknowns.names, unknowns.values, covariance, determined.open, share, freedom, determined.groups)
+    return Uncertainty(
+        unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
+        freedom, determined.uncertain, determined.groups,
+    )  # fmt: skip
+
+
+def _errors(problem: Problem, minimum: Minimum) -> np.ndarray:
+    """Rows with the errors of the Jacobian: how it changes where nothing but rounding and the tolerances of the
+    integration changes, and at least the relative tolerance. Constant steps are part of the model, and have none."""
+    assert minimum.linearised is not None
+    lengths = np.linalg.norm(dense(minimum.linearised)[0], axis=0)
+    controller = problem.options["stepsize_controller"]
+    rtol = controller.rtol if isinstance(controller, dfx.PIDController) else problem.options["rtol"]
+    is_constant = isinstance(controller, dfx.ConstantStepSize | dfx.StepTo)
+    nominal = np.diag(np.asarray(0.0 if is_constant or rtol is None else rtol, float) * lengths)
+    return nominal if minimum.nearby is None else np.concatenate([
+        dense(minimum.nearby.minus(minimum.linearised))[0], nominal
+    ])  # fmt: skip
 
 
 def _by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
     """Derivatives by physical values from those by the numbers of the search, `∂r/∂u (dp/du)⁻¹`; zero for a number that
     has no effect on its value."""
+    if not slopes:
+        return J
     parts = np.split(J, np.cumsum([len(slope) for slope in slopes])[:-1], axis=1)
     return np.concatenate([
         part @ np.linalg.pinv(slope) if slope.ndim == 2
@@ -192,13 +223,3 @@ def _size_of_channels(problem: Problem, minimum: Minimum) -> float:
             level = np.asarray(stack.experiment.sigma[name]).reshape((-1,) + (1,) * (measured.ndim - 1))
             total += float(np.sum(np.where(present, np.asarray(readings[name]) / level, 0.0) ** 2))
     return float(np.sqrt(total))
-
-
-def _tolerance(problem: Problem) -> float:
-    """The share of the largest singular value below which singular values count as zero, well above the errors of the
-    simulations."""
-    rtol, controller = problem.options["rtol"], problem.options["stepsize_controller"]
-    eps = float(jnp.finfo(problem.stacks[0].experiment.ts.dtype).eps)
-    if isinstance(controller, dfx.ConstantStepSize):  # the derivatives are those of the steps, to rounding
-        return eps**0.5
-    return max(RANK, eps**0.5, 0.0 if rtol is None else 10 * float(rtol))

@@ -5,6 +5,7 @@ from jaxmbd.optimal_design._design import Start as Start
 from jaxmbd.optimal_design._design import design as design
 from jaxmbd.optimal_design._limits import Limit as Limit
 from jaxmbd.optimal_design._limits import Margin as Margin
+from jaxmbd.optimal_design._multipliers import Multipliers as Multipliers
 from jaxmbd.optimal_design._optimal_control import Control as Control
 from jaxmbd.optimal_design._optimal_control import optimal_control as optimal_control
 from jaxmbd.optimal_design._quantities import centre_of_mass as centre_of_mass

@@ -15,6 +15,7 @@ from jaxmbd.model.body.checks import check_callable, check_count, check_flags
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
+from jaxmbd.optimal_design._multipliers import Multipliers, multipliers_of
 from jaxmbd.optimal_design._nonlinear_programme import RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
 from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
@@ -48,7 +49,8 @@ class Design:
     - `mechanism`: the mechanism with these values;
     - `constraints`: the constraints with their margins; `is_feasible`: whether all are kept;
     - `active_bounds`: the variables that lie on a bound;
-    - `starts`: all starts with their verdicts, the best first; `outcome`: why the search stopped.
+    - `starts`: all starts with their verdicts, the best first; `outcome`: why the search stopped;
+    - `multipliers`: what it costs to move a limit or a bound, as `Multipliers`; None if constraints are violated.
 
     If no start keeps all constraints, the values are those of the least violation.
     """
@@ -63,6 +65,7 @@ class Design:
     labels: tuple[str, ...]
     numbers: np.ndarray
     units: tuple[str, ...]
+    multipliers: Multipliers | None = None
 
     @property
     def is_feasible(self) -> bool:
@@ -249,10 +252,12 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
     margins = _margins(problem, x)
     mechanism = variables.mechanism(x)
     bounds = variables.on_bounds(x)
+    is_minimum = np.isfinite(best.objective) and all(margin.kept for margin in margins)
+    sizes = {margin.name: margin.value.size for margin in margins}
     return Design(
         variables.values(x), best.objective, mechanism, margins, bounds, starts,
         outcome or _outcome(best, margins, len(searches)), variables.labels, np.asarray(variables.physical(x)),
-        variables.units,
+        variables.units, multipliers_of(problem, best.x, sizes) if is_minimum else None,
     )  # fmt: skip
 
 

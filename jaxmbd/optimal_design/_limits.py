@@ -14,7 +14,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_instance, check_mapping, check_shape
 from jaxmbd.user_functions import user_array
 
-_ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
+ACTIVE = 1e-5  # margin, as a share of the scale, below which a limit counts as active
 _NOT_FINITE = 1e3  # violation, as a multiple of the scale, that stands for a value that is not finite
 
 
@@ -77,6 +77,15 @@ class Limit(eqx.Module):
         rows += [] if self.upper is None else [jnp.ravel(self.upper) - value]
         return jnp.concatenate(rows) / self.size()
 
+    def derivatives(self, multipliers: Float[np.ndarray, " rows"]) -> Float[np.ndarray, " k"]:
+        """Return the derivatives of the least objective by the limits, from the multipliers of `margins`: of each
+        number by the limit on which it lies."""
+        sides = (
+            [1.0] if self.equals is not None else [1.0] * (self.lower is not None) + [-1.0] * (self.upper is not None)
+        )
+        parts = np.split(multipliers / float(self.size()), len(sides))
+        return np.sum([side * part for side, part in zip(sides, parts, strict=True)], axis=0)
+
     def violations(self, value: Float[Array, " k"]) -> Float[Array, " rows"]:
         """Return by how much the limits are missed, zero where they are kept; a constant where that is unknown."""
         margins = self.margins(value)
@@ -130,7 +139,7 @@ def margin_of(name: str, limit: Limit, value: np.ndarray, tolerance: float) -> M
     kept = bool(np.isfinite(scaled).all()) and least >= -tolerance
     ends = [("≥", limit.lower), ("≤", limit.upper), ("=", limit.equals)]
     text = ", ".join(f"{sign} {_shown(end)}" for sign, end in ends if end is not None)
-    return Margin(name, value, text, least * size, kept and least <= _ACTIVE, kept, limit.unit)
+    return Margin(name, value, text, least * size, kept and least <= ACTIVE, kept, limit.unit)
 
 
 def _shown(end: Any) -> str:

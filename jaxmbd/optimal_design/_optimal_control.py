@@ -24,11 +24,21 @@ from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State, check_state
+from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._parameters import Parameter
 from jaxmbd.identification._ranges import Bounded, Unbounded
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
-from jaxmbd.model.body.checks import check_count, check_flags, check_mapping, checked_names
+from jaxmbd.model.body.checks import (
+    check_callable,
+    check_count,
+    check_finite,
+    check_flags,
+    check_mapping,
+    check_number,
+    check_shape,
+    checked_names,
+)
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.time_functions import Table
 from jaxmbd.optimal_design._design import Design, optimise
@@ -47,7 +57,11 @@ class Control:
     - `efforts`: the values of each effort at its sample times, by name;
     - `mechanism`: the mechanism with them; `solution`: its motion, integrated as a whole;
     - `objective`; `end_error`: the largest difference from the end values, of the motion integrated as a whole;
-    - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped.
+    - `design`: the search as a `Design`, with all starts and constraints; `outcome`: why it stopped;
+    - `end_multipliers`: the derivatives of the least objective by the end values, by channel; `effort_multipliers`:
+      those by the bounds of the efforts, for each sample like `efforts`: positive on a lower bound, negative on an
+      upper one, zero on none. If samples share a bound, the derivative by it is their sum. Those of other constraints,
+      and how well all of them explain the gradient, are in `design.multipliers`. Empty if constraints are violated.
     """
 
     efforts: dict[str, np.ndarray]
@@ -56,6 +70,8 @@ class Control:
     objective: float
     end_error: float
     design: Design
+    end_multipliers: dict[str, float]
+    effort_multipliers: dict[str, np.ndarray]
 
     @property
     def outcome(self) -> str:
@@ -64,7 +80,9 @@ class Control:
 
     def __repr__(self) -> str:
         peaks = ", ".join(f"{name!r} up to {np.abs(u).max():.4g}" for name, u in self.efforts.items())
-        return f"Control: efforts {peaks}; the end is missed by {self.end_error:.2g}\n\n{self.design!r}"
+        head = f"Control: efforts {peaks}; the end is missed by {self.end_error:.2g}"
+        costs = ", ".join(f"{value:.4g} by {name!r}" for name, value in self.end_multipliers.items())
+        return head + f"\nMultipliers of the end: {costs}" * bool(costs) + f"\n\n{self.design!r}"
 
 
 class _Shooting(eqx.Module):
@@ -156,12 +174,12 @@ def optimal_control(
     """
     check_state(mechanism, start)
     check_flags("optimal_control", progress=progress)
-    for name, count in (("segments", segments), ("steps_per_segment", steps_per_segment), ("starts", starts)):
-        check_count(f"optimal_control: {name}", count, 1)
     check_known("method", [method], get_args(Method))
-    check_mapping("efforts", efforts, "{'motor': (-3.0, 3.0)}")
-    check_mapping("end", end, "{'O.angle': 3.14}")
+    counts = {"segments": segments, "steps_per_segment": steps_per_segment, "starts": starts, "steps": steps}
+    _check(efforts, end, duration, objective, counts, seed)
     names = checked_names("optimal_control: coordinates", coordinates, "O.angle")
+    for name, value in read(mechanism, start, [*end]).items():
+        check_shape("optimal_control: end: the channel", repr(name), value, ())
     tables = {name: _table(mechanism, name) for name in efforts}
     nodes = _guessed(mechanism, start, names, end, guess or {}, segments)
     shooting = _shooting(mechanism, start, names, nodes, duration, steps_per_segment)
@@ -169,7 +187,7 @@ def optimal_control(
     def build(values: dict[str, Any]) -> Mechanism:
         return _with_efforts(mechanism, {name: values[name] for name in tables})
 
-    free = {name: Parameter(None, table.values, _range(efforts[name]), "") for name, table in tables.items()}
+    free = {name: Parameter(None, table.values, _range(name, efforts[name]), "") for name, table in tables.items()}
     rates = jnp.broadcast_to(jnp.diff(nodes, axis=0)[: segments - 1] * segments / duration, nodes[1:-1].shape)
     own = {_NODES: nodes[1:-1], _RATES: rates} if segments > 1 else {}
     variables = variables_of("optimal_control", build, free | {n: Parameter(start=v) for n, v in own.items()})
@@ -188,11 +206,40 @@ def optimal_control(
     cost = (lambda m: _squares(m, tables)) if objective is None else objective
     problem = Problem(lambda s: cost(s[0]), variables, limits, subject)
     found = optimise(problem, starts, seed, method, steps, progress, "optimal_control")
-    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], segments * steps_per_segment + 1)
-    solution = simulate(found.mechanism, start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
-    missed = [abs(float(solution[name][-1]) - float(value)) for name, value in end.items()]
+    return _control(found, shooting, end, tables, segments * steps_per_segment)
+
+
+def _check(
+    efforts: Any, end: Any, duration: Any, objective: Any, counts: Mapping[str, Any], seed: Any
+) -> None:  # fmt: skip
+    """Raise unless the arguments are of the right kinds."""
+    for name, count in counts.items():
+        check_count(f"optimal_control: {name}", count, 1)
+    check_count("optimal_control: seed", seed, 0)
+    if objective is not None:
+        check_callable("optimal_control", "objective", objective)
+    for what, given, example in (("efforts", efforts, "{'motor': (-3.0, 3.0)}"), ("end", end, "{'O.angle': 3.14}")):
+        check_mapping(f"optimal_control: {what}", given, example)
+        if not given:
+            raise MechanismError(f"optimal_control: {what} must name at least one, such as {example}, got {given!r}.")
+    for name, value in end.items():
+        check_finite("optimal_control: end value of", repr(name), as_float(value))
+    check_finite("optimal_control", "duration", as_float(duration))
+    check_number("optimal_control", "duration", as_float(duration), "s")
+
+
+def _control(
+    found: Design, shooting: _Shooting, end: Mapping[str, Any], tables: Mapping[str, Table], steps: int
+) -> Control:  # fmt: skip
+    """Return the result of a search, with the motion integrated as a whole."""
+    grid = jnp.linspace(shooting.ts[0, 0], shooting.ts[-1, -1], steps + 1)
+    solution = simulate(found.mechanism, shooting.start, grid, solver=RungeKutta4(), dt0=shooting.dt, throw=False)
+    missed = max(abs(float(solution[name][-1]) - float(value)) for name, value in end.items())
     values = {name: np.asarray(found.values[name]) for name in tables}
-    return Control(values, found.mechanism, solution, found.objective, max(missed, default=0.0), found)
+    known = found.multipliers
+    costs = {} if known is None else dict(zip(end, known.constraints["end"].tolist(), strict=True))
+    bounds = {} if known is None else {name: known.bounds[name] for name in tables}
+    return Control(values, found.mechanism, solution, found.objective, missed, found, costs, bounds)
 
 
 def _table(mechanism: Mechanism, name: str) -> Table:
@@ -212,8 +259,15 @@ def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
     return mechanism
 
 
-def _range(bounds: Any) -> Bounded | Unbounded:
-    return Unbounded() if bounds is None else Bounded(*bounds)
+def _range(name: str, bounds: Any) -> Bounded | Unbounded:
+    if bounds is None:
+        return Unbounded()
+    if not isinstance(bounds, tuple | list) or len(bounds) != 2:
+        raise MechanismError(
+            f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got "
+            f"{bounds!r}."
+        )
+    return Bounded(*bounds)
 
 
 def _guessed(
@@ -221,13 +275,16 @@ def _guessed(
     segments: int,
 ) -> Float[Array, "nodes k"]:  # fmt: skip
     """Return guessed values of the coordinates at the ends of all segments, from the start on."""
+    check_mapping("optimal_control: guess", guess, "{'O.angle': [0.5, 1.0]}")
     check_known("coordinate for guess", guess, names)
     first = [float(read(mechanism, start, name)) for name in names]
     columns = []
     for name, begin in zip(names, first, strict=True):
         inner = np.linspace(begin, float(end.get(name, begin)), segments + 1)
         if name in guess:
-            inner[1:-1] = np.asarray(guess[name], float)
+            values = as_float(guess[name])
+            check_finite("optimal_control: guess of", repr(name), values, (segments - 1,))
+            inner[1:-1] = values
         columns.append(inner)
     return jnp.asarray(np.stack(columns, axis=-1), start.q.dtype)
 
@@ -240,8 +297,6 @@ def _shooting(
     **Raises:** `MechanismError` unless the coordinates determine the position.
     """
     segments = len(nodes) - 1
-    if not duration > 0:
-        raise MechanismError(f"optimal_control: duration must be greater than zero [s], got {duration!r}.")
     rank = 0 if start.rank is None else int(start.rank)
     if start.rank is not None and mechanism.nv - rank != len(names):
         raise MechanismError(

@@ -26,7 +26,7 @@ from jaxmbd.user_functions import call_user
 
 _LEAST = 1e-6  # least value of a positive variable, as a share of its starting value
 _SPREAD = 3.0  # random starts of a positive variable: its starting value times or divided by up to this factor
-_ON_BOUND = 1e-6  # share of the width of a range (or of the scale): a variable that is closer to a bound lies on it
+ON_BOUND = 1e-6  # share of the width of a range (or of the scale): a variable that is closer to a bound lies on it
 
 
 class Variables(eqx.Module):
@@ -53,7 +53,11 @@ class Variables(eqx.Module):
 
     def values(self, x: Float[Array, " n"]) -> dict[str, Any]:
         """Return the physical values by name."""
-        return ravel_pytree(self.parameters.start)[1](self.physical(x))
+        return self.named(self.physical(x))
+
+    def named(self, numbers: Float[Array, " n"]) -> dict[str, Any]:
+        """Return one number for each variable by their names."""
+        return ravel_pytree(self.parameters.start)[1](numbers)
 
     def mechanism(self, x: Float[Array, " n"]) -> Mechanism:
         """Return the mechanism with these values."""
@@ -78,7 +82,7 @@ class Variables(eqx.Module):
         texts = []
         for label, value, low, high in zip(self.labels, x, self.lower, self.upper, strict=True):
             for bound, side in ((low, "lower"), (high, "upper")):
-                if abs(float(value - bound)) <= _ON_BOUND:
+                if abs(float(value - bound)) <= ON_BOUND:
                     texts.append(f"{label} ({side})")
         return tuple(texts)
 

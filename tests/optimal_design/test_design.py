@@ -64,6 +64,15 @@ def test_a_programme_with_an_analytic_answer() -> None:
     assert {m.name: m.margin for m in found.constraints}["wide"] == pytest.approx(4.0, abs=1e-5)
     np.testing.assert_allclose(corner(found.mechanism), 1.0, atol=1e-6)
     assert found.active_bounds == ()
+    # (−2, 0) = μ (−2, 1) + ν (−1, −1): the lower limit costs 2/3 where it is higher, the upper one saves as much.
+    costs = found.multipliers
+    assert costs is not None
+    assert costs.constraints["parabola"] == pytest.approx([2 / 3], abs=1e-4)
+    assert costs.constraints["line"] == pytest.approx([-2 / 3], abs=1e-4)
+    np.testing.assert_array_equal(costs.constraints["wide"], [0.0, 0.0])
+    assert costs.bounds == {"x": 0.0, "y": 0.0}
+    assert costs.unique
+    assert costs.residual < 1e-4
 
 
 @pytest.mark.parametrize("method", ["slsqp", "trust-constr"])
@@ -77,6 +86,8 @@ def test_an_optimum_on_a_bound(method: Any) -> None:
     np.testing.assert_allclose([found.values["x"], found.values["y"]], [1.0, 2.0], atol=1e-4)
     if method == "slsqp":
         assert found.active_bounds == ("x (lower)",)
+        assert found.multipliers is not None
+        assert found.multipliers.bounds["x"] == pytest.approx(2.0, rel=1e-4)  # of x² at 1
         assert re.search(r"x +1 +lower", repr(found))
 
 

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.optimal_design import optimal_control
+from jaxmbd.optimal_design import Control, optimal_control
 
 DURATION, KNOTS = 1.0, 9
 SWING, LIMIT = 3.0, 3.0  # [s], [N m]: the weight alone needs 4.9 N m at 90°
@@ -38,7 +40,44 @@ def test_least_effort_from_rest_to_rest(segments: int) -> None:
     assert found.objective == pytest.approx(12 * 0.5**2, rel=1e-8)
     assert found.end_error < 1e-9
     assert float(found.solution["O.angle"][-1]) == pytest.approx(1.0, abs=1e-9)
-    assert "motor" in repr(found)
+    # 12 a² − 12 a w + 4 w² is the least cost for the angle a and the rate w at the end, times J².
+    assert found.end_multipliers == pytest.approx({"O.angle": 6.0, "O.angle_rate": -3.0}, abs=1e-6)
+    np.testing.assert_array_equal(found.effort_multipliers["motor"], np.zeros(KNOTS))
+    assert "Multipliers of the end: 6 by 'O.angle', -3 by 'O.angle_rate'" in repr(found)
+
+
+@pytest.mark.slow
+def test_multipliers_are_derivatives_of_the_least_cost() -> None:
+    """With a torque that reaches its limit, and a limit on the mean of its first samples, by finite differences."""
+    mechanism = disc()
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+
+    def limited(angle: float = 1.0, rate: float = 0.0, limit: float = 2.5, most: float = 2.1) -> Control:
+        mean = mbd.Limit(lambda m: jnp.mean(m["motor"].force.values[:3]), lower=-5.0, upper=most)
+        return optimal_control(
+            mechanism, start, {"motor": (-limit, limit)}, {"O.angle": angle, "O.angle_rate": rate},
+            coordinates=["O.angle"], duration=DURATION, segments=2, steps_per_segment=8, constraints={"mean": mean},
+            progress=False,
+        )  # fmt: skip
+
+    found, h = limited(), 1e-3
+
+    def slope(**by: float) -> float:
+        (name,) = by
+        more, less = (limited(**{name: by[name] + step}).objective for step in (h, -h))
+        return (more - less) / (2 * h)
+
+    costs, motor = found.design.multipliers, found.effort_multipliers["motor"]
+    assert costs is not None
+    assert costs.unique
+    assert costs.residual < 1e-5 * found.objective
+    assert found.end_multipliers["O.angle"] == pytest.approx(slope(angle=1.0), rel=1e-3)
+    assert found.end_multipliers["O.angle_rate"] == pytest.approx(slope(rate=0.0), rel=1e-3)
+    assert costs.constraints["mean"] == pytest.approx([slope(most=2.1)], rel=1e-3)
+    assert costs.constraints["mean"] < -1e-3  # a higher limit costs less
+    assert (motor[found.efforts["motor"] < -2.499] > 0).all()
+    assert (motor[np.abs(found.efforts["motor"]) < 2.499] == 0).all()
+    assert -np.abs(motor).sum() == pytest.approx(slope(limit=2.5), rel=1e-3)  # both bounds move
 
 
 @pytest.mark.slow
@@ -59,6 +98,56 @@ def test_swing_up_of_a_pendulum_with_a_weak_motor() -> None:
         costs.append(found.objective)
     assert costs[0] == pytest.approx(costs[1], rel=1e-6)
     assert np.min(np.asarray(found.solution["O.angle"])) < -0.3  # it swings back first
+
+
+def acrobot(duration: float, torque: Any) -> pl.Mechanism:
+    """Two uniform rods of 1 kg and 1 m, a motor at the elbow alone."""
+    upper = pl.Body("upper", 1.0, 1 / 12, pose=(0.0, -0.5, 0.0))
+    lower = pl.Body("lower", 1.0, 1 / 12, pose=(0.0, -1.5, 0.0))
+    table = mbd.Table(np.linspace(0.0, duration, len(torque)), torque)
+    return pl.Mechanism(
+        [upper, lower],
+        [
+            pl.Revolute("shoulder", pl.ground.at(), upper.at(0.0, 0.5)),
+            pl.Revolute("elbow", upper.at(0.0, -0.5), lower.at(0.0, 0.5)),
+        ],
+        [pl.Gravity(9.81), pl.JointForce("motor", "elbow.angle", table)],
+        coordinates="joint",
+    )
+
+
+@pytest.mark.slow
+def test_swing_up_of_a_double_pendulum_with_one_motor() -> None:
+    """From hanging to standing in 4 s with 10 N m at the elbow. The motion multiplies errors, so the constant steps of
+    the search miss the top when simulated as a whole; some Newton steps of least norm on the simulation with error
+    control change the torque by thousandths, and the result is checked with tighter tolerances."""
+    duration, limit, segments, angles = 4.0, 10.0, 10, ["shoulder.angle", "elbow.angle"]
+    mechanism = acrobot(duration, np.zeros(21))
+    hanging = mbd.assemble(mechanism, dict.fromkeys(angles, 0.0))
+    top = {"shoulder.angle": np.pi, "elbow.angle": 0.0, "shoulder.angle_rate": 0.0, "elbow.angle_rate": 0.0}
+    s = np.linspace(0.0, 1.0, segments + 1)[1:-1]
+    swings = np.sin(4 * np.pi * s)
+    found = optimal_control(
+        mechanism, hanging, {"motor": (-limit, limit)}, top, coordinates=angles, duration=duration, segments=segments,
+        steps_per_segment=20, steps=400, progress=False,
+        guess={"shoulder.angle": np.pi * s**2 - 0.6 * swings * (1 - s), "elbow.angle": 0.8 * swings},
+    )  # fmt: skip
+    assert found.design.is_feasible
+
+    def with_torque(u: Any) -> pl.Mechanism:
+        return eqx.tree_at(lambda m: m["motor"].force.values, mechanism, u)
+
+    def missed(u: Any, **options: Any) -> Any:
+        motion = mbd.simulate(with_torque(u), hanging, np.array([0.0, duration]), adjoint="forward", **options)
+        return jnp.stack([motion[name][-1] - value for name, value in top.items()])
+
+    torque, linearised = jnp.asarray(found.efforts["motor"]), jax.jit(lambda u: (missed(u), jax.jacfwd(missed)(u)))
+    for _ in range(6):
+        error, slope = linearised(torque)
+        torque = torque - jnp.linalg.pinv(slope) @ error
+    assert jnp.max(jnp.abs(torque)) <= limit
+    assert jnp.max(jnp.abs(torque - found.efforts["motor"])) < 0.01
+    np.testing.assert_allclose(missed(torque, accuracy="high"), 0.0, atol=1e-4)
 
 
 def five_bar(duration: float, samples: int) -> tuple[pl.Mechanism, pl.Mechanism]:
@@ -104,7 +193,17 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
     [
         ({"efforts": {"mtr": None}}, "force named 'mtr'"),
         ({"coordinates": ["O.angle", "disc.x"]}, "1 degrees? of freedom"),
-        ({"duration": 0.0}, "duration must be greater than zero"),
+        ({"duration": 0.0}, "duration must be positive"),
+        ({"duration": "long"}, "duration must be a number, got 'long'"),
+        ({"end": {}}, "end must name at least one"),
+        ({"end": {"O.angle": "up"}}, "end value of: 'O.angle' must be a number, got 'up'"),
+        ({"efforts": {}}, "efforts must name at least one"),
+        ({"efforts": {"motor": 3.0}}, "bounds of the effort 'motor' must be a pair"),
+        ({"efforts": {"motor": (1.0, 2.0)}}, "starts at .*, outside its range"),
+        ({"guess": {"O.angle": [1.0, 2.0]}}, "guess of: 'O.angle' must have shape"),
+        ({"guess": {"O.angle": "a"}}, "guess of: 'O.angle' must be numbers of shape"),
+        ({"seed": -1}, "seed must be at least 0"),
+        ({"objective": 3.0}, "objective"),
         ({"segments": 0}, "segments must be at least 1"),
         ({"guess": {"P.angle": [1.0]}}, "coordinate for guess named 'P.angle'"),
         ({"efforts": {"motor": (1.0, -1.0)}}, "lower must be below upper"),

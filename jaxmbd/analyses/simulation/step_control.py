@@ -16,7 +16,7 @@ from jaxmbd.integrate.solvers.wrapped_solver import missing_tolerances
 
 _FIRST_STEP = 1e-4  # of the whole time; the controller increases it tenfold per step
 
-_TOLERANCES = {
+TOLERANCES = {
     ("standard", True): (1e-8, 1e-10),
     ("high", True): (1e-12, 1e-13),
     ("standard", False): (1e-5, 1e-6),
@@ -105,7 +105,7 @@ def default_controller(
     small factors, for implicit solvers, whose error is infinite if their iteration has not converged.
     """
     double = ts.dtype == jnp.float64
-    default = _TOLERANCES[accuracy, double]
+    default = TOLERANCES[accuracy, double]
     rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
     rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
     norm = state_norm if control_speeds else position_norm
