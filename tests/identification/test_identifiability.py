@@ -189,7 +189,7 @@ def test_sensitivities_near_a_body_without_inertia_are_rounding() -> None:
         return mbd.fit(arm, experiment, free, progress=False, steps=1, **constant)  # at its start
 
     with pytest.warns(mbd.FitWarning):
-        flat, thick = fitted(1e-12), fitted(1e-3)
+        flat, thick = fitted(1e-13), fitted(1e-3)
     (group,) = flat.undetermined
     assert group.names == ("J", "mc")
     assert max(group.inaccurate) > 0.05

@@ -14,6 +14,8 @@ from jaxmbd import spatial as sp
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from tests.model import laws
 
+pytestmark = pytest.mark.slow  # the laws of each space have quick tests of their own
+
 T = 0.37  # [s]
 INSIDE = [0, 1, 5]  # of a twist or wrench in space: those in the plane
 TOLERANCE = 1e-9
