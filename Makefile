@@ -121,7 +121,8 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml
 
 $(VENV)/.installed-dev: $(VENV)/.created pyproject.toml
 	@echo "installing jaxmbd and the tools for its checks into $(VENV)"
-	@$(PIP_INSTALL) -e '.[dev]'
+	@$(PIP_INSTALL) --no-compile -e '.[dev]'
+	@nice $(BIN)/python -m compileall -q $(VENV)/lib >/dev/null 2>&1 & # half a minute, beside the tests
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-bench: $(VENV)/.created pyproject.toml
