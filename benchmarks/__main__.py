@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = Options(peers, problems, options.device, options.quick, options.repeats, options.before)
     for path in (options.save, options.plot):
         path.parent.mkdir(parents=True, exist_ok=True)
-    for name in options.workloads or [name for name in WORKLOADS if (name == "gpu") == (options.device == "gpu")]:
+    for name in options.workloads:
         content = measure(name, asked, console)
         results.save(results.merged(options.save, content), options.save)
     plot.draw(results.load(options.save), options.plot)
@@ -69,12 +69,7 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__, formatter_class=style)
     everything = ",".join(PEERS)
     parser.add_argument("workloads", nargs="*", metavar="workload", help=f"any of {', '.join(WORKLOADS)}; default all")
-    parser.add_argument(
-        "--device",
-        choices=("cpu", "gpu"),
-        default="cpu",
-        help="where jaxmbd runs; default cpu",
-    )
+    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu", help="where jaxmbd runs; default cpu")
     parser.add_argument("--peers", help=f"any of {everything}, or none; default all, none with --device gpu")
     parser.add_argument("--problems", default="", help="of the workload precision; default all")
     parser.add_argument("--quick", action="store_true", help="few problems and sizes, to see that all of it runs")
@@ -85,6 +80,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--report", nargs="+", type=Path, metavar=("FILE.md", "FILE.json"), help="fill in its tables")
     options = parser.parse_args(arguments)
     options.save = options.save or OUT / f"{options.device}.json"
+    of_the_device = [name for name in WORKLOADS if (name == "gpu") == (options.device == "gpu")]
+    options.workloads = options.workloads or of_the_device
     options.plot = options.plot or options.save.with_suffix(".png")
     default = "none" if options.device == "gpu" else everything
     chosen = options.peers or default
@@ -95,6 +92,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         unknown = [name for name in given if name not in names]
         if unknown:
             parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(names)}")
+    if "gpu" in options.workloads and options.device != "gpu":
+        parser.error("the workload gpu needs --device gpu")
     return options
 
 

@@ -156,7 +156,7 @@ def draw_gpu(panel: Any, records: Sequence[Record]) -> None:
     colours = {"kernel": STYLES[OURS][0], "XLA": "#0072B2", "processor": "#009E73"}
     for (runner, label), marker in zip(keys(mine, "runner", "label"), "os^Pv", strict=False):
         points = [(r["size"], r["steps"] / r["seconds"]) for r in mine if (r["runner"], r["label"]) == (runner, label)]
-        name = {"kernel": "kernel", "XLA": "vmap + XLA", "processor": "processor"}[runner]
+        name = "vmap + XLA" if runner == "XLA" else runner
         panel.plot(*zip(*points, strict=True), color=colours[runner], marker=marker, label=f"{name}: {label}")
     finish(panel, "instances", "steps per second")
     panel.set_title("Four-bars on a GPU, RK4", loc="left", fontsize=11)

@@ -66,8 +66,8 @@ class Gpu:
             yield
 
 
-class StandIn(Gpu):
-    """A GPU that is none: within `inserted`, kernels run on the processor."""
+class StandIn:
+    """What a `Gpu` is, without one: within `inserted`, kernels run on the processor."""
 
     tolerance = 1e-11
 

@@ -96,17 +96,22 @@ def batch(masses: Array, coordinates: str, engine: str) -> Run:
 
 def derivatives(masses: Array, coordinates: str) -> dict[str, Run]:
     """The same batch as straight-line code, its forward sensitivities and its gradients by three masses."""
-    end, given = partial(four_bar_end, coordinates, "native"), jnp.asarray(masses)
-    directions = jnp.asarray(np.random.default_rng(1).normal(size=(DIRECTIONS, 3)))
+    given = jnp.asarray(masses)
+    return {name: partial(_wait, jax.jit(jax.vmap(f)), given) for name, f in derivative_functions(coordinates).items()}
+
+
+def derivative_functions(coordinates: str) -> dict[str, Callable[..., Any]]:
+    """The motion of a four-bar, its forward sensitivities and its reverse gradient, as functions of three masses."""
+    end = partial(four_bar_end, coordinates, "native")
+    directions = np.random.default_rng(1).normal(size=(DIRECTIONS, 3))
 
     def sensitivities(mass: Any) -> Any:
         moved = partial(end, adjoint="forward")
-        return jax.vmap(lambda d: jax.jvp(moved, (mass,), (d,))[1])(directions)
+        return jax.vmap(lambda d: jax.jvp(moved, (mass,), (d,))[1])(jnp.asarray(directions))
 
-    functions = {
+    return {
         "motion": end, "ten forward sensitivities": sensitivities, "reverse gradient": jax.grad(lambda x: end(x).sum()),
     }  # fmt: skip
-    return {name: partial(_wait, jax.jit(jax.vmap(f)), given) for name, f in functions.items()}
 
 
 def _wait(function: Callable[..., Any], *arguments: Any) -> list[Any]:
@@ -130,29 +135,29 @@ def linkage(lengths: Any, masses: Any) -> pl.Mechanism:
     return pl.Mechanism([crank, coupler, rocker], joints, [pl.Gravity()], coordinates="joint")
 
 
-def sweep(count: int, engine: str) -> Run:
-    """Linkages of different lengths and masses: 2 s by Tsit5 at a tolerance of 1e-7, 100 saved times."""
+def linkages(count: int) -> tuple[Any, Any, mbd.State]:
+    """Lengths and masses of linkages, and their states at the start."""
     rng = np.random.default_rng(1)
-    lengths = jnp.asarray(rng.uniform([0.3, 1.0, 0.8], [0.4, 1.2, 1.0], (count, 3)))
-    masses, ts = jnp.asarray(rng.uniform(0.5, 1.5, (count, 3))), jnp.linspace(0.0, 2.0, 100)
+    lengths = rng.uniform([0.3, 1.0, 0.8], [0.4, 1.2, 1.0], (count, 3))
+    masses = rng.uniform(0.5, 1.5, (count, 3))
     start = {"crank.theta": 1.2}, {"crank.omega": 4.0}
     place = lambda *numbers: mbd.assemble(linkage(*numbers), start[0], speeds=start[1], check=False)  # noqa: E731
-    states = jax.jit(jax.vmap(place))(lengths, masses)
+    return lengths, masses, jax.block_until_ready(jax.jit(jax.vmap(place))(lengths, masses))
 
-    @jax.jit
-    @jax.vmap
-    def solve(lengths: Any, masses: Any, state: mbd.State) -> Any:
-        solution = mbd.simulate(
-            linkage(lengths, masses), state, ts, solver=dfx.Tsit5(), rtol=1e-7, atol=1e-7, throw=False,
-            engine=engine,  # pyright: ignore
-        )  # fmt: skip
-        return solution.q, solution.stats["num_steps"]
 
-    def run() -> list[Any]:
-        q, steps = solve(lengths, masses, states)
-        return [np.asarray(q), np.asarray(steps)]
+def linkage_motion(engine: str, lengths: Any, masses: Any, state: mbd.State) -> tuple[Any, Any]:
+    """The coordinates of a linkage at 100 times within 2 s by Tsit5 at a tolerance of 1e-7, and the number of steps."""
+    solution = mbd.simulate(
+        linkage(lengths, masses), state, jnp.linspace(0.0, 2.0, 100), solver=dfx.Tsit5(), rtol=1e-7, atol=1e-7,
+        throw=False, engine=engine,  # pyright: ignore
+    )  # fmt: skip
+    return solution.q, solution.stats["num_steps"]
 
-    return run
+
+def sweep(count: int, engine: str) -> Run:
+    """Linkages of different lengths and masses."""
+    solve, operands = jax.jit(jax.vmap(partial(linkage_motion, engine))), jax.tree.map(jnp.asarray, linkages(count))
+    return lambda: [np.asarray(x) for x in solve(*operands)]
 
 
 def tables(records: Sequence[Record]) -> list[Table]:

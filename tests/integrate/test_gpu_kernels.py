@@ -23,12 +23,13 @@ from jaxmbd.integrate.adjoint import explicit_steps, linear_sweeps
 from tests.marks import slow_but
 from tests.stand_in_gpu import Gpu, StandIn
 
+AnyGpu = Gpu | StandIn
 SCALES = np.linspace(0.8, 1.3, 5)
 CONSTANT = {"stepsize_controller": dfx.ConstantStepSize(), "dt0": 0.01, "solver": mbd.RungeKutta4()}
 
 
 @pytest.fixture
-def gpu() -> Iterator[Gpu]:
+def gpu() -> Iterator[AnyGpu]:
     """A GPU, or a stand-in."""
     if jax.default_backend() == "gpu":
         yield Gpu()
@@ -38,7 +39,7 @@ def gpu() -> Iterator[Gpu]:
 
 
 @pytest.fixture
-def stand_in(gpu: Gpu) -> StandIn:
+def stand_in(gpu: AnyGpu) -> StandIn:
     """A stand-in, for what a real GPU cannot be asked to do."""
     if not isinstance(gpu, StandIn):
         pytest.skip("this needs a GPU that fails when it is told to")
@@ -70,7 +71,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "coordinates", "settings"), CASES)
 def test_a_kernel_takes_the_steps_of_the_virtual_machine(
-    name: str, coordinates: str, settings: dict[str, Any], gpu: Gpu
+    name: str, coordinates: str, settings: dict[str, Any], gpu: AnyGpu
 ) -> None:
     run = family(name, coordinates, **settings)
     found = jax.block_until_ready(jax.jit(jax.vmap(run))(SCALES))
@@ -86,7 +87,7 @@ def test_a_kernel_takes_the_steps_of_the_virtual_machine(
     assert float(jnp.max(jnp.abs(found.q[0, -1] - found.q[-1, -1]))) > 1e-6  # each instance has its own mass
 
 
-def test_a_lane_that_fails_says_so_for_itself(gpu: Gpu) -> None:
+def test_a_lane_that_fails_says_so_for_itself(gpu: AnyGpu) -> None:
     """On the GPU, by the interpreter and by straight-line code, which stops the lane and not its neighbours."""
     example = mbd.examples.get("pendulum")
     mechanism, state, ts = example.mechanism, example.state(), jnp.linspace(0.0, 1.0, 9)
@@ -111,7 +112,7 @@ def test_a_lane_that_fails_says_so_for_itself(gpu: Gpu) -> None:
         np.testing.assert_array_equal(jnp.isnan(each.q[:, -1, 0]), [0, 1, 0, 1])
 
 
-def test_a_motion_too_large_for_the_compiler_is_left_to_xla(gpu: Gpu, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_motion_too_large_for_the_compiler_is_left_to_xla(gpu: AnyGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(integration, "default_platform", lambda: "gpu")
     monkeypatch.setattr(nvrtc, "version", lambda: "13.0")
 
@@ -126,7 +127,7 @@ def test_a_motion_too_large_for_the_compiler_is_left_to_xla(gpu: Gpu, monkeypatc
         engine(101, engine="interpreter")
 
 
-def test_one_motion_and_single_precision(gpu: Gpu) -> None:
+def test_one_motion_and_single_precision(gpu: AnyGpu) -> None:
     def check(run: Callable[[Any], mbd.Solution], dtype: Any, tolerance: float) -> None:
         found = jax.block_until_ready(jax.jit(run)(1.1))
         assert gpu.has_launched(2)
@@ -140,7 +141,7 @@ def test_one_motion_and_single_precision(gpu: Gpu) -> None:
         check(family("pendulum", "joint"), jnp.float32, 2e-5)
 
 
-def test_tables_are_read_where_the_index_points(gpu: Gpu) -> None:
+def test_tables_are_read_where_the_index_points(gpu: AnyGpu) -> None:
     """One table of each instance's own and one of all; an index beyond the end means the last element."""
 
     def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
@@ -169,7 +170,7 @@ def test_tables_are_read_where_the_index_points(gpu: Gpu) -> None:
 
 
 @pytest.mark.parametrize("name", slow_but(["pendulum"], ["slider-crank", "pendulum"]))
-def test_derivatives_are_kernels_too(name: str, gpu: Gpu) -> None:
+def test_derivatives_are_kernels_too(name: str, gpu: AnyGpu) -> None:
     example = mbd.examples.get(name)
     start, mass = example.state(), example.mechanism.bodies[0].mass
 
@@ -196,7 +197,7 @@ def test_derivatives_are_kernels_too(name: str, gpu: Gpu) -> None:
     assert float(jnp.min(jnp.abs(by_end))) > 1e-3
 
 
-def test_the_call_for_a_gpu_has_no_transposes(gpu: Gpu) -> None:
+def test_the_call_for_a_gpu_has_no_transposes(gpu: AnyGpu) -> None:
     exported = jax.export.export(
         jax.jit(jax.vmap(lambda s: family("pendulum", "joint")(s).q)), platforms=["cuda"],
         disabled_checks=[jax.export.DisabledSafetyCheck.custom_call(launcher.TARGET)],

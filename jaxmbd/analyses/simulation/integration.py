@@ -29,7 +29,7 @@ from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.jax_binding import as_program, is_program
 from jaxmbd.compile.jax_internals import default_platform
-from jaxmbd.compile.targets.launcher import suits
+from jaxmbd.compile.targets import launcher
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.integrate.adjoint.derivative_modes import forward_only, reverse_only
@@ -173,7 +173,8 @@ def _explicit_steps(
         _flat_rates, None if rows is None else _rows_after, (equations, formulation), (settings.quadratures, ends),
         jnp.concatenate(y), solver, norm, times, settings.max_steps, settings.engine, condition=equations.redundant,
     )  # fmt: skip
-    if found is None or (settings.engine == "auto" and default_platform() == "gpu" and not suits(found[0].operations)):
+    is_free = settings.engine == "auto" and default_platform() == "gpu"  # to leave it to XLA
+    if found is None or (is_free and not launcher.is_worthwhile(found[0].operations)):
         return None
     return (*found, y)
 

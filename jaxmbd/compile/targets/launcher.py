@@ -119,7 +119,7 @@ def ready() -> None:
         raise MechanismError(f"engine='native' needs NVIDIA's driver on a GPU: {missing()}")
 
 
-def suits(operations: int) -> bool:
+def is_worthwhile(operations: int) -> bool:
     """True if motions with so many operations at each stage run as kernels unless another engine is asked for."""
     return operations <= _LARGEST and not missing() and bool(nvrtc.version())
 
