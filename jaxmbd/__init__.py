@@ -30,10 +30,11 @@ def __getattr__(name: str) -> Any:
         except AttributeError as error:
             if name.startswith("_"):
                 raise
-            homes = [f"jaxmbd.{module}.{name}" for module in _MODULES if name in dir(_imported(module))]
-            hint = f" There is {' and '.join(homes)}." if homes else ""
-            if find_spec(f"jaxmbd.{name}"):
+            hint = ""
+            if find_spec(f"jaxmbd.{name}"):  # `from jaxmbd import plot` asks here first, and then imports the module
                 hint = f" It is a module: from jaxmbd import {name}."
+            elif homes := [f"jaxmbd.{module}.{name}" for module in _MODULES if name in dir(_imported(module))]:
+                hint = f" There is {' and '.join(homes)}."
             raise AttributeError(f"jaxmbd has no attribute {name!r}.{hint}") from error
         finally:
             count_as_old()

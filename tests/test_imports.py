@@ -49,6 +49,18 @@ def test_all_names_of_motions_load_no_slow_library_and_compile_nothing() -> None
     assert compiled == 0
 
 
+def test_a_module_is_imported_without_looking_for_its_name_elsewhere() -> None:
+    loaded, _ = in_a_new_process("from jaxmbd import model")
+    assert "jaxmbd.model" in loaded
+    assert "jaxmbd.optimal_design" not in loaded
+
+
+def test_a_command_loads_no_library_for_pictures_before_it_prints() -> None:
+    loaded, _ = in_a_new_process("import jaxmbd.cli._report; import jaxmbd.cli._settings")
+    assert "jax" in loaded
+    assert not loaded & {*SLOW, *SLOW_PARTS} - {"rich", "typer"}
+
+
 @pytest.mark.parametrize("command", [["--help"], ["simulate", "--help"], ["show", "--help"], ["fit", "--help"]])
 def test_help_loads_no_library_that_computes(command: list[str]) -> None:
     code = f"""

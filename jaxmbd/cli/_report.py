@@ -1,55 +1,63 @@
 """The output of the commands: tables on the terminal, and files of numbers, plots and pictures."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import jax
-import matplotlib.pyplot as plt
+import lazy_loader
 import numpy as np
-from matplotlib.axes import Axes
 
-from jaxmbd import plot
 from jaxmbd.analyses.linearization.linear_system import LinearSystem
+from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._text import show_table
-from jaxmbd.equations.equations import Equations
-from jaxmbd.io import save
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.sensor import Point
 from jaxmbd.printing import with_unit
 from jaxmbd.scene.curves import component_label
 
 if TYPE_CHECKING:
-    import xarray as xr  # takes a third of a second
+    import matplotlib.pyplot as plt
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+    from jaxmbd import io, plot
+else:  # numbers are printed before the libraries for files and pictures are loaded
+    io = lazy_loader.load("jaxmbd.io", suppress_warning=True)
+    plot = lazy_loader.load("jaxmbd.plot", suppress_warning=True)
+    plt = lazy_loader.load("matplotlib.pyplot", suppress_warning=True)
 
 _FILM, _FPS = 3.0, 12  # the duration of every animation [s], and its frames per second
 _SHOWN = 20  # variants of a sweep that are printed
 _DPI, _FILM_DPI = 130, 70  # resolution of pictures and of animations
 
 
-def columns(data: "xr.Dataset") -> Iterator[tuple[str, str, np.ndarray]]:
-    """Iterate over the components of all quantities: `(name, unit, values (times,))`."""
-    for name, values in data.items():
-        parts = values.to_numpy().reshape(len(values), -1).T
-        for k, part in enumerate(parts):
-            yield component_label(str(name), k, len(parts)), values.attrs["units"], part
+Columns = Sequence[tuple[str, str, np.ndarray]]  # the components of quantities: `(name, unit, values (times,))`
+
+
+def columns(solution: Solution, names: Iterable[str]) -> Columns:
+    """Return the components of quantities of a motion."""
+    units, found = channel_units(solution.mechanism), []
+    for name, values in solution.read(names).items():
+        parts = np.asarray(values).reshape(len(values), -1).T
+        found += [(component_label(name, k, len(parts)), units[name], part) for k, part in enumerate(parts)]
+    return found
 
 
 def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None:
     """Show the range of the chosen quantities over a motion, and write their values, plots and an animation."""
     with model.working("compiling and reading"):
-        data = solution.to_xarray(model.reads)
-    numbers = [(n, u, x[0], x[-1], x.min(), x.max()) for n, u, x in columns(data)]
+        read, quality = columns(solution, model.reads), _quality(solution)
+    numbers = [(n, u, x[0], x[-1], x.min(), x.max()) for n, u, x in read]
     start, end = float(solution.ts[0]), float(solution.ts[-1])
     title = f"{model.name}: {what}, {start:g} to {end:g} s"
     show_table(model.console, title, ("quantity", "unit"), ("start", "end", "least", "largest"), numbers)
-    model.console.print(_quality(solution))
+    model.console.print(quality)
     with model.working("drawing"):
-        write_numbers(model, data, what)
-        model.write(f"{what}.nc", lambda path: save(solution, path))
+        write_numbers(model, np.asarray(solution.ts), read, what)
+        model.write(f"{what}.nc", lambda path: io.save(solution, path))
         save_figure(model, what, lambda: plot.channels(solution, model.reads)[0])
         if film:
             model.write(f"{what}.gif", lambda path: _save_film(solution, path))
@@ -58,15 +66,14 @@ def show_motion(model: Model, solution: Solution, what: str, film: bool) -> None
 def show_instant(model: Model, solution: Solution, what: str) -> None:
     """Show a table of the coordinates and of the chosen quantities at one instant."""
     with model.working("compiling and reading"):
-        data = solution.to_xarray(dict.fromkeys((*model.mechanism.coordinate_names, *model.reads)))
-    rows = [(name, unit, values[-1]) for name, unit, values in columns(data)]
+        read = columns(solution, dict.fromkeys((*model.mechanism.coordinate_names, *model.reads)))
+    rows = [(name, unit, values[-1]) for name, unit, values in read]
     show_table(model.console, f"{model.name}: {what}", ("quantity", "unit"), ("value",), rows)
 
 
 def _quality(solution: Solution) -> str:
     """The largest constraint violation of a motion, and its number of steps."""
-    equations = Equations(solution.mechanism)
-    missed = np.abs(np.asarray(jax.jit(jax.vmap(equations.position))(solution.ts, solution.q))).max(initial=0.0)
+    missed = np.abs(np.asarray(solution.violation().position)).max(initial=0.0)
     steps = f", {int(solution.stats['num_steps'])} steps" if "num_steps" in solution.stats else ""
     return f"constraints kept to {missed:.1e} (m or rad){steps}"
 
@@ -86,11 +93,10 @@ def show_variants(model: Model, found: "xr.Dataset", units: Mapping[str, str]) -
     model.write("sweep.csv", lambda path: named.to_csv(path, index=False))
 
 
-def write_numbers(model: Model, data: "xr.Dataset", what: str) -> None:
+def write_numbers(model: Model, ts: np.ndarray, read: Columns, what: str) -> None:
     """Write the values over time as a CSV file with units."""
-    channels = list(columns(data))
-    header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in channels)])
-    rows = np.stack([data["time"].to_numpy(), *(values for _, _, values in channels)], axis=1)
+    header = ",".join(["time [s]", *(f"{name} [{unit}]" if unit else name for name, unit, _ in read)])
+    rows = np.stack([ts, *(values for _, _, values in read)], axis=1)
     style = {"delimiter": ",", "comments": "", "fmt": "%.12g", "encoding": "utf-8"}
     model.write(f"{what}.csv", lambda path: np.savetxt(path, rows + 0.0, header=header, **style))
 
@@ -102,7 +108,7 @@ def write_matrices(model: Model, system: LinearSystem) -> None:
     model.write("linearize.npz", lambda path: np.savez(path, **numbers))
 
 
-def save_figure(model: Model, name: str, draw: Callable[[], Axes]) -> None:
+def save_figure(model: Model, name: str, draw: "Callable[[], Axes]") -> None:
     """Write the figure of `draw()` to a file."""
 
     def to_file(path: Path) -> None:

@@ -78,6 +78,8 @@ def animate(
     show(0)
     figure = picture.axes.get_figure(root=True)
     assert figure is not None
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")  # as laid out now: to do it for each frame would take half the time
     return FuncAnimation(figure, show, frames=len(times), interval=1000 / fps, blit=False)
 
 
