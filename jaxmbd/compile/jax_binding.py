@@ -48,7 +48,9 @@ def as_program(function: Callable[..., Any], forward: bool = False) -> Callable[
         dtype = _float_dtype(_types_of(arrays))
         operands = [_as_number(arrays[k], dtype) for k in program.used]
         likes, structure = jax.tree.flatten(results)
-        values = run_p.bind(*_varying_alike(operands), function=program, batch=0)
+        values = operands
+        if not program.is_identity:
+            values = run_p.bind(*_varying_alike(operands), function=program, batch=0)
         values = [x != 0 if like.dtype == np.bool_ else x for x, like in zip(values, likes, strict=True)]
         return jax.tree.unflatten(structure, values)
 

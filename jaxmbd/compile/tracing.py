@@ -64,6 +64,15 @@ class TracedFunction:
         """The compiled program; None if the function uses something that a program cannot express."""
         return self._compiled(len(self.types) - self.linear if self.linear else 0, False)
 
+    @cached_property
+    def is_identity(self) -> bool:
+        """True if its program returns its only argument unchanged, as that of coordinates without quaternions that are
+        normalized: it need not be called for each instance of a batch."""
+        program, shapes = self.program, [x.shape for x in (*self.types, *self.results)]
+        if program is None or program.code.size or len(self.types) != 1 or len(shapes) != 2 or shapes[0] != shapes[1]:
+            return False
+        return {*map(tuple, program.loads.tolist())} == {*map(tuple, program.stores.tolist())}
+
     @lru_cache(maxsize=4)  # noqa: B019
     def hoisted_program(self, parameters: int) -> Program | None:
         """The same with all that depends on the first `parameters` arguments alone in front, to be run once for many

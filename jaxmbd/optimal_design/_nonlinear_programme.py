@@ -1,5 +1,6 @@
 """One start of a nonlinear programme, by the methods of SciPy with exact derivatives."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,6 +19,7 @@ Method = Literal["slsqp", "trust-constr"]
 RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none
 _PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
+_NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
 _WORSE = 1e20  # scaled objective in place of one that is not finite: the line search then takes a shorter step
 
 
@@ -95,11 +97,11 @@ def violation_of(value: Point) -> float:
 def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, steps: int, search: Search) -> None:
     """Minimise from one start. The best point so far is in `search` at any time, also after an interrupt."""
     evaluation = _Evaluation(problem, search)
-    first, _ = evaluation.at(start)
+    first, slopes = evaluation.at(start)
     if not np.isfinite(first.objective):
         search.verdict = "the objective is not finite"
         return
-    evaluation.size = max(abs(float(first.objective)), float(np.finfo(float).tiny) ** 0.5)
+    evaluation.size = _size_of(float(first.objective), _finite(slopes.objective))
     rules = []
     for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
         if getattr(first, part).size:
@@ -111,7 +113,8 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     def count(*_: Any) -> None:
         search.steps += 1
 
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "delta_grad == 0.0")  # of a linear objective by trust-constr: it converges
         found = spo.minimize(
             evaluation.objective, start, method=method, jac=evaluation.slopes("objective"), bounds=bounds,
             constraints=rules, callback=count, options={"maxiter": steps, **precision},
@@ -119,6 +122,12 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     ended = {0: "used all its steps", 1: "converged", 2: "converged"}
     text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)
     search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
+
+
+def _size_of(objective: float, slopes: Float[np.ndarray, " n"]) -> float:
+    """Return the size of the objective at the start; where it nearly vanishes, its largest slope."""
+    steepest = float(np.max(np.abs(slopes), initial=0.0))
+    return abs(objective) if abs(objective) > _NOTHING * steepest else steepest or 1.0
 
 
 def _slsqp_text(found: Any) -> str:

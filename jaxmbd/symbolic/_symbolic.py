@@ -19,6 +19,7 @@ from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.checks import check_instance
+from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
 from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
@@ -226,6 +227,19 @@ class SymbolicSystem:
         loads, symbols = self._loads(form)
         text = rf"{text} + {write(loads.T)} {write(symbols)} = {write(self.vF)}"
         return rf"{text}, \qquad {write(self.Phi)} = 0"
+
+    def __repr__(self) -> str:
+        counts = (self._q, "coordinate"), (self._p, "speed"), (self._lambda, "constraint")
+        symbols = [f"parameters as symbols: {', '.join(self._numbers)}"] if self._numbers else []
+        lines = [
+            f"SymbolicSystem of {', '.join(count_of(len(names), what) for names, what in counts)}",
+            f"coordinates: {', '.join(self._q)}",
+            f"speeds: {', '.join(self._p)}",
+            *symbols,
+            "xM, vF, xC, Psi_p, Phi, gamma, h, … are SymPy matrices; dynamics(), dae() and ode() are sets of equations, "
+            "latex() and source() texts.",
+        ]
+        return "\n".join(lines)
 
     def _repr_latex_(self) -> str:
         return rf"$\displaystyle {self.latex()}$"

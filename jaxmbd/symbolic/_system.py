@@ -115,6 +115,13 @@ class PiecesAtInstant:
         return SaddlePoint(self.at).accelerations(self.at.force(self.p), self.epsilon())
 
 
+class Pieces(dict[str, np.ndarray]):
+    """The pieces of the equations at a state as arrays, by name."""
+
+    def __missing__(self, name: object) -> np.ndarray:
+        raise unknown("piece", name, self)
+
+
 class System(eqx.Module):
     """The equations of a mechanism, to be evaluated, or written as formulas or source text.
 
@@ -166,8 +173,8 @@ class System(eqx.Module):
         """The equations at `(t, q, p)`."""
         return PiecesAtInstant(self, t, q, p)
 
-    def at(self, state: State) -> dict[str, np.ndarray]:
-        """Every piece at a state as an array, with `vQ`, `vP` and the `rank` of the augmented matrix.
+    def at(self, state: State) -> Pieces:
+        """Every piece at a state as an array by its name, with `vQ`, `vP` and the `rank` of the augmented matrix.
 
         The rank is `nv + m` if no constraint is redundant (singular values of `C` below 1e-10 of the largest count as
         zero). The reduced equations are those in the variables `independent_at(state)`.
@@ -175,7 +182,7 @@ class System(eqx.Module):
         check_state(self.mechanism, state)
         system = dataclasses.replace(self, independent=self.independent_at(state))
         pieces = _all(system, jnp.asarray(state.t), state.q, state.v)
-        return {name: np.asarray(value) for name, value in pieces.items()}
+        return Pieces({name: np.asarray(value) for name, value in pieces.items()})
 
     def independent_at(self, state: State) -> tuple[str, ...]:
         """The names of the independent variables at a state, one for each row of `M_hat`.

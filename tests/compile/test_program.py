@@ -325,6 +325,14 @@ def test_a_program_runs_outside_of_other_functions_too(pair: Any) -> None:
     equal(as_program(TWO["fma"])(*pair), TWO["fma"](*pair), ROUNDING)
 
 
+def test_a_function_that_returns_its_argument_calls_nothing(pair: Any) -> None:
+    x, _ = pair
+    turns = {"same": lambda x: x.reshape(2, -1).reshape(-1), "reversed": lambda x: x[::-1], "cut": lambda x: x[:-1]}
+    for name, function in turns.items():
+        equal(jax.vmap(as_program(function))(jnp.stack([x, 2 * x])), jax.vmap(function)(jnp.stack([x, 2 * x])), 0.0)
+        assert ("jaxmbd_run" in jax.jit(as_program(function)).lower(x).as_text()) == (name != "same")
+
+
 def test_without_a_compiler_it_says_so_and_goes_on(monkeypatch: pytest.MonkeyPatch, pair: Any) -> None:
     monkeypatch.setenv("CC", "no-such-compiler")
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")

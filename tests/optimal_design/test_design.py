@@ -91,6 +91,18 @@ def test_an_optimum_on_a_bound(method: Any) -> None:
         assert re.search(r"x +1 +lower", repr(found))
 
 
+@pytest.mark.parametrize("method", ["slsqp", "trust-constr"])
+def test_an_objective_that_is_zero_at_the_start(method: Any) -> None:
+    """`x + y` from (0, 0) on the disc of radius 2: the minimum is at −√2 (1, 1)."""
+    found = mbd.design(
+        lambda m: jnp.sum(corner(m)), {"x": Parameter(start=0.0), "y": Parameter(start=0.0)},
+        {"disc": mbd.Limit(lambda m: jnp.sum(corner(m) ** 2), upper=4.0)},
+        mechanism=box, starts=1, method=method, progress=False,
+    )  # fmt: skip
+    assert found.objective == pytest.approx(-2 * np.sqrt(2), rel=1e-5)
+    np.testing.assert_allclose([found.values["x"], found.values["y"]], -np.sqrt(2), rtol=1e-3)
+
+
 def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     """Least squares with a bound that is active: `x` is held at 1, and `y` fits the rest."""
     target = jnp.array([0.0, 2.0, 3.0])

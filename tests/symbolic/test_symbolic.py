@@ -59,6 +59,17 @@ def written() -> mbd.SymbolicSystem:
     return mbd.SymbolicSystem(mbd.export(slider_crank()), NAMES)
 
 
+def test_pieces_that_do_not_exist_and_what_is_printed() -> None:
+    pieces = written().system.at(mbd.assemble(slider_crank(), {"O.angle": 0.4}))
+    with pytest.raises(mbd.MechanismError, match="no piece named 'M'. Did you mean 'xM'"):
+        pieces["M"]
+    assert "M" not in pieces
+    text = repr(mbd.SymbolicSystem(written().system, NAMES, baumgarte=("alpha", "beta")))
+    assert "3 coordinates, 3 speeds, 2 constraints" in text
+    assert "coordinates: s, theta1, theta3" in text
+    assert "parameters as symbols: alpha, beta" in text
+
+
 def test_the_slider_crank_prints_as_the_textbook_does() -> None:
     system = written()
     assert system.xM == sympy.Matrix(

@@ -7,6 +7,9 @@
 
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
 
 #include "motion.h"
 #include "program_table.h"
@@ -201,6 +204,7 @@ typedef struct {
   XLA_FFI_CallFrame *frame; /* NULL for a call by Python */
 } Buffers;
 
+enum { HUGE_PAGE = 1 << 21 }; /* [bytes] */
 enum { DONE, NO_MEMORY, NO_PROGRAM, NO_STRAIGHT_LINE };
 
 typedef struct {
@@ -233,6 +237,18 @@ enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, 
        WITH_AFTER, ENGINE_WANTED, MOTION };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
+
+/* Asks for huge pages under the large results of a call: XLA allocates them anew for each call, and the kernel clears a
+   page when it is first written. */
+static void expect_results(const Buffers *b, const int64_t bytes) {
+#ifdef MADV_HUGEPAGE
+  for (int64_t k = b->inputs; k < b->inputs + b->outputs; k++) {
+    const uintptr_t first = ((uintptr_t)b->data[k] + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
+    const uintptr_t last = ((uintptr_t)b->data[k] + (uintptr_t)(b->sizes[k] * bytes)) & ~(uintptr_t)(HUGE_PAGE - 1);
+    if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);
+  }
+#endif
+}
 
 /* The next operand or result, with `size` numbers for each instance. */
 static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
@@ -360,6 +376,7 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int
     if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
   }
   const Buffers b = {data, sizes, n, m, frame};
+  expect_results(&b, kernels == &f64 ? 8 : 4);
   const char *failure = NULL;
   const int outcome = kind < 0 ? run_program(kernels, &b, key, batch) : run_motion(kernels, &b, kind, &failure);
   if (outcome == NO_STRAIGHT_LINE) return fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION, failure);
