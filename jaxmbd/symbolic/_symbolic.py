@@ -236,7 +236,7 @@ class SymbolicSystem:
             f"coordinates: {', '.join(self._q)}",
             f"speeds: {', '.join(self._p)}",
             *symbols,
-            "xM, vF, xC, Psi_p, Phi, gamma, h, … are SymPy matrices; dynamics(), dae() and ode() are sets of equations, "
+            "xM, vF, xC, Psi_p, Phi, gamma, h, … are SymPy matrices; dynamics(), dae() and ode() sets of equations, "
             "latex() and source() texts.",
         ]
         return "\n".join(lines)

@@ -61,7 +61,7 @@ def written() -> mbd.SymbolicSystem:
 
 def test_pieces_that_do_not_exist_and_what_is_printed() -> None:
     pieces = written().system.at(mbd.assemble(slider_crank(), {"O.angle": 0.4}))
-    with pytest.raises(mbd.MechanismError, match="no piece named 'M'. Did you mean 'xM'"):
+    with pytest.raises(mbd.MechanismError, match=r"no piece named 'M'\. Did you mean 'xM'"):
         pieces["M"]
     assert "M" not in pieces
     text = repr(mbd.SymbolicSystem(written().system, NAMES, baumgarte=("alpha", "beta")))
