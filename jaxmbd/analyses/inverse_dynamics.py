@@ -9,11 +9,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.output_channels import Snapshot
+from jaxmbd.analyses.result_codes import (
+    RESULTS,
+    first_failure,
+    invalidated,
+    is_successful,
+    number_of,
+    raise_where,
+    text_of,
+)
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Number, as_float, frozen, is_concrete, is_known
+from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import tolerance_of_rank
@@ -22,7 +32,8 @@ from jaxmbd.model.body.checks import check_finite, check_mapping
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
 
-_UNBALANCED = 1e-7  # share of the largest generalized force that may remain unbalanced
+# Share of the largest generalized force that may remain unbalanced; in units of rounding, in single precision.
+_UNBALANCED, _ROUNDING = 1e-7, 1e2
 
 
 def inverse_dynamics(
@@ -47,7 +58,9 @@ def inverse_dynamics(
     - `actuators`: the coordinates of joints or bodies along which efforts act, by names of your choice:
       `{"left": "A.angle", "right": "E.angle"}`. By default the drivers themselves; otherwise the drivers only define
       the motion and exert no effort;
-    - `weights`: the weights `w` by the same names, one by default.
+    - `weights`: the weights `w` by the same names, one by default;
+    - `throw=False`: raise no error of the motion. `solution.result` is then the verdict, and efforts and reactions are
+      NaN at the times where forces remain unbalanced.
 
     **Returns:** a `Solution` in which the actuators are drivers: `effort(name)`, `reaction(joint)` and all channels.
 
@@ -82,17 +95,19 @@ def inverse_dynamics(
     factors = jnp.stack([as_float((weights or {}).get(name, 1.0)) for name in names]) if names else jnp.zeros(0)
     if is_concrete(factors) and not (np.asarray(factors) > 0).all():
         raise MechanismError(f"weights must be greater than zero, got {dict(weights or {})}.")
-    snapshots, unbalanced = _efforts(actuated, motion.snapshots(), factors)
-    limit = _UNBALANCED * (1 + jnp.max(jnp.abs(snapshots.lam), initial=0.0))
-    if throw and is_known(motion.ts, unbalanced, limit):
-        ts, unbalanced, limit = frozen((motion.ts, unbalanced, limit))
-        _check_balance(actuated, np.asarray(ts), np.asarray(unbalanced), float(limit))
+    snapshots, left, limit, result = _efforts(
+        actuated, motion.snapshots(), factors, motion.result, motion.force_changes
+    )
+    if throw and is_known(motion.ts, left, limit):
+        ts, left, limit = frozen((motion.ts, left, limit))
+        _check_balance(actuated, np.asarray(ts), np.asarray(left), float(limit))
     elif throw:
-        text = "Inverse dynamics failed: the actuators cannot produce the motion."
-        snapshots = eqx.tree_at(
-            lambda s: s.lam, snapshots, eqx.error_if(snapshots.lam, jnp.max(jnp.abs(unbalanced)) > limit, text)
-        )
-    return eqx.tree_at(lambda s: (s.mechanism, s.computed), motion, (actuated, snapshots), is_leaf=lambda x: x is None)
+        lam = raise_where(snapshots.lam, ~is_successful(result), text_of, number_of(result))
+        snapshots = eqx.tree_at(lambda s: s.lam, snapshots, lam)
+    return eqx.tree_at(
+        lambda s: (s.mechanism, s.computed, s.result), motion, (actuated, snapshots, result),
+        is_leaf=lambda x: x is None,
+    )  # fmt: skip
 
 
 def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
@@ -111,28 +126,36 @@ def _actuated(mechanism: Mechanism, actuators: Mapping[str, str]) -> Mechanism:
 
 
 @cached_on_disk
-def _efforts(mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"]) -> tuple[Snapshot, Array]:
-    """Return the motion with the multipliers of all rows, and the unbalanced generalized forces, at each time."""
-    equations, k = Equations(mechanism), len(weights)
+def _efforts(
+    mechanism: Mechanism, motion: Snapshot, weights: Float[Array, " k"], result: RESULTS,
+    changes: ForceChanges | None,
+) -> tuple[Snapshot, Array, Scalar, RESULTS]:  # fmt: skip
+    """Return the motion with the multipliers of all rows, NaN where forces remain unbalanced; these at each time, and
+    the size up to which they count as balanced; and the verdict, from that on the motion."""
+    k = len(weights)
 
     def one(s: Snapshot) -> tuple[Snapshot, Array]:
+        equations = equations_at(Equations(mechanism), changes, s.t)
         at = equations.at(s.t, s.q)
         required = at.force(s.v) - at.inertia.times(s.vdot)
         C, G = at.jacobian[: equations.m - k], at.jacobian[equations.m - k :]
         rank = tolerance_of_rank(C.dtype)
         # Without rows JAX's second derivative of `pinv` fails.
         inverse = jnp.linalg.pinv(C, rtol=rank) if len(C) else jnp.zeros(C.shape[::-1], C.dtype)
-        projection = (
-            jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C
-        )  # projection onto the speeds that the joints allow
+        projection = jnp.eye(C.shape[1], dtype=C.dtype) - inverse @ C  # onto the speeds that the joints allow
         scale = 1 / jnp.sqrt(weights)
-        actuator_lam = scale * (
-            jnp.linalg.pinv((scale[:, None] * G) @ projection, rtol=rank).T @ (projection @ required)
-        )
+        balancing = jnp.linalg.pinv((scale[:, None] * G) @ projection, rtol=rank).T
+        actuator_lam = scale * (balancing @ (projection @ required))
         lam = jnp.append(inverse.T @ (required - G.T @ actuator_lam), actuator_lam)
         return Snapshot(s.t, s.q, s.v, s.vdot, lam), required - at.jacobian.T @ lam
 
-    return jax.vmap(one)(motion)
+    snapshots, left = jax.vmap(one)(motion)
+    share = max(_UNBALANCED, _ROUNDING * float(jnp.finfo(left.dtype).eps))
+    limit = share * (1 + jnp.nanmax(jnp.abs(snapshots.lam), initial=0.0))  # of the times that were reached
+    balanced = jnp.max(jnp.abs(left), axis=1, initial=0.0) <= limit
+    result = first_failure((~is_successful(result), result), (~jnp.all(balanced), RESULTS.motion_unbalanced))
+    lam = invalidated(balanced, snapshots.lam, (mechanism, motion, weights))
+    return eqx.tree_at(lambda s: s.lam, snapshots, lam), left, limit, result
 
 
 def _check_balance(mechanism: Mechanism, ts: np.ndarray, unbalanced: np.ndarray, limit: float) -> None:

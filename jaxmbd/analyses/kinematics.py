@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.checks import check_times, first_time
-from jaxmbd.analyses.redundancy import jacobian, redundancy
+from jaxmbd.analyses.redundancy import jacobian, redundancy, speed_rows
 from jaxmbd.analyses.result_codes import (
     RESULTS,
     first_failure,
@@ -39,6 +39,8 @@ from jaxmbd.model.body.checks import check_flags
 from jaxmbd.model.driver import Driver
 from jaxmbd.model.joint.joint import AbstractJointWithCoordinates
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
+from jaxmbd.model.mechanism.validation import count_position_rows
+from jaxmbd.printing import count_of
 
 _SINGULAR = 1e-6  # share of the largest singular value below which the smallest one counts as zero
 _LEAST_STEP = 1e-9  # share of the interval between two times
@@ -60,13 +62,15 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 
     **Arguments:** `ts`, increasing times `[s]`, `(times,)`; `state`, an assembled state at the first time, which
     selects the assembly mode (by default the one near the bodies' own poses); with `throw=False` positions that cannot
-    be reached are NaN (see `solution.result`), and loads at singular positions are returned as computed.
+    be reached, and motions that the drivers do not determine, are NaN (see `solution.result`), and loads at singular
+    positions are returned as computed.
 
     **Returns:** a `Solution`: every channel by name, `reaction(joint)`, `effort(driver)`, `singularity_margin()` (the
     distance from a singular position).
 
-    **Raises:** `MechanismError` if there are too few drivers or if they are redundant; `SolveError` if the motion
-    cannot be continued, or if a position is singular.
+    **Raises:** `MechanismError` if there are too few drivers of positions or if they are redundant; `SolveError` if the
+    motion cannot be continued, or if a position is singular. Inside `jit` and `vmap` redundant drivers and singular
+    positions are not looked for.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> driven = pendulum.with_parts(drivers=[pl.Driver("motor", "O.angle", lambda t: 0.5 * t**2)])
@@ -84,6 +88,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     known = is_known(mechanism, state, ts)
     if throw and known:
         _check_drivers(*frozen((mechanism, state)))
+    elif (missing := mechanism.nv - int(np.sum(~speed_rows(mechanism)))) > 0:
+        raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
     solution = _motion(mechanism, jnp.asarray(ts), state, is_known(ts, state.t))
     if throw and known:
         _check_motion(frozen(solution))
@@ -98,7 +104,8 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
-    redundant = rank_of(equations.jacobian(ts[0], q)) < equations.m
+    rows = equations.jacobian(ts[0], q)
+    rank, positions = rank_of(rows), rank_of(rows[~speed_rows(mechanism)])
     fixed, q, v, times = frozen((equations, q, v, ts))
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
@@ -112,11 +119,12 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     result = first_failure(
         (~is_successful(state.result), state.result),
         (jnp.zeros((), bool) if checked else ~times_are_valid(ts, state.t, None), RESULTS.times_invalid),
+        (positions < mechanism.nv, RESULTS.motion_undetermined),
         (~jnp.all(jnp.isfinite(qs)), RESULTS.position_not_reached),
     )
     ok = is_successful(result) | (result == RESULTS.position_not_reached) & jnp.all(jnp.isfinite(qs), axis=1)
     qs, vs = (invalidated(ok, x, inputs) for x in (qs, vs))
-    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, redundant, {}, result)
+    return Solution(mechanism, Kinematic(), ts, qs, vs, {}, rank < equations.m, {}, result)
 
 
 def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
@@ -148,7 +156,7 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
-    C = jacobian(mechanism, state.t, state.q)
+    C = jacobian(mechanism, state.t, state.q)[~speed_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
     if freedom:
@@ -160,8 +168,7 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
                 "Sphericals spins about itself: make one of them a Universal, or the body a Rod.)"
             )
         raise MechanismError(
-            f"Too few drivers for a kinematic analysis: {_driver_list(drivers)} and the joints leave {freedom} "
-            f"degree{'s' * (freedom != 1)} of freedom.{mend} Or let forces move them: simulate(mechanism, state, ts)."
+            f"{_too_few(mechanism, freedom)}{mend} Or let forces move them: simulate(mechanism, state, ts)."
         )
     for repeat in redundancy(mechanism, state).repeats:
         if repeat.joint in drivers:
@@ -170,13 +177,27 @@ def _check_drivers(mechanism: Mechanism, state: State) -> None:
             )
 
 
+def _too_few(mechanism: Mechanism, freedom: int) -> str:
+    """Return the text for a motion that is not determined."""
+    drivers = _driver_list([driver.name for driver in mechanism.drivers])
+    counts = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
+    rolling = [part.name for part, size in counts if count_position_rows(mechanism, part) < size]
+    named = ", ".join(map(repr, rolling))
+    cause = f", since {named} constrain{'s' * (len(rolling) == 1)} speeds: the position is an integral of these"
+    return (
+        f"Too few drivers for a kinematic analysis: {drivers} and the joints leave {count_of(freedom, 'degree')} of "
+        f"freedom{cause * bool(rolling)}."
+    )
+
+
 def _more_drivers(mechanism: Mechanism, state: State) -> tuple[list[str], list[str]]:
     """Return coordinates whose drivers would determine the motion, and the speeds that no driver reaches."""
     joints = [part for part in mechanism.joints if isinstance(part, AbstractJointWithCoordinates)]
     names = [f"{joint.name}.{coordinate}" for joint in joints for coordinate in joint.coordinate_names]
     names += [f"{body.name}.{coordinate}" for body in mechanism.bodies for coordinate in mechanism.space.prescribable]
     drivers = [Driver(f"driver {k}", name, 0.0) for k, name in enumerate(names)]
-    rows = jacobian(mechanism.replaced(drivers=[*mechanism.drivers, *drivers]), state.t, state.q)
+    driven = mechanism.replaced(drivers=[*mechanism.drivers, *drivers])
+    rows = jacobian(driven, state.t, state.q)[~speed_rows(driven)]
     held, tried = np.split(rows, [len(rows) - len(names)])
     proposed: list[str] = []
     for name, row in zip(names, tried, strict=True):
@@ -188,7 +209,7 @@ def _more_drivers(mechanism: Mechanism, state: State) -> tuple[list[str], list[s
 
 
 def _driver_list(drivers: list[str]) -> str:
-    return f"{len(drivers)} driver{'s' * (len(drivers) != 1)} ({', '.join(map(repr, drivers)) or 'none'})"
+    return f"{count_of(len(drivers), 'driver')} ({', '.join(map(repr, drivers)) or 'none'})"
 
 
 def _check_motion(solution: Solution) -> None:
@@ -202,7 +223,7 @@ def _check_motion(solution: Solution) -> None:
                 f"The drivers ask for a position at t = {ts[0]:.6g} s that Newton's method does not reach from the "
                 "state given. Get one from jaxmbd.assemble(mechanism, t=...)."
             )
-        near, names = singularity_margin(mechanism, solution.ts[k - 1], solution.q[k - 1])
+        near, names = singularity_margin(mechanism, solution.ts[k - 1], solution.q[k - 1], mechanism.nv)
         raise SolveError(
             f"The drivers' motion cannot be followed from t = {ts[k - 1]:.6g} s to {ts[k]:.6g} s: no closed position "
             f"lies near what the one before predicts. The rows of {', '.join(map(repr, names))} are nearest to a "
@@ -212,7 +233,7 @@ def _check_motion(solution: Solution) -> None:
     margins = np.asarray(solution.singularity_margin())
     if (margins < _SINGULAR).any():
         k = int(np.argmin(margins))
-        _, names = singularity_margin(mechanism, solution.ts[k], solution.q[k])
+        _, names = singularity_margin(mechanism, solution.ts[k], solution.q[k], mechanism.nv)
         raise SolveError(
             f"The position at t = {ts[k]:.6g} s is singular: the rows of {', '.join(map(repr, names))} become "
             "dependent there, so that speeds and loads are not determined. Ask for other times (the motion passes "

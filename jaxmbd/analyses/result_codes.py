@@ -37,6 +37,10 @@ class RESULTS(eqx.Enumeration):
     not_finite = "The state is no longer finite."
     solver_failed = "The solver gave up."
     position_not_reached = "The drivers' motion cannot be followed: a position was not reached."
+    motion_undetermined = "The drivers do not determine the motion: they leave degrees of freedom."
+    motion_unbalanced = "The actuators cannot produce the motion: a generalized force is left unbalanced."
+    not_balanced = "No equilibrium was found: the search ended with unbalanced forces, or with open joints."
+    not_steady = "A driver, a joint or a force contradicts the state of rest or of steady rotation."
     event_at_start = (
         "The event has already happened at the start: the quantity is beyond its value. Start on the other side, or "
         "exchange below and above."

@@ -414,15 +414,26 @@ def test_what_cannot_be_is_said(fault: str) -> None:
 
 @pytest.mark.slow
 def test_failure_in_a_compiled_program_raises_or_is_told() -> None:
-    """Under `jit` an error when it runs; with `check=False` a flag."""
+    """Under `jit` an error when it runs; with `check=False` a verdict, NaN, and no derivative."""
     mechanism = rod("joint", pl.JointForce("motor", "O.angle", 0.0))
 
     def found(torque: Array, check: bool) -> mbd.Equilibrium:
         loaded = eqx.tree_at(lambda m: m["motor"].force, mechanism, torque)
         return mbd.equilibrium(loaded, check=check)
 
-    flags = eqx.filter_jit(jax.vmap(lambda x: found(x, False).converged))(jnp.asarray([5.0, 30.0]))
-    np.testing.assert_array_equal(flags, [True, False])
+    def several(torque: Array) -> tuple[mbd.RESULTS, mbd.RESULTS, Array, Array]:
+        one = found(torque, False)
+        return one.state.result, one.solution.result, one.state.q, one["O.angle"]
+
+    state, solution, q, angle = eqx.filter_jit(jax.vmap(several))(jnp.asarray([5.0, 30.0]))
+    for result in (state, solution):
+        np.testing.assert_array_equal(result == mbd.RESULTS.successful, [True, False])
+        np.testing.assert_array_equal(result == mbd.RESULTS.not_balanced, [False, True])
+    np.testing.assert_array_equal(np.isnan(q).all(axis=1), [False, True])
+    np.testing.assert_array_equal(np.isnan(angle), [False, True])
+    assert "No equilibrium was found" in repr(found(jnp.asarray(30.0), False))
+    slopes = jax.vmap(jax.grad(lambda x: found(x, False).state.q[0]))(jnp.asarray([5.0, 30.0]))
+    np.testing.assert_array_equal(np.isnan(slopes), [False, True])
     with pytest.raises(eqx.EquinoxRuntimeError, match="No equilibrium"):
         jax.block_until_ready(eqx.filter_jit(lambda x: found(x, True).state.q)(jnp.asarray(30.0)))
 

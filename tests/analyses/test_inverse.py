@@ -184,3 +184,44 @@ def test_wrong_input_is_named() -> None:
         mbd.SmoothingSpline([0.0, 1.0, 2.0, 1.5, 3.0, 4.0], np.zeros(6))
     with pytest.raises(mbd.MechanismError, match="'auto' or a number"):
         mbd.SmoothingSpline(np.arange(6.0), np.zeros(6), "soft")
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_actuators_cannot_do_has_a_verdict() -> None:
+    """A pendulum that is moved by a torque, or by a force along x: NaN where it fails, each instance for itself."""
+    made = pendulum(lambda t: 0.5 * t**2)
+    ts = jnp.linspace(0.0, 0.4, 3)
+
+    def efforts(mass: Array, name: str) -> mbd.Solution:
+        mechanism = eqx.tree_at(lambda m: m["rod"].mass, made, mass)
+        return mbd.inverse_dynamics(mechanism, ts, {"push": name}, throw=False)
+
+    def results(mass: Array) -> tuple[Any, ...]:
+        good, bad = efforts(mass, "O.angle"), efforts(mass, "rod.x")
+        return good.result, good.effort("push"), bad.result, bad.effort("push"), bad["rod.theta"]
+
+    good, effort, bad, none, angle = jax.jit(jax.vmap(results))(jnp.asarray([2.0, 3.0]))
+    assert (good == mbd.RESULTS.successful).all()
+    np.testing.assert_allclose(effort[:, 0], [0.06 + m * 0.09 + m * 9.81 * 0.3 for m in (2.0, 3.0)], rtol=1e-9)
+    # Along x, a force has no moment about O while the rod is level: the first time alone is left unbalanced.
+    assert (bad == mbd.RESULTS.motion_unbalanced).all()
+    np.testing.assert_array_equal(np.isnan(none), [[True, False, False]] * 2)
+    np.testing.assert_allclose(angle, np.broadcast_to(0.5 * ts**2, (2, 3)), atol=1e-12)
+    with pytest.raises(eqx.EquinoxRuntimeError, match="left unbalanced"):
+        eqx.filter_jit(lambda ts: mbd.inverse_dynamics(made, ts, {"push": "rod.x"}).effort("push"))(ts)
+
+
+def test_forces_that_an_event_has_switched_off_are_not_counted() -> None:
+    """What gravity and a motor move, until the motor is switched off, needs no further effort before or after it."""
+    rod = pl.Body("rod", 2.0, 0.06, (0.3, 0.0, 0.0))
+    joints = [pl.Revolute("O", pl.ground.at(), rod.at(-0.3, 0.0))]
+    mechanism = pl.Mechanism([rod], joints, [pl.Gravity(9.81), pl.JointForce("motor", "O.angle", 9.0)])
+    off = mbd.Event("off", "O.angle", above=0.2, then=mbd.Switch("motor", on=False))
+    motion = mbd.simulate(mechanism, mbd.assemble(mechanism, {"O.angle": 0.0}), np.linspace(0.0, 1.0, 6), events=[off])
+    assert motion.events is not None
+    assert int(motion.events.count) == 1
+    found = mbd.inverse_dynamics(mechanism, motion, {"needed": "O.angle"})
+    np.testing.assert_allclose(found.effort("needed"), 0.0, atol=1e-6)
+    np.testing.assert_allclose(found.reaction("O").force, motion.reaction("O").force, atol=1e-6)

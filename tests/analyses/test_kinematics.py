@@ -3,6 +3,7 @@ is said where there is no motion."""
 
 from collections.abc import Callable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,6 +127,30 @@ def test_too_few_and_too_many_drivers() -> None:
     state = mbd.assemble(slider_crank())
     with pytest.raises(mbd.MechanismError, match=r"Too many drivers .*'press' repeats"):
         mbd.kinematics(both, [0.0, 1.0], state)
+
+
+def test_positions_that_speeds_alone_determine_are_not_followed() -> None:
+    """A motor that prescribes the crank's speed: the position is an integral, which Newton's method does not find."""
+    parts = slider_crank()
+    turned = pl.Mechanism(parts.bodies, parts.joints, [], [pl.Driver("motor", "O.angle", 2.0, prescribes="speed")])
+    for throw in (True, False):
+        with pytest.raises(mbd.MechanismError, match="1 degree of freedom, since 'motor' constrains speeds"):
+            mbd.kinematics(turned, [0.0, 1.0], throw=throw)
+
+
+def test_drivers_that_repeat_one_another_leave_the_rest_undetermined() -> None:
+    """Two drivers of one angle of a double pendulum: as many as degrees of freedom, and the other angle is free."""
+    double = examples.get("double-pendulum").mechanism
+    drivers = [pl.Driver(name, "O.angle", lambda t: 0.3 * t) for name in ("one", "two")]
+    driven = double.with_parts(drivers=drivers)
+    state = mbd.assemble(driven)
+    with pytest.raises(mbd.MechanismError, match=r"Too few drivers .* 1 degree of freedom"):
+        mbd.kinematics(driven, [0.0, 1.0], state)
+    found = mbd.kinematics(driven, [0.0, 1.0], state, throw=False)
+    assert found.result == mbd.RESULTS.motion_undetermined
+    assert np.isnan(found.q).all()
+    with pytest.raises(eqx.EquinoxRuntimeError, match="leave degrees of freedom"):
+        eqx.filter_jit(lambda s: mbd.kinematics(driven, [0.0, 1.0], s).q)(state)
 
 
 def test_a_body_between_two_balls_spins_and_no_driver_holds_it() -> None:

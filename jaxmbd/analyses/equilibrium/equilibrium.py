@@ -21,6 +21,16 @@ from jaxmbd.analyses.equilibrium.equilibrium_errors import (
     unsteady,
 )
 from jaxmbd.analyses.equilibrium.newton_search import NewtonSearch, implicit, settle
+from jaxmbd.analyses.result_codes import (
+    RESULTS,
+    first_failure,
+    invalidated,
+    is_one_of,
+    is_successful,
+    number_of,
+    raise_where,
+    text_of,
+)
 from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import Number, Scalar, as_float, combined, constant, frozen, is_concrete, is_known
@@ -42,25 +52,32 @@ class Equilibrium(eqx.Module):
     - `mechanism`: the mechanism, with a driver for each fixed coordinate;
     - `state`: the position, and the speeds of the rotation;
     - `rate`: the rotation, as the velocity at the world's origin and the angular velocity, zero at rest;
-    - `steps`: the number of steps of the search; `converged`: True if it converged.
+    - `steps`: the number of steps of the search; `converged`: True if it found an equilibrium; `state.result` says why
+      not, and the state is NaN then.
     """
 
     mechanism: Mechanism
     state: State
     rate: Float[Array, " twist"]
     steps: Int[Array, ""]
-    converged: Bool[Array, ""]
 
     def __repr__(self) -> str:
-        return readable(self, self._text, rate=1, steps=0, converged=0)
+        return readable(self, self._text, rate=1, steps=0)
 
     def _text(self) -> str:
         state, rate = self.state, np.asarray(self.rate)
         kind = "steady rotation" if rate.any() else "at rest"
-        outcome = f"found in {count_of(int(self.steps), 'step')}" if bool(self.converged) else "the search did not end"
-        fixed = [driver.name.replace(" ", ".") for driver in self.mechanism.drivers if " " in driver.name]
+        if not bool(self.converged):
+            return f"Equilibrium, {kind}: {RESULTS[state.result]}"
+        outcome = f"found in {count_of(int(self.steps), 'step')}"
+        fixed = [x.coordinate for x in self.mechanism.drivers if x.name == holder(x.coordinate)]
         fixed_text = f"; held: {', '.join(fixed)}" if fixed else ""
         return f"Equilibrium, {kind}, {self.verdict} ({outcome}){fixed_text}\n{state}"
+
+    @property
+    def converged(self) -> Bool[Array, ""]:
+        """True if this is an equilibrium."""
+        return is_successful(self.state.result)
 
     @property
     def solution(self) -> Solution:
@@ -150,7 +167,8 @@ def equilibrium(
     - `t`: the time `[s]` of drivers and forces;
     - `stable`: take descent steps from the beginning, also away from saddle points, to a stable equilibrium (without
       rotation, and if the forces have a potential);
-    - `check=False`: do not test the result.
+    - `check=False`: raise no error. `state.result` is then the result code, for each instance of a batch, and the state
+      is NaN where no equilibrium was found.
 
     **Returns:** an `Equilibrium`.
 
@@ -175,9 +193,7 @@ def equilibrium(
     result, search, faults = _equilibrium(
         holding(mechanism, prescribed), rate, time, start, combined("asarray", stable), rotation is not None
     )
-    if check:
-        return _checked(result, search, faults, tuple(prescribed), rotation is not None)
-    return result
+    return _checked(result, search, faults, rotation is not None) if check else result
 
 
 @cached_on_disk
@@ -187,16 +203,24 @@ def _equilibrium(
     balance = Balance(Equations(mechanism), rate, t)
     fixed = frozen(balance)
     search = settle(fixed, frozen(start), stable)
-    result = settled(mechanism, balance, search.q, search.steps, search.done)
-    return result, search, unsteady(fixed, search.q, turns)
+    faults, tolerance = unsteady(fixed, search.q, turns), tolerance_of(start)
+    result = first_failure(
+        (~jnp.all(jnp.isfinite(start)), RESULTS.not_assembled),
+        (~(jnp.max(jnp.abs(search.miss), initial=0.0) <= tolerance), RESULTS.not_balanced),
+        (faults.contradicts(tolerance), RESULTS.not_steady),
+        (~search.done, RESULTS.not_balanced),
+    )
+    return settled(mechanism, balance, search.q, search.steps, result), search, faults
 
 
-def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, converged: Array) -> Equilibrium:
+def settled(mechanism: Mechanism, balance: Balance, q: Array, steps: Array, result: RESULTS) -> Equilibrium:
     """Return the equilibrium at the position where a search has ended, with its derivatives."""
     q = implicit(balance, q)
     steady = balance.at(q)
-    state = state_of(mechanism, balance.t, q, steady.v, rank_of(steady.position.jacobian))
-    return Equilibrium(mechanism, state, balance.rate, steps, converged)
+    rank = rank_of(steady.position.jacobian)
+    found, inputs = is_successful(result), (mechanism, balance.rate, balance.t)
+    q, v = (invalidated(found, x, inputs) for x in (q, steady.v))
+    return Equilibrium(mechanism, state_of(mechanism, balance.t, q, v, rank, result), balance.rate, steps)
 
 
 def holder(name: str) -> str:
@@ -232,23 +256,17 @@ def rate_of(mechanism: Mechanism, rotation: Any, start: Array, t: Scalar) -> Flo
     return rotation.rate(mechanism.space).astype(start.dtype)
 
 
-def _checked(
-    result: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, fixed: tuple[str, ...], turns: bool
-) -> Equilibrium:
+def _checked(result: Equilibrium, search: NewtonSearch, faults: SteadyStateResiduals, turns: bool) -> Equilibrium:
     """Return the equilibrium; raise if the search failed or if the state is not steady."""
-    q, known = result.state.q, is_known(result, search, faults)
-    mechanism, search, faults = frozen((result.mechanism, search, faults))
-    contradicts, largest_miss = faults.contradicts(tolerance_of(q)), jnp.max(jnp.abs(search.miss), initial=0.0)
-    is_open = largest_miss > tolerance_of(q)
-    if not known:
-        text = "No equilibrium: the search did not end, or a joint or driver contradicts the state of rest or rotation."
-        return eqx.tree_at(
-            lambda e: e.state.q, result, eqx.error_if(q, ~search.done | contradicts | is_open, text)
-        )  # fmt: skip
-    if bool(is_open):
+    state, tolerance = result.state, tolerance_of(result.state.q)
+    if not is_known(result, search, faults):
+        q, v = raise_where((state.q, state.v), ~result.converged, text_of, number_of(state.result))
+        return eqx.tree_at(lambda e: (e.state.q, e.state.v), result, (q, v))
+    mechanism, search, faults, state = frozen((result.mechanism, search, faults, state))
+    if not np.abs(np.asarray(search.miss)).max(initial=0.0) <= tolerance:
         raise AssemblyError(open_text(mechanism, search.miss))
-    if bool(contradicts):
-        raise SolveError(contradiction(mechanism, faults, turns, tolerance_of(q)))
-    if not bool(search.done):
+    if is_one_of(state.result, RESULTS.not_steady):
+        raise SolveError(contradiction(mechanism, faults, turns, tolerance))
+    if is_one_of(state.result, RESULTS.not_balanced):
         raise SolveError(failure_text(mechanism, search, turns))
     return result

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Complex, Float
 from jaxmbd.analyses.equilibrium.balance import Rotation, SmallMotions
 from jaxmbd.analyses.equilibrium.continuation import BalanceFamily, PathPoint, arc_steps, natural_steps
 from jaxmbd.analyses.equilibrium.equilibrium import Equilibrium, equilibrium, rate_of, settled, verdict
+from jaxmbd.analyses.result_codes import RESULTS, first_failure
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, as_float, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -187,7 +188,8 @@ def _path(family: BalanceFamily, q: Array, values: Array, points: int | None, st
     parameters = values if points is None else path_points.p
 
     def one(p: Array, q: Array, good: Array) -> Equilibrium:
-        return settled(*family.at(p), q, jnp.asarray(0), good)
+        result = first_failure((~good, RESULTS.not_balanced))
+        return settled(*family.at(p), q, jnp.asarray(0), result)
 
     equilibria = eqx.filter_vmap(one)(parameters, path_points.q, found)
     return EquilibriumPath(parameters, equilibria, path_points.share, found)

@@ -353,7 +353,7 @@ def at_instant(mechanism: Mechanism, state: State) -> Solution:
     """A state as a solution with a single instant, from which every channel can be read."""
     redundant = jnp.asarray(True) if state.rank is None else state.rank < sum(mechanism.constraint_sizes())
     instant = state.t[None], state.q[None], state.v[None]
-    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, RESULTS.successful)
+    return Solution(mechanism, Stabilized(), *instant, {}, redundant, {}, state.result)
 
 
 @cached_on_disk

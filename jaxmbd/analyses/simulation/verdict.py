@@ -136,14 +136,15 @@ def _near_singular(
 ) -> Bool[Array, ""]:
     """True if the singularity margin at the end is much smaller than at the start; evaluated only if a run stopped."""
 
-    def margin(t: Scalar, q: Array) -> Array:
-        values = jnp.linalg.svd(equations.jacobian(t, q), compute_uv=False)
-        return jnp.min(jnp.where(nonzero_singular_values(values), values, jnp.inf)) / values[0]
+    def is_near() -> Array:
+        first, last = (jnp.linalg.svd(equations.jacobian(*place), compute_uv=False) for place in (begin, end))
+        counted = nonzero_singular_values(first)
+        at_start, here = (jnp.min(jnp.where(counted, x, jnp.inf)) / x[0] for x in (first, last))
+        return here < NEARLY_SINGULAR * at_start
 
     if not 0 < equations.m <= _MAX_SVD_ROWS:
         return jnp.zeros((), bool)
-    no = lambda: jnp.zeros((), bool)  # noqa: E731
-    return jax.lax.cond(any_instance(stopped), lambda: margin(*end) < NEARLY_SINGULAR * margin(*begin), no)
+    return jax.lax.cond(any_instance(stopped), is_near, lambda: jnp.zeros((), bool))
 
 
 def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
@@ -177,14 +178,17 @@ _STIFF_STEP = 0.1  # of the stability limit of an explicit solver: longer averag
 _INSTANT, _LATE = 1e-9, 1e-6
 
 
-def singularity_margin(mechanism: Mechanism, t: Array, q: Array) -> tuple[float, tuple[str, ...]]:
+def singularity_margin(
+    mechanism: Mechanism, t: Array, q: Array, rank: int | None = None
+) -> tuple[float, tuple[str, ...]]:
     """The singularity margin of a position, which is the ratio of the smallest nonzero singular value of `C` to the
-    largest one; and the joints whose rows are nearest to a dependence."""
+    largest one; and the joints whose rows are nearest to a dependence. `rank`: the number of nonzero ones where the
+    position is not singular, by default here."""
     left, values, _ = np.linalg.svd(jacobian(mechanism, t, q))
-    values = values[nonzero_singular_values(values)]
-    if not len(values):
+    rank = int(np.sum(nonzero_singular_values(values))) if rank is None else rank
+    if not rank:
         return 0.0, ()
-    return float(values[-1] / values[0]), parts_in(mechanism, np.abs(left[:, len(values) - 1]))
+    return float(values[rank - 1] / values[0]), parts_in(mechanism, np.abs(left[:, rank - 1]))
 
 
 def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
@@ -192,14 +196,18 @@ def verdict_where_stopped(solution: Solution, end: MotionEnd) -> RESULTS:
     stopped = RESULTS.max_steps_reached, RESULTS.step_too_small, RESULTS.solver_failed
     if not is_one_of(solution.result, *stopped) or not np.isfinite(np.asarray(end.q)).all():
         return solution.result
-    near = singularity_margin(solution.mechanism, end.t, end.q)[0]
-    return RESULTS.singular if near < NEARLY_SINGULAR * _margin_at_start(solution, end.q) else solution.result
+    return RESULTS.singular if _where_stopped(solution, end.t, end.q)[0] else solution.result
 
 
-def _margin_at_start(solution: Solution, q: Array) -> float:
-    """The singularity margin at the start, which is not saved if no step succeeded: then the motion is still at `q`."""
+def _where_stopped(solution: Solution, t: Array, q: Array) -> tuple[bool, float, tuple[str, ...]]:
+    """Whether a motion stopped near a singular position; the singularity margin there, and the joints nearest to a
+    dependence. The start is not saved if no step succeeded: then the motion is still there."""
+    mechanism, begin = solution.mechanism, solution.ts[0]
     first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q
-    return singularity_margin(solution.mechanism, solution.ts[0], first)[0]
+    values = np.linalg.svd(jacobian(mechanism, begin, first), compute_uv=False)
+    rank = int(np.sum(nonzero_singular_values(values)))
+    near, names = singularity_margin(mechanism, t, q, rank)
+    return rank > 0 and near < NEARLY_SINGULAR * values[rank - 1] / values[0], near, names
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
@@ -216,8 +224,8 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if bad:
         return f"{head}: {bad}"
     vdot = np.asarray(motion.vdot)
-    near, names = singularity_margin(mechanism, t, q)
-    if near < NEARLY_SINGULAR * _margin_at_start(solution, q) or not np.isfinite(vdot).all():
+    is_singular, near, names = _where_stopped(solution, t, q)
+    if is_singular or not np.isfinite(vdot).all():
         return (
             f"{head}, at a singular position: the constraint rows of {', '.join(map(repr, names)) or 'unknown joints'} "
             f"become dependent there (the smallest singular value is {near:.1g} of the largest). A looser tolerance or "
