@@ -144,8 +144,18 @@ def slopes(space: str, kind: str) -> Slopes:
     return Slopes(found)
 
 
+def _slow(kind: str, space: object) -> Any:
+    """The derivatives of joints in space by all their parameters take half a minute to compile."""
+    return pytest.mark.slow if (kind, space) == ("joints", "spatial") else ()
+
+
 @pytest.mark.parametrize(
-    ("kind", "space", "name"), [pytest.param(k, *p.values, id=f"{k}-{p.id}") for k in KINDS for p in over(k)]
+    ("kind", "space", "name"),
+    [
+        pytest.param(kind, *case.values, id=f"{kind}-{case.id}", marks=_slow(kind, case.values[0]))
+        for kind in KINDS
+        for case in over(kind)
+    ],
 )
 def test_gradient_with_respect_to_every_parameter(kind: str, space: str, name: str) -> None:
     """Of all rows, forces, slopes and readings together: reverse mode against differences, part by part."""
@@ -155,8 +165,10 @@ def test_gradient_with_respect_to_every_parameter(kind: str, space: str, name: s
         np.testing.assert_allclose(exact, estimate, rtol=DIFFERENCE, atol=DIFFERENCE, err_msg=label)
 
 
-@pytest.mark.parametrize("space", SPACES)
-@pytest.mark.parametrize("kind", ["joints", "forces"])
+@pytest.mark.parametrize(
+    ("space", "kind"),
+    [pytest.param(space, kind, marks=_slow(kind, space)) for kind in ("joints", "forces") for space in SPACES],
+)
 def test_no_parameter_is_dead(space: str, kind: str) -> None:
     """Each number of a part, its markers apart, and each body's inertia, changes something; one said to be idle does
     not."""
