@@ -204,7 +204,6 @@ typedef struct {
   XLA_FFI_CallFrame *frame; /* NULL for a call by Python */
 } Buffers;
 
-enum { HUGE_PAGE = 1 << 21 }; /* [bytes] */
 enum { DONE, NO_MEMORY, NO_PROGRAM, NO_STRAIGHT_LINE };
 
 typedef struct {
@@ -237,18 +236,6 @@ enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, 
        WITH_AFTER, ENGINE_WANTED, MOTION };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
-
-/* Asks for huge pages under the large results of a call: XLA allocates them anew for each call, and the kernel clears a
-   page when it is first written. */
-static void expect_results(const Buffers *b, const int64_t bytes) {
-#ifdef MADV_HUGEPAGE
-  for (int64_t k = b->inputs; k < b->inputs + b->outputs; k++) {
-    const uintptr_t first = ((uintptr_t)b->data[k] + HUGE_PAGE - 1) & ~(uintptr_t)(HUGE_PAGE - 1);
-    const uintptr_t last = ((uintptr_t)b->data[k] + (uintptr_t)(b->sizes[k] * bytes)) & ~(uintptr_t)(HUGE_PAGE - 1);
-    if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);
-  }
-#endif
-}
 
 /* The next operand or result, with `size` numbers for each instance. */
 static Array next_array(const Buffers *b, int64_t *at, int64_t size) {
@@ -355,6 +342,21 @@ int jaxmbd_call_motion(int64_t wide, int64_t kind, void **data, const int64_t *s
   return run_motion(wide ? &f64 : &f32, &b, (int)kind, failure);
 }
 
+enum { HUGE_PAGE = 1 << 21 }; /* [bytes] */
+
+/* Asks for huge pages under a large result: XLA allocates it anew for each call, and a page is cleared when it is first
+   written. */
+static void expect_result(const XLA_FFI_Buffer *b, const int64_t size, const int wide) {
+#ifdef MADV_HUGEPAGE
+  const int64_t bytes = size * (wide && b->dtype != XLA_FFI_DataType_S32 ? 8 : 4);
+  const uintptr_t begin = (uintptr_t)b->data, mask = ~(uintptr_t)(HUGE_PAGE - 1);
+  const uintptr_t first = (begin + HUGE_PAGE - 1) & mask, last = (begin + (uintptr_t)bytes) & mask;
+  if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);
+#else
+  (void)b, (void)size, (void)wide;
+#endif
+}
+
 static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int kind) {
   if (frame->extension_start && frame->extension_start->type == XLA_FFI_Extension_Metadata) {
     XLA_FFI_Metadata_Extension *e = (XLA_FFI_Metadata_Extension *)frame->extension_start;
@@ -370,13 +372,13 @@ static XLA_FFI_Error *call(XLA_FFI_CallFrame *frame, const Kernels *kernels, int
     XLA_FFI_Buffer *b = i < n ? frame->args.args[i] : frame->rets.rets[i - n];
     data[i] = b->data, sizes[i] = 1;
     for (int64_t d = 0; d < b->rank; d++) sizes[i] *= b->dims[d];
+    if (i >= n) expect_result(b, sizes[i], kernels == &f64);
   }
   for (int64_t i = 0; i < frame->attrs.size; i++) {
     int64_t value = *(int64_t *)((XLA_FFI_Scalar *)frame->attrs.attrs[i])->value;
     if (frame->attrs.names[i]->ptr[0] == 'b') batch = value; else key = (uint64_t)value;
   }
   const Buffers b = {data, sizes, n, m, frame};
-  expect_results(&b, kernels == &f64 ? 8 : 4);
   const char *failure = NULL;
   const int outcome = kind < 0 ? run_program(kernels, &b, key, batch) : run_motion(kernels, &b, kind, &failure);
   if (outcome == NO_STRAIGHT_LINE) return fail(frame, XLA_FFI_Error_Code_FAILED_PRECONDITION, failure);
