@@ -22,7 +22,7 @@ help:
 	@echo "make sanitize run the tests of programs with the C code compiled by gcc's address and undefined-behaviour sanitizers"
 	@echo "make lint     run ruff and pyright, without changing files"
 	@echo "make format   change files: ruff format, and ruff check --fix"
-	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 20 minutes)"
+	@echo "make bench    install other multibody programs and measure jaxmbd beside them (about 40 minutes)"
 	@echo "make page-libraries  write the JavaScript libraries of jaxmbd/view again, from the npm registry; needs Node"
 	@echo "make dist     build the source archive and a wheel with prebuilt libraries for this system into dist"
 	@echo "make docs     build the documentation site into out/site (two minutes); warnings are errors"

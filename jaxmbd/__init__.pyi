@@ -56,9 +56,11 @@ from .identification import fit as fit
 from .integrate.adjoint.discrete_adjoint import DiscreteAdjoint as DiscreteAdjoint
 from .integrate.formulations.coordinate_partitioning import CoordinatePartitioning as CoordinatePartitioning
 from .integrate.formulations.formulation import AbstractFormulation as AbstractFormulation
+from .integrate.formulations.formulation import AbstractProjectedFormulation as AbstractProjectedFormulation
 from .integrate.formulations.formulation import Augmented as Augmented
 from .integrate.formulations.formulation import Projection as Projection
 from .integrate.formulations.formulation import Stabilized as Stabilized
+from .integrate.formulations.formulation import StateDerivative as StateDerivative
 from .integrate.solvers.radau import Radau as Radau
 from .integrate.solvers.unrolled_erk import RungeKutta4 as RungeKutta4
 from .io import load as load
