@@ -88,8 +88,9 @@ def sweep(
     if not over or not output:
         raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
     chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
-    study = studies.study_of(model, ts, output, chosen, accuracy)
-    space = studies.space_of(study.mechanism, values.grids("--over", over))
+    grids = values.grids("--over", over)
+    space = studies.space_of(model.mechanism, grids)
+    study = studies.study_of(model, ts, output, chosen, accuracy, grids)
     store = model.place("sweep.zarr")
     try:
         found = mbd.sweep(study, space, store=store, overwrite=overwrite)

@@ -7,8 +7,11 @@ import pytest
 
 import jaxmbd as mbd
 from jaxmbd.cli._data import read_table
+from jaxmbd.cli._model import load
+from jaxmbd.cli._study import study_of
 from tests.cli.test_cli import run, said
 
+STABILIZED = mbd.Stabilized()
 LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2", "--at-least", "tip.y:max=-0.1"]
 
 
@@ -109,6 +112,33 @@ def test_sweep_equals_single_motions_and_goes_on(swing: str, tmp_path: Path) -> 
     assert code == 1
     assert "the output 'tip.y.min' is in the store only" in text
     assert "Give --overwrite to delete it" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "swept", "fixed", "speeds"),
+    [
+        ({}, ["O.angle"], {"A.angle": 0.8}, {"O.angle": -3.0, "A.angle": -1.0}),
+        ({"speed": ["O.angle=2", "A.angle=1"]}, ["O.angle_rate"], {"O.angle": -0.5, "A.angle": 0.8}, {"A.angle": 1.0}),
+        # The lower arm's direction is that of the upper one and the angle between them.
+        ({}, ["lower.theta", "lower.omega"], {"O.angle": -0.5}, {"O.angle": -3.0}),
+    ],
+)
+def test_a_sweep_of_one_start_value_keeps_the_others(
+    options: dict[str, list[str]], swept: list[str], fixed: dict[str, float], speeds: dict[str, float]
+) -> None:
+    study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], STABILIZED, "high", swept)
+    assert (study.fixed, study.speeds) == (fixed, speeds)
+
+
+def test_a_sweep_from_a_state_in_a_file_keeps_its_other_values(tmp_path: Path) -> None:
+    path, start = str(tmp_path / "double.toml"), ["--set", "O.angle=0.2", "--set", "A.angle=0.5"]
+    assert run("convert", "double-pendulum", path, "--coordinates", "joint", *start)[0] == 0
+    study = study_of(load(path), np.array([0.0, 1e-6]), ["A.angle", "upper.theta"], STABILIZED, "high", ["upper.theta"])
+    assert study.fixed == pytest.approx({"A.angle": 0.5})
+    assert study.speeds == pytest.approx({"O.angle_rate": -3.0, "A.angle_rate": -1.0})
+    found = study({"upper.theta": 0.7})
+    assert float(found["A.angle.final"]) == pytest.approx(0.5, abs=1e-5)
+    assert float(found["upper.theta.final"]) == pytest.approx(0.7, abs=1e-5)
 
 
 @pytest.mark.slow
