@@ -1,6 +1,7 @@
 """Fits, sweeps and designs by command, from a model file and tables alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -124,7 +125,7 @@ def test_sweep_equals_single_motions_and_goes_on(swing: str, tmp_path: Path) -> 
     ],
 )
 def test_a_sweep_of_one_start_value_keeps_the_others(
-    options: dict[str, list[str]], swept: list[str], fixed: dict[str, float], speeds: dict[str, float]
+    options: dict[str, Any], swept: list[str], fixed: dict[str, float], speeds: dict[str, float]
 ) -> None:
     study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], STABILIZED, "high", swept)
     assert (study.fixed, study.speeds) == (fixed, speeds)

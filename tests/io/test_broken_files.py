@@ -1,5 +1,6 @@
 """Broken and hostile files: each error names the file, the line where there is one, and the reason."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -212,16 +213,31 @@ def test_missing_file_raises(tmp_path: Path) -> None:
         read(tmp_path / "none.urdf")
 
 
-def test_included_file_and_link_to_elsewhere_are_checked(tmp_path: Path) -> None:
-    """A model in the folder that includes one that includes a file elsewhere; a link in the folder that leads out."""
+@pytest.mark.parametrize(
+    "inclusion",
+    [
+        '<include file="inner.xml"/>',
+        '<Include file="inner.xml"/>',
+        '<include file="inner.mjcf"/>',
+        '<asset><model name="inner" file="inner.urdf"/></asset>',
+        '<asset><model name="inner" file="inner.txt" content_type="text/xml"/></asset>',
+    ],
+)
+def test_included_file_is_checked(inclusion: str, tmp_path: Path) -> None:
+    """A model in the folder that includes one that includes a file elsewhere, in all ways that MuJoCo knows."""
+    name = re.findall(r'file="([^"]*)"', inclusion)[0]
+    (tmp_path / "m.xml").write_text(mjcf(inclusion))
+    (tmp_path / name).write_text(mjcf('<include file="../secret.xml"/>'))
+    with pytest.raises(MechanismError, match=rf"{re.escape(name)}', line 2: .* leads outside"):
+        read(tmp_path / "m.xml")
+
+
+def test_link_to_elsewhere_is_checked(tmp_path: Path) -> None:
+    """A link in the folder that leads out."""
     (tmp_path / "secret.xml").write_text("<mujoco/>")
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "m.xml").write_text(mjcf('<include file="inner.xml"/>'))
-    (folder / "inner.xml").write_text(mjcf('<include file="../secret.xml"/>'))
-    with pytest.raises(MechanismError, match=r"inner\.xml', line 2: .* leads outside"):
-        read(folder / "m.xml")
-    (folder / "inner.xml").unlink()
     (folder / "inner.xml").symlink_to(tmp_path / "secret.xml")
     with pytest.raises(MechanismError, match=r"m\.xml', line 2: .* leads outside"):
         read(folder / "m.xml")
