@@ -83,9 +83,12 @@ def test_tables_are_read_with_units_components_and_missing_samples(swing: str, t
         ("tip.x,O.angle\n0,1\n1,2", "no column is named 'time'"),
         ("time,O.angle\n0,1\n1;2", "line 3: not all cells are numbers: '1;2'"),
         ("time,O.angle\n0,1\n1", "line 3: 1 cells below 2 headings"),
+        ("\n\ntime,O.angle\n\n0,1\n\n1;2", "line 7: not all cells are numbers: '1;2'"),
+        ("\ntime,rod.thetta [rad]\n0,1\n1,2", "line 2: There is no quantity named 'rod.thetta'. Did you mean"),
+        ("time,O.angle [°]\n0,1\n1,2", "line 1: this is no UTF-8 text. Save the table as CSV in UTF-8."),
         ("", "is no table of at least two columns"),
     ):
-        path.write_text(text)
+        path.write_bytes(text.encode("latin-1"))
         with pytest.raises(mbd.MechanismError) as caught:
             read_table(path, mechanism)
         assert message in str(caught.value)
