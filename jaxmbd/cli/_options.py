@@ -71,7 +71,8 @@ Language = Annotated[
     Option("--format", help="Numbers at the start; formulas in LaTeX or SymPy; source text in NumPy or C."),
 ]
 Piece = Annotated[
-    list[str] | None, Option(help="A matrix or column: xM, vF, Psi_p, Phi, gamma, h, M_hat, ...; some unless given. *")
+    list[str] | None,
+    Option(help="A matrix or column: xM, vF, Psi_p, Phi, gamma, h, ..., as text also M_hat; some unless given. *"),
 ]
 Symbol = Annotated[list[str] | None, Option(help="A number of a part that stays a symbol: rod.mass=m. *")]
 

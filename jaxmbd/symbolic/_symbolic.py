@@ -25,6 +25,7 @@ from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
 from jaxmbd.symbolic._system import System, Where
 
+_FORMULAS = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 
 
@@ -99,8 +100,12 @@ class SymbolicSystem:
     `ode()`, `("alpha", "beta")`; default: the numbers of the system.
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
-    columns of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
+    columns of symbols `vQ`, `vP`, `vPdot`, `vQdot`, `vXdot`, `vReactions`, `vLambda`. `matrices` holds their names, and
+    `sources` those of the pieces that `source` writes.
     """
+
+    matrices = (*_FORMULAS, "vQ", "vP", "vPdot", "vQdot", "vXdot", "vReactions", "vLambda")
+    sources = (*_FORMULAS, "A", "B", "augmented", "vPdot", "vLambda", "vReactions", "vXdot")
 
     def __init__(
         self,

@@ -102,7 +102,8 @@ def _check(node: ast.expr, text: str) -> None:
     known = ", ".join([*_FUNCTIONS, *(f"{name}(self)" for name in _OF_MARKERS)])
     part = ast.unparse(node)
     raise MechanismError(
-        f"{_short(part)} in {_short(text)} is unknown; known are numbers (finite ones), pi, time, + - * / ^ and {known}."
+        f"{_short(part)} in {_short(text)} is unknown; known are numbers (finite ones), pi, time, + - * / ^ and "
+        f"{known}."
     )
 
 
