@@ -91,7 +91,9 @@ Parameters = Annotated[
 Estimate = Annotated[
     list[str] | None, Option(help="A coordinate or speed at the start that is estimated, too: rod.theta. *")
 ]
-Sigma = Annotated[list[str] | None, Option(help="The noise of a column, in its unit: rod.theta=0.01. *")]
+Sigma = Annotated[
+    list[str] | None, Option(help="The noise of a quantity, in SI units or with deg: O.angle=0.5deg, tip=0.01. *")
+]
 Starts = Annotated[int, Option(min=1, help="Number of starts: the model's own values, then random ones in the bounds.")]
 Over = Annotated[
     list[str] | None,

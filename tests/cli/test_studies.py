@@ -46,6 +46,31 @@ def test_fit_finds_the_mass_of_a_simulated_motion(swing: str, tmp_path: Path) ->
     assert mbd.load(target)["rod"].mass == pytest.approx(1.3, rel=1e-6)
 
 
+def test_the_noise_is_that_of_quantities(swing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In SI units or with deg, whatever the unit of the column; each table has that of its own columns."""
+    given: list[Any] = []
+
+    def problem(model: object, experiments: list[mbd.Experiment], *_: object, **__: object) -> None:
+        given.extend(experiments)
+        raise mbd.MechanismError("as far as this")
+
+    monkeypatch.setattr(mbd.identification, "Problem", problem)
+    one, both = tmp_path / "one.csv", tmp_path / "both.csv"
+    one.write_text("time,O.angle [deg]\n0,0\n1,1\n")
+    both.write_text("time,O.angle,tip.y\n0,0,0\n1,1,1\n")
+    fit = ["fit", swing, str(one), str(both), "--parameter", "rod.mass=0.5:2"]
+    assert "as far as this" in run(*fit, "--sigma", "O.angle=0.5deg", "--sigma", "tip=0.01")[1]
+    levels = [{name: float(level) for name, level in experiment.sigma.items()} for experiment in given]
+    assert levels == [{"O.angle": np.deg2rad(0.5)}, {"O.angle": np.deg2rad(0.5), "tip": 0.01}]
+    for option, message in (
+        ("O.angle=0.1", "sigma must give a level for each measured channel; 'tip' has none"),
+        ("tip.y=0.1", "no measured quantity for --sigma named 'tip.y'. Did you mean 'tip'"),
+    ):
+        code, text = run(*fit, "--sigma", option)
+        assert code == 1
+        assert message in text
+
+
 @pytest.mark.slow
 def test_fit_finds_several_numbers_and_the_start_and_writes_all_files(swing: str, tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "data.csv"
@@ -53,7 +78,8 @@ def test_fit_finds_several_numbers_and_the_start_and_writes_all_files(swing: str
     options = ["--until", "1", "--rows", "41", "--no-film", "--read", "O.angle", "--read", "tip"]
     assert run("simulate", swing, *true, *options, "--out", str(data))[0] == 0
     free = ["--parameter", "rod.mass=0.5:2", "--parameter", "friction.viscous=0.05:1", "--estimate", "O.angle"]
-    code, text = run("fit", swing, str(data), *free, "--sigma", "tip=0.01", "--out", str(out))
+    angle = ["--sigma", "O.angle=0.5deg"]
+    code, text = run("fit", swing, str(data), *free, "--sigma", "tip=0.01", *angle, "--out", str(out))
     assert code == 0, text
     assert "Fit: converged" in text
     assert "RMS of the residuals: O.angle" in said(text)
