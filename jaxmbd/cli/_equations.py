@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._numbers import check_numbers, numbers_of
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError, check_known, needs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.symbolic import SymbolicSystem, export
 
@@ -51,6 +51,7 @@ def formulas(mechanism: Mechanism, places: Mapping[str, Any], format: str, piece
     if format == "latex" and not pieces:
         return system.latex()
     names = pieces or ("vQ", "vP", *_USUAL[: None if system.system.multipliers else 2])
+    needs(f"equations --format {format}", "sympy", "symbolic")
     import sympy
 
     write = sympy.latex if format == "latex" else str

@@ -17,7 +17,7 @@ import numpy as np
 from jaxmbd.compile.graph.node import Graph, Node
 from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, needs, unknown
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
@@ -191,8 +191,7 @@ class SymbolicSystem:
 
     def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
         """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints."""
-        import sympy
-
+        sympy = _sympy()
         loads, symbols = self._loads(form)
         m, nq = len(self._lambda), len(self._q)
         left = sympy.diag(self.xM, sympy.eye(nq))
@@ -223,8 +222,7 @@ class SymbolicSystem:
 
     def latex(self, form: str = "reactions") -> str:
         """The dynamics and the constraints in LaTeX, matrices written out."""
-        import sympy
-
+        sympy = _sympy()
         write = lambda matrix: sympy.latex(matrix, mat_delim="[")  # noqa: E731
         text = rf"{write(self.xM)} {write(self.vPdot)}"
         if not self._lambda:
@@ -290,8 +288,7 @@ class SymbolicSystem:
         norms = dict.fromkeys(self._norms, 1)
         if not self.simplify:
             return to_sympy(nodes, symbols, norms)
-        import sympy
-
+        sympy = _sympy()
         forms = normal_forms(nodes, symbols, self._units)
         long = np.array([node for node, form in zip(nodes.flat, forms, strict=True) if form is None], dtype=object)
         rest = iter(to_sympy(long, symbols, norms) if long.size else ())
@@ -329,19 +326,23 @@ def _pair(names: tuple[str, str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _real(names: Sequence[str]) -> dict[str, Any]:
+def _sympy() -> Any:
+    needs("A formula of SymbolicSystem", "sympy", "symbolic")
     import sympy
 
+    return sympy
+
+
+def _real(names: Sequence[str]) -> dict[str, Any]:
+    sympy = _sympy()
     return {name: sympy.Symbol(name, real=True) for name in names}
 
 
 def _column(names: Sequence[str]) -> Any:
-    import sympy
-
+    sympy = _sympy()
     return sympy.Matrix(len(names), 1, list(_real(names).values()))
 
 
 def _equal(left: Any, right: Any) -> list[Any]:
-    import sympy
-
+    sympy = _sympy()
     return [sympy.Eq(a, b, evaluate=False) for a, b in zip(left, right, strict=True)]
