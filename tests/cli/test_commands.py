@@ -3,14 +3,17 @@
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.models import OptionInfo
 
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd.cli import _completion as completion
+from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.errors import MechanismError
 from jaxmbd.io import SUFFIXES
@@ -221,6 +224,14 @@ def test_values_of_options_have_one_grammar() -> None:
             assert right[parse] in str(caught.value)
     with pytest.raises(MechanismError, match=r"no draw for --over named 'sobl'\. Did you mean 'sobol'"):
         values.grids("--over", ["rod.mass=1:2:4@sobl"])
+
+
+def test_options_that_are_lists_say_so() -> None:
+    for name, option in vars(options).items():
+        kind, *about = get_args(option) or (None,)
+        for info in about:
+            if isinstance(info, OptionInfo):
+                assert ("(repeatable)" in str(info.help)) == ("list" in str(kind)), name
 
 
 def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
