@@ -47,6 +47,36 @@ Files = Annotated[bool, Option(help="Write tables and pictures to files.")]
 Format = Annotated[Literal["png", "svg", "pdf"], Option(help="The format of pictures.")]
 Show = Annotated[bool, Option("--show", help="Open the pictures that are written.")]
 
+# --- files of other programs, with the meaning that these options have for `jaxmbd.io.read` ----------------------
+
+_FOREIGN = "Files of other programs"
+LengthUnit = Annotated[
+    float | None,
+    Option(
+        help="ASMT: the length in metres that 1 means; FreeCAD writes millimetres, 0.001.", rich_help_panel=_FOREIGN
+    ),
+]
+Keyframe = Annotated[
+    str | None, Option(help="MJCF: the keyframe from which the model starts.", rich_help_panel=_FOREIGN)
+]
+Within = Annotated[
+    Path | None,
+    Option(
+        help="MJCF: the folder whose files may be included; that of the file unless given.", rich_help_panel=_FOREIGN
+    ),
+]
+Loops = Annotated[
+    Path | None,
+    Option(
+        help="URDF: a TOML file with the joints that close loops, robot.loops.toml unless given.",
+        rich_help_panel=_FOREIGN,
+    ),
+]
+Floating = Annotated[
+    bool,
+    Option("--floating", help="URDF: the base moves freely; it is the ground unless given.", rich_help_panel=_FOREIGN),
+]
+
 # --- motions ---------------------------------------------------------------------------------------------------
 
 Until = Annotated[

@@ -45,7 +45,7 @@ def _references(root: Element) -> Iterator[tuple[Element, str, str]]:
 def _check_place(file: Path, owner: Element, name: str, value: str, place: Path, within: Path) -> None:
     if ":" in value or "\\" in value or Path(value).is_absolute() or not place.is_relative_to(within):
         text = f'<{owner.tag} {name}="{value}"> leads outside of {str(within)!r}; files elsewhere are not read. '
-        text += "Copy them there, or pass within=, the folder that holds all of them."
+        text += "Copy them there, or pass within= (for the command: --within), the folder that holds all of them."
         raise file_error(file, text, owner.line)
 
 
