@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 from typing import Any
 
 _LISTED = 32  # largest number of names in a message
@@ -17,6 +18,14 @@ class AssemblyError(ValueError):
 
 class SolveError(RuntimeError):
     """A numerical solution failed; the message states the mechanical cause and what to try."""
+
+
+def needs(what: str, package: str, extra: str) -> None:
+    """Raise unless the package of an optional dependency is installed, which the extra `jaxmbd[extra]` installs."""
+    if find_spec(package) is None:
+        raise MechanismError(
+            f"{what} needs the package {package}, which is not installed: pip install 'jaxmbd[{extra}]'."
+        )
 
 
 def check_known(kind: str, given: Iterable[str], known: Iterable[str]) -> None:

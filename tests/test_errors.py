@@ -1,7 +1,9 @@
 """Each bad input gives an error that names the part, shows what was given, and says the mend."""
 
 import re
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -19,6 +21,36 @@ from tests.wrong_inputs import GRIP, ROD, TS
 from tests.wrong_inputs import pend as pendulum
 
 pytestmark = pytest.mark.usefixtures("as_a_user_runs_it")
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "call"),
+    [
+        ("mujoco", "mjcf", lambda folder: mbd.io.read(folder / "model.xml")),
+        (
+            "zarr",
+            "sweeps",
+            lambda folder: mbd.sweep(lambda x: {"y": x["x"]}, {"x": np.arange(3.0)}, store=folder / "a.zarr"),
+        ),
+        ("zarr", "sweeps", lambda folder: mbd.sweeps.read_store(folder / "a.zarr")),
+        (
+            "SALib",
+            "sweeps",
+            lambda folder: mbd.sweeps.sensitivity_indices(lambda x: x, {"x": (0.0, 1.0)}, "x", count=8, seed=0),
+        ),
+        ("sympy", "symbolic", lambda folder: mbd.SymbolicSystem(mbd.export(pendulum())).xM),
+        ("sympy", "symbolic", lambda folder: mbd.SymbolicSystem(mbd.export(pendulum())).latex()),
+        ("sympy", "symbolic", lambda folder: mbd.SymbolicSystem(mbd.export(pendulum())).ode()),
+        ("sympy", "symbolic", lambda folder: mbd.SymbolicSystem(mbd.export(pendulum())).vQ),
+    ],
+)
+def test_a_missing_extra_is_named(
+    package: str, extra: str, call: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "model.xml").write_text("<mujoco/>")
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(mbd.MechanismError, match=rf"package {package}, which is .*install 'jaxmbd\[{extra}\]'"):
+        call(tmp_path)
 
 
 def four_bar(coupler: float = 0.5) -> pl.Mechanism:

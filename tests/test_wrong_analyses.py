@@ -137,6 +137,10 @@ CASES: Cases = {
         lambda: mbd.Experiment(TS, {"a": TS}, sigma={"b": 1.0}),
         "There is no measured channel for sigma named 'b'. ",
     ),
+    "exp sigma for some": (
+        lambda: mbd.Experiment(TS, {"a": TS, "b": TS}, sigma={"a": 1.0}),
+        "Experiment: sigma must give a level for each measured channel; 'b' has none.",
+    ),
     "kin, the order of simulate": (
         lambda: mbd.kinematics(M, S, TS),
         "state must be a State from jaxmbd.assemble(mechanism, ...), got ndarray. "

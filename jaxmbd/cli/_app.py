@@ -219,12 +219,7 @@ def command(run: Callable[..., None], function: Callable[..., None], parameters:
     return result
 
 
-app = typer.Typer(no_args_is_help=True, help="Multibody dynamics of mechanisms.")
-
-
-@app.callback()
-def _about() -> None:
-    """Multibody dynamics of mechanisms, differentiable from end to end."""
+app = typer.Typer(no_args_is_help=True, help="Multibody dynamics of mechanisms, differentiable from end to end.")
 
 
 @app.command()

@@ -26,29 +26,33 @@ def read_table(path: Path, mechanism: Mechanism) -> tuple[np.ndarray, dict[str, 
     **Raises:** `MechanismError`, with file and line, for what is no table of numbers, and for names and units that the
     mechanism does not have.
     """
-    headings, rows = _cells(path)
-    units, columns = channel_units(mechanism), {}
+    first, headings, rows = _cells(path)
+    where = f"{str(path)!r}, line {first}"
+    units, axes = channel_units(mechanism), _AXES[: mechanism.space.dim]
+    columns: dict[str, np.ndarray] = {}
     for place, heading in enumerate(headings):
         name, unit = _name_and_unit(heading)
         if name in columns:
-            raise MechanismError(f"{str(path)!r}, line 1: two columns are named {name!r}.")
-        columns[name] = rows[:, place] * _factor(path, name, unit, units)
+            raise MechanismError(f"{where}: two columns are named {name!r}.")
+        channel = None if name in _TIMES else _channel(name, units, axes)
+        if channel is None and name not in _TIMES:
+            raise MechanismError(f"{where}: {unknown('quantity', name, units)}")
+        known = "s" if channel is None else units[channel]
+        columns[name] = rows[:, place] * _factor(where, name, unit, known)
     times = next((columns.pop(name) for name in _TIMES if name in columns), None)
     if times is None:
-        raise MechanismError(f"{str(path)!r}, line 1: no column is named 'time'. It should be such as {_EXAMPLE}.")
-    return times, _channels(path, columns, units, _AXES[: mechanism.space.dim])
+        raise MechanismError(f"{where}: no column is named 'time'. It should be such as {_EXAMPLE}.")
+    return times, _channels(columns, units, axes)
 
 
-def _cells(path: Path) -> tuple[list[str], np.ndarray]:
-    """The headings, and the numbers below them."""
-    if not path.is_file():
-        raise MechanismError(f"There is no file {str(path)!r}.")
-    lines = [line for line in path.read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    headings = [cell.strip().strip('"') for cell in lines[0].split(",")] if lines else []
+def _cells(path: Path) -> tuple[int, list[str], np.ndarray]:
+    """The line of the headings, the headings, and the numbers below them."""
+    lines = [(number, line) for number, line in enumerate(_text(path).splitlines(), 1) if line.strip()]
+    headings = [cell.strip().strip('"') for cell in lines[0][1].split(",")] if lines else []
     if len(lines) < 3 or len(headings) < 2:
         raise MechanismError(f"{str(path)!r} is no table of at least two columns and two rows, below {_EXAMPLE}.")
     rows = []
-    for number, line in enumerate(lines[1:], 2):
+    for number, line in lines[1:]:
         cells = [cell.strip() for cell in line.split(",")]
         try:
             rows.append([float(cell) if cell else np.nan for cell in cells])
@@ -56,7 +60,20 @@ def _cells(path: Path) -> tuple[list[str], np.ndarray]:
             raise MechanismError(f"{str(path)!r}, line {number}: not all cells are numbers: {line!r}.") from None
         if len(cells) != len(headings):
             raise MechanismError(f"{str(path)!r}, line {number}: {len(cells)} cells below {len(headings)} headings.")
-    return headings, np.asarray(rows)
+    return lines[0][0], headings, np.asarray(rows)
+
+
+def _text(path: Path) -> str:
+    if not path.is_file():
+        raise MechanismError(f"There is no file {str(path)!r}.")
+    content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise MechanismError(
+            f"{str(path)!r}, line {line}: this is no UTF-8 text. Save the table as CSV in UTF-8."
+        ) from None
 
 
 def _name_and_unit(heading: str) -> tuple[str, str]:
@@ -66,29 +83,29 @@ def _name_and_unit(heading: str) -> tuple[str, str]:
     return (heading, "") if found is None or is_index else (found[1], found[2])
 
 
-def _factor(path: Path, name: str, unit: str, units: Mapping[str, str]) -> float:
+def _channel(name: str, units: Mapping[str, str], axes: tuple[str, ...]) -> str | None:
+    """The quantity of a column, which may be one of its components; None if there is none."""
+    owner, _, axis = name.rpartition(".")
+    return name if name in units else owner if owner in units and axis in axes else None
+
+
+def _factor(where: str, name: str, unit: str, known: str) -> float:
     """The factor to SI units."""
-    owner = name.rpartition(".")[0]
-    known = "s" if name in _TIMES else units.get(name, units.get(owner, ""))
     if unit in ("", known):
         return 1.0
     if unit.replace("deg", "rad") == known:
         return np.pi / 180
-    raise MechanismError(f"{str(path)!r}, line 1: the unit of {name!r} is {known!r}, got {unit!r}.")
+    raise MechanismError(f"{where}: the unit of {name!r} is {known!r}, got {unit!r}.")
 
 
-def _channels(
-    path: Path, columns: dict[str, np.ndarray], units: Mapping[str, str], axes: tuple[str, ...]
-) -> dict[str, np.ndarray]:
+def _channels(columns: dict[str, np.ndarray], units: Mapping[str, str], axes: tuple[str, ...]) -> dict[str, np.ndarray]:
     """The values by channel, with components put together; those without a column are missing."""
     found: dict[str, np.ndarray] = {}
     for name, values in columns.items():
-        owner, _, axis = name.rpartition(".")
+        owner = name.rpartition(".")[0]
         if name in units:
             found[name] = values
-        elif owner in units and axis in axes:
+        else:
             missing = np.full(len(values), np.nan)
             found[owner] = np.stack([columns.get(f"{owner}.{x}", missing) for x in axes], axis=1)
-        else:
-            raise MechanismError(f"{str(path)!r}, line 1: {unknown('quantity', name, units)}")
     return found

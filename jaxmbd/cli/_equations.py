@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxmbd.analyses.state import State
 from jaxmbd.cli._numbers import check_numbers, numbers_of
-from jaxmbd.errors import MechanismError, check_known
+from jaxmbd.errors import MechanismError, check_known, needs
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.symbolic import SymbolicSystem, export
 
@@ -32,7 +32,7 @@ def numbers(mechanism: Mechanism, state: State, pieces: Sequence[str]) -> str:
     """Return pieces at a state as matrices of numbers; those of the equations of motion if none are named."""
     system = export(mechanism)
     values = system.at(state)
-    check_known("piece", pieces, values)
+    check_known("piece of --format text", pieces, values)
     lines = [f"{kind}: {', '.join(getattr(system, kind)) or 'none'}" for kind in _NAMES]
     for name in pieces or _USUAL:
         value = np.asarray(values[name])
@@ -44,13 +44,14 @@ def numbers(mechanism: Mechanism, state: State, pieces: Sequence[str]) -> str:
 def formulas(mechanism: Mechanism, places: Mapping[str, Any], format: str, pieces: Sequence[str]) -> str:
     """Return pieces as formulas in LaTeX or SymPy, or as source text in NumPy or C."""
     system = SymbolicSystem(export(mechanism), parameters=places)
+    known = system.sources if format in ("numpy", "c") else system.matrices
+    check_known(f"piece of --format {format}", pieces, known)
     if format in ("numpy", "c"):
         return system.source(format, pieces or ("xM", "vF", *(("Psi_p", "gamma") if system.system.multipliers else ())))
     if format == "latex" and not pieces:
         return system.latex()
     names = pieces or ("vQ", "vP", *_USUAL[: None if system.system.multipliers else 2])
-    known = [name for name, member in vars(SymbolicSystem).items() if name[0] in "xvPghe" and not callable(member)]
-    check_known("piece", names, known)
+    needs(f"equations --format {format}", "sympy", "symbolic")
     import sympy
 
     write = sympy.latex if format == "latex" else str

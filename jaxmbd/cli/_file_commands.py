@@ -70,6 +70,10 @@ def equations(
 ) -> None:
     """Write the equations of motion: numbers at the start, formulas, or source text."""
     mechanism = model.mechanism
+    if format == "text" and symbol:
+        raise MechanismError(
+            "--symbol is for formulas and source text: give --format latex, sympy, numpy or c as well."
+        )
     parameters = written.parameters(mechanism, symbol or ())
     if format == "text":
         text = written.numbers(mechanism, model.assembled(), piece or ())

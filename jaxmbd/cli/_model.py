@@ -140,6 +140,11 @@ def load(
     files: options.Files = True,
     format: options.Format = "png",
     show: options.Show = False,
+    length_unit: options.LengthUnit = None,
+    keyframe: options.Keyframe = None,
+    within: options.Within = None,
+    loops: options.Loops = None,
+    floating: options.Floating = False,
 ) -> Model:
     """Load the named mechanism with the options applied.
 
@@ -147,7 +152,10 @@ def load(
     `--speed` replaces all of its speeds. With one of these coordinates, `--speed` and `--guess` the state in a model
     file is only where the search starts.
     """
-    example, start = _example_of(model, name, trust)
+    foreign = {"length_unit": length_unit, "keyframe": keyframe, "within": within, "loops": loops}
+    foreign["floating"] = floating or None
+    foreign = {option: value for option, value in foreign.items() if value is not None}
+    example, start = _example_of(model, name, trust, foreign)
     title = Path(model).stem if _is_path(model) else example.name
     given, fixed = _divided(example.mechanism, values_of.numbers("--set", values))
     if given:
@@ -193,20 +201,29 @@ def _is_path(model: str) -> bool:
     return model.endswith(ENDINGS) or "/" in model or "\\" in model
 
 
-def _example_of(model: str, name: str, trust: bool) -> "tuple[Example, State | None]":
-    """The example of this name, or the model in a file of this name, with the state that a model file may hold."""
+def _example_of(model: str, name: str, trust: bool, foreign: dict[str, Any]) -> "tuple[Example, State | None]":
+    """The example of this name, or the model in a file of this name, with the state that a model file may hold.
+
+    `foreign`: the options of `jaxmbd.io.read` that are given.
+    """
+    path = Path(model)
+    is_foreign = _is_path(model) and path.suffix in files.SUFFIXES
+    if foreign and not is_foreign:
+        named = ", ".join(f"--{option.replace('_', '-')}" for option in foreign)
+        raise MechanismError(f"{named}: for {', '.join(files.SUFFIXES)} files of other programs only, got {model!r}.")
     if not _is_path(model):
         return examples.get(model), None
-    path = Path(model)
+    if is_foreign:
+        return _example_of_format(path, foreign), None
     if path.suffix == _MODEL:
         mechanism, start = files.read_model(path, trust)
         return examples.Example(mechanism), start
-    return _example_of_format(path) if path.suffix in files.SUFFIXES else _example_in_file(path, name), None
+    return _example_in_file(path, name), None
 
 
-def _example_of_format(path: Path) -> "Example":
+def _example_of_format(path: Path, foreign: dict[str, Any]) -> "Example":
     """The model of another program, whose remarks go to the terminal."""
-    read = files.read(path)
+    read = files.read(path, **foreign)
     for remark in read.remarks:
         Console(stderr=True).print(f"{path}: {remark}", style="dim", highlight=False, markup=False, soft_wrap=True)
     speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}

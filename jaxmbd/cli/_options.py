@@ -1,4 +1,4 @@
-"""The arguments and options of the commands, each declared once. Options marked * may be repeated."""
+"""The arguments and options of the commands, each declared once."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -28,20 +28,54 @@ ModelName = Annotated[
 Variable = Annotated[str, Option(help="The variable that holds the mechanism, where a Python file makes several.")]
 Trust = Annotated[bool, Option("--trust", help="Import and run the Python code that a model file names.")]
 Coordinates = Annotated[str, Option(help="absolute or joint; the mechanism's own unless given.")]
-Cut = Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates. *")]
+Cut = Annotated[list[str] | None, Option(help="A joint to cut, with joint coordinates (repeatable).")]
 Values = Annotated[
     list[str] | None,
-    Option("--set", help="A number of a part, rod.mass=2, or a coordinate at the start, crank.theta=30deg. *"),
+    Option(
+        "--set", help="A number of a part, rod.mass=2, or a coordinate at the start, crank.theta=30deg (repeatable)."
+    ),
 ]
-Speed = Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2. *")]
-Guess = Annotated[list[str] | None, Option(help="A coordinate from which the search starts. *")]
-Read = Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy. *")]
+Speed = Annotated[list[str] | None, Option(help="A speed at the start: crank.omega=2 (repeatable).")]
+Guess = Annotated[
+    list[str] | None, Option(help="Where the search for a coordinate starts: crank.theta=30deg (repeatable).")
+]
+Read = Annotated[list[str] | None, Option(help="A quantity to show: slider.x, O.fx, energy (repeatable).")]
 Out = Annotated[
     Path | None, Option(help="The folder for files, out/MODEL unless given; or one file, whose ending says which.")
 ]
 Files = Annotated[bool, Option(help="Write tables and pictures to files.")]
 Format = Annotated[Literal["png", "svg", "pdf"], Option(help="The format of pictures.")]
 Show = Annotated[bool, Option("--show", help="Open the pictures that are written.")]
+
+# --- files of other programs, with the meaning that these options have for `jaxmbd.io.read` ----------------------
+
+_FOREIGN = "Files of other programs"
+LengthUnit = Annotated[
+    float | None,
+    Option(
+        help="ASMT: the length in metres that 1 means; FreeCAD writes millimetres, 0.001.", rich_help_panel=_FOREIGN
+    ),
+]
+Keyframe = Annotated[
+    str | None, Option(help="MJCF: the keyframe from which the model starts.", rich_help_panel=_FOREIGN)
+]
+Within = Annotated[
+    Path | None,
+    Option(
+        help="MJCF: the folder whose files may be included; that of the file unless given.", rich_help_panel=_FOREIGN
+    ),
+]
+Loops = Annotated[
+    Path | None,
+    Option(
+        help="URDF: a TOML file with the joints that close loops, robot.loops.toml unless given.",
+        rich_help_panel=_FOREIGN,
+    ),
+]
+Floating = Annotated[
+    bool,
+    Option("--floating", help="URDF: the base moves freely; it is the ground unless given.", rich_help_panel=_FOREIGN),
+]
 
 # --- motions ---------------------------------------------------------------------------------------------------
 
@@ -52,9 +86,9 @@ Rows = Annotated[int, Option(min=2, help="Number of times at which results are k
 Formulation = Annotated[str, Option(help=f"How the constraints are kept: {', '.join(FORMULATIONS)}.")]
 Accuracy = Annotated[Literal["standard", "high"], Option(help="The tolerance of the steps.")]
 Film = Annotated[bool, Option(help="Write an animation.")]
-Stable = Annotated[bool, Option("--stable", help="Go downhill, to one that is stable.")]
-Push = Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension. *")]
-Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is drawn. *")]
+Stable = Annotated[bool, Option("--stable", help="Descend to a stable equilibrium.")]
+Push = Annotated[list[str] | None, Option(help="Where a force acts: slider.x, O.angle, spring.tension (repeatable).")]
+Reaction = Annotated[list[str] | None, Option(help="A joint whose reaction is drawn (repeatable).")]
 
 # --- files -----------------------------------------------------------------------------------------------------
 
@@ -71,9 +105,13 @@ Language = Annotated[
     Option("--format", help="Numbers at the start; formulas in LaTeX or SymPy; source text in NumPy or C."),
 ]
 Piece = Annotated[
-    list[str] | None, Option(help="A matrix or column: xM, vF, Psi_p, Phi, gamma, h, M_hat, ...; some unless given. *")
+    list[str] | None,
+    Option(
+        help="A matrix or column: xM, vF, Psi_p, Phi, gamma, h, ..., as text also M_hat; some unless given "
+        "(repeatable)."
+    ),
 ]
-Symbol = Annotated[list[str] | None, Option(help="A number of a part that stays a symbol: rod.mass=m. *")]
+Symbol = Annotated[list[str] | None, Option(help="A number of a part that stays a symbol: rod.mass=m (repeatable).")]
 
 # --- many motions ----------------------------------------------------------------------------------------------
 
@@ -85,25 +123,30 @@ Data = Annotated[
     ),
 ]
 Parameters = Annotated[
-    list[str] | None, Option("--parameter", help="A number to be estimated and its bounds: rod.mass=0.5:2. *")
+    list[str] | None,
+    Option("--parameter", help="A number to be estimated and its bounds: rod.mass=0.5:2 (repeatable)."),
 ]
 Estimate = Annotated[
-    list[str] | None, Option(help="A coordinate or speed at the start that is estimated, too: rod.theta. *")
+    list[str] | None, Option(help="A coordinate or speed at the start that is estimated, too: rod.theta (repeatable).")
 ]
-Sigma = Annotated[list[str] | None, Option(help="The noise of a column, in its unit: rod.theta=0.01. *")]
+Sigma = Annotated[
+    list[str] | None,
+    Option(help="The noise of a quantity, in SI units or with deg: O.angle=0.5deg, tip=0.01 (repeatable)."),
+]
 Starts = Annotated[int, Option(min=1, help="Number of starts: the model's own values, then random ones in the bounds.")]
 Over = Annotated[
     list[str] | None,
     Option(
         help="A number, or a coordinate or speed at the start, and its values: rod.mass=0.5:1.5:20, a grid, or "
-        "rod.mass=0.5:1.5:64@sobol (@lhs), drawn together with the others of its kind. *"
+        "rod.mass=0.5:1.5:64@sobol (@lhs), drawn together with the others of its kind (repeatable)."
     ),
 ]
-Outputs = Annotated[list[str] | None, Option("--output", help=f"What is kept of each motion: {_CHANNEL}. *")]
+Outputs = Annotated[list[str] | None, Option("--output", help=f"What is kept of each motion: {_CHANNEL} (repeatable).")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Begin afresh, in place of continuing a store that exists.")]
 Variables = Annotated[
-    list[str] | None, Option("--variable", help="A number to be chosen and its bounds: spring.stiffness=1:100. *")
+    list[str] | None,
+    Option("--variable", help="A number to be chosen and its bounds: spring.stiffness=1:100 (repeatable)."),
 ]
 Minimize = Annotated[str, Option(help=f"What is to be small: {_CHANNEL}.")]
-AtMost = Annotated[list[str] | None, Option(help="An upper limit: tip.y:max=0.3. *")]
-AtLeast = Annotated[list[str] | None, Option(help="A lower limit: tip.y:min=-0.2. *")]
+AtMost = Annotated[list[str] | None, Option(help="An upper limit: tip.y:max=0.3 (repeatable).")]
+AtLeast = Annotated[list[str] | None, Option(help="A lower limit: tip.y:min=-0.2 (repeatable).")]

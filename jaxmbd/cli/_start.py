@@ -1,11 +1,16 @@
 """Where a motion starts, as values that stay meaningful when numbers of the mechanism change, and its times."""
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from jaxmbd.analyses.assembly.assemble import speed_rows
+from jaxmbd.analyses.assembly.position_solve import closure, rows_of, shape_of
 from jaxmbd.analyses.output_channels import ANGLES
 from jaxmbd.analyses.state import State
 from jaxmbd.equations.equations import Equations
@@ -18,33 +23,86 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 
 def coordinate_names(mechanism: Mechanism) -> tuple[str, ...]:
     """Return what `assemble` can prescribe: coordinates of joints and bodies, angles in space, and sensors."""
-    joints = [f"{x.name}.{c}" for x in mechanism.joints if isinstance(x, AbstractJoint) for c in x.coordinate_names]
     angles = ANGLES if mechanism.space.dim == 3 else ()
     bodies = [f"{x.name}.{c}" for x in mechanism.bodies for c in (*mechanism.space.prescribable, *angles)]
-    return (*joints, *bodies, *(sensor.name for sensor in mechanism.sensors))
+    return (*_joint_coordinates(mechanism), *bodies, *(sensor.name for sensor in mechanism.sensors))
 
 
-def released(mechanism: Mechanism, state: State) -> dict[str, dict[str, Any]]:
+def speed_names(mechanism: Mechanism) -> tuple[str, ...]:
+    """Return what `assemble` can prescribe of the speeds: those of bodies, joints and the mechanism's own."""
+    bodies = [f"{body.name}.{speed}" for body in mechanism.bodies for speed in mechanism.space.speeds]
+    rates = [f"{name}_rate" for name in _joint_coordinates(mechanism)]
+    return tuple(dict.fromkeys((*bodies, *rates, *mechanism.speed_names)))
+
+
+def _joint_coordinates(mechanism: Mechanism) -> list[str]:
+    return [f"{x.name}.{c}" for x in mechanism.joints if isinstance(x, AbstractJoint) for c in x.coordinate_names]
+
+
+def released(mechanism: Mechanism, state: State, first: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
     """Return `fixed`, `speeds` and `guess` of `assemble`, by which it finds a state again, or the state nearest to it
     if numbers of the mechanism have changed.
 
     As many coordinates and speeds are prescribed as there are degrees of freedom, angles before displacements: where a
-    length changes, a pendulum keeps its angle, not its height.
+    length changes, a pendulum keeps its angle, not its height. `first`: coordinates and speeds that are prescribed in
+    any case, and left out here because they get other values.
     """
-    variables, units = mechanism.variables, mechanism.speed_units
-    rows = np.asarray(Equations(mechanism).jacobian(state.t, state.q))
-    chosen, rank = [], int(rank_of(rows))
-    for k in sorted(range(mechanism.nv), key=lambda k: units[k] != "rad/s"):
-        more = np.concatenate([rows, np.eye(mechanism.nv)[k : k + 1]])
-        if rank_of(more) > rank:
-            rows, rank, chosen = more, rank + 1, [*chosen, k]
+    variables, units, single = mechanism.variables, mechanism.speed_units, np.eye(mechanism.nv)
+    candidates = {k: single[k : k + 1] for k in sorted(range(mechanism.nv), key=lambda k: units[k] != "rad/s")}
+    positions, rates = (_independent(rows, candidates) for rows in _rows(mechanism, state, first))
     q, v = (dict(zip(*pair, strict=True)) for pair in ((state.coordinate_names, state.q), (state.speed_names, state.v)))
-    fixed = {variables[k]: q[variables[k]] for k in chosen if _is_prescribable(mechanism, variables[k], q)}
+    fixed = {variables[k]: q[variables[k]] for k in positions if _is_prescribable(mechanism, variables[k], q)}
     return {
         "fixed": fixed,
-        "speeds": {mechanism.speed_names[k]: v[mechanism.speed_names[k]] for k in chosen},
+        "speeds": {mechanism.speed_names[k]: v[mechanism.speed_names[k]] for k in rates},
         "guess": q,
     }
+
+
+def beside(
+    mechanism: Mechanism, state: State, first: Iterable[str], fixed: Mapping[str, Any], speeds: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the prescribed coordinates and speeds that can be prescribed beside the `first` ones: a mechanism with one
+    degree of freedom that is started at another `O.angle` has no `rod.theta` of its own."""
+    position_rows, rate_rows = _rows(mechanism, state, first)
+    positions = _independent(position_rows, {name: _position_rows(mechanism, state, name) for name in fixed})
+    rates = _independent(rate_rows, {name: _rate_rows(mechanism, state, name) for name in speeds})
+    return {name: fixed[name] for name in positions}, {name: speeds[name] for name in rates}
+
+
+def _rows(mechanism: Mechanism, state: State, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of the constraints, followed by those of named coordinates, and of named speeds."""
+    names, coordinates = tuple(names), coordinate_names(mechanism)
+    constraints = np.asarray(Equations(mechanism).jacobian(state.t, state.q))
+    positions = [_position_rows(mechanism, state, name) for name in names if name in coordinates]
+    rates = [_rate_rows(mechanism, state, name) for name in names if name not in coordinates]
+    return np.concatenate([constraints, *positions]), np.concatenate([constraints, *rates])
+
+
+def _position_rows(mechanism: Mechanism, state: State, name: str) -> np.ndarray:
+    """The derivative of a coordinate or sensor with respect to a step along the speeds."""
+    equations, prescribed = Equations(mechanism), {name: jnp.zeros(shape_of(mechanism, name), state.q.dtype)}
+    at = equations.at(state.t, state.q)
+    residual = lambda step: closure(at.perturbed(step), (equations, prescribed, state.t))  # noqa: E731
+    rows = np.asarray(jax.jacfwd(residual)(jnp.zeros_like(state.v)))
+    return rows[len(rows) - rows_of(mechanism, name) :]
+
+
+def _rate_rows(mechanism: Mechanism, state: State, name: str) -> np.ndarray:
+    """The derivative of a named speed with respect to the speeds of the mechanism."""
+    equations = Equations(mechanism)
+    rows, _ = speed_rows(equations, {name: jnp.zeros((), state.v.dtype)}, state.t, state.q)
+    return np.asarray(rows)[equations.m :]
+
+
+def _independent(rows: np.ndarray, candidates: Mapping[Any, np.ndarray]) -> list[Any]:
+    """The candidates whose rows are independent of the given rows, and of those of the candidates before them."""
+    chosen, rank = [], int(rank_of(rows))
+    for key, own in candidates.items():
+        more = np.concatenate([rows, own])
+        if rank_of(more) == rank + len(own):
+            rows, rank, chosen = more, rank + len(own), [*chosen, key]
+    return chosen
 
 
 def _is_prescribable(mechanism: Mechanism, name: str, q: dict[str, Any]) -> bool:

@@ -17,7 +17,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
 from jaxmbd.cli._model import Model
 from jaxmbd.cli._numbers import check_numbers, checked, numbers_of, value_of, with_numbers
-from jaxmbd.cli._start import coordinate_names, placed, released
+from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_names
 from jaxmbd.cli._values import Grid
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification import Bounded, Parameter
@@ -111,7 +111,7 @@ class Study:
         known, coordinates = numbers_of(self.mechanism), coordinate_names(self.mechanism)
         fixed = {name: value for name, value in numbers.items() if name in coordinates}
         speeds = {name: value for name, value in numbers.items() if name not in coordinates and name not in known}
-        study = replace(self, fixed=fixed or self.fixed, speeds=speeds or self.speeds)
+        study = replace(self, fixed={**self.fixed, **fixed}, speeds={**self.speeds, **speeds})
         of_parts = {name: value for name, value in numbers.items() if name not in fixed and name not in speeds}
         solution = study.motion(self.mechanism_at(of_parts))
         return {output.name: output.value(solution) for output in self.outputs} | {"result": solution}
@@ -123,15 +123,20 @@ def study_of(
     outputs: Iterable[str],
     formulation: AbstractFormulation,
     accuracy: Literal["standard", "high"],
+    swept: Iterable[str] = (),
 ) -> Study:
     """Return the study of a model, whose start is what the user prescribed, or the state that was assembled.
 
-    `ts` [s]: the times of the motion, None if each experiment has its own.
+    `ts` [s]: the times of the motion, None if each experiment has its own; `swept`: the numbers that vary, among them
+    coordinates and speeds at the start, which replace prescribed ones that depend on them.
     """
     state, mechanism, example = model.assembled(), model.mechanism, model.example
-    found = released(mechanism, state)
-    is_prescribed = model.start is None and bool(example.fixed)
-    fixed, speeds = (example.fixed, example.speeds) if is_prescribed else (found["fixed"], found["speeds"])
+    first = [name for name in swept if name in (*coordinate_names(mechanism), *speed_names(mechanism))]
+    if model.start is None and example.fixed:
+        fixed, speeds = beside(mechanism, state, first, example.fixed, example.speeds)
+    else:
+        found = released(mechanism, state, first)
+        fixed, speeds = found["fixed"], found["speeds"]
     listed = tuple(output_of(mechanism, text) for text in outputs)
     return Study(
         placed(mechanism, state), fixed, speeds, np.zeros(0) if ts is None else ts, listed, formulation, accuracy
@@ -166,8 +171,8 @@ def space_of(mechanism: Mechanism, given: Mapping[str, Grid]) -> dict[str, Any]:
     kinds or counts.
     """
     known = numbers_of(mechanism)
-    start = (*coordinate_names(mechanism), *(f"{b.name}.{s}" for b in mechanism.bodies for s in mechanism.space.speeds))
-    check_known("number of a part, nor coordinate or speed", given, (*known, *start, *mechanism.speed_names))
+    start = (*coordinate_names(mechanism), *speed_names(mechanism))
+    check_known("number of a part, nor coordinate or speed", given, (*known, *start))
     for name, grid in given.items():
         for bound in (grid.lower, grid.upper) if name in known and name not in start else ():
             checked(with_numbers(mechanism, {name: bound}))

@@ -1,7 +1,6 @@
 """Commands that compute many motions: `fit`, `sweep` and `design`."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -14,6 +13,8 @@ from jaxmbd.cli._model import Model
 from jaxmbd.errors import MechanismError, check_known
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from jaxmbd import plot
     from jaxmbd.cli import _data as tables
     from jaxmbd.cli import _report as report
@@ -50,7 +51,9 @@ def fit(
     study = studies.study_of(model, None, (), formulation_of(formulation), accuracy)
     free = studies.parameters(study.mechanism, values.ranges("--parameter", parameter))
     levels = values.numbers("--sigma", sigma)
-    experiments = [_experiment(study, path, estimate or (), levels) for path in data]
+    measured = [tables.read_table(path, study.mechanism) for path in data]
+    check_known("measured quantity for --sigma", levels, [name for _, values in measured for name in values])
+    experiments = [_experiment(study, *table, estimate or (), levels) for table in measured]
     built = {"formulation": study.formulation, "accuracy": study.accuracy}
     problem = mbd.identification.Problem(study.mechanism_at if free else study.mechanism, experiments, free, **built)
     found = mbd.fit(problem, starts=starts)
@@ -67,11 +70,15 @@ def fit(
 
 
 def _experiment(
-    study: "studies.Study", path: Path, estimate: Iterable[str], levels: dict[str, float]
+    study: "studies.Study",
+    ts: "np.ndarray",
+    data: "dict[str, np.ndarray]",
+    estimate: Iterable[str],
+    levels: dict[str, float],
 ) -> "mbd.Experiment":
     """The measurements of one table, of a motion from the start of the model."""
-    ts, data = tables.read_table(path, study.mechanism)
-    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate), levels or 1.0, missing=True)
+    sigma = {name: level for name, level in levels.items() if name in data} if levels else 1.0
+    return mbd.Experiment(ts, data, study.fixed, study.speeds, tuple(estimate), sigma, missing=True)
 
 
 def sweep(
@@ -88,8 +95,9 @@ def sweep(
     if not over or not output:
         raise MechanismError("sweep needs numbers and outputs, such as --over rod.mass=0.5:1.5:20 --output O.fy:max.")
     chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
-    study = studies.study_of(model, ts, output, chosen, accuracy)
-    space = studies.space_of(study.mechanism, values.grids("--over", over))
+    grids = values.grids("--over", over)
+    space = studies.space_of(model.mechanism, grids)
+    study = studies.study_of(model, ts, output, chosen, accuracy, grids)
     store = model.place("sweep.zarr")
     try:
         found = mbd.sweep(study, space, store=store, overwrite=overwrite)

@@ -29,8 +29,8 @@ class Experiment(eqx.Module):
     - `own`: numbers (or functions, such as a measured torque) that this experiment does not share with the others, by
       the name of a parameter or an input of the problem: `{"payload": 0.3}`, `{"torque": Table(ts, torques)}`;
     - `estimate`: the names of initial values, and of own parameters, that are estimated (`True` for all of them);
-    - `sigma`: the noise level of the channels (the standard deviation, in the channel's unit), a number or a mapping,
-      by which residuals are divided;
+    - `sigma`: the noise level of the channels (the standard deviation, in the channel's unit), by which residuals are
+      divided: a number, or a mapping that names every channel;
     - `correlation_time` `[s]`: of the noise, a number or a mapping; zero for white noise. The noise is then an
       Ornstein-Uhlenbeck process, with the correlation `exp(−|t − s| / correlation_time)`;
     - `missing=True`: leave out samples that are NaN. Otherwise NaN is an error.
@@ -106,13 +106,18 @@ def _by_prefix(experiment: Experiment) -> dict[str, Any]:
 
 
 def _levels(field: str, level: Level, data: Mapping[str, Any], otherwise: float) -> dict[str, Array]:
-    """Return a number for each channel; raise unless they are positive (or zero, where that is the default)."""
+    """Return a number for each channel; raise unless they are positive (or zero, where that is the default), and unless
+    a mapping names all channels (or there is that default)."""
     unit, zero = ("the channel's unit", False) if otherwise else ("s", True)
     levels = dict(level) if isinstance(level, Mapping) else dict.fromkeys(data, level)
     for name, value in levels.items():
         check_known(f"measured channel for {field}", [name], data)
         check_finite(f"Experiment: {field} of", repr(name), as_float(value))
         check_number(f"Experiment: {field} of", repr(name), as_float(value), unit, zero=zero)
+    left_out = [name for name in data if name not in levels]
+    if left_out and not zero:
+        named = ", ".join(map(repr, left_out))
+        raise MechanismError(f"Experiment: {field} must give a level for each measured channel; {named} has none.")
     return {name: as_float(levels.get(name, otherwise)) for name in data}
 
 

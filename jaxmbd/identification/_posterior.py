@@ -19,7 +19,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
 from jaxmbd.identification._labels import owner, summed_up
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
@@ -99,10 +99,9 @@ def sample_posterior(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
             f"priors to some. {'; '.join(map(str, result.undetermined))}"
         )
-    try:
-        import blackjax
-    except ImportError as error:
-        raise MechanismError("sample_posterior needs BlackJAX: pip install 'jaxmbd[bayes]'.") from error
+    needs("sample_posterior", "blackjax", "bayes")
+    import blackjax
+
     problem, u = result.problem, result.problem.unconstrained(result.theta)
     inverse_root = _inverse_root(problem, u)
     numbers = eqx.Partial(_numbers, *map(jnp.asarray, (flattened(u), inverse_root, *map(flattened, problem.bounds()))))

@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import ImportedModel, check_strict, file_error
 from jaxmbd.io._xml import read_xml
 from jaxmbd.io.asmt.model import read_asmt
 from jaxmbd.io.mjcf.model import read_mjcf
 from jaxmbd.io.urdf.model import read_urdf
+from jaxmbd.model.body.checks import check_finite, check_number
 
 SUFFIXES = (".xml", ".urdf", ".asmt")
 
@@ -55,7 +57,10 @@ def read(
         raise file_error(path, f"the root element is <{kind}>; known are <mujoco> (MJCF) and <robot> (URDF).", 1)
     for name, value in options.items():
         if value is not None and name not in own[kind]:
-            raise MechanismError(f"read: {name} has no meaning for a {kind.upper()} file, got {value!r}.")
+            raise MechanismError(f"read: {name} has no meaning for {kind.upper()} files, got {value!r}.")
+    if length_unit is not None:
+        check_finite("read", "length_unit", as_float(length_unit))
+        check_number("read", "length_unit", as_float(length_unit), "m")
     if root is None:
         model = read_asmt(path, length_unit)
     elif kind == "mjcf":

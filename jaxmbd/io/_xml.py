@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from jaxmbd.errors import MechanismError
 from jaxmbd.io._imported_model import file_error
 
 _DEEPEST = 200  # nested elements: far more than any model has, and fewer than recursion bears
@@ -78,8 +79,10 @@ def read_xml(path: Path) -> Element:
         parser.Parse(text, True)
     except expat.ExpatError as error:
         raise file_error(path, f"no well-formed XML: {expat.ErrorString(error.code)}.", error.lineno) from None
-    except LookupError as error:
-        raise file_error(path, f"no well-formed XML: {error}.", 1) from None
+    except MechanismError:
+        raise
+    except (LookupError, ValueError) as error:  # an encoding that is unknown, or that expat cannot read
+        raise file_error(path, f"no well-formed XML: {error}. Save the file as UTF-8.", 1) from None
     return root.children[0]
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.errors import MechanismError, SolveError, check_known, needs
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
 from jaxmbd.printing import format_number, table
 from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, name_of, of_one, result_texts
@@ -97,6 +97,7 @@ def sensitivity_indices(
     check_count("sensitivity_indices: seed", seed, 0)
     if method == "sobol" and count & (count - 1):
         raise MechanismError(f"sensitivity_indices: count must be a power of two for Sobol' indices, got {count}.")
+    needs("sensitivity_indices", "SALib", "sweeps")
     names = tuple(ranges)
     problem = {"num_vars": len(names), "names": list(names), "bounds": list(map(list, zip(lower, upper, strict=True)))}
     points = _sample(problem, method, count, seed)

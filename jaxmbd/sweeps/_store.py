@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import MechanismError, needs
 from jaxmbd.sweeps._digest import differences
 from jaxmbd.sweeps._outputs import RESULT, Output, result_texts
 from jaxmbd.sweeps._space import Space, Swept
@@ -74,6 +74,7 @@ def open_or_create(
     **Raises:** `MechanismError` if there is something else at that place, if the store belongs to another sweep, or if
     it is damaged.
     """
+    needs("The store of a sweep", "zarr", "sweeps")
     if overwrite and path.exists():
         _remove(path)
     if not path.exists():
@@ -89,6 +90,7 @@ def open_or_create(
 
 def open_finished(path: Path) -> Store:
     """Open a store whose chunks are all done."""
+    needs("The store of a sweep", "zarr", "sweeps")
     about = _about(path)
     try:
         dims, chunk = about["dims"], int(about["parts"]["chunk"])

@@ -17,7 +17,7 @@ import numpy as np
 from jaxmbd.compile.graph.node import Graph, Node
 from jaxmbd.compile.graph.trace import TracedGraph, trace
 from jaxmbd.compile.ldlt_primitive import FORMULAS
-from jaxmbd.errors import MechanismError, unknown
+from jaxmbd.errors import MechanismError, needs, unknown
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.printing import count_of
 from jaxmbd.symbolic._normal import normal_forms
@@ -25,6 +25,7 @@ from jaxmbd.symbolic._source import to_c, to_numpy
 from jaxmbd.symbolic._sympy import to_sympy
 from jaxmbd.symbolic._system import System, Where
 
+_FORMULAS = ("xM", "vF", "xC", "Psi_p", "Phi", "Phi_dot", "Phi_t", "gamma", "epsilon", "h")
 _SHORT = {"angle": "theta", "displacement": "s", "angle_a": "alpha", "angle_b": "beta"}
 
 
@@ -99,8 +100,12 @@ class SymbolicSystem:
     `ode()`, `("alpha", "beta")`; default: the numbers of the system.
 
     Each piece is a SymPy matrix: `xM`, `vF`, `xC`, `Psi_p`, `Phi`, `Phi_dot`, `Phi_t`, `gamma`, `epsilon`, `h`, and the
-    columns of symbols `vQ`, `vP`, `vPdot`, `vXdot`, `vReactions`, `vLambda`.
+    columns of symbols `vQ`, `vP`, `vPdot`, `vQdot`, `vXdot`, `vReactions`, `vLambda`. `matrices` holds their names, and
+    `sources` those of the pieces that `source` writes.
     """
+
+    matrices = (*_FORMULAS, "vQ", "vP", "vPdot", "vQdot", "vXdot", "vReactions", "vLambda")
+    sources = (*_FORMULAS, "A", "B", "augmented", "vPdot", "vLambda", "vReactions", "vXdot")
 
     def __init__(
         self,
@@ -186,8 +191,7 @@ class SymbolicSystem:
 
     def ode(self, form: str = "reactions") -> tuple[Any, Any, Any]:
         """The matrices `A`, `Y`, `B` of the differential equations `A Y = B`: `2n` rows, `2n + m` with constraints."""
-        import sympy
-
+        sympy = _sympy()
         loads, symbols = self._loads(form)
         m, nq = len(self._lambda), len(self._q)
         left = sympy.diag(self.xM, sympy.eye(nq))
@@ -218,8 +222,7 @@ class SymbolicSystem:
 
     def latex(self, form: str = "reactions") -> str:
         """The dynamics and the constraints in LaTeX, matrices written out."""
-        import sympy
-
+        sympy = _sympy()
         write = lambda matrix: sympy.latex(matrix, mat_delim="[")  # noqa: E731
         text = rf"{write(self.xM)} {write(self.vPdot)}"
         if not self._lambda:
@@ -285,8 +288,7 @@ class SymbolicSystem:
         norms = dict.fromkeys(self._norms, 1)
         if not self.simplify:
             return to_sympy(nodes, symbols, norms)
-        import sympy
-
+        sympy = _sympy()
         forms = normal_forms(nodes, symbols, self._units)
         long = np.array([node for node, form in zip(nodes.flat, forms, strict=True) if form is None], dtype=object)
         rest = iter(to_sympy(long, symbols, norms) if long.size else ())
@@ -324,19 +326,23 @@ def _pair(names: tuple[str, str] | None) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _real(names: Sequence[str]) -> dict[str, Any]:
+def _sympy() -> Any:
+    needs("A formula of SymbolicSystem", "sympy", "symbolic")
     import sympy
 
+    return sympy
+
+
+def _real(names: Sequence[str]) -> dict[str, Any]:
+    sympy = _sympy()
     return {name: sympy.Symbol(name, real=True) for name in names}
 
 
 def _column(names: Sequence[str]) -> Any:
-    import sympy
-
+    sympy = _sympy()
     return sympy.Matrix(len(names), 1, list(_real(names).values()))
 
 
 def _equal(left: Any, right: Any) -> list[Any]:
-    import sympy
-
+    sympy = _sympy()
     return [sympy.Eq(a, b, evaluate=False) for a, b in zip(left, right, strict=True)]

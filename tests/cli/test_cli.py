@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -15,6 +16,8 @@ from typer.testing import CliRunner
 
 from jaxmbd import examples
 from jaxmbd.cli import app
+from jaxmbd.errors import MechanismError
+from tests.io.asmt_text import HERE, assembly, joint, part
 
 MODEL = """
 from jaxmbd import planar as pl
@@ -64,6 +67,36 @@ def test_describe_reports_a_model_of_another_program_and_its_remarks(tmp_path: P
     assert code == 0
     assert "The system has 1 degree of freedom. It is modelled using 1 generalized coordinate" in said(text)
     assert "line 1: link 'base' is the base: it is the ground here" in said(text)
+
+
+def test_models_of_other_programs_are_read_with_their_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "arm.asmt"
+    ground, pin = {"G": HERE}, [joint("RevoluteJoint", "J", "G", "P/M")]
+    path.write_text(
+        assembly(ground, [part("P", ((0, 0, 0), (0, 0, 0)), {"M": HERE}, centre=((500, 0, 0), (0, 0, 0)))], pin)
+    )
+    code, text = run("assemble", str(path), "--no-files", "--length-unit", "0.001")
+    assert code == 0
+    assert row(text, "P.x") == ["m", "0.5"]
+    assert "millimetres" not in text
+    assert "for the command --length-unit 0.001" in run("assemble", str(path), "--no-files")[1]
+    for arguments, message in (
+        ([str(path), "--keyframe", "home"], "read: keyframe has no meaning for ASMT files, got 'home'"),
+        (["pendulum", "--floating"], "--floating: for .xml, .urdf, .asmt files of other programs only, got 'pendulum'"),
+        ([str(path), "--length-unit", "-1"], "length_unit must be positive"),
+    ):
+        code, text = run("describe", *arguments)
+        assert code == 1
+        assert message in text
+    given: list[dict[str, Any]] = []
+
+    def read(path: Path, **options: Any) -> None:
+        given.append(options)
+        raise MechanismError("as far as this")
+
+    monkeypatch.setattr("jaxmbd.io.read", read)
+    run("describe", "a.urdf", "--floating", "--loops", "b.toml", "--within", "..", "--keyframe", "home")
+    assert given == [{"floating": True, "loops": Path("b.toml"), "within": Path(".."), "keyframe": "home"}]
 
 
 def test_describe_reports_the_mechanism_in_a_file(model: Path) -> None:

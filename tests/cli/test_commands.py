@@ -3,14 +3,17 @@
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
 from PIL import Image
+from typer.models import OptionInfo
 
 import jaxmbd as mbd
 from jaxmbd import examples
 from jaxmbd.cli import _completion as completion
+from jaxmbd.cli import _options as options
 from jaxmbd.cli import _values as values
 from jaxmbd.errors import MechanismError
 from jaxmbd.io import SUFFIXES
@@ -173,9 +176,17 @@ def test_equations_are_formulas_and_source(swing: Path, tmp_path: Path) -> None:
     found = space["equations"](0.0, np.array([0.3]), np.array([2.0]))
     np.testing.assert_allclose(np.ravel(found["xM"]), 0.0833 + 0.25)
     np.testing.assert_allclose(np.ravel(found["vF"]), -0.5 * 9.81 * np.cos(0.3) - 0.1 * 2.0)
-    code, text = run("equations", *options, "--symbol", "rod.mas=n")
-    assert code == 1
-    assert "Did you mean 'rod.mass'?" in text
+    for more, message in (
+        (["--format", "c", "--symbol", "rod.mas=n"], "Did you mean 'rod.mass'?"),
+        ([], "--symbol is for formulas and source text: give --format latex, sympy, numpy or c"),
+        (["--format", "numpy", "--piece", "M_hat"], "no piece of --format numpy named 'M_hat'"),
+        (["--format", "sympy", "--piece", "M_hat"], "no piece of --format sympy named 'M_hat'"),
+        (["--format", "latex", "--piece", "xN"], "no piece of --format latex named 'xN'. Did you mean 'xM'?"),
+    ):
+        code, text = run("equations", *options, *more)
+        assert code == 1
+        assert message in text
+    assert "M_hat (1 × 1)" in run("equations", str(swing), "--piece", "M_hat")[1]
 
 
 def test_lines_of_describe_end_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,6 +224,14 @@ def test_values_of_options_have_one_grammar() -> None:
             assert right[parse] in str(caught.value)
     with pytest.raises(MechanismError, match=r"no draw for --over named 'sobl'\. Did you mean 'sobol'"):
         values.grids("--over", ["rod.mass=1:2:4@sobl"])
+
+
+def test_options_that_are_lists_say_so() -> None:
+    for name, option in vars(options).items():
+        kind, *about = get_args(option) or (None,)
+        for info in about:
+            if isinstance(info, OptionInfo):
+                assert ("(repeatable)" in str(info.help)) == ("list" in str(kind)), name
 
 
 def test_names_of_models_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

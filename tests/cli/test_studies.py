@@ -1,14 +1,18 @@
 """Fits, sweeps and designs by command, from a model file and tables alone."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import jaxmbd as mbd
 from jaxmbd.cli._data import read_table
+from jaxmbd.cli._model import load
+from jaxmbd.cli._study import study_of
 from tests.cli.test_cli import run, said
 
+STABILIZED = mbd.Stabilized()
 LIMITS = ["--at-most", "tip.y:max=0.2", "--at-least", "tip.y:min=-0.2", "--at-least", "tip.y:max=-0.1"]
 
 
@@ -42,6 +46,31 @@ def test_fit_finds_the_mass_of_a_simulated_motion(swing: str, tmp_path: Path) ->
     assert mbd.load(target)["rod"].mass == pytest.approx(1.3, rel=1e-6)
 
 
+def test_the_noise_is_that_of_quantities(swing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In SI units or with deg, whatever the unit of the column; each table has that of its own columns."""
+    given: list[Any] = []
+
+    def problem(model: object, experiments: list[mbd.Experiment], *_: object, **__: object) -> None:
+        given.extend(experiments)
+        raise mbd.MechanismError("as far as this")
+
+    monkeypatch.setattr(mbd.identification, "Problem", problem)
+    one, both = tmp_path / "one.csv", tmp_path / "both.csv"
+    one.write_text("time,O.angle [deg]\n0,0\n1,1\n")
+    both.write_text("time,O.angle,tip.y\n0,0,0\n1,1,1\n")
+    fit = ["fit", swing, str(one), str(both), "--parameter", "rod.mass=0.5:2"]
+    assert "as far as this" in run(*fit, "--sigma", "O.angle=0.5deg", "--sigma", "tip=0.01")[1]
+    levels = [{name: float(level) for name, level in experiment.sigma.items()} for experiment in given]
+    assert levels == [{"O.angle": np.deg2rad(0.5)}, {"O.angle": np.deg2rad(0.5), "tip": 0.01}]
+    for option, message in (
+        ("O.angle=0.1", "sigma must give a level for each measured channel; 'tip' has none"),
+        ("tip.y=0.1", "no measured quantity for --sigma named 'tip.y'. Did you mean 'tip'"),
+    ):
+        code, text = run(*fit, "--sigma", option)
+        assert code == 1
+        assert message in text
+
+
 @pytest.mark.slow
 def test_fit_finds_several_numbers_and_the_start_and_writes_all_files(swing: str, tmp_path: Path) -> None:
     out, data = tmp_path / "out", tmp_path / "data.csv"
@@ -49,7 +78,8 @@ def test_fit_finds_several_numbers_and_the_start_and_writes_all_files(swing: str
     options = ["--until", "1", "--rows", "41", "--no-film", "--read", "O.angle", "--read", "tip"]
     assert run("simulate", swing, *true, *options, "--out", str(data))[0] == 0
     free = ["--parameter", "rod.mass=0.5:2", "--parameter", "friction.viscous=0.05:1", "--estimate", "O.angle"]
-    code, text = run("fit", swing, str(data), *free, "--sigma", "tip=0.01", "--out", str(out))
+    angle = ["--sigma", "O.angle=0.5deg"]
+    code, text = run("fit", swing, str(data), *free, "--sigma", "tip=0.01", *angle, "--out", str(out))
     assert code == 0, text
     assert "Fit: converged" in text
     assert "RMS of the residuals: O.angle" in said(text)
@@ -79,9 +109,12 @@ def test_tables_are_read_with_units_components_and_missing_samples(swing: str, t
         ("tip.x,O.angle\n0,1\n1,2", "no column is named 'time'"),
         ("time,O.angle\n0,1\n1;2", "line 3: not all cells are numbers: '1;2'"),
         ("time,O.angle\n0,1\n1", "line 3: 1 cells below 2 headings"),
+        ("\n\ntime,O.angle\n\n0,1\n\n1;2", "line 7: not all cells are numbers: '1;2'"),
+        ("\ntime,rod.thetta [rad]\n0,1\n1,2", "line 2: There is no quantity named 'rod.thetta'. Did you mean"),
+        ("time,O.angle [°]\n0,1\n1,2", "line 1: this is no UTF-8 text. Save the table as CSV in UTF-8."),
         ("", "is no table of at least two columns"),
     ):
-        path.write_text(text)
+        path.write_bytes(text.encode("latin-1"))
         with pytest.raises(mbd.MechanismError) as caught:
             read_table(path, mechanism)
         assert message in str(caught.value)
@@ -109,6 +142,33 @@ def test_sweep_equals_single_motions_and_goes_on(swing: str, tmp_path: Path) -> 
     assert code == 1
     assert "the output 'tip.y.min' is in the store only" in text
     assert "Give --overwrite to delete it" in text
+
+
+@pytest.mark.parametrize(
+    ("options", "swept", "fixed", "speeds"),
+    [
+        ({}, ["O.angle"], {"A.angle": 0.8}, {"O.angle": -3.0, "A.angle": -1.0}),
+        ({"speed": ["O.angle=2", "A.angle=1"]}, ["O.angle_rate"], {"O.angle": -0.5, "A.angle": 0.8}, {"A.angle": 1.0}),
+        # The lower arm's direction is that of the upper one and the angle between them.
+        ({}, ["lower.theta", "lower.omega"], {"O.angle": -0.5}, {"O.angle": -3.0}),
+    ],
+)
+def test_a_sweep_of_one_start_value_keeps_the_others(
+    options: dict[str, Any], swept: list[str], fixed: dict[str, float], speeds: dict[str, float]
+) -> None:
+    study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], STABILIZED, "high", swept)
+    assert (study.fixed, study.speeds) == (fixed, speeds)
+
+
+def test_a_sweep_from_a_state_in_a_file_keeps_its_other_values(tmp_path: Path) -> None:
+    path, start = str(tmp_path / "double.toml"), ["--set", "O.angle=0.2", "--set", "A.angle=0.5"]
+    assert run("convert", "double-pendulum", path, "--coordinates", "joint", *start)[0] == 0
+    study = study_of(load(path), np.array([0.0, 1e-6]), ["A.angle", "upper.theta"], STABILIZED, "high", ["upper.theta"])
+    assert study.fixed == pytest.approx({"A.angle": 0.5})
+    assert study.speeds == pytest.approx({"O.angle_rate": -3.0, "A.angle_rate": -1.0})
+    found = study({"upper.theta": 0.7})
+    assert float(found["A.angle.final"]) == pytest.approx(0.5, abs=1e-5)
+    assert float(found["upper.theta.final"]) == pytest.approx(0.7, abs=1e-5)
 
 
 @pytest.mark.slow

@@ -233,8 +233,11 @@ def test_lengths_in_millimetres_are_scaled_and_remarked(tmp_path: Path) -> None:
     unsaid = read(tmp_path / "a.asmt")
     np.testing.assert_allclose(unsaid.mechanism["P"].pose[:3], [0, 200, 500])
     assert [str(remark) for remark in unsaid.remarks] == [
-        "line 1: lengths are read in metres; FreeCAD writes millimetres: read(..., length_unit=0.001)"
+        "line 1: lengths are read in metres; FreeCAD writes millimetres: read(..., length_unit=0.001), for the command "
+        "--length-unit 0.001"
     ]
+    with pytest.raises(MechanismError, match=r"read: length_unit must be positive \[m\] and finite, got 0"):
+        read(tmp_path / "a.asmt", length_unit=0.0)
     assert model(tmp_path, text, 1e-3).speeds == {"P.vz": 0.04}
 
 

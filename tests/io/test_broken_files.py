@@ -1,5 +1,6 @@
 """Broken and hostile files: each error names the file, the line where there is one, and the reason."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,11 @@ CASES: dict[str, tuple[str, str, str]] = {
         "r.urdf",
         "<?xml version='1.0' encoding='x-y'?><robot/>",
         ", line 1: no well-formed XML: unknown",
+    ),
+    "encoding that expat cannot read": (
+        "r.urdf",
+        "<?xml version='1.0' encoding='shift_jis'?><robot/>",
+        ", line 1: no well-formed XML: multi-byte encodings are not supported. Save the file as UTF-8.",
     ),
     "entity bomb": ("r.urdf", f"{BOMB}<robot>&b;</robot>", ", line 1: it has a document type .<!DOCTYPE r"),
     "external entity": ("r.urdf", f"{OUTSIDE}<robot>&s;</robot>", ", line 1: it has a document type"),
@@ -169,6 +175,16 @@ CASES: dict[str, tuple[str, str, str]] = {
         a(motions=[motion("RotationalMotion", "m", "J", "__import__('os').system('true')")]),
         r", line \d+: RotationalMotion 'm': .* is unknown; known are numbers",
     ),
+    "a sum of many terms": (
+        "a.asmt",
+        a(motions=[motion("RotationalMotion", "m", "J", "+".join(["time"] * 1500))]),
+        r", line \d+: RotationalMotion 'm': 'time\+.*…' nests deeper than 200 operations",
+    ),
+    "a number that is no float": (
+        "a.asmt",
+        a(motions=[motion("RotationalMotion", "m", "J", f"time*{'9' * 400}")]),
+        r", line \d+: RotationalMotion 'm': '9+…' in 'time\*9+…' is unknown; known are numbers .finite ones.",
+    ),
     "ASMT without parts": ("a.asmt", a([], []), r", line \d+: it has no part"),
     "MJCF that includes a file elsewhere": (
         "m.xml",
@@ -212,16 +228,31 @@ def test_missing_file_raises(tmp_path: Path) -> None:
         read(tmp_path / "none.urdf")
 
 
-def test_included_file_and_link_to_elsewhere_are_checked(tmp_path: Path) -> None:
-    """A model in the folder that includes one that includes a file elsewhere; a link in the folder that leads out."""
+@pytest.mark.parametrize(
+    "inclusion",
+    [
+        '<include file="inner.xml"/>',
+        '<Include file="inner.xml"/>',
+        '<include file="inner.mjcf"/>',
+        '<asset><model name="inner" file="inner.urdf"/></asset>',
+        '<asset><model name="inner" file="inner.txt" content_type="text/xml"/></asset>',
+    ],
+)
+def test_included_file_is_checked(inclusion: str, tmp_path: Path) -> None:
+    """A model in the folder that includes one that includes a file elsewhere, in all ways that MuJoCo knows."""
+    name = re.findall(r'file="([^"]*)"', inclusion)[0]
+    (tmp_path / "m.xml").write_text(mjcf(inclusion))
+    (tmp_path / name).write_text(mjcf('<include file="../secret.xml"/>'))
+    with pytest.raises(MechanismError, match=rf"{re.escape(name)}', line 2: .* leads outside"):
+        read(tmp_path / "m.xml")
+
+
+def test_link_to_elsewhere_is_checked(tmp_path: Path) -> None:
+    """A link in the folder that leads out."""
     (tmp_path / "secret.xml").write_text("<mujoco/>")
     folder = tmp_path / "model"
     folder.mkdir()
     (folder / "m.xml").write_text(mjcf('<include file="inner.xml"/>'))
-    (folder / "inner.xml").write_text(mjcf('<include file="../secret.xml"/>'))
-    with pytest.raises(MechanismError, match=r"inner\.xml', line 2: .* leads outside"):
-        read(folder / "m.xml")
-    (folder / "inner.xml").unlink()
     (folder / "inner.xml").symlink_to(tmp_path / "secret.xml")
     with pytest.raises(MechanismError, match=r"m\.xml', line 2: .* leads outside"):
         read(folder / "m.xml")
@@ -244,12 +275,14 @@ def test_mujocos_errors_name_the_file(tmp_path: Path) -> None:
         ("loop = 1", r"it must have tables \[\[loop\]\] and nothing else"),
         ("[[loop]]\nlink1 = 3", r"loop 1, link1 must be a table with link, rpy, xyz, got 3"),
         ("[[loop]]\ncolour = 'red'", r"loop 1 must be a table with .*, got \['colour'\]"),
-        ("[[loop]", "no TOML: "),
+        ("[[loop]", "this is no TOML: "),
+        (f"x = {'[' * 5000}{']' * 5000}", "tables and lists are nested more than 32 deep"),
+        (f"x = {'9' * 5000}", "a whole number has too many digits"),
         ("[[loop]]\nlink1 = {link = 'a'}\nlink2 = {link = 'z'}", "<link2> 'z': There is no link named 'z'"),
     ],
 )
 def test_broken_side_file_raises(text: str, reason: str, tmp_path: Path) -> None:
     (tmp_path / "r.urdf").write_text(robot(ONE))
     (tmp_path / "r.loops.toml").write_text(text)
-    with pytest.raises(MechanismError, match=r"r\.loops\.toml': " + reason):
+    with pytest.raises(MechanismError, match=r"r\.loops\.toml'(, line 1)?: " + reason):
         read(tmp_path / "r.urdf")

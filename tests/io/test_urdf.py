@@ -202,5 +202,5 @@ def test_base_is_the_ground_or_floats(tmp_path: Path) -> None:
 def test_options_of_other_formats_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "arm.urdf"
     path.write_text(ARM)
-    with pytest.raises(MechanismError, match="read: keyframe has no meaning for a URDF file, got 'home'"):
+    with pytest.raises(MechanismError, match="read: keyframe has no meaning for URDF files, got 'home'"):
         read(path, keyframe="home")

@@ -1,7 +1,7 @@
 """The equations exported: as numbers, as formulas and as source text, from the code that runs."""
 
 import ctypes
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -196,6 +196,20 @@ def test_symbols_and_source_agree_with_numbers(name: str, coordinates: str, rng:
     values = sympy.lambdify(symbols, written, cse=True)(0.3, *q, *p)
     for piece, value in zip(PIECES, values, strict=True):
         _agree(np.asarray(value, dtype=float).reshape(np.shape(numbers[piece])), numbers[piece], piece)
+
+
+def test_the_listed_pieces_are_matrices_and_sources() -> None:
+    symbolic = mbd.SymbolicSystem(mbd.export(mbd.examples.get("pendulum").mechanism))
+    public = {
+        name for name, member in vars(mbd.SymbolicSystem).items() if isinstance(member, property | cached_property)
+    }
+    assert set(symbolic.matrices) == {name for name in public if not name.startswith("_")}
+    assert all(isinstance(getattr(symbolic, name), sympy.Matrix) for name in symbolic.matrices)
+    namespace: dict[str, Any] = {}
+    exec(symbolic.source("numpy", symbolic.sources), namespace)
+    found = namespace["equations"](0.0, np.array([0.0, 0.5, np.pi / 2]), np.zeros(3))
+    assert set(found) == set(symbolic.sources)
+    np.testing.assert_allclose(found["vPdot"], 0.0, atol=1e-12)  # upright
 
 
 def _agree(found: Any, expected: Any, piece: str) -> None:

@@ -135,7 +135,7 @@ def _assemble(
     if weights is not None:
         q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
-    rows, at_rest = as_program(_speed_rows)(equations, speeds, t, q)
+    rows, at_rest = as_program(speed_rows)(equations, speeds, t, q)
     v = _speeds(equations.at(t, q), rows, -at_rest)
     residuals = _Residuals(q, v, closure(q, closing), slope, rows @ v + at_rest)
     result = _verdict(residuals)
@@ -172,7 +172,7 @@ def prescribed_at(
     return dict(sorted({**positions, **(_locked_values(mechanism, start, names, t) if names else {})}.items()))
 
 
-def _speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Array) -> tuple[Array, Array]:
+def speed_rows(equations: Equations, speeds: dict[str, Array], t: Scalar, q: Array) -> tuple[Array, Array]:
     """Return the rows of `C` and of the prescribed speeds, and the residual of each row at rest."""
     at, still = equations.at(t, q), jnp.zeros(equations.mechanism.nv, q.dtype)
     values = lambda v: _speed_values(at, tuple(speeds), v)  # noqa: E731

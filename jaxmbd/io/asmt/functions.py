@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
@@ -35,6 +36,8 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 }
 _OF_MARKERS = ("rIJ", "vrIJ")  # distance and its rate, written rIJ(self)
 _LONGEST = 10_000  # characters
+_DEEPEST = 200  # nodes within one another: fewer than recursion bears
+_SHOWN = 200  # characters of a text in a message
 
 
 class Expression(eqx.Module):
@@ -64,15 +67,28 @@ def _tree(text: str) -> ast.expr:
     if len(text) > _LONGEST:
         raise MechanismError(f"a function has {len(text)} characters; at most {_LONGEST} are read.")
     try:
-        return ast.parse(_DOUBLE.sub("", _COMMENT.sub(" ", text)).replace("^", "**").strip(), mode="eval").body
+        tree = ast.parse(_DOUBLE.sub("", _COMMENT.sub(" ", text)).replace("^", "**").strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise MechanismError(f"{text!r} is no function.") from None
+        raise MechanismError(f"{_short(text)} is no function.") from None
+    level: list[ast.AST] = [tree]
+    for _ in range(_DEEPEST):
+        level = [child for node in level for child in ast.iter_child_nodes(node)]
+    if level:
+        raise MechanismError(f"{_short(text)} nests deeper than {_DEEPEST} operations (a sum of n terms nests n deep).")
+    return tree
+
+
+def _short(text: str) -> str:
+    """The text, or its beginning."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
 
 def _check(node: ast.expr, text: str) -> None:
     """Raise unless `_value` knows every node of a tree."""
     match node:
-        case ast.Constant(value=int() | float()) | ast.Name(id="time" | "pi"):
+        case ast.Constant(value=int() | float() as value) if abs(value) <= sys.float_info.max:
+            return
+        case ast.Name(id="time" | "pi"):
             return
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
             return _check(operand, text)
@@ -85,7 +101,10 @@ def _check(node: ast.expr, text: str) -> None:
             return _check(argument, text)
     known = ", ".join([*_FUNCTIONS, *(f"{name}(self)" for name in _OF_MARKERS)])
     part = ast.unparse(node)
-    raise MechanismError(f"{part!r} in {text!r} is unknown; known are numbers, pi, time, + - * / ^ and {known}.")
+    raise MechanismError(
+        f"{_short(part)} in {_short(text)} is unknown; known are numbers (finite ones), pi, time, + - * / ^ and "
+        f"{known}."
+    )
 
 
 def _value(node: ast.expr, values: dict[str, Any]) -> Any:

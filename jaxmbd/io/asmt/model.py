@@ -21,6 +21,7 @@ from jaxmbd.model.force.marker_forces import SpringDamper
 from jaxmbd.model.joint.spatial import Cylindrical, Prismatic, Revolute
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
+_MILLIMETRES = "read(..., length_unit=0.001), for the command --length-unit 0.001"
 _WRITTEN_BY_FREECAD = "OndselSolver"
 _STILL = 1e-9  # [m/s, rad/s] a speed that is rounding of an earlier simulation
 _MOTIONS = {
@@ -64,7 +65,7 @@ def read_asmt(path: Path, length_unit: float | None) -> ImportedModel:
     root, header = read_tree(path, 1.0 if length_unit is None else length_unit)
     remarks = Remarks(path)
     if length_unit is None and header.startswith(_WRITTEN_BY_FREECAD):
-        remarks.changed("lengths", "are read in metres; FreeCAD writes millimetres: read(..., length_unit=0.001)", 1)
+        remarks.changed("lengths", f"are read in metres; FreeCAD writes millimetres: {_MILLIMETRES}", 1)
     assembly = Assembly(f"/{root.name}", remarks, Names(remarks))
     place = root.placement
     _add_markers(assembly, assembly.path, root, Owner(ground, place, place))

@@ -7,7 +7,8 @@ from jaxmbd.io._imported_model import file_error
 from jaxmbd.io._xml import Element, read_xml
 
 _FOLDERS = ("meshdir", "texturedir", "assetdir")
-_MODELS = ("include", "model")  # elements whose `file` is MJCF again
+# Elements whose `file` is a model again, whatever its suffix; MuJoCo takes `Include` for `include`.
+_MODELS = ("include", "model")
 _MOST_COPIES = 10_000  # of bodies by replicate, composite and flexcomp together: what still fits into memory
 
 
@@ -28,7 +29,7 @@ def check_files(path: Path, root: Element, within: Path) -> None:
         for owner, name, value in _references(element):
             for place in {(folder / value).resolve() for folder in folders}:
                 _check_place(file, owner, name, value, place, within)
-                if owner.tag in _MODELS and place.suffix in ("", ".xml") and place.is_file() and place not in checked:
+                if owner.tag.lower() in _MODELS and place.is_file() and place not in checked:
                     checked.add(place)
                     waiting.append((place, read_xml(place)))
 
@@ -44,7 +45,7 @@ def _references(root: Element) -> Iterator[tuple[Element, str, str]]:
 def _check_place(file: Path, owner: Element, name: str, value: str, place: Path, within: Path) -> None:
     if ":" in value or "\\" in value or Path(value).is_absolute() or not place.is_relative_to(within):
         text = f'<{owner.tag} {name}="{value}"> leads outside of {str(within)!r}; files elsewhere are not read. '
-        text += "Copy them there, or pass within=, the folder that holds all of them."
+        text += "Copy them there, or pass within= (for the command: --within), the folder that holds all of them."
         raise file_error(file, text, owner.line)
 
 

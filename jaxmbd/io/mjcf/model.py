@@ -44,7 +44,9 @@ def _remark_on_the_rest(source: Source) -> None:
     for i in range(m.npair):
         source.remarks.lost(f"contact pair {i}", "is left out")
     for i in range(m.nkey):
-        source.changed("key", i, "is one of the states to start from: read(..., keyframe=...)")
+        source.changed(
+            "key", i, "is one of the states to start from: read(..., keyframe=...), for the command --keyframe"
+        )
     for i in np.flatnonzero(m.body_gravcomp).tolist():
         source.lost("body", i, "has gravcomp; its weight is not compensated here")
     for i in np.flatnonzero(m.body_mocapid >= 0).tolist():

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxmbd.errors import MechanismError
+from jaxmbd.errors import needs
 from jaxmbd.io._imported_model import Remarks, file_error
 from jaxmbd.io._names import Names
 from jaxmbd.io._placement import Owner, Placement, from_quaternion
@@ -102,10 +102,8 @@ def compiled(path: Path, keyframe: str | None) -> Source:
 
     **Raises:** `MechanismError` if the package `mujoco` is missing, or with MuJoCo's message if the file is wrong.
     """
-    try:
-        mujoco: Any = importlib.import_module("mujoco")  # an extra, without types
-    except ImportError:
-        raise MechanismError("MJCF is read by MuJoCo's own compiler: pip install 'jaxmbd[mjcf]'.") from None
+    needs("MJCF, which MuJoCo's own compiler reads,", "mujoco", "mjcf")
+    mujoco: Any = importlib.import_module("mujoco")  # an extra, without types
     remarks = Remarks(path)
     try:
         with warnings.catch_warnings(record=True) as caught:

@@ -13,7 +13,6 @@ SDF inside `<gazebo>`, Drake's `ball_constraint` and `linear_bushing_rpy`, pairs
 """
 
 import re
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,8 @@ from scipy.spatial.transform import Rotation
 
 from jaxmbd.io._imported_model import Remarks, file_error
 from jaxmbd.io._placement import Placement
-from jaxmbd.io._xml import Element, read_bytes
+from jaxmbd.io._xml import Element
+from jaxmbd.io.model_file.source import read_source, tree_of
 from jaxmbd.io.urdf.robot import HINGES, SLIDES, Robot
 from jaxmbd.model.body.spatial import Marker
 from jaxmbd.model.force.compliant import Bushing
@@ -167,10 +167,7 @@ def _bushing(robot: Robot, element: Element) -> Bushing:
 
 def _side_file(path: Path) -> list[Element]:
     """The loops of a TOML file, as the elements that `<loop_joint>` would be."""
-    try:
-        content = tomllib.loads(read_bytes(path).decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise file_error(path, f"no TOML: {error}.") from None
+    content = tree_of(read_source(path))
     loops = content.get("loop")
     if set(content) != {"loop"} or not isinstance(loops, list):
         raise file_error(path, f"it must have tables [[loop]] and nothing else, got {sorted(content)}.")
