@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.checks import check_times, first_time
-from jaxmbd.analyses.redundancy import jacobian, redundancy, speed_rows
+from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
 from jaxmbd.analyses.result_codes import (
     RESULTS,
     first_failure,
@@ -88,7 +88,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
     known = is_known(mechanism, state, ts)
     if throw and known:
         _check_drivers(*frozen((mechanism, state)))
-    elif (missing := mechanism.nv - int(np.sum(~speed_rows(mechanism)))) > 0:
+    elif (missing := mechanism.nv - int(np.sum(~nonholonomic_rows(mechanism)))) > 0:
         raise MechanismError(f"{_too_few(mechanism, missing)} Or let forces move them: simulate(mechanism, state, ts).")
     solution = _motion(mechanism, jnp.asarray(ts), state, is_known(ts, state.t))
     if throw and known:
@@ -105,7 +105,7 @@ def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Sol
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
     rows = equations.jacobian(ts[0], q)
-    rank, positions = rank_of(rows), rank_of(rows[~speed_rows(mechanism)])
+    rank, positions = rank_of(rows), rank_of(rows[~nonholonomic_rows(mechanism)])
     fixed, q, v, times = frozen((equations, q, v, ts))
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())
@@ -156,7 +156,7 @@ def _reach(equations: Equations, here: _Point, end: Array) -> _Point:
 
 
 def _check_drivers(mechanism: Mechanism, state: State) -> None:
-    C = jacobian(mechanism, state.t, state.q)[~speed_rows(mechanism)]
+    C = jacobian(mechanism, state.t, state.q)[~nonholonomic_rows(mechanism)]
     drivers = [driver.name for driver in mechanism.drivers]
     freedom = mechanism.nv - int(rank_of(jnp.asarray(C)))
     if freedom:
@@ -197,7 +197,7 @@ def _more_drivers(mechanism: Mechanism, state: State) -> tuple[list[str], list[s
     names += [f"{body.name}.{coordinate}" for body in mechanism.bodies for coordinate in mechanism.space.prescribable]
     drivers = [Driver(f"driver {k}", name, 0.0) for k, name in enumerate(names)]
     driven = mechanism.replaced(drivers=[*mechanism.drivers, *drivers])
-    rows = jacobian(driven, state.t, state.q)[~speed_rows(driven)]
+    rows = jacobian(driven, state.t, state.q)[~nonholonomic_rows(driven)]
     held, tried = np.split(rows, [len(rows) - len(names)])
     proposed: list[str] = []
     for name, row in zip(names, tried, strict=True):

@@ -119,7 +119,7 @@ def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m n
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
 
 
-def speed_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
+def nonholonomic_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
     """Return True for each row that constrains speeds alone: those of rolling, and of drivers that prescribe a speed.
     In a rolling part these follow the position rows."""
     pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.checks import check_assembled, closed_enough
-from jaxmbd.analyses.redundancy import parts_in, speed_rows
+from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -75,7 +75,7 @@ def choose(
     fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
     names = None if independent is None else _ordered_names(mechanism, independent)
     candidates = tuple(in_world_axes(name) if name in other_axes else name for name in mechanism.variables)
-    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), speed_rows(mechanism)
+    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), nonholonomic_rows(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
     check_assembled(mechanism, "state", constraints.position, constraints.velocity)
