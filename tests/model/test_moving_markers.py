@@ -136,6 +136,10 @@ def test_moving_markers_that_are_wrong() -> None:
         pl.ground.moving(lambda t: (t, t, t))
     with pytest.raises(mbd.MechanismError, match="MovingMarker on 'ground': motion must be a function of time"):
         sp.ground.moving((0.0, 0.0, 0.0))
+    with pytest.raises(mbd.MechanismError, match="Marker on 'rod': the Euler parameters of its rotation are all zero"):
+        sp.MovingMarker("rod", lambda t: (t, t, t), (0.0, 0.0, 0.0, 0.0))
+    with pytest.raises(mbd.MechanismError, match="Marker on 'rod': angle must be finite, got nan"):
+        pl.MovingMarker("rod", lambda t: (t, t), jnp.nan)
     body = sp.Body("b", 1.0, (0.1, 0.2, 0.25))
     hinge = sp.Revolute("O", sp.ground.moving(lambda t: (t, 0.0, 0.0)), body.at())
     with pytest.raises(mbd.MechanismError, match="Revolute 'O' counts turns and cannot have a MovingMarker"):

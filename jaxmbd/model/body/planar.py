@@ -53,8 +53,8 @@ class MovingMarker(AbstractMovingMarker):
         self.body, self.motion, self.angle = body, motion, as_float(angle)
 
     def __check_init__(self) -> None:
+        Marker(self.body, np.zeros(2), self.angle)  # its checks
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
-        check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.angle)
