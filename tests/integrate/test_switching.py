@@ -4,6 +4,7 @@ A rotor of inertia 1 on a torsional spring of stiffness 1 obeys `θ̈ + θ = u(t
 `J (1 − cos(t − t_k))` to θ(t), a change S of its slope adds `S (t − t_k − sin(t − t_k))`.
 """
 
+import math
 from typing import Any
 
 import diffrax as dfx
@@ -282,6 +283,13 @@ def test_a_motion_that_jumps_is_refused() -> None:
     with pytest.raises(mbd.MechanismError, match="at 1 s the rate of the position jumps from 0 to 2"):
         driven(mbd.Piecewise([1.0], [0.0, lambda t: 2 * (t - 1)], order=2), "position")
     driven(mbd.Piecewise([1.0], [0.0, lambda t: 2 * (t - 1) ** 2], order=2), "position")
+
+
+def test_a_piece_of_a_motion_that_fails_names_its_driver() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"Driver 'motor': the function motion converts .* \(math\.sin"):
+        driven(mbd.Piecewise([1.0], [0.0, lambda t: math.sin(t)], order=2), "position")
+    with pytest.raises(mbd.MechanismError, match=r"Driver 'motor': .* must be a number, got shape \(2,\)"):
+        driven(mbd.Piecewise([1.0], [0.0, lambda t: jnp.stack([t, t])], order=2), "position")
 
 
 @pytest.mark.parametrize(
