@@ -325,6 +325,36 @@ def test_every_part_has_its_place() -> None:
     assert {name: strokes_of(mechanism, name) for name in expected} == expected
 
 
+def test_parts_have_the_symbols_that_they_have_in_space() -> None:
+    arm, slide = pl.Body("arm", 1.0, 0.1, (1.0, 0.0, 0.0)), pl.Body("slide", 1.0, 0.1)
+    pivot, weld = (pl.ground.at(), arm.at(-1.0, 0.0)), (pl.ground.at(2.0, 0.0), arm.at(1.0, 0.0))
+    joints = [pl.PointConstraint("pin", *pivot), pl.FixedConstraint("weld", *weld), pl.Revolute("O", *pivot)]
+    mechanism = pl.Mechanism(
+        bodies=[arm, slide],
+        joints=[*joints, pl.Prismatic("rail", pl.ground.at(), slide.at())],
+        forces=[
+            pl.JointSpringDamper("coil", "O.angle", 1.0),
+            pl.JointSpringDamper("push", "rail.displacement", 1.0),
+            pl.JointSpringDamper("damper", "rail.displacement", damping=1.0),
+            pl.Bushing("bushing", pl.ground.at(), arm.at(), np.ones(3)),
+            pl.PlaneContact("contact", pl.ground.at(0.0, -0.3), arm.at(), 1e4, 0.25),
+        ],
+    )
+    geometry = Geometry(mechanism, np.array([[1.0, 0.0, 0.0, 0.0, 0.0, 0.0]]))
+    shapes: dict[str, list[np.ndarray]] = {}
+    for piece in pieces_of(geometry):
+        shapes.setdefault(piece.part, []).append(piece.shape(geometry.motion.at(0)))
+    assert "damper" not in shapes
+    expected = {"pin": (0.0, 0.0), "weld": (2.0, 0.0), "coil": (0.0, 0.0), "bushing": (0.0, 0.0), "push": (0.0, 0.0)}
+    for name, place in expected.items():
+        (shape,) = shapes[name]
+        assert np.linalg.norm(shape - place, axis=1).max() < 3 * geometry.size
+    edge, ball = shapes["contact"]
+    assert np.nanmax(edge[:, 1]) == pytest.approx(-0.3)
+    np.testing.assert_allclose(np.linalg.norm(ball - (1.0, 0.0), axis=1), 0.25)
+    assert len(shapes["ground"]) == 2
+
+
 def names_of(mechanism: pl.Mechanism, state: mbd.State) -> list[tuple[str, int]]:
     """Names of the pieces of a picture, with the layer that each is drawn in."""
     return sorted((piece.part, piece.layer) for piece in pieces_of(Geometry(mechanism, np.asarray(state.q)[None])))
