@@ -4,6 +4,7 @@ import math
 import re
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -450,8 +451,13 @@ def test_animate_refuses_what_does_not_fit(swing: mbd.Solution) -> None:
         plot.animate(swing, trace=["tap"])
     with pytest.raises(mbd.MechanismError, match="no joint or driver named 'P'"):
         plot.animate(swing, reactions=["P"])
-    with pytest.raises(mbd.MechanismError, match="speed must be positive, got 0"):
+    with pytest.raises(mbd.MechanismError, match="speed must be positive and finite, got 0"):
         plot.animate(swing, speed=0)
+    with pytest.raises(mbd.MechanismError, match="fps must be positive and finite, got inf"):
+        plot.animate(swing, fps=math.inf)
+    one = {name: getattr(swing, name)[2:3] for name in ("ts", "q", "integrated_speeds")}
+    with pytest.raises(mbd.MechanismError, match=r"a single time: draw\(solution\.mechanism, solution\.state\(0\)\)"):
+        plot.animate(replace(swing, **one))
 
 
 def test_animation_is_saved_as_gif_page_and_film(swing: mbd.Solution, tmp_path: Path) -> None:
