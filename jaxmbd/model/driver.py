@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite, check_name
+from jaxmbd.model.body.checks import check_coordinate, check_finite
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
@@ -41,11 +41,7 @@ class Driver(eqx.Module):
     prescribes: str = eqx.field(static=True)
 
     def __init__(self, name: str, coordinate: str, motion: Function | Number, prescribes: str = "position") -> None:
-        check_name("Driver", name)
-        if not isinstance(coordinate, str) or coordinate.count(".") != 1:
-            raise MechanismError(
-                f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
-            )
+        check_coordinate("Driver", name, coordinate)
         if prescribes not in ("position", "speed"):
             raise MechanismError(f"Driver {name!r}: prescribes must be 'position' or 'speed', got {prescribes!r}.")
         self.prescribes = prescribes
