@@ -134,6 +134,18 @@ CASES: Cases = {
         lambda: mbd.SmoothingSpline(np.arange(8.0), np.arange(8.0), np.inf),
         "SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got inf.",
     ),
+    "rotation vector ragged": (
+        lambda: rotation.from_vector([(1, 2), 0, 0]),
+        "rotation.from_vector: theta must be real numbers, got [(1, 2), 0, 0].",
+    ),
+    "rotation vector complex": (
+        lambda: rotation.from_vector((1j, 0, 0)),
+        "rotation.from_vector: theta must be real numbers, got (1j, 0, 0).",
+    ),
+    "rotation vector of nothing": (
+        lambda: rotation.from_vector((None, 0, 0)),
+        "rotation.from_vector: theta must be real numbers, got (None, 0, 0).",
+    ),
     "box complex": (
         lambda: sp.box(1j, 1, 1, 1),
         "box: density must be a real number [kg/m³], got 1j.",

@@ -277,8 +277,9 @@ def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:
     edge = size * hatched((low - margin) / size, (high + margin) / size)
     pieces = [Piece(force.name, plane, edge, INK, layer=GROUND_LAYER, width=1.0)]
     if radius > 0:
-        colour, look = body_colour(point.body), {"alpha": 0.15, "width": 1.8}
-        pieces.append(Piece(force.name, point, arc(radius), colour, layer=LINK_LAYER, fill=colour, **look))
+        colour = body_colour(point.body)
+        look = {"fill": colour, "alpha": 0.15, "width": 1.8}
+        pieces.append(Piece(force.name, point, arc(radius), colour, layer=LINK_LAYER, **look))
     return pieces
 
 

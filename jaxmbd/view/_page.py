@@ -93,7 +93,8 @@ def page(
     **Returns:** a `Page`: `page.save("bricard.html")`, `page.show()`.
 
     **Raises:** `MechanismError` for names that do not exist, motions that do not fit together (in the plane and in
-    space), a direction of view in the plane, or one or a speed that is not finite, a batch of motions, and coordinates or forces that are not finite.
+    space), a direction of view in the plane, a batch of motions, and coordinates, forces, a direction of view or a
+    speed that are not finite.
 
         >>> from jaxmbd import view
         >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))

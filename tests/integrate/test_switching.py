@@ -300,8 +300,14 @@ def test_a_piece_of_a_motion_that_fails_names_its_driver() -> None:
         (lambda: mbd.Piecewise([2.0], [0.0, 1.0], order=-1), "order is the lowest derivative"),
         (lambda: mbd.Piecewise(2.0, [0.0, 1.0]), r"at least one time \[s\], got shape \(\)"),
         (lambda: mbd.Table([0.0, jnp.nan], [0.0, 1.0]), r"Table: times\[1\] must be finite, got nan"),
-        (lambda: mbd.Table([0.0, 1.0], [[0.0, 1.0], [jnp.inf, 1.0]]), r"Table: values\[1\]\[0\] must be finite, got inf"),
-        (lambda: mbd.Piecewise([1.0], [0.0, np.array([1, np.nan])]), r"Piecewise: pieces\[1\]\[1\] must be finite, got nan"),
+        (
+            lambda: mbd.Table([0.0, 1.0], [[0.0, 1.0], [jnp.inf, 1.0]]),
+            r"Table: values\[1\]\[0\] must be finite, got inf",
+        ),
+        (
+            lambda: mbd.Piecewise([1.0], [0.0, np.array([1, np.nan])]),
+            r"Piecewise: pieces\[1\]\[1\] must be finite, got nan",
+        ),
         (lambda: mbd.Table([0.0, 0.0], [0.0, 1.0]), "times must increase"),
         (lambda: mbd.Table([0.0, 1.0], [0.0]), r"a row for each of the 2 times, got shape \(1,\)"),
         (lambda: mbd.Table([0.0, 1.0], [0.0, 1.0], order=3), "order must be 1 .* or 0"),
