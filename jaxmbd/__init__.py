@@ -23,10 +23,11 @@ except PackageNotFoundError:
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name: its modules make a million objects, which nearly all stay."""
+    """Import a name, once: its modules make a million objects, which nearly all stay."""
     with collecting_nothing():
         try:
-            return _imported(name)
+            globals()[name] = value = _imported(name)  # not all versions of lazy_loader keep it here
+            return value
         except AttributeError as error:
             if name.startswith("_"):
                 raise

@@ -89,6 +89,16 @@ except SystemExit as end:
     assert not loaded & {"jax", "numpy", "scipy", "matplotlib", "xarray"}
 
 
+def test_a_name_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also with versions of lazy_loader that do not keep what they import."""
+    asked: list[str] = []
+    assert mbd.simulate is mbd.simulate
+    monkeypatch.delattr(mbd, "simulate")
+    monkeypatch.setattr(mbd, "_imported", lambda name: asked.append(name) or name.upper())
+    assert [getattr(mbd, "simulate") for _ in range(2)] == ["SIMULATE"] * 2  # noqa: B009
+    assert asked == ["simulate"]
+
+
 def test_every_name_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     stub = ast.parse(Path(mbd.__file__).with_suffix(".pyi").read_text())
     listed = {alias.asname or alias.name for x in stub.body if isinstance(x, ast.ImportFrom) for alias in x.names}

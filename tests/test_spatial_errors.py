@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import pytest
 
@@ -94,6 +95,14 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[str, ...]]] = {
     "stop": (
         lambda: sp.JointStop("s", "O.angle", 1.0, -1.0, 10.0),
         ("JointStop 's'", "lower must be below upper", "1", "-1"),
+    ),
+    "stop of two stiffnesses": (
+        lambda: sp.JointStop("s", "O.angle", -1.0, 1.0, (10.0, 20.0)),
+        ("JointStop 's'", "stiffness must be a number", "(2,)"),
+    ),
+    "stop without exponent, at a traced limit": (
+        lambda: jax.grad(lambda lower: sp.JointStop("s", "O.angle", lower, 1.0, 10.0, exponent=0.0).lower)(-1.0),
+        ("JointStop 's'", "exponent must be positive", "0"),
     ),
     "torque": (lambda: sp.Torque("t", THERE, 1.0), ("Torque 't'", "torque must have shape (3,)")),
     "user force": (

@@ -80,7 +80,7 @@ PLACES: dict[str, tuple[Callable[[Any], Any], str, str, str, str]] = {
     ),
     "generalized force": (
         lambda f: pendulum(forces=[pl.GeneralizedForce("p", f)]),
-        "GeneralizedForce 'p'", "function", "t, q, v, parameters", A,
+        "GeneralizedForce 'p'", "function", "t, q, v, parameters", "numbers of shape (3,)",
     ),
     "driver": (
         lambda f: pendulum(drivers=[pl.Driver("p", "O.angle", f)]),

@@ -128,7 +128,23 @@ CASES: Cases = {
     ),
     "SmoothingSpline None": (
         lambda: mbd.SmoothingSpline(np.arange(8.0), np.arange(8.0), None),
-        "SmoothingSpline: smoothing must be 'auto' or a number of at least zero, got None.",
+        "SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got None.",
+    ),
+    "SmoothingSpline infinite": (
+        lambda: mbd.SmoothingSpline(np.arange(8.0), np.arange(8.0), np.inf),
+        "SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got inf.",
+    ),
+    "rotation vector ragged": (
+        lambda: rotation.from_vector([(1, 2), 0, 0]),
+        "rotation.from_vector: theta must be real numbers, got [(1, 2), 0, 0].",
+    ),
+    "rotation vector complex": (
+        lambda: rotation.from_vector((1j, 0, 0)),
+        "rotation.from_vector: theta must be real numbers, got (1j, 0, 0).",
+    ),
+    "rotation vector of nothing": (
+        lambda: rotation.from_vector((None, 0, 0)),
+        "rotation.from_vector: theta must be real numbers, got (None, 0, 0).",
     ),
     "box complex": (
         lambda: sp.box(1j, 1, 1, 1),
@@ -231,6 +247,10 @@ CASES |= {
     "Piecewise text": (
         lambda: mbd.Piecewise("x", [1.0]),
         "Piecewise: times must be real numbers, got 'x'.",
+    ),
+    "Piecewise of text": (
+        lambda: mbd.Piecewise([1.0], [0.0, "x"]),
+        "Piecewise: pieces[1] must be real numbers, got 'x'.",
     ),
     "Table None": (
         lambda: mbd.Table(None, None),

@@ -1,12 +1,16 @@
 """Drivers: rheonomic constraints that prescribe one coordinate of a joint or body as a function of time."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
 
 from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_finite, check_name
+from jaxmbd.model.body.checks import check_coordinate, check_finite
 from jaxmbd.model.time_functions import AbstractTimeFunction, Piecewise
 from jaxmbd.user_functions import user_array
 
@@ -37,11 +41,7 @@ class Driver(eqx.Module):
     prescribes: str = eqx.field(static=True)
 
     def __init__(self, name: str, coordinate: str, motion: Function | Number, prescribes: str = "position") -> None:
-        check_name("Driver", name)
-        if not isinstance(coordinate, str) or coordinate.count(".") != 1:
-            raise MechanismError(
-                f"Driver {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
-            )
+        check_coordinate("Driver", name, coordinate)
         if prescribes not in ("position", "speed"):
             raise MechanismError(f"Driver {name!r}: prescribes must be 'position' or 'speed', got {prescribes!r}.")
         self.prescribes = prescribes
@@ -49,8 +49,7 @@ class Driver(eqx.Module):
         self.coordinate = coordinate
         self.motion = motion if callable(motion) else as_float(motion)
         check_finite(f"Driver {name!r}", "motion", self.motion)
-        if isinstance(motion, AbstractTimeFunction):
-            _check_continuous(name, motion, prescribes)
+        check_continuous(f"Driver {name!r}", motion, prescribes, ())
 
     def value(self, t: Scalar) -> Scalar:
         """The prescribed value at time `t`."""
@@ -58,8 +57,13 @@ class Driver(eqx.Module):
         return jnp.asarray(value, dtype=t.dtype)
 
 
-def _check_continuous(name: str, motion: AbstractTimeFunction, prescribes: str) -> None:
-    """Raise if a prescribed position or speed jumps, which would need an infinite force."""
+def check_continuous(part: str, motion: Any, prescribes: str, shape: tuple[int, ...]) -> None:
+    """Raise if a prescribed position or speed of this shape jumps, which would need an infinite force.
+
+    Checked are functions that declare their switching times, each piece at the times that it shares with the next one.
+    """
+    if not isinstance(motion, AbstractTimeFunction):
+        return
     least, smooth = (2, "a position and its rate") if prescribes == "position" else (1, "a speed")
     if motion.order < least:
         mend = (
@@ -68,22 +72,26 @@ def _check_continuous(name: str, motion: AbstractTimeFunction, prescribes: str) 
             else "Use a Table with order=1"
         )
         raise MechanismError(
-            f"Driver {name!r}: {smooth} cannot jump, but derivative {motion.order} of its motion (a "
-            f"{type(motion).__name__}) does. {mend}, or say order={least} of a Piecewise that is continuous."
+            f"{part}: {smooth} cannot jump, but derivative {motion.order} of its motion (a {type(motion).__name__}) "
+            f"does. {mend}, or say order={least} of a Piecewise that is continuous."
         )
     if not isinstance(motion, Piecewise) or not is_concrete(motion.times):
         return
     for k, t in enumerate(motion.times):
-        before, after = (_value_and_rate(motion.pieces[i], t) for i in (k, k + 1))
+        before, after = (_value_and_rate(part, motion.pieces[i], t, shape) for i in (k, k + 1))
         for what, a, b in list(zip((prescribes, f"rate of the {prescribes}"), before, after, strict=True))[:least]:
-            if is_concrete(a, b) and not abs(float(b - a)) <= _CONTINUOUS * (1 + abs(float(a))):
-                raise MechanismError(
-                    f"Driver {name!r}: at {float(t):g} s the {what} jumps from {float(a):g} to {float(b):g}; pieces of "
-                    "a motion must meet."
-                )
+            if is_concrete(a, b):
+                _check_equal(f"{part}: at {float(t):g} s the {what}", np.asarray(a), np.asarray(b))
 
 
-def _value_and_rate(piece: Function | Scalar, t: Scalar) -> tuple[Scalar, Scalar]:
-    if not callable(piece):
-        return piece, jnp.zeros_like(piece)
-    return jax.jvp(lambda t: jnp.asarray(piece(t), t.dtype), (t,), (jnp.ones_like(t),))
+def _value_and_rate(part: str, piece: Function | Array, t: Scalar, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    value = lambda t: user_array(part, "motion", piece, t, takes="t", shape=shape).astype(t.dtype)  # noqa: E731
+    return jax.jvp(value, (t,), (jnp.ones_like(t),))
+
+
+def _check_equal(what: str, before: np.ndarray, after: np.ndarray) -> None:
+    """Raise if a number, or any of several, differs between two pieces of a motion."""
+    for place in np.argwhere(~(abs(after - before) <= _CONTINUOUS * (1 + abs(before)))).tolist():
+        a, b = before[tuple(place)], after[tuple(place)]
+        component = "".join(f"[{k}]" for k in place)
+        raise MechanismError(f"{what}{component} jumps from {a:g} to {b:g}; pieces of a motion must meet.")

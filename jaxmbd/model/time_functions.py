@@ -48,7 +48,8 @@ class Piecewise(AbstractTimeFunction):
     0. The motion of a `Driver` must be continuous with its rate: it requires `order=2` (or 1, for
     `prescribes="speed"`).
 
-    **Raises:** `MechanismError` if the times do not increase, or the number of pieces is not one more than of times.
+    **Raises:** `MechanismError` if the times do not increase, the number of pieces is not one more than of times, or a
+    number is not finite.
     """
 
     times: Float[Array, " k"]
@@ -57,7 +58,9 @@ class Piecewise(AbstractTimeFunction):
 
     def __init__(self, times: Any, pieces: Sequence[Function | Number], order: int = 0) -> None:
         self.times, self.order = _times("Piecewise", times, strict=False), _order("Piecewise", order)
-        self.pieces = tuple(piece if callable(piece) else as_float(piece) for piece in pieces)
+        self.pieces = tuple(
+            piece if callable(piece) else _finite("Piecewise", f"pieces[{k}]", piece) for k, piece in enumerate(pieces)
+        )
         if len(self.pieces) != len(self.times) + 1:
             raise MechanismError(
                 f"Piecewise: {len(self.times)} times have {len(self.times) + 1} pieces between them, got "
@@ -82,7 +85,8 @@ class Table(AbstractTimeFunction):
     **Arguments:** `times` `[s]`, increasing, `(samples,)`; `values`, `(samples,)` or `(samples, components)`;
     `order`: 1, linear between the samples (the slope jumps), or 0, constant from each sample on (the value jumps).
 
-    **Raises:** `MechanismError` for shapes that do not match, or times that do not increase.
+    **Raises:** `MechanismError` for shapes that do not match, times that do not increase, or numbers that are not
+    finite.
     """
 
     times: Float[Array, " samples"]
@@ -93,13 +97,11 @@ class Table(AbstractTimeFunction):
         if order not in (0, 1):
             raise MechanismError(f"Table: order must be 1 (linear between samples) or 0 (held), got {order!r}.")
         self.times, self.order = _times("Table", times, strict=order == 1), order
-        self.values = _numbers("Table", "values", values)
+        self.values = _finite("Table", "values", values)
         if self.values.ndim not in (1, 2) or len(self.values) != len(self.times):
             raise MechanismError(
                 f"Table: values must have a row for each of the {len(self.times)} times, got shape {self.values.shape}."
             )
-        if is_concrete(self.values) and not np.isfinite(np.asarray(self.values)).all():
-            raise MechanismError("Table: values must be finite.")
 
     def __call__(self, t: Scalar, *args: Any) -> Any:
         last = len(self.times) - 1
@@ -113,15 +115,13 @@ class Table(AbstractTimeFunction):
 
 
 def _times(kind: str, times: Any, strict: bool) -> Array:
-    array = _numbers(kind, "times", times)
+    array = _finite(kind, "times", times)
     if array.ndim != 1 or not len(array):
         raise MechanismError(f"{kind}: times must be a sequence of at least one time [s], got shape {array.shape}.")
     if is_concrete(array):
         values = np.asarray(array)
         steps = np.diff(values)
         wrong = steps <= 0 if strict else steps < 0
-        if not np.isfinite(values).all():
-            raise MechanismError(f"{kind}: times must be finite [s], got {values}.")
         if wrong.any():
             k = int(np.argmax(wrong))
             raise MechanismError(
@@ -139,11 +139,18 @@ def _order(kind: str, order: int) -> int:
     return order
 
 
-def _numbers(kind: str, field: str, values: Any) -> Array:
+def _finite(kind: str, field: str, values: Any) -> Array:
+    """Real numbers as an array, each of them finite."""
     array = as_float(values)
-    if not isinstance(array, Array | np.ndarray) or np.issubdtype(array.dtype, np.complexfloating):
+    if not isinstance(array, Array) or np.issubdtype(array.dtype, np.complexfloating):
         raise MechanismError(f"{kind}: {field} must be real numbers, got {values!r}.")
-    return jnp.asarray(array)
+    if is_concrete(array):
+        numbers = np.asarray(array)
+        wrong = np.argwhere(~np.isfinite(numbers)).tolist()
+        if wrong:
+            place = "".join(f"[{k}]" for k in wrong[0])
+            raise MechanismError(f"{kind}: {field}{place} must be finite, got {numbers[tuple(wrong[0])]}.")
+    return array
 
 
 _DEGREE = 5
@@ -175,9 +182,9 @@ class SmoothingSpline(eqx.Module):
     def __init__(self, ts: Any, values: Any, smoothing: float | int | str = "auto") -> None:
         ts = _checked(ts, values)
         is_number = isinstance(smoothing, float | int | np.number | np.ndarray | Array) and np.shape(smoothing) == ()
-        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and smoothing >= 0):
+        if smoothing != "auto" if isinstance(smoothing, str) else not (is_number and 0 <= smoothing < math.inf):
             raise MechanismError(
-                f"SmoothingSpline: smoothing must be 'auto' or a number of at least zero, got {smoothing!r}."
+                f"SmoothingSpline: smoothing must be 'auto' or a finite number of at least zero, got {smoothing!r}."
             )
         if smoothing == "auto" and not is_concrete(values):
             raise MechanismError(
@@ -191,7 +198,7 @@ class SmoothingSpline(eqx.Module):
     def __check_init__(self) -> None:
         """The fields of a spline that is not made of samples, but read from a file."""
         times = _times("SmoothingSpline", self.breaks, strict=True)
-        numbers = _numbers("SmoothingSpline", "coefficients", self.coefficients)
+        numbers = _finite("SmoothingSpline", "coefficients", self.coefficients)
         if numbers.shape != (len(times), _DEGREE + 1):
             raise MechanismError(
                 f"SmoothingSpline: coefficients must have shape {(len(times), _DEGREE + 1)}, six for each break, got "

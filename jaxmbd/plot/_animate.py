@@ -13,6 +13,7 @@ from matplotlib.artist import Artist
 
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.arrays import Number
+from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_instance
 from jaxmbd.plot._draw import picture_of
 from jaxmbd.scene.motion import frame_times
@@ -51,8 +52,8 @@ def animate(
     **Returns:** matplotlib's `FuncAnimation`. In a notebook: `IPython.display.HTML(animation.to_jshtml())`.
     To a file: `save_animation`.
 
-    **Raises:** `MechanismError` for names that do not exist, a rate that is not positive, and a direction of view for
-    a planar mechanism.
+    **Raises:** `MechanismError` for names that do not exist, a rate that is not positive, a solution with a single
+    time, and a direction of view for a planar mechanism.
 
         >>> from jaxmbd import plot
         >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
@@ -61,8 +62,8 @@ def animate(
         'pendulum.gif'
     """
     check_instance("solution", solution, Solution, "a Solution of simulate or kinematics")
-    for what, rate in (("fps", fps), ("speed", speed)):
-        check_instance(what, rate, (int, float, np.integer, np.floating), "a number")
+    if len(solution.ts) < 2:
+        raise MechanismError("solution has a single time: draw(solution.mechanism, solution.state(0)) shows it.")
     reactions, trace = ((wanted,) if isinstance(wanted, str) else tuple(wanted) for wanted in (reactions, trace))
     times = frame_times(np.asarray(solution.ts), fps, speed)
     check_view(solution.mechanism, (elev, azim))

@@ -14,7 +14,7 @@ from jaxmbd.plot._draw import picture_of
 from jaxmbd.plot._plane import PlanePicture
 from jaxmbd.plot._space import SpacePicture
 from jaxmbd.scene.geometry import Geometry, drawn_parts, markers_of
-from jaxmbd.scene.motion import place_of, poses_of
+from jaxmbd.scene.motion import check_rate, place_of, poses_of
 from jaxmbd.scene.scene import Scene, View, check_view
 
 _DEFLECTION = 0.15  # the largest displacement of a point, as a share of the mechanism's extent
@@ -64,6 +64,8 @@ def animate_mode(
 
     **Returns:** matplotlib's `FuncAnimation`, which repeats without a jump; to a file: `save_animation`.
 
+    **Raises:** `MechanismError` as `modes`, and for a rate `fps` of frames per second that is not positive.
+
         >>> from jaxmbd import plot
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> hanging = mbd.equilibrium(pendulum, {"O.angle": -1.0}, stable=True)
@@ -72,6 +74,7 @@ def animate_mode(
         >>> plot.save_animation(film, "mode.gif", dpi=40).name
         'mode.gif'
     """
+    check_rate("fps", fps)
     picture = _picture(system, k, scale, None, (elev, azim), 2 * np.pi * np.arange(_FRAMES) / _FRAMES)
     figure = picture.axes.get_figure(root=True)
     assert figure is not None

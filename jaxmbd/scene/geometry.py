@@ -95,7 +95,7 @@ class Geometry:
         axle. `bare` [m] is the extent of all markers.
         """
         corners, part = self.corners[body], self.mechanism.bodies[body]
-        if float(part.mass) == 0.0:  # a massless link
+        if not np.any(np.asarray(part.inertia)):  # a point mass or a massless link
             return None
         solid = equivalent_solid(float(part.mass), np.asarray(part.inertia))
         if body in self.discs:

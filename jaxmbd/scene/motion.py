@@ -1,5 +1,6 @@
 """Poses of bodies and places of markers over a motion, and the times of an animation's frames, in NumPy."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.body import GROUND
+from jaxmbd.model.body.checks import check_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 
@@ -152,11 +154,17 @@ def _compiled_rates(mechanism: Mechanism, ts: Array, qs: Array, vs: Array) -> Ar
 # --- frames of an animation -----------------------------------------------------------------------------
 
 
+def check_rate(what: str, rate: Any) -> None:
+    """Raise unless a rate of a film is a positive, finite number."""
+    check_instance(what, rate, (int, float, np.number, np.ndarray, Array), "a number")
+    if np.ndim(rate) or not 0 < rate < math.inf:
+        raise MechanismError(f"{what} must be positive and finite, got {rate!r}.")
+
+
 def frame_times(ts: np.ndarray, fps: float | int, speed: float | int) -> np.ndarray:
     """Times `(frames,)` [s], equally spaced from the first to the last of `ts`."""
-    for name, value in (("fps", fps), ("speed", speed)):
-        if not value > 0:
-            raise MechanismError(f"{name} must be positive, got {value!r}.")
+    check_rate("fps", fps)
+    check_rate("speed", speed)
     start, stop = float(ts[0]), float(ts[-1])
     return np.linspace(start, stop, max(round((stop - start) * fps / speed), 1) + 1)
 

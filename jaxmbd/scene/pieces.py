@@ -18,6 +18,7 @@ WHITE = "#ffffff"
 REACTION = "#D55E00"  # vermillion, reserved for the forces of joints
 APPLIED = "#000000"
 DRIVEN = "#F0E442"  # the yellow of the palette: too pale for lines, good for surfaces
+RUBBER = "#4d4d4d"  # bushings
 STEEL = "#d3d7db"  # joints in space
 STAND = "#a7adb3"  # supports on the ground in space
 BODIES = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#8C6D46")

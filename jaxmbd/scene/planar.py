@@ -6,7 +6,22 @@ from typing import Any
 import numpy as np
 
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
-from jaxmbd.planar import Gear, PinInSlot, Prismatic, Revolute, Rod, SpringDamper, Torque, TorsionalSpringDamper, Weld
+from jaxmbd.planar import (
+    Bushing,
+    FixedConstraint,
+    Gear,
+    JointSpringDamper,
+    PinInSlot,
+    PlaneContact,
+    PointConstraint,
+    Prismatic,
+    Revolute,
+    Rod,
+    SpringDamper,
+    Torque,
+    TorsionalSpringDamper,
+    Weld,
+)
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place
 from jaxmbd.scene.outlines import (
@@ -33,6 +48,7 @@ from jaxmbd.scene.pieces import (
     INK,
     LINK_LAYER,
     PIN_LAYER,
+    RUBBER,
     SLIDE_LAYER,
     SPRING_LAYER,
     WHITE,
@@ -41,8 +57,9 @@ from jaxmbd.scene.pieces import (
     spring_and_damper,
 )
 
-STANDING = Revolute | Rod | PinInSlot  # joints that need a bearing on the ground and cover a centre of mass
-WELDED = Weld
+# Joints that need a bearing on the ground and cover a centre of mass.
+STANDING = Revolute | Rod | PinInSlot | PointConstraint
+WELDED = Weld | FixedConstraint
 UPSIDE_DOWN = -np.eye(2)
 UP = np.array([0.0, 1.0])
 _PIN = 0.5  # radius of a pin; this and the next three are in symbol sizes
@@ -96,7 +113,7 @@ def _pin(geometry: Geometry, name: str, place: Place) -> Piece:
     return Piece(name, place, arc(_PIN * geometry.size), INK, layer=PIN_LAYER, fill=WHITE, width=1.3)
 
 
-def _revolute(geometry: Geometry, joint: Revolute) -> list[Piece]:
+def _revolute(geometry: Geometry, joint: Revolute | PointConstraint) -> list[Piece]:
     return [_pin(geometry, joint.name, geometry.place(joint.b))]
 
 
@@ -106,7 +123,7 @@ def _rod(geometry: Geometry, joint: Rod) -> list[Piece]:
     return [rod, _pin(geometry, joint.name, a), _pin(geometry, joint.name, b)]
 
 
-def _square(geometry: Geometry, joint: Weld) -> list[Piece]:
+def _square(geometry: Geometry, joint: Weld | FixedConstraint) -> list[Piece]:
     shape, look = box(1.1 * geometry.size, 1.1 * geometry.size), {"fill": INK, "width": 1.0}
     return [Piece(joint.name, geometry.place(joint.b), shape, INK, layer=PIN_LAYER, **look)]
 
@@ -200,11 +217,11 @@ def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     """A zigzag line if there is stiffness, beside a piston in a cup if there is damping or an actuator."""
     a, b, size = geometry.place(force.a), geometry.place(force.b), geometry.size
     has_spring, has_damper = spring_and_damper(force)
-    coils = int(np.clip(np.mean(geometry.lengths(a, b)) / (1.6 * size), 4, 9))
+    coil = _coil(geometry, a, b)
     offset = 1.1 * size if has_spring and has_damper else 0.0
 
     def spring(length: float) -> np.ndarray:
-        return zigzag(length, coils, 0.8 * size, 1.6 * size) if has_spring else straight(length)
+        return coil(length) if has_spring else straight(length)
 
     def damper(length: float) -> np.ndarray:
         return dashpot(length, 0.8 * size, 2.6 * size)
@@ -221,9 +238,49 @@ def _spring(geometry: Geometry, force: SpringDamper) -> list[Piece]:
     return [Piece(force.name, a, line, INK, end=b, layer=SPRING_LAYER, width=1.1) for line in lines]
 
 
-def _spiral(geometry: Geometry, force: TorsionalSpringDamper) -> list[Piece]:
-    shape = spiral(2.2 * geometry.size, 2.5)
-    return [Piece(force.name, geometry.place(force.b), shape, INK, layer=SPRING_LAYER, width=1.1)]
+def _coil(geometry: Geometry, a: Place, b: Place) -> Callable[[float], np.ndarray]:
+    """The zigzag line of a spring between two places, by its length [m]."""
+    size = geometry.size
+    coils = int(np.clip(np.mean(geometry.lengths(a, b)) / (1.6 * size), 4, 9))
+    return lambda length: zigzag(length, coils, 0.8 * size, 1.6 * size)
+
+
+def _torsional(geometry: Geometry, force: TorsionalSpringDamper) -> list[Piece]:
+    return [_spiral(geometry, force.name, geometry.place(force.b))]
+
+
+def _spiral(geometry: Geometry, name: str, place: Place) -> Piece:
+    return Piece(name, place, spiral(2.2 * geometry.size, 2.5), INK, layer=SPRING_LAYER, width=1.1)
+
+
+def _along_joint(geometry: Geometry, force: JointSpringDamper) -> list[Piece]:
+    """A spiral about a rotation, or a zigzag line between the markers of a translation; none without stiffness."""
+    coordinate = geometry.mechanism.coordinate(force.coordinate)
+    if float(force.stiffness) == 0.0 or coordinate.joint is None:
+        return []
+    a, b = (geometry.place(marker) for marker in coordinate.markers)
+    if coordinate.unit(geometry.mechanism.space) == "rad":
+        return [_spiral(geometry, force.name, b)]
+    return [Piece(force.name, a, _coil(geometry, a, b), INK, end=b, layer=SPRING_LAYER, width=1.1)]
+
+
+def _bushing(geometry: Geometry, force: Bushing) -> list[Piece]:
+    shape, look = arc(0.8 * geometry.size), {"fill": RUBBER, "width": 1.0}
+    return [Piece(force.name, geometry.place(force.a), shape, INK, layer=PIN_LAYER, **look)]
+
+
+def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:
+    """The contacting ball, if it has a radius, and the hatched edge of the plane under its motion."""
+    plane, point, radius = geometry.place(force.plane), geometry.place(force.point), float(force.radius)
+    size, (low, high) = geometry.size, (float(x[0]) for x in geometry.travel(plane, point))
+    margin = max(2.0 * radius, 4.0 * size)
+    edge = size * hatched((low - margin) / size, (high + margin) / size)
+    pieces = [Piece(force.name, plane, edge, INK, layer=GROUND_LAYER, width=1.0)]
+    if radius > 0:
+        colour = body_colour(point.body)
+        look = {"fill": colour, "alpha": 0.15, "width": 1.8}
+        pieces.append(Piece(force.name, point, arc(radius), colour, layer=LINK_LAYER, **look))
+    return pieces
 
 
 def _torque(geometry: Geometry, force: Torque) -> list[Piece]:
@@ -234,14 +291,17 @@ def _torque(geometry: Geometry, force: Torque) -> list[Piece]:
 
 
 SYMBOLS: tuple[tuple[Any, Callable[[Geometry, Any], list[Piece]]], ...] = (
-    (Revolute, _revolute),
+    (Revolute | PointConstraint, _revolute),
     (Rod, _rod),
     (Prismatic, _slider),
     (PinInSlot, _slot),
-    (Weld, _square),
+    (WELDED, _square),
     (CouplingConstraint, _coupling),
     (PositionDriverConstraint | SpeedDriverConstraint, _driver),
     (SpringDamper, _spring),
-    (TorsionalSpringDamper, _spiral),
+    (TorsionalSpringDamper, _torsional),
+    (JointSpringDamper, _along_joint),
+    (Bushing, _bushing),
+    (PlaneContact, _contact),
     (Torque, _torque),
 )

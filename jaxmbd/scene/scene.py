@@ -8,9 +8,10 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Number
+from jaxmbd.arrays import Number, as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
+from jaxmbd.model.body.checks import check_finite
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.planar import Force, Prismatic
 from jaxmbd.scene.geometry import Geometry, acting_marker, traced_marker
@@ -136,9 +137,12 @@ class Scene:
 
 
 def check_view(mechanism: Mechanism, view: View) -> None:
-    """Raise if a direction of view is set for a planar mechanism."""
+    """Raise if a direction of view is set for a planar mechanism, or is not finite."""
     if mechanism.space.dim == 2 and any(angle is not None for angle in view):
         raise MechanismError("elev and azim turn the view of a mechanism in space; this one lies in the plane.")
+    for name, angle in zip(("elev", "azim"), view, strict=True):
+        if angle is not None:
+            check_finite("The direction of view", name, as_float(angle))
 
 
 def trace_of(mechanism: Mechanism, name: str, path: Poses, per_frame: int) -> Trace:

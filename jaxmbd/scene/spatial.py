@@ -8,7 +8,7 @@ import numpy as np
 from jaxmbd.model.mechanism.named_coordinates import CouplingConstraint, PositionDriverConstraint, SpeedDriverConstraint
 from jaxmbd.scene.geometry import Geometry
 from jaxmbd.scene.motion import Place, facing
-from jaxmbd.scene.pieces import DRIVEN, GREY, INK, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper
+from jaxmbd.scene.pieces import DRIVEN, GREY, INK, RUBBER, STAND, STEEL, WHITE, Piece, body_colour, spring_and_damper
 from jaxmbd.scene.surfaces import (
     Faces,
     ball,
@@ -71,7 +71,6 @@ _CUP = 0.48  # radius of a damper's cylinder
 _SPOKES = 6
 _HULL_ALPHA = 0.28
 _FLOOR_ALPHA = 0.10
-_RUBBER = "#4d4d4d"
 
 
 # --- bodies and supports --------------------------------------------------------------------------------
@@ -318,7 +317,7 @@ def _mean_length(geometry: Geometry, a: Place, b: Place) -> float:
 
 
 def _bushing(geometry: Geometry, force: Bushing) -> list[Piece]:
-    return [Piece(force.name, geometry.place(force.a), cylinder(geometry.size, 1.4 * geometry.size), _RUBBER)]
+    return [Piece(force.name, geometry.place(force.a), cylinder(geometry.size, 1.4 * geometry.size), RUBBER)]
 
 
 def _contact(geometry: Geometry, force: PlaneContact) -> list[Piece]:

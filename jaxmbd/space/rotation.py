@@ -299,10 +299,12 @@ def as_rotation(value: Any) -> Quaternion:
         >>> print(sp.rotation.as_rotation(np.eye(3)))
         [1. 0. 0. 0.]
     """
-    shape = np.shape(value)
+    array = as_float(value)
+    shape = array.shape if isinstance(array, Array) else None
     if shape not in ((4,), (3, 3)):
+        given = f"{value!r}" if shape is None else f"shape {shape}"
         raise MechanismError(
-            f"A rotation must be Euler parameters of shape (4,) or a matrix of shape (3, 3), got shape {shape}; "
+            f"A rotation must be Euler parameters of shape (4,) or a matrix of shape (3, 3), got {given}; "
             "jaxmbd.spatial.rotation makes one from an axis, angles or a rotation vector."
         )
     (value,) = _floats("as_rotation", value=(value, shape))
@@ -344,12 +346,13 @@ def _floats(function: str, **arguments: tuple[Any, tuple[int, ...]]) -> list[Arr
     dtype = jnp.result_type(0.0, *types)
     arrays = []
     for name, (value, shape) in arguments.items():
-        if np.shape(value) != shape:
-            need = "be a number" if shape == () else f"have shape {shape}"
-            raise MechanismError(f"rotation.{function}: {name} must {need}, got shape {np.shape(value)}.")
-        if any(isinstance(leaf, str | bytes | complex | None) for leaf in _leaves(value)):
+        array = as_float(value)
+        if not isinstance(array, Array) or jnp.issubdtype(array.dtype, jnp.complexfloating):
             raise MechanismError(f"rotation.{function}: {name} must be real numbers, got {value!r}.")
-        arrays.append(jnp.asarray(value, dtype=dtype))
+        if array.shape != shape:
+            need = "be a number" if shape == () else f"have shape {shape}"
+            raise MechanismError(f"rotation.{function}: {name} must {need}, got shape {array.shape}.")
+        arrays.append(jnp.asarray(array, dtype=dtype))
     return arrays
 
 

@@ -20,6 +20,7 @@ from jaxmbd.errors import MechanismError
 from jaxmbd.model.body.checks import check_instance, checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.scene.curves import CURVES, panels_of
+from jaxmbd.scene.motion import check_rate
 from jaxmbd.scene.pieces import BODIES, INK, REACTION
 from jaxmbd.scene.scene import AZIM, ELEV, Scene, check_view
 from jaxmbd.view._display import embedded, show_html
@@ -92,7 +93,8 @@ def page(
     **Returns:** a `Page`: `page.save("bricard.html")`, `page.show()`.
 
     **Raises:** `MechanismError` for names that do not exist, motions that do not fit together (in the plane and in
-    space), a direction of view in the plane, a batch of motions, and coordinates or forces that are not finite.
+    space), a direction of view in the plane, a batch of motions, and coordinates, forces, a direction of view or a
+    speed that are not finite.
 
         >>> from jaxmbd import view
         >>> solution = mbd.examples.get("pendulum").simulate(np.linspace(0.0, 1.0, 11))
@@ -103,8 +105,8 @@ def page(
     for solution in solutions.values():
         check_view(solution.mechanism, (elev, azim))
     check_instance("title", title, str, "a string")
-    if speed is not None and not speed > 0:
-        raise MechanismError(f"speed must be positive, got {speed!r}.")
+    if speed is not None:
+        check_rate("speed", speed)
     recordings = _recordings(
         solutions,
         checked_names("reactions", _several(reactions), "O"),
@@ -245,7 +247,7 @@ def _assembled(data: dict[str, Any], numbers: Numbers) -> str:
         "styles": _read("libraries/uplot.min.css") + _read("page.css"),
         "libraries": "\n".join(_read(f"libraries/{name}.js") for name in libraries),
         "scripts": "\n".join(_read(f"{name.format(renderer=renderer)}.js") for name in _SCRIPTS),
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         "numbers": numbers.text(),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda field: fields[field[1]], _read("page.html"))

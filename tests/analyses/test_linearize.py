@@ -389,5 +389,7 @@ def test_mode_shapes_are_drawn_and_move() -> None:
     assert abs(np.abs(bent[-1]).max()) > 0.05
     with pytest.raises(mbd.MechanismError, match="There is no mode 2: this system has 2"):
         plot.modes(system, 2)
+    with pytest.raises(mbd.MechanismError, match="fps must be positive and finite, got 0"):
+        plot.animate_mode(system, 1, fps=0)
     film._draw_was_started = True  # pyright: ignore
     plt.close("all")

@@ -18,9 +18,9 @@ G = 9.81
 LENGTHS, MASSES = (0.7, 0.4), (1.2, 0.5)
 
 
-def double_pendulum(inertia: float = 0.0, coordinates: str = "joint") -> pl.Mechanism:
+def double_pendulum(inertia: float = 0.0, coordinates: str = "joint", masses: Any = MASSES) -> pl.Mechanism:
     """Point masses on massless rods."""
-    bobs = [pl.Body(name, mass, inertia, (0.3, -0.4, 0.0)) for name, mass in zip("ab", MASSES, strict=True)]
+    bobs = [pl.Body(name, mass, inertia, (0.3, -0.4, 0.0)) for name, mass in zip("ab", masses, strict=True)]
     joints = [
         pl.Revolute("O", pl.ground.at(), bobs[0].at(-LENGTHS[0])),
         pl.Revolute("A", bobs[0].at(), bobs[1].at(-LENGTHS[1])),
@@ -147,6 +147,19 @@ def test_a_motion_without_inertia_is_named() -> None:
     swing = pl.Mechanism([bob], [pl.Rod("string", pl.ground.at(), bob.at(), 0.5)], coordinates="joint")
     with pytest.raises(mbd.MechanismError, match=r"nothing has inertia along 'bob.omega', since 'bob' has none"):
         mbd.assemble(swing)
+
+
+def test_massless_link_in_the_plane() -> None:
+    """Accelerations by Lagrange's equations; in absolute coordinates, or with inertia but no mass, it raises."""
+    masses = (0.0, MASSES[1])
+    mechanism = double_pendulum(masses=masses)
+    state = mbd.assemble(mechanism, {"O.angle": 0.3, "A.angle": 0.8}, speeds={"O.angle": 1.1, "A.angle": -0.6})
+    found = list(mbd.read(mechanism, state, ["a.alpha", "b.alpha"]).values())
+    np.testing.assert_allclose(found, closed_form(0.3, 1.1, (1.1, 0.5), masses), rtol=1e-11)
+    with pytest.raises(mbd.MechanismError, match=r"'a' has no inertia .* \(a massless link"):
+        mechanism.with_coordinates("absolute")
+    with pytest.raises(mbd.MechanismError, match=r"mass must be positive .kg. and finite, got 0"):
+        pl.Body("link", 0.0, 0.1)
 
 
 def test_massless_link_between_two_hinges_is_a_universal_joint() -> None:

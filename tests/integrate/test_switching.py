@@ -4,6 +4,7 @@ A rotor of inertia 1 on a torsional spring of stiffness 1 obeys `θ̈ + θ = u(t
 `J (1 − cos(t − t_k))` to θ(t), a change S of its slope adds `S (t − t_k − sin(t − t_k))`.
 """
 
+import math
 from typing import Any
 
 import diffrax as dfx
@@ -284,6 +285,13 @@ def test_a_motion_that_jumps_is_refused() -> None:
     driven(mbd.Piecewise([1.0], [0.0, lambda t: 2 * (t - 1) ** 2], order=2), "position")
 
 
+def test_a_piece_of_a_motion_that_fails_names_its_driver() -> None:
+    with pytest.raises(mbd.MechanismError, match=r"Driver 'motor': the function motion converts .* \(math\.sin"):
+        driven(mbd.Piecewise([1.0], [0.0, lambda t: math.sin(t)], order=2), "position")
+    with pytest.raises(mbd.MechanismError, match=r"Driver 'motor': .* must be a number, got shape \(2,\)"):
+        driven(mbd.Piecewise([1.0], [0.0, lambda t: jnp.stack([t, t])], order=2), "position")
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [
@@ -291,7 +299,15 @@ def test_a_motion_that_jumps_is_refused() -> None:
         (lambda: mbd.Piecewise([2.0], [0.0]), "1 times have 2 pieces between them, got 1"),
         (lambda: mbd.Piecewise([2.0], [0.0, 1.0], order=-1), "order is the lowest derivative"),
         (lambda: mbd.Piecewise(2.0, [0.0, 1.0]), r"at least one time \[s\], got shape \(\)"),
-        (lambda: mbd.Table([0.0, jnp.nan], [0.0, 1.0]), "times must be finite"),
+        (lambda: mbd.Table([0.0, jnp.nan], [0.0, 1.0]), r"Table: times\[1\] must be finite, got nan"),
+        (
+            lambda: mbd.Table([0.0, 1.0], [[0.0, 1.0], [jnp.inf, 1.0]]),
+            r"Table: values\[1\]\[0\] must be finite, got inf",
+        ),
+        (
+            lambda: mbd.Piecewise([1.0], [0.0, np.array([1, np.nan])]),
+            r"Piecewise: pieces\[1\]\[1\] must be finite, got nan",
+        ),
         (lambda: mbd.Table([0.0, 0.0], [0.0, 1.0]), "times must increase"),
         (lambda: mbd.Table([0.0, 1.0], [0.0]), r"a row for each of the 2 times, got shape \(1,\)"),
         (lambda: mbd.Table([0.0, 1.0], [0.0, 1.0], order=3), "order must be 1 .* or 0"),

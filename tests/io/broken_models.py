@@ -138,6 +138,12 @@ WRONG_VALUES = {
         "shape (2, 6)",
         "(1, 3)",
     ),
+    "spline of no numbers": changed(
+        MOTION,
+        'motion = { type = "SmoothingSpline", breaks = [0], coefficients = [[1, 2, nan, 4, 5, 6]], smoothing = 0.0 }',
+        25,
+        "SmoothingSpline: coefficients[0][2] must be finite, got nan",
+    ),
     "text that is an array": changed(
         'coordinate = "O.angle"\nm',
         'coordinate = { type = "array", dtype = "int8", values = 1 }\nm',
@@ -162,6 +168,9 @@ WRONG_VALUES = {
     ),
     "array of small numbers": changed(
         MOTION, 'motion = { type = "array", dtype = "int8", values = 300 }', 25, "a number is too large", "int8"
+    ),
+    "array of short numbers": changed(
+        MOTION, 'motion = { type = "array", dtype = "float32", values = 1e300 }', 25, "a number is too large", "float32"
     ),
     "array of whole numbers": changed(
         MOTION, 'motion = { type = "array", dtype = "int8", values = 0.5 }', 25, "must be a whole number", "got 0.5"

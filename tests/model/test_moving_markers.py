@@ -136,7 +136,26 @@ def test_moving_markers_that_are_wrong() -> None:
         pl.ground.moving(lambda t: (t, t, t))
     with pytest.raises(mbd.MechanismError, match="MovingMarker on 'ground': motion must be a function of time"):
         sp.ground.moving((0.0, 0.0, 0.0))
+    with pytest.raises(mbd.MechanismError, match="Marker on 'rod': the Euler parameters of its rotation are all zero"):
+        sp.MovingMarker("rod", lambda t: (t, t, t), (0.0, 0.0, 0.0, 0.0))
+    with pytest.raises(mbd.MechanismError, match="Marker on 'rod': angle must be finite, got nan"):
+        pl.MovingMarker("rod", lambda t: (t, t), jnp.nan)
     body = sp.Body("b", 1.0, (0.1, 0.2, 0.25))
     hinge = sp.Revolute("O", sp.ground.moving(lambda t: (t, 0.0, 0.0)), body.at())
     with pytest.raises(mbd.MechanismError, match="Revolute 'O' counts turns and cannot have a MovingMarker"):
         sp.Mechanism([body], [hinge])
+
+
+def test_a_joint_refuses_a_marker_that_jumps() -> None:
+    def held(motion: Any) -> sp.Mechanism:
+        body = sp.Body("b", 1.0, (0.1, 0.2, 0.25))
+        return sp.Mechanism([body], [sp.Spherical("O", sp.ground.moving(motion), body.at())])
+
+    sudden, rest = mbd.Piecewise([1.0], [np.zeros(3), lambda t: (t - 1, 0.0, 0.5 * t)], order=2), np.zeros((2, 3))
+    with pytest.raises(mbd.MechanismError, match=r"Spherical 'O', MovingMarker on 'ground': .* derivative 1 of its"):
+        held(mbd.Table([0.0, 1.0], rest))
+    with pytest.raises(mbd.MechanismError, match=r"at 1 s the position\[2\] jumps from 0 to 0\.5; pieces"):
+        held(sudden)
+    held(mbd.Piecewise([1.0], [np.zeros(3), lambda t: ((t - 1) ** 2, 0.0, 0.0)], order=2))
+    body = sp.Body("b", 1.0, (0.1, 0.2, 0.25))
+    sp.Mechanism([body], forces=[sp.SpringDamper("s", sp.ground.moving(sudden), body.at(), 1.0)])  # a force may jump

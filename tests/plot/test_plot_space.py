@@ -291,6 +291,16 @@ def test_a_free_body_and_a_top_are_drawn_as_their_solids() -> None:
     assert np.hypot(*surface(limited, "top").T[:2]).max() < 0.25
 
 
+@pytest.mark.parametrize("mass", [1.0, 0.0])
+def test_a_body_without_inertia_is_a_ball(mass: float) -> None:
+    bob = sp.Body("bob", mass, (0.0, 0.0, 0.0))
+    slide = sp.Prismatic("slide", sp.ground.at(), bob.at())
+    geometry = Geometry(sp.Mechanism([bob], [slide], coordinates="joint"), np.array([[1.0]]))
+    (ball,) = (piece for piece in pieces_of(geometry) if piece.part == "bob")
+    radii = np.linalg.norm(ball.shape(geometry.motion.at(0)) - (0.0, 0.0, 1.0), axis=-1)
+    np.testing.assert_allclose(radii, 0.9 * geometry.size)
+
+
 def test_bodies_about_one_centre_are_seen_through() -> None:
     outer, inner = sp.Body("outer", 1.0, (0.1, 0.1, 0.1)), sp.Body("inner", 1.0, (0.01, 0.01, 0.01))
     joints = [sp.Spherical("A", sp.ground.at(), outer.at()), sp.Spherical("B", outer.at(), inner.at())]

@@ -220,9 +220,21 @@ def test_as_rotation_takes_euler_parameters_and_matrices() -> None:
     np.testing.assert_allclose(jax.jit(rotation.as_rotation)(2 * e), e, atol=1e-15)
 
 
+@pytest.mark.parametrize("transform", [jax.jit, jax.grad])
+def test_lists_may_hold_traced_numbers(transform: Callable[..., Any]) -> None:
+    def entry(of: Callable[[Any], Any]) -> Any:
+        return transform(lambda a: of(a)[0])(0.3)
+
+    together = entry(lambda a: rotation.from_angles(jnp.stack([a, 0.2, 0.1]), "zyx"))
+    np.testing.assert_allclose(entry(lambda a: rotation.from_angles((a, 0.2, 0.1), "zyx")), together, rtol=1e-14)
+    together = entry(lambda a: rotation.as_rotation(jnp.stack([a, 1.0, 0.0, 0.5])))
+    np.testing.assert_allclose(entry(lambda a: rotation.as_rotation([a, 1, 0, 0.5])), together, rtol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
+        (lambda: rotation.as_rotation([[1, 2], [3]]), r"matrix of shape \(3, 3\), got \[\[1, 2\], \[3\]\]; "),
         (lambda: rotation.angles((1, 0, 0, 0), "xxz"), "got 'xxz'. Valid: xyx, xyz, "),
         (lambda: rotation.from_angles((1, 0, 0), "XYZ"), "got 'XYZ'. Valid: "),
         (lambda: rotation.from_angles((1, 0), "xyz"), r"angles must have shape \(3,\), got shape \(2,\)"),

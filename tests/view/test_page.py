@@ -328,7 +328,9 @@ def test_wrong_arguments_are_named(space: mbd.Solution, plane: mbd.Solution) -> 
         (({"a": plane, "b": infinite},), {}, r"motions\['b'\]: q holds values that are not finite"),
         (({"a": plane, "b": plane},), {"channels": "x"}, r"motions\['a'\]: There is no quantity named 'x'"),
         ((plane,), {"title": 3}, "title must be a string"),
-        ((plane,), {"speed": 0.0}, "speed must be positive, got 0.0"),
+        ((plane,), {"speed": 0.0}, "speed must be positive and finite, got 0.0"),
+        ((plane,), {"speed": np.inf}, "speed must be positive and finite, got inf"),
+        ((space,), {"azim": np.nan}, "The direction of view: azim must be finite, got nan"),
         ((infinite,), {}, "not finite"),
     ]
     for arguments, options, message in wrong:

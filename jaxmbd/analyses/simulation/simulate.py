@@ -94,7 +94,8 @@ def simulate(
       most `max_events` crossings, including those in a direction that an event ignores. Steps are then no longer than
       the average interval of `ts`: a quantity that crosses a value and returns within one step may be missed;
     - `switching_times`: times `[s]` at which user functions jump or have a kink; steps end there, and derivatives with
-      respect to these times are exact. Those of a `Piecewise` or `Table` in forces and drivers are added automatically;
+      respect to these times are exact. Those of a `Piecewise` or `Table` in forces, drivers and joints are added
+      automatically;
     - `dt0`: the first step `[s]`, not allowed with `diffrax.StepTo`; `max_steps`; `progress`, to show a progress bar;
     - `engine`: what runs the motion; `solution.engine` says which did. The engines take the same steps and differ by
       rounding. By default (`"auto"`) the virtual machine runs explicit methods, by interpreting until compiling would

@@ -278,11 +278,15 @@ def _numbers(values: Any, dtype: np.dtype, place: Place, shape: Any = None) -> n
     kinds = (bool,) if dtype.kind == "b" else (int,) if dtype.kind in "iu" else (int, float)
     _check_entries(values, kinds, place)
     try:
-        array = np.asarray(values, dtype)
+        with np.errstate(over="ignore"):
+            array = np.asarray(values, dtype)
+        if dtype.kind not in "biu" and (np.isinf(array) & np.isfinite(np.asarray(values, float))).any():
+            raise OverflowError
         return array if shape is None else array.reshape([int(n) for n in shape])
-    except (ValueError, TypeError, OverflowError) as error:
-        wrong = "a number is too large" if isinstance(error, OverflowError) else "its lists differ in length"
-        wrong = wrong if shape is None else f"the values do not have the shape {_shown(shape)}"
+    except OverflowError:
+        raise place.error(f"a number is too large for an array of type {dtype}.") from None
+    except (ValueError, TypeError):
+        wrong = "its lists differ in length" if shape is None else f"the values do not have the shape {_shown(shape)}"
         raise place.error(f"{wrong} for an array of type {dtype}.") from None
 
 

@@ -185,9 +185,9 @@ def check_motion(part: str, motion: Any, dim: int) -> None:
 
 
 def check_coordinate(kind: str, name: str, coordinate: Any) -> None:
-    """Raise unless the coordinate is written `"joint.coordinate"`."""
+    """Raise unless the coordinate is written `"joint.coordinate"` or `"body.coordinate"`."""
     check_name(kind, name)
     if not isinstance(coordinate, str) or coordinate.count(".") != 1:
         raise MechanismError(
-            f"{kind} {name!r}: coordinate must be written 'joint.angle' or 'joint.displacement', got {coordinate!r}."
+            f"{kind} {name!r}: coordinate must be written 'joint.angle' or 'body.x', got {coordinate!r}."
         )

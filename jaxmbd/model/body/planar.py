@@ -53,8 +53,8 @@ class MovingMarker(AbstractMovingMarker):
         self.body, self.motion, self.angle = body, motion, as_float(angle)
 
     def __check_init__(self) -> None:
+        Marker(self.body, np.zeros(2), self.angle)  # its checks
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 2)
-        check_finite(f"MovingMarker on {self.body!r}", "angle", self.angle)
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.angle)
@@ -89,9 +89,10 @@ class Body(AbstractMarkerOwner, AbstractBody):
     **Arguments:** `name`; `mass` `[kg]`; `inertia` `[kg m²]` about the centre of mass; `pose`, an initial guess
     `(x, y, theta)` `[m, m, rad]` of the centre of mass for `assemble`. A `Solid` in place of the mass defines the mass
     and, about its z axis, the inertia; its centre of mass is the body's origin. A point mass has zero inertia and
-    requires joint coordinates.
+    requires joint coordinates. So does a massless link between two joints, whose mass and inertia are both zero.
 
-    **Raises:** `MechanismError` if the mass is not positive, the inertia negative, or one of them not finite.
+    **Raises:** `MechanismError` if the mass is not positive (nor zero without inertia), the inertia negative, or one of
+    them not finite.
 
         >>> crank = pl.Body("crank", mass=0.2, inertia=2e-4)
         >>> crank.at(-0.05, 0).body
@@ -116,8 +117,9 @@ class Body(AbstractMarkerOwner, AbstractBody):
         check_shape(part, "mass", self.mass, ())
         check_shape(part, "inertia", self.inertia, ())
         check_finite(part, "pose", self.pose, (3,))
-        check_number(part, "mass", self.mass, "kg")
         check_number(part, "inertia", self.inertia, "kg m²", zero=True)
+        massless = is_concrete(self.inertia) and not np.asarray(self.inertia).any()
+        check_number(part, "mass", self.mass, "kg", zero=massless)
 
     @property
     def lacks_inertia(self) -> bool:

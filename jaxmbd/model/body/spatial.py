@@ -65,8 +65,8 @@ class MovingMarker(AbstractMovingMarker):
         self.body, self.motion, self.rotation = body, motion, as_float(rotation)
 
     def __check_init__(self) -> None:
+        Marker(self.body, np.zeros(3), self.rotation)  # its checks
         check_motion(f"MovingMarker on {self.body!r}", self.motion, 3)
-        check_finite(f"MovingMarker on {self.body!r}", "rotation", self.rotation, (4,))
 
     def at_time(self, t: Scalar) -> Marker:
         return Marker(self.body, self.course(t)[0], self.rotation)

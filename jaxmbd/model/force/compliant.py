@@ -68,8 +68,9 @@ class PlaneContact(AbstractForce):
     force is `−μ N v_t / √(v_t² + w²)`, with the sliding velocity `v_t` of the contact point.
 
     **Arguments:** `plane`, a marker whose last axis (y in the plane, z in space) is the normal `n`; `point`, the
-    ball's centre; `stiffness` k `[N/mⁿ]`; `radius` r `[m]`; `damping` c `[s/m]`; `exponent` n; `friction` μ;
-    `width` w `[m/s]`, the sliding speed over which the sign of friction is smoothed.
+    ball's centre; `stiffness` k `[N/mⁿ]`; `radius` r `[m]`; `damping` c `[s/m]`; `exponent` n > 0 (1.5 by Hertz,
+    below 1 infinitely stiff at the beginning of contact); `friction` μ; `width` w `[m/s]`, the sliding speed over which
+    the sign of friction is smoothed.
 
     Source: Hunt, Crossley, J. Appl. Mech. 42 (1975).
     """

@@ -140,12 +140,7 @@ class GeneralizedForce(eqx.Module):
     def generalized(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces `Q` at a state."""
         part, arguments = f"GeneralizedForce {self.name!r}", (t, q, v, self.parameters)
-        value = user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters")
-        if value.shape != v.shape:
-            raise MechanismError(
-                f"GeneralizedForce {self.name!r}: the function must return shape {v.shape}, got {value.shape}."
-            )
-        return value
+        return user_array(part, "function", self.function, *arguments, takes="t, q, v, parameters", shape=v.shape)
 
 
 class ScaledForce(AbstractForce):

@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import Scalar, as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_number, check_shape
+from jaxmbd.model.body.checks import check_coordinate, check_fields, check_finite, check_shape
 from jaxmbd.model.force.force import AbstractJointForce, contact_energy, contact_force, smooth_sign
 from jaxmbd.user_functions import user_array
 
@@ -116,7 +116,8 @@ class JointStop(AbstractJointForce):
     At a penetration δ of a stop the restoring effort is `k δ^n (1 + c δ̇) ≥ 0`, continuous at the beginning of contact.
 
     **Arguments:** `coordinate`, such as `"O.angle"`; `lower`, `upper` `[rad]` or `[m]` (infinite for no stop);
-    `stiffness` k `[N m/radⁿ]` or `[N/mⁿ]`; `damping` c `[s/rad]` or `[s/m]`; `exponent` n, above 1.
+    `stiffness` k `[N m/radⁿ]` or `[N/mⁿ]`; `damping` c `[s/rad]` or `[s/m]`; `exponent` n > 0 (1.5 by Hertz,
+    below 1 infinitely stiff at the beginning of contact).
 
     Source: Hunt, Crossley, J. Appl. Mech. 42 (1975).
     """
@@ -134,13 +135,11 @@ class JointStop(AbstractJointForce):
         check_coordinate("JointStop", self.name, self.coordinate)
         check_shape(part, "lower", self.lower, ())
         check_shape(part, "upper", self.upper, ())
-        check_number(part, "stiffness", self.stiffness, "N m/radⁿ")
-        check_number(part, "damping", self.damping, "s/rad", zero=True)
-        if is_concrete(self.lower, self.upper, self.exponent) and isinstance(self.lower, Array):
-            if not float(self.lower) < float(self.upper):
-                raise MechanismError(f"{part}: lower must be below upper, got {self.lower:g} and {self.upper:g}.")
-            if not float(self.exponent) >= 1:
-                raise MechanismError(f"{part}: exponent must be at least 1, got {self.exponent:g}.")
+        check_fields(part, self, stiffness="N m/radⁿ", exponent="1")
+        check_fields(part, self, zero=True, damping="s/rad")
+        limits = (self.lower, self.upper)
+        if is_concrete(limits) and isinstance(self.lower, Array) and not float(self.lower) < float(self.upper):
+            raise MechanismError(f"{part}: lower must be below upper, got {self.lower:g} and {self.upper:g}.")
 
     def effort(self, t: Scalar, coordinate: Scalar, rate: Scalar) -> Scalar:
         law = (self.stiffness, self.damping, self.exponent)

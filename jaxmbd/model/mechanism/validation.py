@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
-from jaxmbd.model.driver import Driver
+from jaxmbd.model.driver import Driver, check_continuous
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce, GeneralizedForce, Gravity
 from jaxmbd.model.joint.joint import AbstractJoint, AbstractNonholonomic, residual_of, slip_of
 from jaxmbd.model.joint.shared import AbstractCoupling
@@ -68,13 +68,18 @@ def check_inertias(mechanism: Any) -> None:
 
 
 def check_moving(mechanism: Any) -> None:
-    """Raise if a joint with an integrated angle has a moving marker."""
+    """Raise if a joint with an integrated angle has a moving marker, or any joint one that jumps."""
     for joint in mechanism.joints:
-        if any(isinstance(marker, AbstractMovingMarker) for marker in _markers(joint)) and joint.unwrapped:
-            raise MechanismError(
-                f"{type(joint).__name__} {joint.name!r} counts turns and cannot have a MovingMarker. Put a body "
-                "between, whose place a Driver prescribes."
-            )
+        part = f"{type(joint).__name__} {joint.name!r}"
+        for marker in _markers(joint):
+            if isinstance(marker, AbstractMovingMarker) and joint.unwrapped:
+                raise MechanismError(
+                    f"{part} counts turns and cannot have a MovingMarker. Put a body between, whose place a Driver "
+                    "prescribes."
+                )
+            if isinstance(marker, AbstractMovingMarker):
+                where = f"{part}, MovingMarker on {marker.body!r}"
+                check_continuous(where, marker.motion, "position", (mechanism.space.dim,))
 
 
 def check_scaled(mechanism: Any) -> None:
