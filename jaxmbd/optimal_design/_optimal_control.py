@@ -27,7 +27,7 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._parameters import Parameter
-from jaxmbd.identification._ranges import Bounded, Unbounded
+from jaxmbd.identification._ranges import Box, Unbounded
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
 from jaxmbd.model.body.checks import (
     check_callable,
@@ -254,7 +254,7 @@ def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
     return mechanism
 
 
-def _range(name: str, bounds: Any) -> Bounded | Unbounded:
+def _range(name: str, bounds: Any) -> Box | Unbounded:
     if bounds is None:
         return Unbounded()
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -262,7 +262,7 @@ def _range(name: str, bounds: Any) -> Bounded | Unbounded:
             f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got "
             f"{bounds!r}."
         )
-    return Bounded(*bounds)
+    return Box(*bounds)
 
 
 def _guessed(

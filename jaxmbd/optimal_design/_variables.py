@@ -6,6 +6,7 @@ shifted and scaled, within bounds.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -19,7 +20,7 @@ from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._labels import labels
 from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
-from jaxmbd.identification._ranges import AbstractInterval, Bounded, Positive
+from jaxmbd.identification._ranges import Bounded, Box, Positive
 from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.user_functions import call_user
@@ -93,6 +94,12 @@ def _unit(start: Array) -> Array:
     return jnp.broadcast_to(jnp.where(size > 0, size, 1.0), start.shape)
 
 
+def _width(within: Box) -> Array:
+    """Return the width of a range, rounded such that `lower + width` is not above `upper`: a result is a valid start."""
+    width = within.upper - within.lower
+    return jnp.where(within.lower + width > within.upper, jnp.nextafter(width, 0.0), width)
+
+
 def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str, Any]) -> Variables:
     """Look up and check design variables: a `Parameter`, a function to a leaf, or a pair of bounds, by name.
 
@@ -120,18 +127,21 @@ def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str,
 
 
 def _declared(name: str, variable: Any) -> Any:
-    """Return a declaration that has a start: the middle of the range if none is given and nothing is looked up."""
+    """Return a declaration whose bounds can be reached, and which has a start: the middle of the range if none is given
+    and nothing is looked up."""
     try:
         if isinstance(variable, tuple | list) and len(variable) == 2:
-            variable = Parameter(within=Bounded(*variable))
+            variable = Parameter(within=Box(*variable))
     except MechanismError as error:
         raise MechanismError(f"Variable {name!r}: {error}") from None
-    if not isinstance(variable, Parameter) or variable.where is not None or variable.start is not None:
+    if not isinstance(variable, Parameter):
         return variable
-    if isinstance(variable.within, AbstractInterval):
-        middle = 0.5 * (variable.within.lower + variable.within.upper)
-        return Parameter(None, middle, variable.within, variable.unit)
-    return variable
+    within, start = variable.within, variable.start
+    if isinstance(within, Bounded):
+        within = Box(within.lower, within.upper)
+    if variable.where is None and start is None and isinstance(within, Box):
+        start = 0.5 * (within.lower + within.upper)
+    return replace(variable, start=start, within=within)
 
 
 def _vector(parameters: Parameters) -> Variables:
@@ -140,8 +150,8 @@ def _vector(parameters: Parameters) -> Variables:
     for name, start in parameters.start.items():
         within = free[name].within
         low, high, base, unit = -jnp.inf, jnp.inf, 0.0, None
-        if isinstance(within, AbstractInterval):
-            low, high, base, unit = 0.0, 1.0, within.lower, within.upper - within.lower
+        if isinstance(within, Box):
+            low, high, base, unit = 0.0, 1.0, within.lower, _width(within)
         elif isinstance(within, Positive):
             low, unit = _LEAST, None
         fill = lambda value, start=start: jax.tree.map(lambda x: jnp.broadcast_to(value, x.shape), start)  # noqa: E731
@@ -159,6 +169,6 @@ def _vector(parameters: Parameters) -> Variables:
         listed += labels(name, size)
         units_of += [free[name].unit] * size
     return Variables(
-        parameters, (start - base) / units, base, units, low, high, tuple(listed), tuple(units_of),
+        parameters, jnp.clip((start - base) / units, low, high), base, units, low, high, tuple(listed), tuple(units_of),
         tuple(bool(s) for s in np.asarray(signs)),
     )  # fmt: skip

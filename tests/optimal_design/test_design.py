@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import Bounded, Parameter, Positive
+from jaxmbd.identification import Bounded, Box, Parameter, Positive
 from jaxmbd.optimal_design import _nonlinear_programme
 from tests.optimal_design.linkages import four_bar
 
@@ -89,6 +89,19 @@ def test_an_optimum_on_a_bound(method: Any) -> None:
         assert found.multipliers is not None
         assert found.multipliers.bounds["x"] == pytest.approx(2.0, rel=1e-4)  # of x² at 1
         assert re.search(r"x +1 +lower", repr(found))
+
+
+def test_a_start_on_a_bound() -> None:
+    """An optimum on a bound is a valid start: 0.1 + 0.9 − 0.1 rounds to a number above 0.9, and 0.1 + 0.2 above 0.3."""
+    ranges = {"x": (-0.1, 0.3), "y": (0.1, 0.9)}
+    for within in (Bounded, Box):
+        values: dict[str, Any] = dict.fromkeys(ranges)
+        for _ in range(2):
+            free = {name: Parameter(start=values[name], within=within(*ranges[name])) for name in ranges}
+            found = mbd.design(lambda m: -jnp.sum(corner(m)), free, mechanism=box, starts=1, progress=False)
+            values = found.values
+            assert found.active_bounds == ("x (upper)", "y (upper)")
+            assert all(0.0 <= upper - values[name] < 1e-15 for name, (_, upper) in ranges.items())
 
 
 @pytest.mark.parametrize("method", ["slsqp", "trust-constr"])
@@ -244,7 +257,7 @@ def test_variables_by_leaf_of_a_mechanism() -> None:
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"variables": {"x": (3.0, 1.0), "y": (0.0, 1.0)}}, "Variable 'x': Bounded: lower must be below upper"),
+        ({"variables": {"x": (3.0, 1.0), "y": (0.0, 1.0)}}, "Variable 'x': Box: lower must be below upper"),
         ({"variables": {}}, "variables must name at least one number"),
         ({"variables": {"x": (0.0, 1.0)}}, "raises KeyError"),
         ({"variables": {"x": 1.0}}, "Free parameter 'x'"),

@@ -219,7 +219,11 @@ def test_least_torque_of_a_five_bar_from_point_to_point() -> None:
         ({"segments": 0}, "segments must be at least 1"),
         ({"guess": {"P.angle": [1.0]}}, "coordinate for guess named 'P.angle'"),
         ({"efforts": {"motor": (1.0, -1.0)}}, "lower must be below upper"),
-        ({"constraints": {"end": mbd.Limit(lambda m: 0.0, upper=1.0)}}, "'end' is the name of a constraint"),
+        # Efforts may begin on a bound: what is said is the next mistake.
+        (
+            {"efforts": {"motor": (0.0, 3.0)}, "constraints": {"end": mbd.Limit(lambda m: 0.0, upper=1.0)}},
+            "'end' is the name of a constraint",
+        ),
     ],
 )
 def test_wrong_arguments(changed: dict[str, Any], text: str) -> None:
