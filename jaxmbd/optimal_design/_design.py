@@ -115,8 +115,9 @@ def design(
 
     - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised. Any
       analysis may be called in it, with `check=False` or `throw=False`: its values are NaN where it fails;
-    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`.
-      A `Positive` variable is at least 1e-6 of its starting value;
+    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`,
+      without priors. Bounds may be reached, those of `Bounded` too, and a start may lie on one. A `Positive` variable
+      is at least 1e-6 of its starting value;
     - `constraints`: a `Limit` by name. `closure_error` leads back designs that cannot be assembled;
     - `mechanism`: the mechanism, or a function from the values by name to one;
     - `starts`: the number of starts: the starting values, then random ones within the ranges; `seed`;
@@ -127,7 +128,8 @@ def design(
     **Returns:** a `Design`; print it. Its `outcome` names the constraint that no start can keep. Ctrl-C ends the
     search and returns the best design so far.
 
-    **Raises:** `MechanismError` for unknown names, reversed bounds and functions that return no numbers.
+    **Raises:** `MechanismError` for unknown names, reversed bounds, ranges that are no intervals, priors, and functions
+    that return no numbers.
 
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
         >>> ident = mbd.identification

@@ -10,8 +10,10 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import Bounded, Box, Parameter, Positive
+from jaxmbd import spatial as sp
+from jaxmbd.identification import Bounded, Box, Normal, Parameter, Positive, body_inertia
 from jaxmbd.optimal_design import _nonlinear_programme
+from jaxmbd.optimal_design._variables import variables_of
 from tests.optimal_design.linkages import four_bar
 
 LENGTHS = {"ground": (0.5, 3.0), "crank": (0.1, 2.0), "coupler": (0.1, 2.0), "rocker": (0.1, 2.0)}
@@ -32,8 +34,8 @@ def open_at(angle: float) -> mbd.Limit:
 
 
 def box(values: dict[str, Any]) -> pl.Mechanism:
-    """A mechanism that holds two numbers, `x` and `y`, as the ends of a spring."""
-    bar = pl.Body("bar", mass=1.0, inertia=1.0)
+    """A mechanism that holds two numbers, `x` and `y`, as the place of a pin."""
+    bar = pl.Body("bar", mass=1.0, inertia=4.0)
     pin = pl.Revolute("O", pl.ground.at(0.0, 0.0), bar.at(values["x"], values["y"]))
     return pl.Mechanism([bar], [pin])
 
@@ -253,6 +255,15 @@ def test_variables_by_leaf_of_a_mechanism() -> None:
     assert found.active_bounds == ("pin[0] (lower)", "pin[1] (lower)")
 
 
+def test_variables_with_components_and_a_scale() -> None:
+    """A centre of mass is labelled by x and y, in shares of the radius of gyration, which is its scale."""
+    mechanism = box({"x": 2.0, "y": 0.5})
+    bar = mechanism["bar"]
+    found = variables_of("design", mechanism, body_inertia(bar))
+    assert found.labels == ("bar.centre[x]", "bar.centre[y]", "bar.inertia", "bar.mass")
+    np.testing.assert_allclose(found.scale, [np.sqrt(bar.inertia / bar.mass)] * 2 + [bar.inertia, bar.mass])
+
+
 @pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize(
     ("arguments", "text"),
@@ -261,6 +272,11 @@ def test_variables_by_leaf_of_a_mechanism() -> None:
         ({"variables": {}}, "variables must name at least one number"),
         ({"variables": {"x": (0.0, 1.0)}}, "raises KeyError"),
         ({"variables": {"x": 1.0}}, "Free parameter 'x'"),
+        (
+            {"variables": body_inertia(sp.Body("rod", 1.0, np.eye(3)))},
+            "variable 'rod.inertia' has the range ConsistentInertia",
+        ),
+        ({"variables": {"x": Parameter(start=1.0, prior=Normal(1.0, 0.1))}}, "variable 'x' has the prior Normal"),
         ({"constraints": {"a": 1.0}}, "constraint 'a' must be a Limit"),
         ({"constraints": {"a": mbd.Limit(lambda m: corner(m), lower=jnp.zeros(3))}}, "returns 2 numbers"),
         ({"objective": 3.0}, "objective"),
