@@ -118,6 +118,55 @@ def test_an_objective_that_is_zero_at_the_start(method: Any) -> None:
     np.testing.assert_allclose([found.values["x"], found.values["y"]], -np.sqrt(2), rtol=1e-3)
 
 
+def test_a_derivative_that_is_not_finite_is_no_convergence() -> None:
+    """Of a norm at zero, and of a root: zeros in place of such derivatives would make every point a stationary one."""
+    free = {"x": Parameter(start=0.0), "y": Parameter(start=0.0)}
+
+    def found(objective: Any, starts: int = 1, **changed: Any) -> mbd.optimal_design.Design:
+        return mbd.design(objective, free | changed, mechanism=box, starts=starts, progress=False)
+
+    verdict = "the derivative of the objective is not finite"
+    norm = found(lambda m: 1.0 - jnp.linalg.norm(corner(m)))
+    assert norm.outcome == verdict
+    assert norm.multipliers is None
+    roots = found(lambda m: 2.0 - jnp.sqrt(corner(m)), x=(0.0, 1.0), y=Parameter(start=0.0, within=Box(0.0, 1.0)))
+    assert roots.outcome == verdict  # of residuals
+    assert roots.multipliers is None
+    both = found(lambda m: jnp.sum((corner(m) - 1.0) ** 2) * jnp.linalg.norm(corner(m) + 1.0), starts=2)
+    assert both.objective < 1e-8  # the norm is smooth there
+    least = found(lambda m: jnp.linalg.norm(corner(m)), x=(0.0, 1.0), y=(-1.0, 1.0))
+    assert least.objective < 1e-6  # the corner of the norm is its minimum
+    disc = mbd.Limit(lambda m: jnp.linalg.norm(corner(m)), upper=1.0)
+    left = mbd.design(
+        lambda m: jnp.sum((corner(m) - 2.0) ** 2), free, {"disc": disc}, mechanism=box, starts=1, progress=False
+    )
+    assert left.outcome.startswith("converged")  # the start, where the limit has no derivative, is left
+    np.testing.assert_allclose([left.values["x"], left.values["y"]], np.sqrt(0.5), atol=1e-5)
+    held = mbd.design(lambda m: jnp.sum(corner(m) ** 2), free, {"disc": disc}, mechanism=box, starts=1, progress=False)
+    assert held.outcome == "the derivative of a constraint is not finite"
+    assert held.multipliers is None
+
+
+def test_a_search_that_gets_stuck_has_not_converged() -> None:
+    """At the corner of `|x − 0.3|` no step of least squares goes down, and the gradient is not zero."""
+    found = mbd.design(
+        lambda m: jnp.stack([2.0 + jnp.abs(corner(m)[0] - 0.3), corner(m)[1]]), {"x": (-1.0, 1.0), "y": (-1.0, 1.0)},
+        mechanism=box, starts=1, progress=False,
+    )  # fmt: skip
+    assert float(found.values["x"]) == pytest.approx(0.3, abs=1e-4)
+    assert found.outcome == "stopped: no step reduces the objective, whose gradient is not zero"
+
+
+def test_residuals_that_do_not_depend_on_a_variable_have_converged() -> None:
+    """A column of zeros is at right angles to all; with the roots of squares the columns vanish, too."""
+    for of in (lambda p: jnp.stack([3.0 + 0 * p[0], p[1]]), lambda p: p**2):
+        found = mbd.design(
+            lambda m, of=of: of(corner(m)), {"x": (-1.0, 2.0), "y": (-1.0, 3.0)}, mechanism=box, starts=2,
+            progress=False,
+        )  # fmt: skip
+        assert [start.verdict for start in found.starts] == ["converged"] * 2
+
+
 def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     """Least squares with a bound that is active: `x` is held at 1, and `y` fits the rest."""
     target = jnp.array([0.0, 2.0, 3.0])
@@ -127,6 +176,7 @@ def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     )  # fmt: skip
     np.testing.assert_allclose([found.values["x"], found.values["y"]], [1.0, 2.0], atol=1e-7)
     assert found.objective == pytest.approx(0.5 * (1 + 1 + 1), rel=1e-9)
+    assert [start.verdict for start in found.starts] == ["converged"] * 3
 
 
 @pytest.mark.slow
