@@ -35,16 +35,16 @@ _NEWTON_STEPS = 4
 
 
 class Circuit(NamedTuple):
-    """A circuit as points along it, those behind `count` unused.
+    """A circuit as points along it.
 
     - `placed`: the bodies' placements as numbers, positions as shares of the size; `drive`: the rate of the input
-      along the circuit; `is_closed`: whether the last point is followed by the first one.
+      along the circuit; `is_closed`: whether the last point is followed by the first one. If not, it was given up
+      there, and how the circuit goes on is unknown.
     """
 
     placed: Float[np.ndarray, "points numbers"]
     drive: Float[np.ndarray, " points"]
     is_closed: bool
-    is_traced: bool
 
 
 def placement(at: Configuration, size: Scalar) -> Array:
@@ -55,8 +55,9 @@ def placement(at: Configuration, size: Scalar) -> Array:
 
 
 @eqx.filter_jit
-def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Array, Array, Array, Array, Array]:
-    """Follow the circuit of a closed position until it returns; return points, rates of the input, count and state."""
+def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Array, Array, Array, Array]:
+    """Follow the circuit of a closed position until it returns; return points, rates of the input, their count, and
+    whether it has returned: it is given up after `_POINTS`, or where no step is short enough."""
     equations, time = Equations(mechanism), jnp.zeros((), q.dtype)
     home = placement(equations.at(time, q), size)
 
@@ -104,8 +105,8 @@ def _trace(mechanism: Mechanism, q: Array, size: Scalar, input: str) -> tuple[Ar
     placed = jnp.zeros((_POINTS, len(first)), q.dtype).at[0].set(first)
     drive = jnp.zeros(_POINTS, q.dtype).at[0].set(rate)
     begin = (q, along, jnp.asarray(_LARGEST, q.dtype), jnp.asarray(1), placed, drive, jnp.asarray(False))
-    _, _, step, count, placed, drive, returned = jax.lax.while_loop(running, advance, begin)
-    return placed, drive, count, returned, step
+    _, _, _, count, placed, drive, returned = jax.lax.while_loop(running, advance, begin)
+    return placed, drive, count, returned
 
 
 def _off(point: Any, a: Any, b: Any) -> Any:
@@ -122,45 +123,50 @@ def _is_between(point: Array, a: Array, b: Array) -> Array:
 
 def trace(mechanism: Mechanism, q: Float[Array, " nq"], size: float, input: str) -> Circuit:
     """Return the circuit through a closed position of a mechanism with one degree of freedom."""
-    placed, drive, count, returned, _ = map(np.asarray, _trace(mechanism, q, jnp.asarray(size, q.dtype), input))
+    placed, drive, count, returned = map(np.asarray, _trace(mechanism, q, jnp.asarray(size, q.dtype), input))
     points = int(count) - bool(returned)  # the last one lies beyond the first
-    return Circuit(placed[:points], drive[:points], bool(returned), points > 3)
+    return Circuit(placed[:points], drive[:points], bool(returned))
 
 
 def defect_of(
     mechanism: Mechanism, q: Float[Array, "positions nq"], size: float, input: str, full_turn: bool = False
 ) -> Defect:
-    """Return the defect of the precision positions of a linkage; "" if it has none.
+    """Return the defect of the precision positions of a linkage; "" if it has none, "not traced" if what is known of
+    the circuit does not decide it.
 
     **Arguments:** the coordinates of the closed positions, in their order; the size of the mechanism `[m]`; the input;
     `full_turn`: whether the input has to turn round.
     """
     circuit = trace(mechanism, q[0], size, input)
-    if not circuit.is_traced:
-        return "not traced"
     equations = Equations(mechanism)
     places = np.asarray(jax.vmap(lambda q: placement(equations.at(jnp.zeros((), q.dtype), q), jnp.asarray(size)))(q))
-    found = [_locate(circuit, place) for place in places]
-    if any(np.isnan(found)):
+    defect = _defect_on(circuit, np.array([_locate(circuit, place) for place in places]), full_turn)
+    # Of a circuit that was given up, what is missing may lie behind its last point.
+    return "not traced" if defect and not circuit.is_closed else defect
+
+
+def _defect_on(circuit: Circuit, found: Float[np.ndarray, " positions"], full_turn: bool) -> Defect:
+    """Return the defect of positions by where they lie on a circuit."""
+    if np.isnan(found).any():
         return "circuit defect"
     turns = circuit.is_closed and _is_driven(circuit, np.ones(len(circuit.drive), bool))
     if full_turn and not turns:
         return "no full turn"
-    ways = [_way(np.array(found), len(circuit.drive), sign, circuit.is_closed) for sign in (1, -1)]
+    ways = [_way(found, len(circuit.drive), sign, circuit.is_closed) for sign in (1, -1)]
     ordered = [way for way in ways if way is not None]
     # A path that is out of order may still lie on one branch: the less severe defect is then named.
     if any(_is_driven(circuit, way) for way in ordered):
         return ""
     if turns:
         return "order defect"
-    return _on_one_branch(circuit, np.array(found))
+    return _on_one_branch(circuit, found)
 
 
 def _locate(circuit: Circuit, place: Float[np.ndarray, " numbers"]) -> float:
     """Return where a placement lies on a circuit, in points from its start; NaN if it does not."""
     a = circuit.placed
     b = np.roll(a, -1, axis=0) if circuit.is_closed else np.concatenate([a[1:], a[-1:]])
-    lengths = np.maximum(np.linalg.norm(b - a, axis=1), 1e-300)
+    lengths = np.maximum(np.linalg.norm(b - a, axis=1), 1e-150)  # the last one of an open circuit is none
     shares = np.clip(((place - a) * (b - a)).sum(axis=1) / lengths**2, 0.0, 1.0)
     off = np.linalg.norm(place - a - shares[:, None] * (b - a), axis=1)
     k = int(np.argmin(off))
@@ -191,12 +197,11 @@ def _is_driven(circuit: Circuit, passed: Bool[np.ndarray, " points"]) -> bool:
 
 
 def _on_one_branch(circuit: Circuit, found: Float[np.ndarray, " positions"]) -> Defect:
-    """Return the defect of a path that the input does not drive: of order if all positions lie on one branch."""
+    """Return the defect of a path on a closed circuit that the input does not drive: of order if all positions lie on
+    one branch."""
     signs = np.sign(circuit.drive)
-    changes = np.flatnonzero(signs != np.roll(signs, 1) if circuit.is_closed else np.diff(signs, prepend=signs[0]))
+    changes = np.flatnonzero(signs != np.roll(signs, 1))
     if not len(changes):
         return "order defect"
-    branches = np.searchsorted(changes, np.floor(found), side="right")
-    if circuit.is_closed:
-        branches = np.mod(branches, len(changes))
+    branches = np.mod(np.searchsorted(changes, np.floor(found), side="right"), len(changes))
     return "order defect" if len(set(branches.tolist())) == 1 else "branch defect"

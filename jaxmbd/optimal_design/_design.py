@@ -16,7 +16,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import Multipliers, multipliers_of
-from jaxmbd.optimal_design._nonlinear_programme import RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
+from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
 from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
@@ -50,7 +50,8 @@ class Design:
     - `constraints`: the constraints with their margins; `is_feasible`: whether all are kept;
     - `active_bounds`: the variables that lie on a bound;
     - `starts`: all starts with their verdicts, the best first; `outcome`: why the search stopped;
-    - `multipliers`: what it costs to move a limit or a bound, as `Multipliers`; None if constraints are violated.
+    - `multipliers`: what it costs to move a limit or a bound, as `Multipliers`; None if constraints are violated, or if
+      derivatives there are not finite.
 
     If no start keeps all constraints, the values are those of the least violation.
     """
@@ -115,8 +116,9 @@ def design(
 
     - `objective`: from the mechanism to a number, or to residuals, of which half the sum of squares is minimised. Any
       analysis may be called in it, with `check=False` or `throw=False`: its values are NaN where it fails;
-    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`.
-      A `Positive` variable is at least 1e-6 of its starting value;
+    - `variables`: by name a `Parameter`, a function to a leaf of the mechanism, or a pair of bounds; as in `fit`,
+      without priors. Bounds may be reached, those of `Bounded` too, and a start may lie on one. A `Positive` variable
+      is at least 1e-6 of its starting value;
     - `constraints`: a `Limit` by name. `closure_error` leads back designs that cannot be assembled;
     - `mechanism`: the mechanism, or a function from the values by name to one;
     - `starts`: the number of starts: the starting values, then random ones within the ranges; `seed`;
@@ -127,7 +129,8 @@ def design(
     **Returns:** a `Design`; print it. Its `outcome` names the constraint that no start can keep. Ctrl-C ends the
     search and returns the best design so far.
 
-    **Raises:** `MechanismError` for unknown names, reversed bounds and functions that return no numbers.
+    **Raises:** `MechanismError` for unknown names, reversed bounds, ranges that are no intervals, priors, and functions
+    that return no numbers.
 
         >>> four_bar = mbd.examples.get("four-bar-with-springs").mechanism
         >>> ident = mbd.identification
@@ -177,12 +180,21 @@ def _search(
     _evaluate(problem, searches)
     if has_residuals and not problem.limits:
         for search in searches:
-            search.verdict = search.verdict or ("converged" if search.steps < steps else "used all its steps")
+            search.verdict = search.verdict or _least_squares_verdict(search, steps)
     todo = sorted((s for s in searches if not s.verdict), key=lambda s: (s.violation, s.objective))
     for k, search in enumerate(todo):
         best = min((s.objective for s in searches if s.violation <= TOLERANCE), default=np.inf)
         report(f"design: start {k + 1} of {len(todo)}, best objective {best:.6g}")
         solve(problem, search.x, method, steps, search)
+
+
+def _least_squares_verdict(search: Search, steps: int) -> str:
+    if search.objective > 0 and np.isnan(search.gradient):
+        return NOT_SMOOTH
+    if search.steps >= steps:
+        return "used all its steps"
+    is_stationary = search.objective == 0 or search.gradient <= 1
+    return "converged" if is_stationary else "stopped: no step reduces the objective, whose gradient is not zero"
 
 
 def _residual_vector(x: Any, problem: Problem) -> Any:
@@ -196,7 +208,7 @@ def _in_batches(
     """Reduce residuals from all starts side by side; one by one if an analysis raises in place of returning NaN.
 
     A search ends when a round takes off less than the share `least_gain` of its cost: it has converged, or it is stuck;
-    the violations tell which.
+    its gradient and the violations tell which.
     """
     bounds = problem.variables.lower, problem.variables.upper
 
@@ -206,8 +218,9 @@ def _in_batches(
     def run(chosen: list[Search]) -> None:
         lanes = begin(residual, jnp.asarray(np.stack([s.x for s in chosen])), problem)
         lanes, taken = rounds(residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said)
-        for search, x, cost, count in zip(chosen, np.asarray(lanes.z), np.asarray(lanes.cost), taken, strict=True):
-            search.x, search.steps = x, int(count)
+        found = [np.asarray(x) for x in (lanes.z, lanes.cost, lanes.gradient)]
+        for search, x, cost, gradient, count in zip(chosen, *found, taken, strict=True):
+            search.x, search.gradient, search.steps = x, float(gradient), int(count)
             if not np.isfinite(cost):
                 search.verdict = "the objective is not finite"
 

@@ -27,21 +27,26 @@ _DAMPINGS = 1e-26, 1e14  # limits; a search at the upper one finds no descent an
 _LESS, _MORE = 0.3, 4.0  # factors of the damping after a step that is accepted, and one that is rejected
 _ROUND = 10  # steps between two looks at the batch
 _SMALL_STEP = 1e-12  # largest change of a scaled variable in a step that ends a search
+# At a stationary point each free column of `J` and the residuals are at right angles: cosines that count as such. Where
+# the residuals vanish their direction is rounding: there, the change of a scaled variable that would make them least.
+_RIGHT_ANGLE, _SMALL_CHANGE = 1e-3, 1e-6
 
 Residual = Callable[[Array, Any], Array]
 Settle = Callable[[Array, Any], Array]
 
 
 class Lanes(eqx.Module):
-    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings, and the largest change in the last round.
+    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings, the largest change in the last round, and
+    the size of the gradient, which at a stationary point is at most one.
 
-    A cost is infinite where the residual is not finite.
+    A cost is infinite where the residual is not finite; the gradient is NaN where the derivatives are not.
     """
 
     z: Float[Array, "lanes n"]
     cost: Float[Array, " lanes"]
     damping: Float[Array, " lanes"]
     change: Float[Array, " lanes"]
+    gradient: Float[Array, " lanes"]
 
 
 def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any, weight: float = 1.0) -> Lanes:
@@ -52,7 +57,8 @@ def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any, weight
     """
     cost = _costs(residual, starts, args)
     fresh = jnp.full_like(cost, _FIRST_DAMPING / weight**2)
-    return Lanes(starts, cost, fresh, jnp.full_like(cost, jnp.inf))
+    unknown = jnp.full_like(cost, jnp.inf)
+    return Lanes(starts, cost, fresh, unknown, unknown)
 
 
 @eqx.filter_jit
@@ -75,7 +81,7 @@ def advance(
     `settle`: brings a trial point back to a manifold on which the search is to stay, before it is judged.
     """
 
-    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array]:
+    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array, Array]:
         def step(carry: tuple[Array, Array, Array, Array, Array], _: None) -> tuple[Any, None]:
             z, r, J, cost, damping = carry
             trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
@@ -89,11 +95,10 @@ def advance(
             return (z, r, J, cost, damping), None
 
         r, J = _with_jacobian(residual, z, args)
-        (end, _, _, cost, damping), _ = jax.lax.scan(step, (z, r, J, _cost(r), damping), None, length=steps)
-        return end, cost, damping, jnp.max(jnp.abs(end - z))
+        (end, r, J, cost, damping), _ = jax.lax.scan(step, (z, r, J, _cost(r), damping), None, length=steps)
+        return end, cost, damping, jnp.max(jnp.abs(end - z)), _gradient(end, r, J, lower, upper)
 
-    z, cost, damping, change = jax.vmap(one)(lanes.z, lanes.damping)
-    return Lanes(z, cost, damping, change)
+    return Lanes(*jax.vmap(one)(lanes.z, lanes.damping))
 
 
 def _with_jacobian(residual: Residual, z: Array, args: Any) -> tuple[Array, Array]:
@@ -110,8 +115,7 @@ def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, uppe
 
     `D` holds the norms of the columns of `J` (Marquardt's scaling), so that the units of variables do not matter.
     """
-    gradient = J.T @ r
-    held = ((z <= lower) & (gradient > 0)) | ((z >= upper) & (gradient < 0))
+    held = _held(z, J.T @ r, lower, upper)
     free = jnp.where(held[None], 0.0, jnp.where(jnp.isfinite(J), J, 0.0))
     sizes = jnp.linalg.norm(free, axis=0)
     sizes = jnp.maximum(sizes, 1e-8 * jnp.max(sizes) + jnp.finfo(z.dtype).tiny)
@@ -119,6 +123,22 @@ def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, uppe
     Q, R = jnp.linalg.qr(stacked)
     d = jax.scipy.linalg.solve_triangular(R, -(Q[: len(r)].T @ jnp.where(jnp.isfinite(r), r, 0.0)))
     return jnp.where(held | ~jnp.isfinite(d), 0.0, d)
+
+
+def _held(z: Array, gradient: Array, lower: Array, upper: Array) -> Array:
+    """Return the variables on a bound that the gradient pushes outwards."""
+    return ((z <= lower) & (gradient > 0)) | ((z >= upper) & (gradient < 0))
+
+
+def _gradient(z: Array, r: Array, J: Array, lower: Array, upper: Array) -> Scalar:
+    """Return the size of the projected gradient, at most one where a point counts as stationary."""
+    tiny = jnp.finfo(z.dtype).tiny
+    lengths = jnp.maximum(jnp.linalg.norm(J, axis=0), tiny)
+    shares = (J / lengths[None]).T @ r
+    cosines, changes = jnp.abs(shares) / jnp.maximum(jnp.linalg.norm(r), tiny), jnp.abs(shares) / lengths
+    sizes = jnp.minimum(cosines / _RIGHT_ANGLE, changes / _SMALL_CHANGE)
+    largest = jnp.max(jnp.where(_held(z, shares, lower, upper), 0.0, sizes), initial=0.0)
+    return jnp.where(jnp.all(jnp.isfinite(J)), largest, jnp.nan)
 
 
 def rounds(
@@ -134,7 +154,7 @@ def rounds(
     """
     # On the host between the rounds, so that leaving the batch compiles nothing but one program for each power of two.
     done, taken = np.zeros(len(lanes.cost), bool), np.zeros(len(lanes.cost), int)
-    fields = [np.array(x) for x in (lanes.z, lanes.cost, lanes.damping, lanes.change)]
+    fields = [np.array(x) for x in (lanes.z, lanes.cost, lanes.damping, lanes.change, lanes.gradient)]
     for first in range(0, steps, _ROUND):
         running = np.flatnonzero(~done)
         if not len(running):
@@ -144,7 +164,8 @@ def rounds(
         chosen = np.concatenate([running, np.full(size - len(running), running[0])])
         now, count = Lanes(*(jnp.asarray(x[chosen]) for x in fields)), min(_ROUND, steps - first)
         later = advance(residual, now, *bounds, args, count, settle)
-        values = [np.asarray(x)[: len(running)] for x in (later.z, later.cost, later.damping, later.change)]
+        found = later.z, later.cost, later.damping, later.change, later.gradient
+        values = [np.asarray(x)[: len(running)] for x in found]
         before = fields[1][running]
         for field, value in zip(fields, values, strict=True):
             field[running] = value

@@ -48,9 +48,14 @@ class Multipliers:
     unique: bool
 
 
-def multipliers_of(problem: Problem, x: Float[np.ndarray, " n"], sizes: Mapping[str, int]) -> Multipliers:
-    """Return the multipliers at a point that keeps all constraints; `sizes`: how many numbers each constraint has."""
+def multipliers_of(problem: Problem, x: Float[np.ndarray, " n"], sizes: Mapping[str, int]) -> Multipliers | None:
+    """Return the multipliers at a point that keeps all constraints; None if derivatives there are not finite.
+
+    `sizes`: how many numbers each constraint has.
+    """
     value, slopes = linearised(jnp.asarray(x), problem)
+    if not all(np.isfinite(row).all() for row in jax.tree.leaves(slopes)):
+        return None
     variables, n = problem.variables, len(x)
     margins = np.concatenate([value.inequalities, x - np.asarray(variables.lower), np.asarray(variables.upper) - x])
     rows = np.concatenate([slopes.inequalities, np.eye(n), -np.eye(n), slopes.equations])

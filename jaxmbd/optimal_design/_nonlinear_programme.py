@@ -20,18 +20,21 @@ RUN_TIME_ERRORS = (eqx.EquinoxRuntimeError, jax.errors.JaxRuntimeError)
 TOLERANCE = 1e-6  # largest violation, as a share of a limit's scale, that counts as none
 _PRECISION = 1e-12  # change of the scaled objective, and of the variables, that ends a search
 _NOTHING = 1e-8  # objective, as a share of its slope, that says nothing of its size
-_WORSE = 1e20  # scaled objective in place of one that is not finite: the line search then takes a shorter step
+_WORSE = 1e20  # scaled objective where something is not finite: the line search then takes a shorter step
+NOT_SMOOTH = "the derivative of the objective is not finite"
 
 
 @dataclass
 class Search:
-    """The course of one search: the best point, its objective and largest violation, the steps and the verdict."""
+    """The course of one search: the best point, its objective and largest violation, the steps and the verdict; of a
+    search by least squares the size of its gradient, which at a stationary point is at most one."""
 
     x: Float[np.ndarray, " n"]
     objective: float = np.inf
     violation: float = np.inf
     steps: int = 0
     verdict: str = ""
+    gradient: float = np.inf
 
     def offer(self, x: np.ndarray, objective: float, violation: float) -> None:
         """Keep a point if it is better: of less violation, or of less objective where both keep the limits."""
@@ -71,16 +74,25 @@ class _Evaluation:
         return found
 
     def objective(self, x: np.ndarray) -> float:
-        value = self.at(x)[0]
-        rows = (value.objective, value.inequalities, value.equations)
-        is_finite = all(np.isfinite(row).all() for row in rows)
-        return float(value.objective) / self.size if is_finite else _WORSE
+        value, slopes = self.at(x)
+        return float(value.objective) / self.size if _is_finite((value, slopes)) else _WORSE
+
+    def fault(self, x: np.ndarray) -> str:
+        """Return which derivatives at a point are not finite; "" if all are. SciPy takes such ones for zeros."""
+        slopes = self.at(x)[1]
+        if not _is_finite(slopes.objective):
+            return NOT_SMOOTH
+        return "" if _is_finite(slopes) else "the derivative of a constraint is not finite"
 
     def rows(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
         return lambda x: _finite(getattr(self.at(x)[0], part))
 
     def slopes(self, part: str) -> Callable[[np.ndarray], np.ndarray]:
         return lambda x: _finite(getattr(self.at(x)[1], part)) / (self.size if part == "objective" else 1.0)
+
+
+def _is_finite(values: Any) -> bool:
+    return all(bool(np.isfinite(row).all()) for row in jax.tree.leaves(values))
 
 
 def _finite(values: Any) -> np.ndarray:
@@ -101,7 +113,10 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
     if not np.isfinite(first.objective):
         search.verdict = "the objective is not finite"
         return
-    evaluation.size = _size_of(float(first.objective), _finite(slopes.objective))
+    if not _is_finite(slopes.objective):
+        search.verdict = NOT_SMOOTH
+        return
+    evaluation.size = _size_of(float(first.objective), np.asarray(slopes.objective))
     rules = []
     for part, kind in (("inequalities", "ineq"), ("equations", "eq")):
         if getattr(first, part).size:
@@ -121,6 +136,7 @@ def solve(problem: Problem, start: Float[np.ndarray, " n"], method: Method, step
         )  # fmt: skip
     ended = {0: "used all its steps", 1: "converged", 2: "converged"}
     text = ended.get(int(found.status), str(found.message)) if method == "trust-constr" else _slsqp_text(found)
+    text = evaluation.fault(search.x) or text
     search.verdict = text if search.violation <= TOLERANCE else f"the limits are not kept ({text})"
 
 

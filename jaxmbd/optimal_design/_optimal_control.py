@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.analyses.assembly.assemble import assemble
+from jaxmbd.analyses.assembly.assemble import assemble, rate_channel
 from jaxmbd.analyses.output_channels import read
 from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
@@ -27,7 +27,7 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.identification._parameters import Parameter
-from jaxmbd.identification._ranges import Bounded, Unbounded
+from jaxmbd.identification._ranges import Box, Unbounded
 from jaxmbd.integrate.solvers.unrolled_erk import RungeKutta4
 from jaxmbd.model.body.checks import (
     check_callable,
@@ -111,15 +111,9 @@ class _Shooting(eqx.Module):
 
     def independent(self, mechanism: Mechanism, state: State) -> tuple[Array, Array]:
         """Return the independent coordinates, and their rates."""
-        values = read(mechanism, state, [name for c in self.coordinates for name in (c, _rate(c))])
-        stacked = [jnp.stack([values[of(c)] for c in self.coordinates]) for of in (str, _rate)]
-        return stacked[0], stacked[1]
-
-
-def _rate(coordinate: str) -> str:
-    """Return the channel of the rate of a coordinate of a joint, or of a body."""
-    owner, _, component = coordinate.partition(".")
-    return {"x": f"{owner}.vx", "y": f"{owner}.vy", "theta": f"{owner}.omega"}.get(component, f"{coordinate}_rate")
+        rates = [rate_channel(mechanism, name) for name in self.coordinates]
+        values = read(mechanism, state, [*self.coordinates, *rates])
+        return jnp.stack([values[name] for name in self.coordinates]), jnp.stack([values[name] for name in rates])
 
 
 def optimal_control(
@@ -159,7 +153,8 @@ def optimal_control(
     - `objective`: of the mechanism, a number; `constraints`: a `Limit` by name, on the mechanism;
     - `guess`: values of the coordinates at the ends of the segments but the last, `(segments − 1,)`, by coordinate;
       by default on a straight line from the start to their values in `end`;
-    - `starts`, `seed`, `method`, `steps`, `progress`: as in `design`; starts but the first have random efforts.
+    - `starts`, `seed`, `method`, `steps`, `progress`: as in `design`. Of all starts but the first, the efforts, and the
+      coordinates and speeds of segments, are random.
 
     **Returns:** a `Control`; print it. Ctrl-C returns the best so far.
 
@@ -259,7 +254,7 @@ def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
     return mechanism
 
 
-def _range(name: str, bounds: Any) -> Bounded | Unbounded:
+def _range(name: str, bounds: Any) -> Box | Unbounded:
     if bounds is None:
         return Unbounded()
     if not isinstance(bounds, tuple | list) or len(bounds) != 2:
@@ -267,7 +262,7 @@ def _range(name: str, bounds: Any) -> Bounded | Unbounded:
             f"optimal_control: the bounds of the effort {name!r} must be a pair (least, largest), or None, got "
             f"{bounds!r}."
         )
-    return Bounded(*bounds)
+    return Box(*bounds)
 
 
 def _guessed(

@@ -6,6 +6,7 @@ shifted and scaled, within bounds.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -17,14 +18,14 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._labels import labels
 from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
-from jaxmbd.identification._ranges import AbstractInterval, Bounded, Positive
+from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded
 from jaxmbd.model.body.checks import check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.user_functions import call_user
 
 _LEAST = 1e-6  # least value of a positive variable, as a share of its starting value
+_RANGES = Unbounded, Positive, Bounded, Box
 _SPREAD = 3.0  # random starts of a positive variable: its starting value times or divided by up to this factor
 ON_BOUND = 1e-6  # share of the width of a range (or of the scale): a variable that is closer to a bound lies on it
 
@@ -87,10 +88,10 @@ class Variables(eqx.Module):
         return tuple(texts)
 
 
-def _unit(start: Array) -> Array:
-    """Return the scale of a variable without bounds: its largest number at the start, or one."""
-    size = jnp.max(jnp.abs(start), initial=0.0)
-    return jnp.broadcast_to(jnp.where(size > 0, size, 1.0), start.shape)
+def _width(within: Box) -> Array:
+    """Return the width of a range, rounded so that `lower + width` is not above `upper`: results are valid starts."""
+    width = within.upper - within.lower
+    return jnp.where(within.lower + width > within.upper, jnp.nextafter(width, 0.0), width)
 
 
 def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str, Any]) -> Variables:
@@ -106,7 +107,7 @@ def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str,
     check_mapping(f"{what}: variables", declared, "{'length': Parameter(...)}")
     if not declared:
         raise MechanismError(f"{what}: variables must name at least one number: {{'length': Parameter(...)}}.")
-    free = {name: _declared(name, variable) for name, variable in declared.items()}
+    free = {name: _declared(what, name, variable) for name, variable in declared.items()}
     if not is_concrete(mechanism, free):
         raise MechanismError(f"{what} cannot be compiled (jit, vmap): its steps depend on values.")
     found = collect(mechanism, free)
@@ -119,19 +120,32 @@ def variables_of(what: str, mechanism: Mechanism | Build, declared: Mapping[str,
     return variables
 
 
-def _declared(name: str, variable: Any) -> Any:
-    """Return a declaration that has a start: the middle of the range if none is given and nothing is looked up."""
+def _declared(what: str, name: str, variable: Any) -> Any:
+    """Return a declaration whose bounds can be reached, and which has a start: the middle of the range if none is given
+    and nothing is looked up."""
     try:
         if isinstance(variable, tuple | list) and len(variable) == 2:
-            variable = Parameter(within=Bounded(*variable))
+            variable = Parameter(within=Box(*variable))
     except MechanismError as error:
         raise MechanismError(f"Variable {name!r}: {error}") from None
-    if not isinstance(variable, Parameter) or variable.where is not None or variable.start is not None:
+    if not isinstance(variable, Parameter):
         return variable
-    if isinstance(variable.within, AbstractInterval):
-        middle = 0.5 * (variable.within.lower + variable.within.upper)
-        return Parameter(None, middle, variable.within, variable.unit)
-    return variable
+    within, start = variable.within, variable.start
+    if not isinstance(within, _RANGES):
+        raise MechanismError(
+            f"{what}: variable {name!r} has the range {within}, which is no interval for each number; a variable is "
+            "Unbounded(), Positive(), Bounded(lower, upper) or Box(lower, upper). In place of a body's inertia in "
+            "space, vary the dimensions that it follows from."
+        )
+    if variable.prior is not None:
+        raise MechanismError(
+            f"{what}: variable {name!r} has the prior {variable.prior}, which only fit uses: leave it out."
+        )
+    if isinstance(within, Bounded):
+        within = Box(within.lower, within.upper)
+    if variable.where is None and start is None and isinstance(within, Box):
+        start = 0.5 * (within.lower + within.upper)
+    return replace(variable, start=start, within=within)
 
 
 def _vector(parameters: Parameters) -> Variables:
@@ -139,26 +153,24 @@ def _vector(parameters: Parameters) -> Variables:
     shift, scale, lower, upper, positive = {}, {}, {}, {}, {}
     for name, start in parameters.start.items():
         within = free[name].within
-        low, high, base, unit = -jnp.inf, jnp.inf, 0.0, None
-        if isinstance(within, AbstractInterval):
-            low, high, base, unit = 0.0, 1.0, within.lower, within.upper - within.lower
-        elif isinstance(within, Positive):
-            low, unit = _LEAST, None
         fill = lambda value, start=start: jax.tree.map(lambda x: jnp.broadcast_to(value, x.shape), start)  # noqa: E731
-        shift[name], lower[name], upper[name] = fill(base), fill(low), fill(high)
-        is_positive = isinstance(within, Positive)
-        own = (lambda x: x) if is_positive else _unit
-        scale[name] = jax.tree.map(own, start) if unit is None else fill(unit)
-        scale[name] = jax.tree.map(lambda x, like: jnp.broadcast_to(x, like.shape), scale[name], start)
-        positive[name] = fill(float(is_positive))
+        low, high, base = -jnp.inf, jnp.inf, 0.0
+        if isinstance(within, Box):
+            low, high, base, unit = 0.0, 1.0, within.lower, fill(_width(within))
+        elif isinstance(within, Positive):
+            low, unit = _LEAST, start
+        else:
+            unit = jax.tree.map(lambda x, of=within: of.physical(jnp.ones_like(x), x), start)
+        shift[name], scale[name], lower[name], upper[name] = fill(base), unit, fill(low), fill(high)
+        positive[name] = fill(float(isinstance(within, Positive)))
     flats = [ravel_pytree(tree)[0] for tree in (parameters.start, shift, scale, lower, upper, positive)]
     start, base, units, low, high, signs = flats
     listed, units_of = [], []
     for name in sorted(parameters.start):  # as JAX sorts dictionaries
-        size = ravel_pytree(parameters.start[name])[0].size
-        listed += labels(name, size)
-        units_of += [free[name].unit] * size
+        found = parameters.labels(name)
+        listed += found
+        units_of += [free[name].unit] * len(found)
     return Variables(
-        parameters, (start - base) / units, base, units, low, high, tuple(listed), tuple(units_of),
+        parameters, jnp.clip((start - base) / units, low, high), base, units, low, high, tuple(listed), tuple(units_of),
         tuple(bool(s) for s in np.asarray(signs)),
     )  # fmt: skip

@@ -17,35 +17,33 @@ Samples: TypeAlias = dict[str, tuple[str, np.ndarray]]
 
 @dataclass(frozen=True)
 class Normal:
-    """A normal distribution with `mean` and standard deviation `sd`, in the unit of the number; with `lo` and `hi` only
-    the part between them, as of parts that an inspection has let through (`sd` is that of the whole distribution)."""
+    """A normal distribution with `mean` and standard `deviation`, in the unit of the number; with `lower` and `upper`
+    only the part between them, as of parts that an inspection has let through (`deviation` is that of the whole)."""
 
     mean: float
-    sd: float
-    lo: float = -math.inf
-    hi: float = math.inf
+    deviation: float
+    lower: float = -math.inf
+    upper: float = math.inf
 
     def __post_init__(self) -> None:
-        if not (_is_finite(self.mean) and _is_finite(self.sd) and self.sd > 0):
-            raise MechanismError(f"Normal: mean and sd must be finite and sd > 0; got mean {self.mean}, sd {self.sd}.")
-        if not (_is_number(self.lo) and _is_number(self.hi) and self.lo < self.hi):
-            raise MechanismError(f"Normal: lo and hi must be numbers and lo < hi; got lo {self.lo}, hi {self.hi}.")
-        if not scipy.stats.norm(self.mean, self.sd).cdf([self.lo, self.hi]) @ [-1.0, 1.0] > 0:
-            raise MechanismError(
-                f"Normal: no part lies between lo {self.lo} and hi {self.hi} with mean {self.mean} and sd {self.sd}."
-            )
+        if not (_is_finite(self.mean) and _is_finite(self.deviation) and self.deviation > 0):
+            raise MechanismError(f"Normal: mean and deviation must be finite and deviation > 0; got {self}.")
+        if not (_is_number(self.lower) and _is_number(self.upper) and self.lower < self.upper):
+            raise MechanismError(f"Normal: lower and upper must be numbers and lower < upper; got {self}.")
+        if not scipy.stats.norm(self.mean, self.deviation).cdf([self.lower, self.upper]) @ [-1.0, 1.0] > 0:
+            raise MechanismError(f"Normal: no part of the distribution lies between lower and upper; got {self}.")
 
 
 @dataclass(frozen=True)
 class Uniform:
-    """A uniform distribution between `lo` and `hi`, in the unit of the number."""
+    """A uniform distribution between `lower` and `upper`, in the unit of the number."""
 
-    lo: float
-    hi: float
+    lower: float
+    upper: float
 
     def __post_init__(self) -> None:
-        if not (_is_finite(self.lo) and _is_finite(self.hi) and self.lo < self.hi):
-            raise MechanismError(f"Uniform: lo and hi must be finite and lo < hi; got lo {self.lo}, hi {self.hi}.")
+        if not (_is_finite(self.lower) and _is_finite(self.upper) and self.lower < self.upper):
+            raise MechanismError(f"Uniform: lower and upper must be finite and lower < upper; got {self}.")
 
 
 def latin_hypercube(ranges: Mapping[str, tuple[float, float]], count: int, seed: int) -> Samples:
@@ -118,16 +116,16 @@ def tolerances(parts: Mapping[str, Normal | Uniform], count: int, seed: int) -> 
     draws, rng = {}, np.random.default_rng(seed)
     for name, part in parts.items():
         if isinstance(part, Normal):
-            is_cut = np.isfinite([part.lo, part.hi]).any()
-            ends = [(end - part.mean) / part.sd for end in (part.lo, part.hi)]
+            is_cut = np.isfinite([part.lower, part.upper]).any()
+            ends = [(end - part.mean) / part.deviation for end in (part.lower, part.upper)]
             family, inspected = (scipy.stats.truncnorm, ends) if is_cut else (scipy.stats.norm, ())
-            law: Any = family(*inspected, part.mean, part.sd)
+            law: Any = family(*inspected, part.mean, part.deviation)
         elif isinstance(part, Uniform):
-            law = scipy.stats.uniform(part.lo, part.hi - part.lo)
+            law = scipy.stats.uniform(part.lower, part.upper - part.lower)
         else:
             raise MechanismError(
-                f"tolerances: {name!r} must be Normal(mean, sd), or Normal(mean, sd, lo, hi), or Uniform(lo, hi), got "
-                f"{part!r}."
+                f"tolerances: {name!r} must be Normal(mean, deviation), Normal(mean, deviation, lower, upper) or "
+                f"Uniform(lower, upper), got {part!r}."
             )
         draws[name] = (VARIANT, np.asarray(law.rvs(size=count, random_state=rng), float))
     return draws

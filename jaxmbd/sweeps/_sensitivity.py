@@ -18,9 +18,9 @@ from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, SolveError, check_known, needs
 from jaxmbd.model.body.checks import check_count, check_finite, check_mapping
 from jaxmbd.printing import format_number, table
-from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, name_of, of_one, result_texts
+from jaxmbd.sweeps._outputs import RESULT, Function, name_of, of_one, result_texts
 from jaxmbd.sweeps._samples import VARIANT, bounds
-from jaxmbd.sweeps._sweep import sweep
+from jaxmbd.sweeps._sweep import Sweep
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -102,12 +102,14 @@ def sensitivity_indices(
     problem = {"num_vars": len(names), "names": list(names), "bounds": list(map(list, zip(lower, upper, strict=True)))}
     points = _sample(problem, method, count, seed)
     space = {name: (VARIANT, points[:, k].copy()) for k, name in enumerate(names)}
-    found = sweep(function, space, **options)
-    check_known("output", [output], [str(x) for x in found.data_vars if x not in (RESULT, RESULT_TEXT)])
-    if found[output].dims != (VARIANT,):
+    planned = Sweep(function, space, **options)
+    shapes = {x.name: x.shape for x in planned.outputs if x.name != RESULT}
+    check_known("output", [output], shapes)
+    if shapes[output]:
         raise MechanismError(
-            f"sensitivity_indices: {output!r} has shape {found[output].shape[1:]} for a variant; a scalar is needed."
+            f"sensitivity_indices: {output!r} has shape {shapes[output]} for a variant; a scalar is needed."
         )
+    found = planned.run()
     values = np.asarray(found[output].values, float)
     failed = ~np.isfinite(values)
     if RESULT in found:

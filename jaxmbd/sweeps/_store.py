@@ -3,17 +3,20 @@
 The arrays of the outputs have the variants as first axis, in pieces of one chunk; `done` has one entry for each chunk,
 which is written after the chunk's data. Files are replaced as a whole, so after a process was killed at any time a
 chunk is either done or will be computed again. The group's attribute `jaxmbd_sweep` says what determines the content.
-All of it is read as data and checked before use.
+All of it is read as data and checked before use. Who writes holds a lock on the group's file, which ends with its
+process; who reads changes nothing and needs none.
 """
 
 import json
 import math
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +24,9 @@ from jaxmbd.errors import MechanismError, needs
 from jaxmbd.sweeps._digest import differences
 from jaxmbd.sweeps._outputs import RESULT, Output, result_texts
 from jaxmbd.sweeps._space import Space, Swept
+
+if sys.platform != "win32":
+    import fcntl
 
 _ATTRIBUTE, _FORMAT, _DONE, _ROWS = "jaxmbd_sweep", 1, "done", "variants"
 _AFRESH = "Pass overwrite=True to delete it and begin afresh, or name another folder."
@@ -66,13 +72,14 @@ def _damaged(path: Path, fault: str) -> MechanismError:
     return MechanismError(f"The store {str(path)!r} is damaged or was changed: {fault}. {_AFRESH}")
 
 
-def open_or_create(
+@contextmanager
+def opened(
     path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, Any], overwrite: bool
-) -> Store:
-    """Open the store of a sweep, or create it with all arrays allocated.
+) -> Iterator[Store]:
+    """Open the store of a sweep to write it, or create it with all arrays allocated.
 
-    **Raises:** `MechanismError` if there is something else at that place, if the store belongs to another sweep, or if
-    it is damaged.
+    **Raises:** `MechanismError` if there is something else at that place, if the store belongs to another sweep, if
+    another one writes it, or if it is damaged.
     """
     needs("The store of a sweep", "zarr", "sweeps")
     if overwrite and path.exists():
@@ -85,7 +92,10 @@ def open_or_create(
         raise MechanismError(
             f"The store {str(path)!r} belongs to another sweep. What differs: {'; '.join(found)}. {_AFRESH}"
         )
-    return _checked(path, space, outputs, chunk)
+    with _locked(path):
+        for left in path.rglob("*.partial"):  # what a killed process left half-written
+            left.unlink(missing_ok=True)
+        yield checked(path, space, outputs, chunk, "r+")
 
 
 def open_finished(path: Path) -> Store:
@@ -95,12 +105,12 @@ def open_finished(path: Path) -> Store:
     try:
         dims, chunk = about["dims"], int(about["parts"]["chunk"])
         outputs = [Output(x["name"], tuple(x["shape"]), np.dtype(x["dtype"])) for x in about["outputs"]]
-        numbers = _group(path)
+        numbers = _group(path, "r")
         swept = tuple(Swept(name, tuple(own), np.asarray(numbers[name][...])) for name, own in dims.items())
-    except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path, f"its attributes or numbers are incomplete ({error!r})") from error
-    sizes = {dim: n for one in swept for dim, n in zip(one.dims, one.values.shape, strict=True)}
-    store = _checked(path, Space(swept, sizes), outputs, chunk)
+        sizes = {dim: n for one in swept for dim, n in zip(one.dims, one.values.shape, strict=True)}
+    except Exception as error:  # whatever the decoders raise for what they did not write
+        raise _damaged(path, f"its attributes or numbers cannot be read ({error!r})") from error
+    store = checked(path, Space(swept, sizes), outputs, chunk, "r")
     done = store.done()
     if not done.all():
         raise MechanismError(
@@ -110,10 +120,50 @@ def open_finished(path: Path) -> Store:
     return store
 
 
-def _group(path: Path) -> Any:
+def _group(path: Path, mode: Literal["r", "r+"]) -> Any:
     import zarr
 
-    return zarr.open_group(path, mode="r+", zarr_format=3)
+    return zarr.open_group(path, mode=mode, zarr_format=3)
+
+
+_locks: set[int] = set()  # the files that this process has locked
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Keep other writers out of a store, also those of this process. Windows and some file systems have no such lock.
+
+    **Raises:** `MechanismError` if another sweep holds the lock.
+    """
+    if sys.platform == "win32":
+        yield
+        return
+    file = path / "zarr.json"
+    lock = os.open(file, os.O_RDWR if os.access(file, os.W_OK) else os.O_RDONLY)
+    _locks.add(lock)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise MechanismError(
+                f"Another sweep is writing the store {str(path)!r}. Wait until it has ended, or name another folder."
+            ) from None
+        except OSError:  # the file system has no locks
+            pass
+        yield
+    finally:
+        _forget({lock})
+
+
+def _forget(locks: set[int]) -> None:
+    """Close locked files, of which each holds its lock until all processes that have it open have closed it."""
+    for lock in locks & _locks:
+        _locks.remove(lock)
+        os.close(lock)
+
+
+if sys.platform != "win32":
+    os.register_at_fork(after_in_child=lambda: _forget(_locks))  # a worker that outlives its parent holds no lock
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -140,7 +190,8 @@ def _remove(path: Path) -> None:
         raise MechanismError(f"sweep: overwrite=True deletes stores only, and {str(path)!r} is none.")
     if _ATTRIBUTE not in (path / "zarr.json").read_text(encoding="utf-8", errors="replace"):
         raise MechanismError(f"sweep: overwrite=True deletes stores of sweeps only, and {str(path)!r} is another one.")
-    shutil.rmtree(path)
+    with _locked(path):
+        shutil.rmtree(path)
 
 
 def _create(path: Path, space: Space, outputs: Sequence[Output], chunk: int, parts: dict[str, Any]) -> None:
@@ -200,12 +251,13 @@ def _allocate(
     )
 
 
-def _checked(path: Path, space: Space, outputs: Sequence[Output], chunk: int) -> Store:
-    """The store, with what a killed process left half-written removed."""
-    for left in path.rglob("*.partial"):
-        left.unlink(missing_ok=True)
+def checked(path: Path, space: Space, outputs: Sequence[Output], chunk: int, mode: Literal["r", "r+"]) -> Store:
+    """The store as it is on disk, to be read (`"r"`), or to be written, too.
+
+    **Raises:** `MechanismError` if it is damaged.
+    """
     try:
-        group = _group(path)
+        group = _group(path, mode)
         arrays = dict(group.arrays())
     except Exception as error:  # whatever the reader raises for metadata that it did not write
         raise _damaged(path, f"its metadata cannot be read ({error})") from error

@@ -18,7 +18,7 @@ from jaxmbd.sweeps._digest import digests
 from jaxmbd.sweeps._explanation import Explanation, Rate, explanation
 from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, Output, name_of, outputs_of, result_texts
 from jaxmbd.sweeps._space import Space, SpaceLike, space_of
-from jaxmbd.sweeps._store import Store, open_finished, open_or_create
+from jaxmbd.sweeps._store import Store, checked, open_finished, opened
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -84,11 +84,11 @@ class Sweep:
         if self.store is None:
             values = self._into_memory()
         else:
-            path = Path(self.store)
-            parts = digests(self.function, self.chunks.space, self.outputs, self.chunks.size)
-            store = open_or_create(path, self.chunks.space, self.outputs, self.chunks.size, parts, self.overwrite)
-            self._into_store(store)
-            values = open_or_create(path, self.chunks.space, self.outputs, self.chunks.size, parts, False).values()
+            what = Path(self.store), self.chunks.space, self.outputs, self.chunks.size
+            parts = digests(self.function, *what[1:])
+            with opened(*what, parts, self.overwrite) as store:
+                self._into_store(store)
+                values = checked(*what, "r").values()
         return labelled(self.chunks.space, self.outputs, values, name_of(self.function))
 
     def _into_memory(self) -> Values:
@@ -184,9 +184,9 @@ def sweep(
     The attributes count the variants, those with a verdict other than successful (`failed`), and those with NaN in
     spite of a successful verdict, or without any (`nan_without_verdict`).
 
-    **Raises:** `MechanismError` if an argument is invalid, the function cannot be traced, or the store is damaged or
-    belongs to another sweep; `SolveError` with the chunk that raised, or whose workers broke; `KeyboardInterrupt` that
-    says how to go on. Warns by `SweepWarning` of NaN without a verdict.
+    **Raises:** `MechanismError` if an argument is invalid, the function cannot be traced, or the store is damaged,
+    belongs to another sweep, or is being written by one; `SolveError` with the chunk that raised, or whose workers
+    broke; `KeyboardInterrupt` that says how to go on. Warns by `SweepWarning` of NaN without a verdict.
 
         >>> def period(x):
         ...     return {"period": 2 * jnp.pi * jnp.sqrt(x["length"] / x["g"])}
@@ -210,8 +210,8 @@ def read_store(store: str | Path) -> "xr.Dataset":
 
         >>> found = mbd.sweeps.read_store("lengths.zarr")  # doctest: +SKIP
     """
-    opened = open_finished(Path(store))
-    return labelled(opened.space, opened.outputs, opened.values(), opened.function)
+    found = open_finished(Path(store))
+    return labelled(found.space, found.outputs, found.values(), found.function)
 
 
 def labelled(space: Space, outputs: tuple[Output, ...], values: Values, function: str) -> "xr.Dataset":

@@ -10,8 +10,10 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import planar as pl
-from jaxmbd.identification import Bounded, Parameter, Positive
+from jaxmbd import spatial as sp
+from jaxmbd.identification import Bounded, Box, Normal, Parameter, Positive, body_inertia
 from jaxmbd.optimal_design import _nonlinear_programme
+from jaxmbd.optimal_design._variables import variables_of
 from tests.optimal_design.linkages import four_bar
 
 LENGTHS = {"ground": (0.5, 3.0), "crank": (0.1, 2.0), "coupler": (0.1, 2.0), "rocker": (0.1, 2.0)}
@@ -32,8 +34,8 @@ def open_at(angle: float) -> mbd.Limit:
 
 
 def box(values: dict[str, Any]) -> pl.Mechanism:
-    """A mechanism that holds two numbers, `x` and `y`, as the ends of a spring."""
-    bar = pl.Body("bar", mass=1.0, inertia=1.0)
+    """A mechanism that holds two numbers, `x` and `y`, as the place of a pin."""
+    bar = pl.Body("bar", mass=1.0, inertia=4.0)
     pin = pl.Revolute("O", pl.ground.at(0.0, 0.0), bar.at(values["x"], values["y"]))
     return pl.Mechanism([bar], [pin])
 
@@ -91,6 +93,19 @@ def test_an_optimum_on_a_bound(method: Any) -> None:
         assert re.search(r"x +1 +lower", repr(found))
 
 
+def test_a_start_on_a_bound() -> None:
+    """An optimum on a bound is a valid start: 0.1 + 0.9 − 0.1 rounds to a number above 0.9, and 0.1 + 0.2 above 0.3."""
+    ranges = {"x": (-0.1, 0.3), "y": (0.1, 0.9)}
+    for within in (Bounded, Box):
+        values: dict[str, Any] = dict.fromkeys(ranges)
+        for _ in range(2):
+            free = {name: Parameter(start=values[name], within=within(*ranges[name])) for name in ranges}
+            found = mbd.design(lambda m: -jnp.sum(corner(m)), free, mechanism=box, starts=1, progress=False)
+            values = found.values
+            assert found.active_bounds == ("x (upper)", "y (upper)")
+            assert all(0.0 <= upper - values[name] < 1e-15 for name, (_, upper) in ranges.items())
+
+
 @pytest.mark.parametrize("method", ["slsqp", "trust-constr"])
 def test_an_objective_that_is_zero_at_the_start(method: Any) -> None:
     """`x + y` from (0, 0) on the disc of radius 2: the minimum is at −√2 (1, 1)."""
@@ -103,6 +118,55 @@ def test_an_objective_that_is_zero_at_the_start(method: Any) -> None:
     np.testing.assert_allclose([found.values["x"], found.values["y"]], -np.sqrt(2), rtol=1e-3)
 
 
+def test_a_derivative_that_is_not_finite_is_no_convergence() -> None:
+    """Of a norm at zero, and of a root: zeros in place of such derivatives would make every point a stationary one."""
+    free = {"x": Parameter(start=0.0), "y": Parameter(start=0.0)}
+
+    def found(objective: Any, starts: int = 1, **changed: Any) -> mbd.optimal_design.Design:
+        return mbd.design(objective, free | changed, mechanism=box, starts=starts, progress=False)
+
+    verdict = "the derivative of the objective is not finite"
+    norm = found(lambda m: 1.0 - jnp.linalg.norm(corner(m)))
+    assert norm.outcome == verdict
+    assert norm.multipliers is None
+    roots = found(lambda m: 2.0 - jnp.sqrt(corner(m)), x=(0.0, 1.0), y=Parameter(start=0.0, within=Box(0.0, 1.0)))
+    assert roots.outcome == verdict  # of residuals
+    assert roots.multipliers is None
+    both = found(lambda m: jnp.sum((corner(m) - 1.0) ** 2) * jnp.linalg.norm(corner(m) + 1.0), starts=2)
+    assert both.objective < 1e-8  # the norm is smooth there
+    least = found(lambda m: jnp.linalg.norm(corner(m)), x=(0.0, 1.0), y=(-1.0, 1.0))
+    assert least.objective < 1e-6  # the corner of the norm is its minimum
+    disc = mbd.Limit(lambda m: jnp.linalg.norm(corner(m)), upper=1.0)
+    left = mbd.design(
+        lambda m: jnp.sum((corner(m) - 2.0) ** 2), free, {"disc": disc}, mechanism=box, starts=1, progress=False
+    )
+    assert left.outcome.startswith("converged")  # the start, where the limit has no derivative, is left
+    np.testing.assert_allclose([left.values["x"], left.values["y"]], np.sqrt(0.5), atol=1e-5)
+    held = mbd.design(lambda m: jnp.sum(corner(m) ** 2), free, {"disc": disc}, mechanism=box, starts=1, progress=False)
+    assert held.outcome == "the derivative of a constraint is not finite"
+    assert held.multipliers is None
+
+
+def test_a_search_that_gets_stuck_has_not_converged() -> None:
+    """At the corner of `|x − 0.3|` no step of least squares goes down, and the gradient is not zero."""
+    found = mbd.design(
+        lambda m: jnp.stack([2.0 + jnp.abs(corner(m)[0] - 0.3), corner(m)[1]]), {"x": (-1.0, 1.0), "y": (-1.0, 1.0)},
+        mechanism=box, starts=1, progress=False,
+    )  # fmt: skip
+    assert float(found.values["x"]) == pytest.approx(0.3, abs=1e-4)
+    assert found.outcome == "stopped: no step reduces the objective, whose gradient is not zero"
+
+
+def test_residuals_that_do_not_depend_on_a_variable_have_converged() -> None:
+    """A column of zeros is at right angles to all; with the roots of squares the columns vanish, too."""
+    for of in (lambda p: jnp.stack([3.0 + 0 * p[0], p[1]]), lambda p: p**2):
+        found = mbd.design(
+            lambda m, of=of: of(corner(m)), {"x": (-1.0, 2.0), "y": (-1.0, 3.0)}, mechanism=box, starts=2,
+            progress=False,
+        )  # fmt: skip
+        assert [start.verdict for start in found.starts] == ["converged"] * 2
+
+
 def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     """Least squares with a bound that is active: `x` is held at 1, and `y` fits the rest."""
     target = jnp.array([0.0, 2.0, 3.0])
@@ -112,6 +176,7 @@ def test_residuals_are_minimised_as_a_sum_of_squares() -> None:
     )  # fmt: skip
     np.testing.assert_allclose([found.values["x"], found.values["y"]], [1.0, 2.0], atol=1e-7)
     assert found.objective == pytest.approx(0.5 * (1 + 1 + 1), rel=1e-9)
+    assert [start.verdict for start in found.starts] == ["converged"] * 3
 
 
 @pytest.mark.slow
@@ -240,14 +305,28 @@ def test_variables_by_leaf_of_a_mechanism() -> None:
     assert found.active_bounds == ("pin[0] (lower)", "pin[1] (lower)")
 
 
+def test_variables_with_components_and_a_scale() -> None:
+    """A centre of mass is labelled by x and y, in shares of the radius of gyration, which is its scale."""
+    mechanism = box({"x": 2.0, "y": 0.5})
+    bar = mechanism["bar"]
+    found = variables_of("design", mechanism, body_inertia(bar))
+    assert found.labels == ("bar.centre[x]", "bar.centre[y]", "bar.inertia", "bar.mass")
+    np.testing.assert_allclose(found.scale, [np.sqrt(bar.inertia / bar.mass)] * 2 + [bar.inertia, bar.mass])
+
+
 @pytest.mark.usefixtures("as_a_user_runs_it")
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"variables": {"x": (3.0, 1.0), "y": (0.0, 1.0)}}, "Variable 'x': Bounded: lower must be below upper"),
+        ({"variables": {"x": (3.0, 1.0), "y": (0.0, 1.0)}}, "Variable 'x': Box: lower must be below upper"),
         ({"variables": {}}, "variables must name at least one number"),
         ({"variables": {"x": (0.0, 1.0)}}, "raises KeyError"),
         ({"variables": {"x": 1.0}}, "Free parameter 'x'"),
+        (
+            {"variables": body_inertia(sp.Body("rod", 1.0, np.eye(3)))},
+            "variable 'rod.inertia' has the range ConsistentInertia",
+        ),
+        ({"variables": {"x": Parameter(start=1.0, prior=Normal(1.0, 0.1))}}, "variable 'x' has the prior Normal"),
         ({"constraints": {"a": 1.0}}, "constraint 'a' must be a Limit"),
         ({"constraints": {"a": mbd.Limit(lambda m: corner(m), lower=jnp.zeros(3))}}, "returns 2 numbers"),
         ({"objective": 3.0}, "objective"),

@@ -142,6 +142,18 @@ def test_defects_of_a_linkage_that_rocks() -> None:
     assert defect_of(mechanism, up, 2.0, "crank.theta", full_turn=True) == "no full turn"
 
 
+def test_a_circuit_that_does_not_return_decides_little() -> None:
+    """A block on an endless rail, followed to one side: what lies on the other side is on no circuit that is known."""
+    block = pl.Body("block", mass=1.0, inertia=1.0)
+    rail = pl.Mechanism([block], [pl.Prismatic("rail", pl.ground.at(), block.at())])
+    ahead = jnp.array([[0.0, 0.0, 0.0], [1.0, 0.0, 0.0], [2.0, 0.0, 0.0]])
+    assert not trace(rail, ahead[0], 1.0, "block.x").is_closed
+    assert defect_of(rail, ahead, 1.0, "block.x") == ""
+    assert defect_of(rail, -ahead, 1.0, "block.x") == "not traced"
+    assert defect_of(rail, ahead[jnp.array([0, 2, 1])], 1.0, "block.x") == "not traced"
+    assert defect_of(rail, ahead, 1.0, "block.x", full_turn=True) == "not traced"
+
+
 LENGTHS = {"crank": (0.2, 1.0), "coupler": (0.8, 2.0), "rocker": (0.8, 2.0)}
 
 

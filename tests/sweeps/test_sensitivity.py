@@ -1,6 +1,7 @@
 """Sensitivities of functions whose indices and derivatives are known in closed form."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import jax.numpy as jnp
@@ -53,6 +54,12 @@ def test_failed_variants_are_counted() -> None:
             lambda x: closure({**x, "coupler": 0.8, "rocker": 0.6, "base": 0.9}),
             ranges, "rocker_angle", count=16, seed=0,
         )  # fmt: skip
+
+
+def test_the_output_is_checked_before_the_sweep(tmp_path: Path) -> None:
+    with pytest.raises(mbd.MechanismError, match="no output named 'z'"):
+        sensitivity_indices(ishigami, ISHIGAMI, "z", count=4, seed=0, store=tmp_path / "a.zarr")
+    assert not (tmp_path / "a.zarr").exists()
 
 
 @pytest.mark.parametrize(

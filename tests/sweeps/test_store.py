@@ -19,7 +19,7 @@ import zarr
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import SweepWarning, read_store, sweep
-from jaxmbd.sweeps._store import Store
+from jaxmbd.sweeps._store import Store, _locked
 from tests.sweeps.functions import closure, period
 
 SPACE: dict[str, Any] = {"length": np.linspace(0.5, 2.0, 5), "g": np.linspace(1.0, 10.0, 4)}
@@ -106,7 +106,7 @@ KILLED = """
 import os, signal, sys
 import jax
 jax.config.update("jax_enable_x64", True)
-from jaxmbd.sweeps._store import Store
+from jaxmbd.sweeps._store import Store, _locked
 from tests.sweeps.test_store import run
 from pathlib import Path
 
@@ -225,6 +225,62 @@ def test_tampered_stores(tmp_path: Path, tamper: Callable[[Path], Any], said: st
     tamper(tmp_path / "a.zarr")
     with pytest.raises(mbd.MechanismError, match=re.escape(said)):
         run(tmp_path / "a.zarr")
+
+
+DAMAGED: list[Callable[[Path], Any]] = [
+    lambda s: spoil(s / "length" / "c" / "0"),
+    lambda s: edit(s / "zarr.json", lambda x: x["attributes"]["jaxmbd_sweep"]["dims"].update(length=["a", "b"])),
+    lambda s: edit(s / "zarr.json", lambda x: x["attributes"]["jaxmbd_sweep"].update(dims=1)),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_damaged_numbers_are_no_store_to_be_read(tmp_path: Path, damage: Callable[[Path], Any]) -> None:
+    run(tmp_path / "a.zarr")
+    damage(tmp_path / "a.zarr")
+    with pytest.raises(mbd.MechanismError, match="is damaged or was changed: its attributes or numbers"):
+        read_store(tmp_path / "a.zarr")
+
+
+def test_others_while_a_store_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readers leave the half-written file alone; a second writer is refused, also one that would begin afresh."""
+    store, write, met = tmp_path / "a.zarr", Store.write, []
+    half = store / "period" / "c" / "1.0.partial"
+
+    def crowded(self: Store, number: int, values: Any) -> None:
+        if number == 1:
+            half.touch()
+            for other in (lambda: read_store(store), lambda: run(store), lambda: run(store, overwrite=True)):
+                with pytest.raises(mbd.MechanismError) as caught:
+                    other()
+                met.append(str(caught.value))
+            assert half.exists()
+        write(self, number, values)
+
+    monkeypatch.setattr(Store, "write", crowded)
+    whole = run(store)
+    assert "unfinished: 1 of 4 chunks" in met[0]
+    assert met[1] == met[2]
+    assert met[1].startswith(f"Another sweep is writing the store {str(store)!r}. Wait")
+    assert run(store).identical(whole)  # the lock is free again
+    assert not half.exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*fork")
+def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """As one would that outlives a process that was killed."""
+    run(tmp_path / "a.zarr")
+    ended, end = os.pipe()
+    with _locked(tmp_path / "a.zarr"):
+        worker = os.fork()
+        if worker == 0:
+            os.close(end)
+            os.read(ended, 1)
+            os._exit(0)
+    with _locked(tmp_path / "a.zarr"):
+        pass
+    os.close(end)
+    assert os.waitpid(worker, 0)[1] == 0
 
 
 def test_other_folders_are_neither_read_nor_deleted(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def test_samples_are_in_their_ranges_and_the_same_for_a_seed() -> None:
     assert np.std(parts["length"][1]) == pytest.approx(1e-3, rel=0.03)
     assert np.all((parts["g"][1] >= 1.0) & (parts["g"][1] <= 2.0))
     assert np.mean(parts["g"][1]) == pytest.approx(1.5, abs=0.01)
-    cut = tolerances({"x": Normal(0.3, 1e-3, hi=0.3), "y": Normal(0.0, 1.0, -0.5, 2.0)}, 20_000, seed=0)
+    cut = tolerances({"x": Normal(0.3, 1e-3, upper=0.3), "y": Normal(0.0, 1.0, -0.5, 2.0)}, 20_000, seed=0)
     assert cut["x"][1].max() <= 0.3
     assert np.mean(cut["x"][1]) == pytest.approx(
         0.3 - 1e-3 * np.sqrt(2 / np.pi), abs=2e-5
@@ -210,12 +210,12 @@ def test_wrong_functions_and_spaces(function: Any, space: Any, said: str) -> Non
         (lambda: sobol({"x": (0.0, 1.0)}, 100, 0), "power of two, for the points to be balanced; got 100. Near: 128"),
         (lambda: latin_hypercube({"x": (1.0, 0.0)}, 4, 0), "the range of 'x' must be a pair"),
         (lambda: latin_hypercube({}, 4, 0), "names no numbers"),
-        (lambda: tolerances({"x": (0.0, 1.0)}, 4, 0), "'x' must be Normal(mean, sd), or Normal("),  # pyright: ignore
-        (lambda: Normal(1.0, -1.0), "sd > 0"),
-        (lambda: Normal(1.0, 0.1, lo=1.2, hi=1.1), "lo < hi; got lo 1.2, hi 1.1"),
-        (lambda: Normal(1.0, 0.1, lo=np.nan), "lo and hi must be numbers"),
-        (lambda: Normal(1.0, 0.1, lo=90.0, hi=91.0), "no part lies between lo 90.0 and hi 91.0"),
-        (lambda: Uniform(1.0, 1.0), "lo < hi"),
+        (lambda: tolerances({"x": (0.0, 1.0)}, 4, 0), "'x' must be Normal(mean, deviation), Normal("),  # pyright: ignore
+        (lambda: Normal(1.0, -1.0), "deviation > 0; got Normal(mean=1.0, deviation=-1.0"),
+        (lambda: Normal(1.0, 0.1, lower=1.2, upper=1.1), "lower < upper; got Normal("),
+        (lambda: Normal(1.0, 0.1, lower=np.nan), "lower and upper must be numbers"),
+        (lambda: Normal(1.0, 0.1, lower=90.0, upper=91.0), "no part of the distribution lies between"),
+        (lambda: Uniform(1.0, 1.0), "lower < upper; got Uniform("),
         (lambda: sweep(1, {"x": [1.0]}), "function must be callable"),  # pyright: ignore
     ],
 )
