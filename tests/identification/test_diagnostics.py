@@ -13,6 +13,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import (
+    Instrument,
     Normal,
     Parameter,
     Positive,
@@ -27,6 +28,7 @@ from jaxmbd.identification import (
     profile_likelihood,
     whiteness,
 )
+from tests.identification.swings import plain_pendulum
 
 TRUE = {"m": 0.8, "c": 1.5, "k": 120.0}
 TS = np.linspace(0.0, 1.0, 81)
@@ -251,6 +253,52 @@ def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
     assert f"{criterion}-optimal" in str(choice)
     with pytest.raises(mbd.MechanismError, match="there are 5 candidates, of which 6 are wanted"):
         choose_experiments(problem, 6)
+
+
+def friction_of(mass: Any) -> Any:
+    """A pendulum with friction whose mass is computed from the parameters."""
+    return lambda p: plain_pendulum(mass(p), p["friction"])
+
+
+def test_what_chosen_experiments_do_not_determine_has_no_error() -> None:
+    """A swing tells of friction, a pendulum at rest of the zero of the encoder alone."""
+    ts = np.linspace(0.0, 1.0, 11)
+    free = {"friction": Parameter(start=0.2), "zero": Parameter(start=0.1), "unseen": Parameter(start=1.0)}
+    encoder = {"encoder": Instrument("O.angle", offset="zero")}
+    swing = mbd.Experiment(ts, {"O.angle": np.zeros(11)}, start={"O.angle": 1.0}, sigma=1e-3)
+    rest = mbd.Experiment(ts, {"encoder": np.zeros(11)}, start={"O.angle": 0.0}, sigma=1e-3)
+    build = friction_of(lambda p: 1.0)
+    known = {name: free[name] for name in ("friction", "zero")}
+    for criterion in ("D", "A"):
+        choice = choose_experiments(Problem(build, [swing, rest], known, instruments=encoder), 1, criterion)  # pyright: ignore
+        found = [choice.standard_errors[name] for name in (("friction", "zero"), ("zero", "friction"))[choice.chosen[0]]]
+        assert 0 < found[0] < 1e-2
+        assert found[1] == np.inf
+        assert all(0 < error < 1e-2 for error in choice.of_all.values())
+    assert choice.of_all["zero"] == pytest.approx(1e-3 / np.sqrt(11))  # pyright: ignore
+    with pytest.raises(mbd.MechanismError, match="do not determine the parameters unseen"):
+        choose_experiments(Problem(build, [swing, rest], free, instruments=encoder), 1)
+
+
+def test_information_does_not_depend_on_measured_values_and_allows_dependent_unknowns() -> None:
+    """Under a robust loss, too; and of two masses of its own an experiment tells the sum."""
+    ts = np.linspace(0.0, 1.0, 11)
+
+    def information_of(names: str, value: float, loss: Any) -> Any:
+        own, data = dict.fromkeys(names, 1.0 / len(names)), {"O.angle": np.full(11, value)}
+        experiment = mbd.Experiment(ts, data, {"O.angle": 1.0}, sigma=1e-3, own=own, estimate=tuple(names))
+        free = {name: Parameter(start=x) for name, x in (own | {"friction": 0.2}).items()}
+        build = friction_of(lambda p: sum(p[name] for name in names))
+        problem = Problem(build, experiment, free, loss=loss)
+
+        def of_friction(x: Any) -> Any:
+            theta = problem.start()
+            return fisher_information(problem, theta._replace(parameters={"friction": x}))[0, 0, 0]
+
+        return jax.jit(jax.value_and_grad(of_friction))(jnp.asarray(0.2))
+
+    expected = information_of("a", 0.0, "squares")
+    np.testing.assert_allclose(information_of("ab", 7.0, "huber"), expected, rtol=1e-6)
 
 
 @pytest.mark.slow
