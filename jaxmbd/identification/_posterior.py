@@ -86,7 +86,8 @@ def sample_posterior(
 
     **Returns:** a `Posterior`; print it.
 
-    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, if there are jumps between segments
+    (`continuity`), or if BlackJAX is not installed.
 
         >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """
@@ -94,6 +95,11 @@ def sample_posterior(
     for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):
         check_count(f"sample_posterior: {name}", number, 1)
     check_count("sample_posterior: seed", seed, 0)
+    if result.problem.is_cut:
+        raise MechanismError(
+            "sample_posterior takes whole experiments, and this fit has jumps between segments, "
+            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
+        )
     if result.uncertainty is None or result.uncertainty.is_open.any():
         raise MechanismError(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
