@@ -221,7 +221,8 @@ def test_one_of_many_fits_that_cannot_begin_does_not_stop_the_others() -> None:
     fine = mbd.Experiment(TS, good.data, start={"O.angle": 0.5}, speeds={"O.angle": 0.0}, missing=True)
     free = {"mass": where_mass, "friction": where_friction}
     problems = [mbd.identification.Problem(pendulum(), one, free) for one in (fine, bad)]
-    found, failed = mbd.identification.fit_many(problems, progress=False)
+    with pytest.warns(mbd.FitWarning, match=r"1 of 2 searches have not .*: number 1 \(the start cannot be simulated\)"):
+        found, failed = mbd.identification.fit_many(problems, progress=False)
     assert found.outcome == "converged"
     assert failed.outcome == "the start cannot be simulated"
     assert failed.standard_errors is None

@@ -268,13 +268,16 @@ def test_an_optimiser_that_leaves_all_bounds_says_so() -> None:
         ident.standard_errors_of(result, lambda m: m["bar"].mass)
 
 
-def test_an_optimiser_takes_no_segments() -> None:
+def test_an_optimiser_takes_neither_segments_nor_unknown_noise() -> None:
     experiments = [
         mbd.Experiment(e.ts, e.data, start=e.start, speeds={"O.angle": 0.0}, estimate=True) for e in swings()
     ]
     problem = ident.Problem(pendulum, experiments, free(), segments=3, continuity=0.01)
     with pytest.raises(mbd.MechanismError, match="segments belong to Levenberg-Marquardt"):
         mbd.fit(problem, optimiser=optax.adam(1e-2), progress=False)
+    unknown = ident.Problem(pendulum, experiments, free(), noise="white")
+    with pytest.raises(mbd.MechanismError, match="does not estimate the noise, which is to be 'white'"):
+        mbd.fit(unknown, optimiser=optax.adam(1e-2), progress=False)
 
 
 def test_batches_then_levenberg_marquardt_for_the_errors() -> None:
