@@ -218,7 +218,7 @@ class Problem(eqx.Module):
         check_known("free parameter", theta.parameters, known)
         for name, value in theta.parameters.items():
             start = start_like(name, value, known[name])
-            check_within(name, self.parameters.free[name], start)
+            check_within(f"Free parameter {name!r} starts at", self.parameters.free[name], start)
             problem = eqx.tree_at(lambda p, n=name: p.parameters.start[n], problem, start)
         pairs = zip(self.stacks, theta.experiments, strict=True)
         stacks = tuple(eqx.tree_at(lambda s: s.experiment, s, s.experiment.starting_at(own)) for s, own in pairs)
