@@ -198,6 +198,12 @@ class Problem(eqx.Module):
                 names += [_label(name) + where for name in sorted(own)]
         return tuple(names)
 
+    def owners(self) -> tuple[str, ...]:
+        """Return the parameter that each number of `names()` belongs to; those of single experiments by their names."""
+        labels = self.parameters.labels
+        shared = [name for name in sorted(self.start().parameters) for _ in labels(name)]
+        return (*shared, *self.names()[len(shared) :])
+
     def validation(self, theta: Unknowns, experiments: Experiment | Sequence[Experiment]) -> "Problem":
         """Return the problem with the parameters fixed at those of `theta`, for other experiments."""
         listed = _listed(experiments)

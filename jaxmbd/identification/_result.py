@@ -17,7 +17,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
-from jaxmbd.identification._labels import LISTED, owner
+from jaxmbd.identification._labels import LISTED
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._uncertainty import Uncertainty
@@ -183,10 +183,11 @@ class Fit(AbstractComparison):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on estimates at the edges of their ranges."""
         remarks, errors, parameters = [], self.standard_errors, self.problem.parameters
-        for name in self.parameters:
-            value, start = flat(self.parameters[name]), flat(parameters.start[name])
-            error = np.zeros_like(value) if errors is None else flat(errors[name])
-            remarks += parameters.free[name].within.remarks(parameters.labels(name), value, start, error)
+        for name, value in self.parameters.items():
+            shape = value.shape if eqx.is_array(value) else (-1,)
+            error = np.zeros_like(flat(value)) if errors is None else flat(errors[name])
+            numbers = (x.reshape(shape) for x in (flat(value), flat(parameters.start[name]), error))
+            remarks += parameters.free[name].within.remarks(name, parameters.labels(name), *numbers)
         return tuple(remarks)
 
     @property
@@ -221,7 +222,7 @@ class Fit(AbstractComparison):
         for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
         for row in self.rows():
-            table.add_row(*row.cells)
+            table.add_row(*map(escape, row.cells))
         table.caption = "\n".join(map(escape, self._remarks())) or None
         return table
 
@@ -256,8 +257,7 @@ class Fit(AbstractComparison):
     def _groups(self) -> dict[str, np.ndarray]:
         """By label of a row, the places of its numbers among all unknowns."""
         groups: dict[str, np.ndarray] = {}
-        for place, label in enumerate(self.labels):
-            name = owner(label)
+        for place, (label, name) in enumerate(zip(self.labels, self.problem.owners(), strict=False)):
             key = label if flat(self.parameters[name]).size <= LISTED else name
             groups[key] = np.append(groups.get(key, np.zeros(0, int)), place)
         return groups

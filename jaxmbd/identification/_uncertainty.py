@@ -230,7 +230,7 @@ def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.nd
                 slopes.append(np.ones(1))
     value, size = (np.concatenate([*x, np.zeros(0)]) for x in (values, sizes))
     is_parameter = np.arange(len(value)) < ravel_pytree(theta.parameters)[0].size
-    return Estimates(problem.names(), value, size, (value > 0) & is_parameter), slopes
+    return Estimates(problem.names(), problem.owners(), value, size, (value > 0) & is_parameter), slopes
 
 
 def _size_of_channels(problem: Problem, minimum: Minimum) -> float:

@@ -1,5 +1,6 @@
 """Identification: known parameters come back from synthetic measurements, and bad input is named."""
 
+import io
 from functools import cache
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import rich.console
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -138,6 +140,17 @@ def test_table_names_parameters_units_and_errors() -> None:
     for word in ("mass", "friction", "kg", "N m s", "converged"):
         assert word in text
     assert [str(c.header) for c in result.table().columns][:3] == ["parameter", "estimate", "standard error"]
+
+
+def test_names_that_look_like_components_or_markup_are_printed() -> None:
+    free = {"c[xx]": mbd.identification.Parameter(where_friction, within=mbd.identification.Positive(), unit="N m s")}
+    known = mbd.Experiment(TS, {"O.angle": measured()[1].data["O.angle"]}, start={"O.angle": STARTS[1]}, missing=True)
+    result = mbd.fit(pendulum(TRUE_MASS), known, free, progress=False)
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(result.table())
+    for text in (str(result), console.export_text()):
+        assert "c[xx]" in text
+    assert result.rows()[0].label == "c[xx]"
 
 
 @pytest.mark.slow

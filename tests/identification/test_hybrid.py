@@ -195,7 +195,8 @@ def test_warnings_sum_up_what_is_undetermined() -> None:
         assert text.startswith(kind)
         assert "numbers of brake.law" in text
         assert "brake.law[" not in text
-    assert list(summed_up(["m", *(f"law[{k}]" for k in range(9)), "a[0]"])) == ["m", "9 numbers of law", "a[0]"]
+    owned = {"m": ["m"], "law": [f"law[{k}]" for k in range(9)], "a": ["a[0]"]}
+    assert list(summed_up(owned)) == ["m", "9 numbers of law", "a[0]"]
 
 
 def test_a_prior_determines_what_it_is_a_prior_of() -> None:
@@ -204,7 +205,7 @@ def test_a_prior_determines_what_it_is_a_prior_of() -> None:
     J[:, 3] = 2 * J[:, 2]
     priors = np.array([[0.0, 0.0, 0.0, 0.5]])
     errors = np.diag(1e-9 * np.linalg.norm(J, axis=0))
-    unknowns = Estimates(("a", "b", "c", "d"), np.ones(4), np.ones(4), np.zeros(4, bool))
+    unknowns = Estimates(tuple("abcd"), tuple("abcd"), np.ones(4), np.ones(4), np.zeros(4, bool))
     found = identifiability(np.concatenate([J, priors]), errors, unknowns, 1e9, 0.05, priors)
     assert found.rank == 4
     assert not found.open.any()

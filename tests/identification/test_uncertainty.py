@@ -55,7 +55,7 @@ def test_scatter_between_experiments_and_what_each_has_alone(rng: np.random.Gene
     noise = rng.normal(size=len(J))
     r = noise - J @ np.linalg.lstsq(J, noise, rcond=None)[0]
     names = tuple(map(str, range(J.shape[1])))
-    unknowns = Estimates(names, np.ones(len(names)), np.ones(len(names)), np.zeros(len(names), bool))
+    unknowns = Estimates(names, names, np.ones(len(names)), np.ones(len(names)), np.zeros(len(names), bool))
     determined = identifiability(J, np.zeros((1, len(names))), unknowns, 1.0, 0.05)
     found = _sandwich(J, r, experiment, 1, determined)
     np.testing.assert_allclose(np.diag(found), np.diag(determined.inverse), rtol=0.2)
