@@ -40,6 +40,15 @@ class Row(NamedTuple):
         return self.label, self.estimate, self.error, self.unit, self.correlation
 
 
+class ChannelError(NamedTuple):
+    """The root mean square of a channel's residuals: the median and the largest one of the experiments, in its unit."""
+
+    name: str
+    median: float
+    largest: float
+    unit: str
+
+
 class AbstractComparison(eqx.Module):
     """Experiments, and what a model predicts for them."""
 
@@ -63,6 +72,15 @@ class AbstractComparison(eqx.Module):
         """Return the root mean square of the residuals, by experiment and channel."""
         return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
 
+    def channel_errors(self) -> tuple[ChannelError, ...]:
+        """Return the root mean squares of each channel's residuals, over the experiments that have it."""
+        rms, units = self.rms(), self.channel_units()
+        by_name = {name: [one[name] for one in rms if name in one] for name in dict.fromkeys(n for one in rms for n in one)}
+        return tuple(
+            ChannelError(name, float(np.median(values)), float(np.max(values)), units[name])
+            for name, values in by_name.items()
+        )
+
     def channel_units(self) -> dict[str, str]:
         """Return the unit of each measured channel."""
         units = channel_units(self.mechanism)
@@ -74,8 +92,8 @@ class Prediction(AbstractComparison):
     """What a fitted model predicts for experiments that were not used for it.
 
     `states`: the initial states; `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment
-    and channel; `initial`: the search for the initial values that the experiments want estimated, `None` if there are
-    none.
+    and channel; `outcome`: the reason for which the search for the initial values ended that the experiments want
+    estimated, empty if there are none.
     """
 
     problem: Problem
@@ -91,12 +109,8 @@ class Prediction(AbstractComparison):
 
     def __repr__(self) -> str:
         lines = [f"Prediction of {len(self.experiments)} experiments" + f" ({self.outcome})" * bool(self.outcome)]
-        for name in self.rms()[0] if self.experiments else ():
-            values = [one[name] for one in self.rms() if name in one]
-            unit = self.channel_units()[name]
-            lines.append(
-                f"{name}: RMS error {np.median(values):.3g} {unit} (median), {np.max(values):.3g} {unit} (largest)"
-            )
+        for name, median, largest, unit in self.channel_errors():
+            lines.append(f"{name}: RMS error {median:.3g} {unit} (median), {largest:.3g} {unit} (largest)")
         return "\n".join(lines)
 
 
