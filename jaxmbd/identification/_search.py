@@ -83,7 +83,9 @@ def _joined(run: Run, problem: Problem, at: Sequence[Unknowns], checkpoint: Chec
     """
     minima = [Minimum(u, (), None, (), "") for u in at]
     exact = problem.is_cut and not problem.continuity
-    for stage, deviation in enumerate(TIGHTENING if exact else (problem.continuity,)):
+    deviations = TIGHTENING if exact else (problem.continuity,)
+    checkpoint.check_stage(len(deviations))
+    for stage, deviation in enumerate(deviations):
         if stage < checkpoint.stage:
             continue
         checkpoint.stage = stage

@@ -48,7 +48,7 @@ def measured() -> tuple[mbd.Experiment, ...]:
                 {"O.angle": angles, "tip": tips},
                 start={"O.angle": angle + 0.05},
                 speeds={"O.angle": 0.0},
-                estimate=("O.angle",),
+                estimate=("start:O.angle",),
                 sigma=NOISE,
                 missing=True,
             )
@@ -153,6 +153,17 @@ def test_names_that_look_like_components_or_markup_are_printed() -> None:
     assert result.rows()[0].label == "c[xx]"
 
 
+def test_predictions_list_the_channels_of_all_experiments() -> None:
+    angles, tips = (
+        mbd.Experiment(TS, {name: measured()[0].data[name]}, start={"O.angle": STARTS[0]}, missing=True)
+        for name in ("O.angle", "tip")
+    )
+    prediction = mbd.identification.predict(fitted(), [angles, tips], progress=False)
+    assert [error.name for error in prediction.channel_errors()] == ["O.angle", "tip"]
+    assert "O.angle: RMS error" in str(prediction)
+    assert "tip: RMS error" in str(prediction)
+
+
 @pytest.mark.slow
 def test_a_neural_network_learns_a_friction_law() -> None:
     """A small network as a joint's torque, trained by optax in reverse mode, on swings with viscous friction."""
@@ -196,6 +207,12 @@ def test_nan_in_data_is_an_error_unless_samples_are_missing() -> None:
         ({"data": {"O.angle": np.zeros(3)}}, "one row for each of the 81 times"),
         ({"data": {}}, "at least one measured channel"),
         ({"estimate": ("elbow.angle",)}, "'elbow.angle'.*neither in start nor in speeds"),
+        (
+            {"speeds": {"O.angle": 0.0}, "estimate": ("O.angle",)},
+            "'O.angle', which is 'start:O.angle' and 'speed:O.angle': name one",
+        ),
+        ({"own": {"payload": np.nan}}, "own 'payload'.*finite"),
+        ({"own": {"torque": lambda t: t}}, "own 'torque' must be a number, or a function that consists of numbers"),
     ],
 )
 def test_bad_experiments_are_named(arguments: dict, words: str) -> None:
