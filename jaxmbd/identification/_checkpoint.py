@@ -33,8 +33,8 @@ class Checkpoint:
         """Raise unless the file belongs to one of so many searches that follow one another."""
         if self.stage >= stages:
             raise MechanismError(
-                f"The checkpoint {str(self._path)!r} belongs to a fit of segments that join without jumps, continuity=0. "
-                "Name another file, or delete it to start anew."
+                f"The checkpoint {str(self._path)!r} belongs to a fit of segments that join without jumps, "
+                "continuity=0. Name another file, or delete it to start anew."
             )
 
     def states(self, starts: Sequence[np.ndarray]) -> list[SearchState]:

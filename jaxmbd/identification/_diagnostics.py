@@ -322,8 +322,8 @@ def cross_validate(
     for k, one in enumerate(fits):
         if one.uncertainty is None:
             raise SolveError(
-                f"cross_validate: the fit without part {k} of the experiments cannot begin: they cannot be assembled or "
-                "simulated with the values at which the search starts. Give another start."
+                f"cross_validate: the fit without part {k} of the experiments cannot begin: they cannot be assembled "
+                "or simulated with the values at which the search starts. Give another start."
             )
     return tuple(
         predict(one, [e for place, e in enumerate(experiments) if place % folds == k], steps=steps, progress=progress)

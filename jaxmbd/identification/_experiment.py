@@ -138,7 +138,8 @@ def _estimated(estimate: bool | tuple[str, ...], experiment: Experiment) -> tupl
                 f"estimate names {name!r}, which is {'not' if experiment.at_rest else 'neither'} {where}."
             )
         if len(found) > 1:
-            raise MechanismError(f"estimate names {name!r}, which is {' and '.join(map(repr, found))}: name one, or both.")
+            both = " and ".join(map(repr, found))
+            raise MechanismError(f"estimate names {name!r}, which is {both}: name one of these, or both.")
         names += found
     return tuple(sorted(names))
 

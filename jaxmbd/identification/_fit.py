@@ -100,8 +100,8 @@ def fit(
             )
         if problem.noise != "given":
             raise MechanismError(
-                f"fit: an optimiser does not estimate the noise, which is to be {problem.noise!r}: leave optimiser out, or "
-                "give sigma (and correlation_time) to the experiments and noise='given' to the Problem."
+                f"fit: an optimiser does not estimate the noise, which is to be {problem.noise!r}: leave optimiser "
+                "out, or give sigma (and correlation_time) to the experiments and noise='given' to the Problem."
             )
         if problem.is_cut:
             raise MechanismError(

@@ -40,8 +40,8 @@ class FitWarning(UserWarning):
 class Estimates:
     """The unknowns, in the order of the Jacobian's columns.
 
-    `names`, `owners`: the parameters that these numbers belong to; `values`; `sizes`: the physical changes that serve as
-    units; `positive`: True for parameters greater than zero.
+    `names`; `owners`: the parameters that they belong to; `values`; `sizes`: the physical changes that serve as units;
+    `positive`: True for parameters greater than zero.
     """
 
     names: tuple[str, ...]
@@ -60,8 +60,9 @@ class Estimates:
 class Undetermined:
     """A group of unknowns that the data do not determine one by one, or so poorly that their errors are uncertain.
 
-    - `names`: the unknowns; `owners`: the parameters that they belong to; `combinations`: those that the data determine well, to first order at the estimates,
-      `"I/mass"` or `"a + b"`; empty if there are none;
+    - `names`: the unknowns; `owners`: the parameters that they belong to;
+    - `combinations`: those that the data determine well, to first order at the estimates, `"I/mass"` or `"a + b"`;
+      empty if there are none;
     - `condition`: how much less the data tell of the others, the largest singular value of the scaled Jacobian over its
       value along them; infinite if they are not determined;
     - `uncertain`: the relative error of the standard errors; infinite if there are none;

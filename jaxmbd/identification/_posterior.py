@@ -88,8 +88,8 @@ def sample_posterior(
 
     **Returns:** a `Posterior`; print it.
 
-    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, if there are jumps between segments
-    (`continuity`), or if BlackJAX is not installed.
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, if there are jumps between
+    segments (`continuity`), or if BlackJAX is not installed.
 
         >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """

@@ -70,8 +70,7 @@ class AbstractElementwiseRange(AbstractRange):
 
     @abc.abstractmethod
     def remark(self, value: float, start: float, error: float) -> str:
-        """Return a remark on one estimate, with its standard error, at the edge of the range of one number; "" elsewhere.
-        """
+        """Return a remark on one estimate, with its standard error, at the edge of its range; "" elsewhere."""
 
     def slopes(self, u: Array, start: Array) -> Array:
         return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]

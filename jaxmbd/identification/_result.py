@@ -74,12 +74,11 @@ class AbstractComparison(eqx.Module):
 
     def channel_errors(self) -> tuple[ChannelError, ...]:
         """Return the root mean squares of each channel's residuals, over the experiments that have it."""
-        rms, units = self.rms(), self.channel_units()
-        by_name = {name: [one[name] for one in rms if name in one] for name in dict.fromkeys(n for one in rms for n in one)}
-        return tuple(
-            ChannelError(name, float(np.median(values)), float(np.max(values)), units[name])
-            for name, values in by_name.items()
-        )
+        found, units = {}, self.channel_units()
+        for one in self.rms():
+            for name, value in one.items():
+                found.setdefault(name, []).append(value)
+        return tuple(ChannelError(name, float(np.median(x)), max(x), units[name]) for name, x in found.items())
 
     def channel_units(self) -> dict[str, str]:
         """Return the unit of each measured channel."""

@@ -124,5 +124,5 @@ def test_a_posterior_without_width_is_refused() -> None:
         sample_posterior(result)
     whole = mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, speeds={"O.angle": 0.0}, estimate=True)
     cut = Problem(plain_pendulum(), whole, {"friction": friction}, segments=3, continuity=0.01)
-    with pytest.raises(mbd.MechanismError, match="has jumps between segments, continuity=0.01: fit without continuity"):
+    with pytest.raises(mbd.MechanismError, match=r"has jumps between segments, continuity=0\.01: fit without"):
         sample_posterior(eqx.tree_at(lambda r: r.problem, result, cut))
