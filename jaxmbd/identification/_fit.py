@@ -91,23 +91,7 @@ def fit(
     if batch is not None:
         check_count("fit: batch", batch, 1)
     if optimiser is not None:
-        check_instance(
-            "fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)"
-        )
-        if starts > 1 or checkpoint is not None:
-            raise MechanismError(
-                "fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them."
-            )
-        if problem.noise != "given":
-            raise MechanismError(
-                f"fit: an optimiser does not estimate the noise, which is to be {problem.noise!r}: leave optimiser "
-                "out, or give sigma (and correlation_time) to the experiments and noise='given' to the Problem."
-            )
-        if problem.is_cut:
-            raise MechanismError(
-                "fit: segments belong to Levenberg-Marquardt: leave optimiser out, or segments. Short records as "
-                "experiments of their own, with estimate=True, suit an optimiser."
-            )
+        _check_optimiser(optimiser, problem, starts, checkpoint)
     elif batch is not None:
         raise MechanismError("fit: batch belongs to an optax optimiser: give one, optimiser=optax.adam(1e-2).")
     with reporting(progress) as report:
@@ -126,6 +110,23 @@ def fit(
             minimum, losses = gradient_descent(problem, optimiser, steps, batch, report), ()
         report("standard errors ...")
         return _summarised(problem, minimum, losses)
+
+
+def _check_optimiser(optimiser: Any, problem: Problem, starts: int, checkpoint: Any) -> None:
+    """Raise unless an optimiser is one, and is not asked for what it does not do."""
+    check_instance("fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)")
+    if starts > 1 or checkpoint is not None:
+        raise MechanismError("fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them.")
+    if problem.noise != "given":
+        raise MechanismError(
+            f"fit: an optimiser does not estimate the noise, which is to be {problem.noise!r}: leave optimiser "
+            "out, or give sigma (and correlation_time) to the experiments and noise='given' to the Problem."
+        )
+    if problem.is_cut:
+        raise MechanismError(
+            "fit: segments belong to Levenberg-Marquardt: leave optimiser out, or segments. Short records as "
+            "experiments of their own, with estimate=True, suit an optimiser."
+        )
 
 
 def fit_many(
