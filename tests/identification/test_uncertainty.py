@@ -1,5 +1,6 @@
 """Standard errors of what experiments have of their own: parameters with priors, initial states, states of segments."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -65,14 +66,18 @@ def test_scatter_between_experiments_and_what_each_has_alone(rng: np.random.Gene
     assert found[0, 0] == pytest.approx(whole[0, 0], rel=1e-9)
 
 
+@cache
+def from_start(**options: Any) -> mbd.Fit:
+    """The fit of a record whose start and noise are not known."""
+    experiment = measured(61, speeds={"O.angle": 0.0}, estimate=True, sigma=NOISE)
+    return mbd.fit(Problem(swing, experiment, {"friction": FRICTION}, noise="white", **options), progress=False)
+
+
 @pytest.mark.parametrize("continuity", [0.0, 1e-3])
 def test_segments_of_a_record_are_no_measurements(continuity: float) -> None:
     """The states of later segments follow from that of the first, so that the noise is that of one shot; and segments
     are no experiments, whose scatter would be known."""
-    experiment = measured(61, speeds={"O.angle": 0.0}, estimate=True, sigma=NOISE)
-    problem = Problem(swing, experiment, {"friction": FRICTION}, segments=20, continuity=continuity, noise="white")
-    result = mbd.fit(problem, progress=False)
-    one = mbd.fit(Problem(swing, experiment, {"friction": FRICTION}, noise="white"), progress=False)
+    result, one = from_start(segments=20, continuity=continuity), from_start()
     levels = [float(x.problem.stacks[0].experiment.sigma["O.angle"][0]) for x in (result, one)]
     assert levels[0] == pytest.approx(levels[1], rel=0.1 if continuity else 1e-3)
     assert result.uncertainty is not None
