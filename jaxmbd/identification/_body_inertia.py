@@ -155,10 +155,12 @@ class ConsistentInertia(AbstractRange):
         u = np.asarray(self.unconstrained(jnp.asarray(start), jnp.asarray(start)))
         return np.asarray(self.physical(jnp.asarray(u + WIDTH * draws.standard_normal(6)), jnp.asarray(start)))
 
-    def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
+    def remarks(
+        self, name: str, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray
+    ) -> list[str]:
         if _thickness(values) > _FLAT * min(1.0, _thickness(starts)):
             return []
-        return [f"{labels[0].partition('[')[0]} runs to that of a flat body, the edge of what is possible"]
+        return [f"{name} runs to that of a flat body, the edge of what is possible"]
 
 
 class NearInertia(AbstractPrior):

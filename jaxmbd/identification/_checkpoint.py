@@ -29,6 +29,14 @@ class Checkpoint:
         """True if there is a file to go on from."""
         return self._stored is not None
 
+    def check_stage(self, stages: int) -> None:
+        """Raise unless the file belongs to one of so many searches that follow one another."""
+        if self.stage >= stages:
+            raise MechanismError(
+                f"The checkpoint {str(self._path)!r} belongs to a fit of segments that join without jumps, "
+                "continuity=0. Name another file, or delete it to start anew."
+            )
+
     def states(self, starts: Sequence[np.ndarray]) -> list[SearchState]:
         """Return the states of the searches: those of the file, the first time they are asked for, or the starts."""
         stored, self._stored = self._stored, None
@@ -40,9 +48,9 @@ class Checkpoint:
             return None
         try:
             # A damaged file is not closed by NumPy if its path is given.
-            with open(self._path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+            with open(self._path, "rb") as opened, np.lib.npyio.NpzFile(opened, allow_pickle=False) as file:
                 stored = {name: file[name] for name in file.files}
-        except (OSError, ValueError, zipfile.BadZipFile) as error:
+        except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
             raise MechanismError(
                 f"The checkpoint {str(self._path)!r} cannot be read ({error}). Delete it to start anew."
             ) from None

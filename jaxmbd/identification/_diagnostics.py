@@ -16,12 +16,13 @@ import scipy
 from jaxtyping import Float
 
 from jaxmbd.arrays import as_float
-from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._fit import fit_many, predict
+from jaxmbd.errors import MechanismError, SolveError, check_known
+from jaxmbd.identification._fit import fit, predict, side_by_side
 from jaxmbd.identification._linearisation import unflattened
+from jaxmbd.identification._parameters import check_within, flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._result import Fit, Prediction
-from jaxmbd.identification._stacks import by_experiment
+from jaxmbd.identification._stacks import by_experiment, stacked
 from jaxmbd.identification._trust import covariance_root
 from jaxmbd.model.body.checks import check_count, check_finite, check_instance
 from jaxmbd.printing import table
@@ -62,30 +63,35 @@ class Comparison:
 def information(result: Fit) -> Comparison:
     """Return the information criteria of a fit, by which models of the same measurements are compared.
 
-    The noise level of each channel counts as an estimated number.
+    The noise level of each channel counts as an estimated number, and so does the correlation time of noise that has
+    been estimated as `"coloured"`.
 
         >>> print(mbd.identification.information(result))
         AIC -238.549, BIC -236.46: log-likelihood 121.275, 2 estimated from 21 measured numbers
     """
     check_instance("information: result", result, Fit, "a Fit")
-    residuals = _residuals(result)
+    problem, series = result.problem, _series(result)
     total, count = 0.0, 0
-    for parts in residuals.values():
-        r = np.concatenate([x.ravel() for x in parts])
-        variance = float(np.mean(r**2))
-        total -= 0.5 * len(r) * (np.log(2 * np.pi * max(variance, np.finfo(float).tiny)) + 1)
-        count += len(r)
-    return Comparison(count, len(result.problem.names()) + len(residuals), total)
+    for parts in series.values():
+        r, log_scales = np.concatenate(parts, axis=1)
+        variance = max(float(np.mean(r**2)), np.finfo(float).tiny)
+        total -= 0.5 * r.size * (np.log(2 * np.pi * variance) + 1) + float(np.sum(log_scales))
+        count += r.size
+    levels = len(series) * (2 if problem.noise == "coloured" else 1)
+    return Comparison(count, len(problem.names()) + levels, total)
 
 
-def _residuals(result: Fit) -> dict[str, list[Float[np.ndarray, " samples"]]]:
-    """The residuals of each channel, one series for each experiment and component, without missing samples."""
+def _series(result: Fit) -> dict[str, list[Float[np.ndarray, "2 samples"]]]:
+    """The residuals of each channel in units of the noise, whitened if it is coloured, and the logarithms of their
+    scales: one series for each experiment and component, without missing samples."""
     found: dict[str, list[np.ndarray]] = {}
-    for one in result.residuals:
-        for name, r in one.items():
-            columns = r.reshape(len(r), -1).T
-            found.setdefault(name, []).extend(column[np.isfinite(column)] for column in columns)
-    return {name: [x for x in parts if len(x) > 1] for name, parts in found.items()}
+    for predicted, experiment in zip(result.predicted, result.experiments, strict=True):
+        readings = {name: jnp.asarray(predicted[name]) for name in experiment.data}
+        for name, parts in result.problem.whitened(readings, experiment).items():
+            r, log_scales, present = (np.asarray(x).reshape(len(x), -1).T for x in parts)
+            pairs = zip(r, log_scales, present, strict=True)
+            found.setdefault(name, []).extend(np.stack([x[is_there], s[is_there]]) for x, s, is_there in pairs)
+    return found
 
 
 @dataclass(frozen=True)
@@ -93,8 +99,9 @@ class Whiteness:
     """The test of Ljung and Box of each channel: are the residuals independent from sample to sample?
 
     - `statistic`, `p_value`: by channel; a p-value below 0.01 says that something follows the motion which the model
-      does not have, so that errors that assume independence (with fewer than five experiments) are too small;
-    - `correlation`: the correlation of neighbouring samples, by channel.
+      does not have, so that errors that assume independence (with fewer than five experiments) are too small; NaN for
+      a channel with too few samples, of fewer than four in each experiment;
+    - `correlation`: the correlation of neighbouring samples, by channel; NaN as well.
     """
 
     statistic: dict[str, float]
@@ -108,7 +115,8 @@ class Whiteness:
 
 
 def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
-    """Test the residuals of each channel for independence, over all experiments together.
+    """Test the residuals of each channel for independence, over all experiments together; if the noise is coloured,
+    what its correlation leaves of them.
 
     `Q = n (n + 2) Σ_k ρ_k² / (n − k)` of each experiment has, for independent residuals, the χ² distribution with as
     many degrees of freedom as lags.
@@ -120,9 +128,9 @@ def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
     check_instance("whiteness: result", result, Fit, "a Fit")
     check_count("whiteness: lags", lags, 1)
     statistic, p_value, neighbours = {}, {}, {}
-    for name, parts in _residuals(result).items():
+    for name, parts in _series(result).items():
         total, freedom, first = 0.0, 0, []
-        for r in parts:
+        for r, _ in parts:
             n, count = len(r), min(lags, len(r) // 4)
             if count < 1 or not np.any(r):
                 continue
@@ -131,8 +139,8 @@ def whiteness(result: Fit, lags: int = _LAGS) -> Whiteness:
             freedom += count
             first.append(rho[0])
         statistic[name] = total
-        p_value[name] = float(scipy.stats.chi2.sf(total, freedom)) if freedom else 1.0
-        neighbours[name] = float(np.mean(first)) if first else 0.0
+        p_value[name] = float(scipy.stats.chi2.sf(total, freedom)) if freedom else np.nan
+        neighbours[name] = float(np.mean(first)) if first else np.nan
     return Whiteness(statistic, p_value, neighbours)
 
 
@@ -197,8 +205,13 @@ def profile_likelihood(
 
     Unlike an interval from a standard error it needs no linear model: it may be lopsided, or open on one side.
 
-    **Arguments:** `name`: a scalar parameter; `values`: by default 13 values up to four standard errors away; `level`:
-    of the interval; `steps`, `progress`: as for `fit`.
+    **Arguments:** `name`: a scalar parameter; `values`: by default 13 values up to four standard errors away, evenly
+    spread in the numbers of the search, so that all lie in its range; `level`: of the interval; `steps`, `progress`: as
+    for `fit`. Noise levels are those of the fit.
+
+    **Warns:** `FitWarning` if a search does not converge.
+
+    **Raises:** `MechanismError` for values outside the range of the parameter, or a fit with jumps between segments.
 
         >>> profile = mbd.identification.profile_likelihood(result, "inertia", progress=False)
         >>> print(f"{profile.interval[0]:.4f} to {profile.interval[1]:.4f} kg m²")
@@ -206,22 +219,25 @@ def profile_likelihood(
     """
     check_instance("profile_likelihood: result", result, Fit, "a Fit")
     check_known("parameter", [name], result.parameters)
-    if np.ndim(result.parameters[name]) != 0:
+    if not eqx.is_array(result.parameters[name]) or result.parameters[name].ndim:
         raise MechanismError(
-            f"profile_likelihood: {name!r} must be one number, it has {np.size(result.parameters[name])}."
+            f"profile_likelihood: {name!r} must be one number, it has {flat(result.parameters[name]).size}."
+        )
+    if result.problem.is_cut:
+        raise MechanismError(
+            "profile_likelihood takes whole experiments, and this fit has jumps between segments, "
+            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
         )
     if not (isinstance(level, float) and 0 < level < 1):
         raise MechanismError(f"profile_likelihood: level must be between 0 and 1, such as 0.95, got {level!r}.")
     estimate = float(result.parameters[name])
-    if values is None:
-        error = float((result.standard_errors or {}).get(name, np.inf))
-        if not np.isfinite(error):
-            raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
-        values = estimate + error * np.linspace(-4, 4, 13)
-    given = as_float(values)
-    check_finite("profile_likelihood", "values", given, (np.size(values),))
+    given = _values(result, name) if values is None else as_float(values)
+    check_finite("profile_likelihood", "values", given, (np.size(given),))
     values = np.asarray(given, float)
-    fits = fit_many([_with_fixed(result, name, value) for value in values], steps=steps, progress=progress)
+    for value in values:
+        check_within(f"profile_likelihood: {name!r} has the value", result.problem.parameters.free[name], value)
+    problems = [_with_fixed(result, name, value) for value in values]
+    fits = side_by_side("profile_likelihood", problems, steps, 1e-6, progress)
     variance = _variance(result)
     losses = np.array([np.inf if one.uncertainty is None else _loss(one) for one in fits]) / variance
     best = _loss(result) / variance
@@ -231,6 +247,19 @@ def profile_likelihood(
     return Profile(
         name, values, losses, best, (-np.inf if lower is None else lower, np.inf if upper is None else upper)
     )
+
+
+def _values(result: Fit, name: str) -> np.ndarray:
+    """Values up to four standard errors away, evenly spread in the numbers of the search, which have no range."""
+    error = float((result.standard_errors or {}).get(name, np.inf))
+    if not np.isfinite(error):
+        raise MechanismError(f"{name!r} has no standard error: give the values of its profile, values=[...].")
+    parameters, estimate = result.problem.parameters, {name: result.parameters[name]}
+    within, start = parameters.free[name].within, parameters.start[name]
+    u = parameters.unconstrained(estimate)[name]
+    at = u + error / parameters.slopes(name, u)[0] * jnp.linspace(-4, 4, 13)
+    values = np.unique(within.physical(jnp.clip(at, *within.bounds(start)), start))
+    return np.array([value for value in values if within.contains(value)])
 
 
 def _loss(result: Fit) -> float:
@@ -244,7 +273,7 @@ def _variance(result: Fit) -> float:
 
 def _with_fixed(result: Fit, name: str, value: float) -> Problem:
     """The problem with one parameter fixed, to be searched from the estimates of the others."""
-    problem = result.problem.starting_at(result.theta.parameters)
+    problem = result.problem.starting_at(result.theta)
     before = problem.parameters.fixed
     fixed = before | {name: jnp.full_like(problem.parameters.start[name], value)}
     return eqx.tree_at(lambda p: p.parameters.fixed, problem, fixed, is_leaf=lambda x: x is before)
@@ -269,9 +298,13 @@ def cross_validate(
 ) -> tuple[Prediction, ...]:
     """Fit the problem several times, each time without a part of the experiments, and predict these.
 
+    Side by side; one after another if the noise is estimated, or if experiments are cut into segments.
+
     **Arguments:** `folds`: the number of parts; experiment `k` belongs to part `k % folds`.
 
     **Returns:** for each part the prediction of its experiments by a fit of all others.
+
+    **Warns:** `FitWarning` if a search does not converge. **Raises:** `SolveError` if one cannot begin.
 
         >>> twice = mbd.identification.Problem(pendulum, [experiment] * 2, free)
         >>> predictions = mbd.identification.cross_validate(twice, folds=2)  # doctest: +SKIP
@@ -281,7 +314,17 @@ def cross_validate(
     experiments = problem.experiments()
     if len(experiments) < folds:
         raise MechanismError(f"cross_validate: {len(experiments)} experiments cannot be divided into {folds} parts.")
-    fits = fit_many([_without(problem, k, folds) for k in range(folds)], steps=steps, progress=progress)
+    if problem.is_cut or problem.noise != "given":
+        fits = [fit(_apart(problem, k, folds), steps=steps, progress=progress) for k in range(folds)]
+    else:
+        problems = [_without(problem, k, folds) for k in range(folds)]
+        fits = side_by_side("cross_validate", problems, steps, 1e-6, progress)
+    for k, one in enumerate(fits):
+        if one.uncertainty is None:
+            raise SolveError(
+                f"cross_validate: the fit without part {k} of the experiments cannot begin: they cannot be assembled "
+                "or simulated with the values at which the search starts. Give another start."
+            )
     return tuple(
         predict(one, [e for place, e in enumerate(experiments) if place % folds == k], steps=steps, progress=progress)
         for k, one in enumerate(fits)
@@ -301,11 +344,20 @@ def _without(problem: Problem, fold: int, folds: int) -> Problem:
     return eqx.tree_at(lambda p: p.stacks, problem, tuple(stacks))
 
 
+def _apart(problem: Problem, fold: int, folds: int) -> Problem:
+    """The problem without a part of the experiments."""
+    kept = [e for place, e in enumerate(problem.experiments()) if place % folds != fold]
+    return eqx.tree_at(lambda p: p.stacks, problem, stacked(kept, problem.stacks[0].segments))
+
+
 def summary(result: Fit) -> Sequence[str]:
     """Return what is to be said about the quality of a fit, a sentence each."""
     test = whiteness(result)
     coloured = [name for name, p in test.p_value.items() if p < 0.01]
-    said = [f"The search {result.outcome}: {result.reason or 'see the history'}.", f"{information(result)}."]
+    untested = [name for name, p in test.p_value.items() if np.isnan(p)]
+    independent = [name for name in test.p_value if name not in (*coloured, *untested)]
+    reason = f" ({result.reason})" if result.reason else ""
+    said = [f"Search: {result.outcome}{reason}.", f"{information(result)}."]
     if result.problem.shooting:
         said.append(f"{result.problem.shooting}.")
     if coloured:
@@ -313,6 +365,10 @@ def summary(result: Fit) -> Sequence[str]:
             f"The residuals of {', '.join(coloured)} are not independent from sample to sample (p < 0.01): something "
             "follows the motion which the model does not have, or the noise is coloured."
         )
-    else:
-        said.append("The residuals are independent from sample to sample (Ljung-Box, p > 0.01).")
+    if independent:
+        said.append(
+            f"The residuals of {', '.join(independent)} are independent from sample to sample (Ljung-Box, p > 0.01)."
+        )
+    if untested:
+        said.append(f"The residuals of {', '.join(untested)} are not tested for independence: too few samples.")
     return said

@@ -65,7 +65,7 @@ def error_growth(problem: "Problem") -> np.ndarray:
 
 def _growth(problem: "Problem", experiment: Experiment, length: Array) -> tuple[Array, Array]:
     """The growth of errors during the first samples of an experiment, and the result code of its simulation."""
-    own, parameters = experiment.unknowns(), problem.parameters.start
+    own, parameters = experiment.unknowns(), problem.start().parameters
     names = sorted(own)
 
     def states(start: Array) -> tuple[Array, tuple[Array, Array]]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Array
 
@@ -26,14 +27,18 @@ class Experiment(eqx.Module):
       instrument, `(times,)` or `(times, k)`;
     - `start`, `speeds`: the initial coordinates `{"O.angle": 0.1}` and speeds, as for `assemble`;
     - `at_rest=True`: the motion starts from the equilibrium next to `start`, for the parameters of each trial;
-    - `own`: numbers (or functions, such as a measured torque) that this experiment does not share with the others, by
-      the name of a parameter or an input of the problem: `{"payload": 0.3}`, `{"torque": Table(ts, torques)}`;
-    - `estimate`: the names of initial values, and of own parameters, that are estimated (`True` for all of them);
+    - `own`: numbers (or functions of numbers, such as a measured torque) that this experiment does not share with the
+      others, by the name of a parameter or an input of the problem: `{"payload": 0.3}`,
+      `{"torque": Table(ts, torques)}`;
+    - `estimate`: the names of initial values, and of own parameters, that are estimated (`True` for all of them); one
+      that is in `start` and in `speeds` is `"start:O.angle"` or `"speed:O.angle"`;
     - `sigma`: the noise level of the channels (the standard deviation, in the channel's unit), by which residuals are
       divided: a number, or a mapping that names every channel;
     - `correlation_time` `[s]`: of the noise, a number or a mapping; zero for white noise. The noise is then an
       Ornstein-Uhlenbeck process, with the correlation `exp(−|t − s| / correlation_time)`;
     - `missing=True`: leave out samples that are NaN. Otherwise NaN is an error.
+
+    **Raises:** `MechanismError` for values that are not finite numbers of the right shapes, and unknown names.
     """
 
     ts: Array
@@ -131,14 +136,29 @@ def _estimated(estimate: bool | tuple[str, ...], experiment: Experiment) -> tupl
         return tuple(sorted(numbers)) if estimate else ()
     names = []
     for name in checked_names("Experiment: estimate", estimate, "O.angle"):
-        found = [prefix + name for prefix in (START, SPEED, OWN) if prefix + name in numbers]
+        found = [full for full in (name, *(prefix + name for prefix in (START, SPEED, OWN))) if full in numbers]
         if not found:
             where = "a number in own" if experiment.at_rest else "in start nor in speeds nor a number in own"
             raise MechanismError(
                 f"estimate names {name!r}, which is {'not' if experiment.at_rest else 'neither'} {where}."
             )
-        names += found[:1]
+        if len(found) > 1:
+            both = " and ".join(map(repr, found))
+            raise MechanismError(f"estimate names {name!r}, which is {both}: name one of these, or both.")
+        names += found
     return tuple(sorted(names))
+
+
+def _check_own(name: str, value: Any) -> None:
+    """Raise unless an own value consists of finite numbers, by which experiments in one batch may differ."""
+    for leaf in jax.tree.leaves(value):
+        if not isinstance(leaf, Array | np.ndarray):
+            raise MechanismError(
+                f"Experiment: own {name!r} must be a number, or a function that consists of numbers, such as "
+                f"Table(ts, torques), got {leaf!r}."
+            )
+        if eqx.is_inexact_array(leaf):
+            check_finite("Experiment", f"own {name!r}", leaf, leaf.shape)
 
 
 def _check(experiment: Experiment, missing: bool) -> None:
@@ -153,6 +173,8 @@ def _check(experiment: Experiment, missing: bool) -> None:
         raise MechanismError("An experiment that starts at rest has no speeds: leave them out, or at_rest=True.")
     for name, value in (*experiment.start.items(), *experiment.speeds.items()):
         check_finite("Experiment", repr(name), value)
+    for name, value in experiment.own.items():
+        _check_own(name, value)
     for name, values in experiment.data.items():
         if not isinstance(values, Array):
             raise MechanismError(f"Channel {name!r} must be numbers, got {values!r}.")

@@ -26,13 +26,17 @@ from jaxmbd.printing import table
 
 Criterion = Literal["D", "A"]
 
+_DEPENDENT = 1e-8  # share of the largest singular value below which sensitivities count as dependent
+_NO_INFORMATION = 1e-10  # share of the largest information below which a direction has none
+_TAKES_PART = 1e-4  # component of a unit vector without information from which a parameter is not determined
+
 
 def fisher_information(problem: Problem, theta: Unknowns | None = None) -> Float[Array, "experiments p p"]:
     """Return the Fisher information of each experiment about the parameters, per unit of each, sorted by name.
 
     It does not depend on the measured values, but on the times, channels, noise levels, inputs and initial states; it
     is differentiable with respect to all of them, so that `log det Σ F` can be maximised over any of them by gradients.
-    Priors are not part of it. The experiments have the order in which they were given.
+    Priors and robust losses are not part of it. The experiments have the order in which they were given.
 
     **Arguments:** `theta`: the parameters that are assumed, by default those at which a search starts.
 
@@ -66,15 +70,17 @@ def _of_one(problem: Problem, parameters: dict, own: dict, experiment: Experimen
 
     def residuals(x: Array) -> Array:
         own, parameters = unravel(x)
-        return problem.residual(problem.reading(parameters, own, experiment, "any"), experiment)
+        whitened = problem.whitened(problem.reading(parameters, own, experiment, "any"), experiment)
+        return jnp.concatenate([r.reshape(-1) for r, *_ in whitened.values()])
 
     J = jax.jacfwd(residuals)(values)
     k = ravel_pytree(own)[0].size
     mine, shared = J[:, :k], J[:, k:]
     if not k:
         return shared.T @ shared
-    basis = jnp.linalg.qr(mine)[0]
-    rest = shared - basis @ (basis.T @ shared)
+    lengths = jnp.linalg.norm(jax.lax.stop_gradient(mine), axis=0, keepdims=True)
+    mine = mine / jnp.where(lengths > 0, lengths, 1.0)
+    rest = shared - mine @ (jnp.linalg.pinv(mine, rtol=_DEPENDENT) @ shared)  # its own unknowns may be dependent
     return rest.T @ rest
 
 
@@ -83,7 +89,8 @@ class ExperimentChoice:
     """A choice of experiments. `print` shows them with the standard errors to be expected.
 
     - `chosen`: the numbers of the experiments, in the order in which they were chosen;
-    - `standard_errors`: to be expected from these, by name; `of_all`: from all candidates;
+    - `standard_errors`: to be expected from these, by name, infinite for what they do not determine; `of_all`: from all
+      candidates;
     - `criterion`, and its `value`: `log det F` for "D", the sum of the relative variances for "A".
     """
 
@@ -131,20 +138,28 @@ def choose_experiments(
             f"choose_experiments: there are {len(information)} candidates, of which {count} are wanted."
         )
     names = problem.parameter_names()
-    if np.linalg.matrix_rank(information.sum(axis=0), tol=1e-10 * np.abs(information).max(), hermitian=True) < len(
-        names
-    ):
+    least = _NO_INFORMATION * np.abs(information).max()
+    of_all = dict(zip(names, (sizes * _errors(information.sum(axis=0), least)).tolist(), strict=True))
+    unknown = [name for name, error in of_all.items() if not np.isfinite(error)]
+    if unknown:
         raise MechanismError(
             "choose_experiments: all candidates together do not determine the parameters "
-            f"{', '.join(names)}. Offer other motions, channels or inputs, or fix a parameter."
+            f"{', '.join(unknown)}. Offer other motions, channels or inputs, or fix a parameter."
         )
     chosen = _exchanged(information, _greedy(information, count, criterion), criterion)
-    errors, of_all = (
-        dict(zip(names, (sizes * np.sqrt(np.diag(np.linalg.pinv(F)))).tolist(), strict=True))
-        for F in (information[chosen].sum(axis=0), information.sum(axis=0))
-    )
+    errors = dict(zip(names, (sizes * _errors(information[chosen].sum(axis=0), least)).tolist(), strict=True))
     value = _merit(information[chosen].sum(axis=0), criterion)
     return ExperimentChoice(tuple(chosen), errors, of_all, criterion, -value if criterion == "A" else value)
+
+
+def _errors(F: np.ndarray, least: float) -> np.ndarray:
+    """The standard errors of an information, infinite for numbers with a component along which it is not above the
+    least."""
+    values, vectors = np.linalg.eigh(F)
+    is_known = values > least
+    is_open = np.linalg.norm(vectors[:, ~is_known], axis=1) > _TAKES_PART
+    errors = np.sqrt(np.sum(vectors[:, is_known] ** 2 / values[is_known], axis=1))
+    return np.where(is_open, np.inf, errors)
 
 
 def _merit(F: np.ndarray, criterion: Criterion) -> float:

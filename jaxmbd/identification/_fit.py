@@ -27,6 +27,8 @@ from jaxmbd.model.body.checks import check_count, check_flags, check_instance, c
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 
+_SHOWN = 6  # searches that a warning lists
+
 
 def fit(
     problem: Problem | Mechanism | Build,
@@ -89,18 +91,7 @@ def fit(
     if batch is not None:
         check_count("fit: batch", batch, 1)
     if optimiser is not None:
-        check_instance(
-            "fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)"
-        )
-        if starts > 1 or checkpoint is not None:
-            raise MechanismError(
-                "fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them."
-            )
-        if problem.is_cut:
-            raise MechanismError(
-                "fit: segments belong to Levenberg-Marquardt: leave optimiser out, or segments. Short records as "
-                "experiments of their own, with estimate=True, suit an optimiser."
-            )
+        _check_optimiser(optimiser, problem, starts, checkpoint)
     elif batch is not None:
         raise MechanismError("fit: batch belongs to an optax optimiser: give one, optimiser=optax.adam(1e-2).")
     with reporting(progress) as report:
@@ -121,6 +112,23 @@ def fit(
         return _summarised(problem, minimum, losses)
 
 
+def _check_optimiser(optimiser: Any, problem: Problem, starts: int, checkpoint: Any) -> None:
+    """Raise unless an optimiser is one, and is not asked for what it does not do."""
+    check_instance("fit: optimiser", optimiser, optax.GradientTransformation, "an optax optimiser, optax.adam(1e-2)")
+    if starts > 1 or checkpoint is not None:
+        raise MechanismError("fit: starts and checkpoint belong to Levenberg-Marquardt: leave optimiser out, or them.")
+    if problem.noise != "given":
+        raise MechanismError(
+            f"fit: an optimiser does not estimate the noise, which is to be {problem.noise!r}: leave optimiser "
+            "out, or give sigma (and correlation_time) to the experiments and noise='given' to the Problem."
+        )
+    if problem.is_cut:
+        raise MechanismError(
+            "fit: segments belong to Levenberg-Marquardt: leave optimiser out, or segments. Short records as "
+            "experiments of their own, with estimate=True, suit an optimiser."
+        )
+
+
 def fit_many(
     problems: Sequence[Problem], *, steps: int = 50, tolerance: float | int = 1e-6, progress: bool = True
 ) -> tuple[Fit, ...]:
@@ -128,6 +136,8 @@ def fit_many(
 
     Each search takes its own steps, by the Levenberg-Marquardt method. `fit` has the arguments, and what is returned
     for each problem. Noise levels are those given.
+
+    **Warns:** `FitWarning` if searches do not converge.
 
     **Raises:** `MechanismError` if problems have another structure, or are cut into segments.
 
@@ -142,12 +152,26 @@ def fit_many(
         check_instance("fit_many: a problem", problem, Problem, "a Problem")
         if problem.is_cut or problem.noise != "given":
             raise MechanismError("fit_many takes problems without segments, and with given noise levels: take fit.")
+    return side_by_side("fit_many", problems, steps, tolerance, progress)
+
+
+def side_by_side(
+    what: str, problems: Sequence[Problem], steps: int, tolerance: float, progress: bool
+) -> tuple[Fit, ...]:
+    """Fit problems of whole experiments with the noise levels that they have, in the name of a verb; warn of searches
+    that do not converge."""
     if not problems:
         return ()
     starts = [problem.unconstrained(problem.start()) for problem in problems]
     with reporting(progress) as report:
         nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0])
         minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
+    failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in (USED_UP, NO_STEP)]
+    if failed:
+        shown = ", ".join(f"number {k} ({minima[k].outcome})" for k in failed[:_SHOWN])
+        more = " and others" * (len(failed) > _SHOWN)
+        text = f"{what}: {len(failed)} of {len(minima)} searches have not converged: {shown}{more}."
+        warnings.warn(text, FitWarning, stacklevel=3)
     return tuple(_summarised(problem, one, ()) for problem, one in zip(problems, minima, strict=True))
 
 

@@ -14,7 +14,6 @@ Source: Belsley, Kuh, Welsch, *Regression Diagnostics* (1980), §3.2; Ljung, *Sy
 Van Loan, *Matrix Computations* (2013), §6.1.6 and §8.7.4.
 """
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -22,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from jaxmbd.analyses.redundancy import reduced_echelon
-from jaxmbd.identification._labels import owner, summed_up
+from jaxmbd.identification._labels import by_owner, summed_up
 
 _COVERAGE = 3.0  # times the errors of the Jacobian that one comparison has shown: three standard deviations
 _SILENT = 1e-9  # share of the channels: a parameter that changes them by less, if changed by its size, has no effect
@@ -41,27 +40,29 @@ class FitWarning(UserWarning):
 class Estimates:
     """The unknowns, in the order of the Jacobian's columns.
 
-    `names`, `values`; `sizes`: the physical changes that serve as units; `positive`: True for parameters greater than
-    zero.
+    `names`; `owners`: the parameters that they belong to; `values`; `sizes`: the physical changes that serve as units;
+    `positive`: True for parameters greater than zero.
     """
 
     names: tuple[str, ...]
+    owners: tuple[str, ...]
     values: Float[np.ndarray, " n"]
     sizes: Float[np.ndarray, " n"]
     positive: Bool[np.ndarray, " n"]
 
     def of(self, members: np.ndarray) -> "Estimates":
         """Return the unknowns with the given indices."""
-        names = tuple(self.names[k] for k in members)
-        return Estimates(names, self.values[members], self.sizes[members], self.positive[members])
+        names, owners = (tuple(texts[k] for k in members) for texts in (self.names, self.owners))
+        return Estimates(names, owners, self.values[members], self.sizes[members], self.positive[members])
 
 
 @dataclass(frozen=True)
 class Undetermined:
     """A group of unknowns that the data do not determine one by one, or so poorly that their errors are uncertain.
 
-    - `names`: the unknowns; `combinations`: those that the data determine well, to first order at the estimates,
-      `"I/mass"` or `"a + b"`; empty if there are none;
+    - `names`: the unknowns; `owners`: the parameters that they belong to;
+    - `combinations`: those that the data determine well, to first order at the estimates, `"I/mass"` or `"a + b"`;
+      empty if there are none;
     - `condition`: how much less the data tell of the others, the largest singular value of the scaled Jacobian over its
       value along them; infinite if they are not determined;
     - `uncertain`: the relative error of the standard errors; infinite if there are none;
@@ -72,13 +73,14 @@ class Undetermined:
     """
 
     names: tuple[str, ...]
+    owners: tuple[str, ...]
     combinations: tuple[str, ...]
     condition: float = np.inf
     uncertain: float = np.inf
     inaccurate: tuple[float, ...] = ()
 
     def __str__(self) -> str:
-        listed = list(summed_up(self.names))
+        listed = list(summed_up(by_owner(self.names, self.owners)))
         more = f" and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
         names, shown = ", ".join(listed[:_LISTED]) + more, ", ".join(self.combinations[:_LISTED])
         if self.inaccurate:
@@ -154,15 +156,16 @@ def identifiability(
         by_priors, null = _determined_by(priors * scale, null)
         roots = np.concatenate([half_inverse, by_priors], axis=1)
     uncertain, doubtful, condition = _uncertain(half_inverse, E, roots, values, limit)
-    groups = _without_effect(unknowns.names[k] for k in np.flatnonzero(~has_effect))
+    groups = _without_effect(unknowns.of(np.flatnonzero(~has_effect)))
     if is_inaccurate.any():
-        names = unknowns.of(np.flatnonzero(is_inaccurate)).names
-        groups.append(Undetermined(names, (), inaccurate=tuple(accuracy[is_inaccurate].tolist())))
+        mine = unknowns.of(np.flatnonzero(is_inaccurate))
+        groups.append(Undetermined(mine.names, mine.owners, (), inaccurate=tuple(accuracy[is_inaccurate].tolist())))
     for directions, is_known in ((null, False), (doubtful, True)):
         for members in _connected(directions):
             mine, moves = unknowns.of(members), _basis(directions[:, members]) * scale[members]
             known = (condition, float(uncertain[members].max())) if is_known else ()
-            groups.append(Undetermined(mine.names, _determined_combinations(mine, moves), *known))  # pyright: ignore
+            combinations = _determined_combinations(mine, moves)
+            groups.append(Undetermined(mine.names, mine.owners, combinations, *known))  # pyright: ignore
     is_open = ~used | (np.linalg.norm(null, axis=0) > _TAKES_PART)
     inverse = np.outer(scale, scale) * (roots @ roots.T)
     return Identifiability(roots.shape[1], is_open, inverse, uncertain, tuple(groups))
@@ -223,12 +226,10 @@ def _determined_by(
     return turned[:count].T / values[:count], turned[count:]
 
 
-def _without_effect(names: Iterable[str]) -> list[Undetermined]:
+def _without_effect(unknowns: Estimates) -> list[Undetermined]:
     """One group for each parameter that has no effect, or for its numbers that have none."""
-    owned: dict[str, list[str]] = {}
-    for name in names:
-        owned.setdefault(owner(name), []).append(name)
-    return [Undetermined(tuple(found), ()) for found in owned.values()]
+    owned = by_owner(unknowns.names, unknowns.owners)
+    return [Undetermined(tuple(found), (owner,) * len(found), ()) for owner, found in owned.items()]
 
 
 def _connected(null: Float[np.ndarray, "k n"]) -> list[np.ndarray]:

@@ -1,7 +1,6 @@
 """Names of the numbers of parameters. Texts name a parameter of many numbers, such as a network, as a whole."""
 
-import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 LISTED = 8  # numbers of one parameter that texts and tables list one by one
 
@@ -11,16 +10,19 @@ def labels(name: str, size: int, components: Sequence[str] = ()) -> list[str]:
     return [name] if size == 1 else [f"{name}[{k}]" for k in components[:size] or range(size)]
 
 
-def owner(label: str) -> str:
-    """Return the name of the parameter that a label belongs to."""
-    return re.sub(r"\[\w+\]$", "", label)
-
-
-def summed_up(names: Iterable[str]) -> dict[str, list[str]]:
-    """Return labels by the text that stands for them: themselves; `"41 numbers of law"` for many of one parameter."""
+def by_owner(names: Iterable[str], owners: Iterable[str]) -> dict[str, list[str]]:
+    """Return labels by the parameter that they belong to."""
     owned: dict[str, list[str]] = {}
-    for name in names:
-        owned.setdefault(owner(name), []).append(name)
+    for name, owner in zip(names, owners, strict=True):
+        owned.setdefault(owner, []).append(name)
+    return owned
+
+
+def summed_up(owned: Mapping[str, list[str]]) -> dict[str, list[str]]:
+    """Return labels by the text that stands for them: themselves; `"41 numbers of law"` for many of one parameter.
+
+    **Arguments:** the labels by the parameter that they belong to.
+    """
     texts: dict[str, list[str]] = {}
     for name, found in owned.items():
         is_whole = len(found) > LISTED

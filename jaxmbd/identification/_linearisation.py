@@ -23,13 +23,15 @@ class Evaluation(NamedTuple):
 
     - `readings`: of each stack;
     - `rows`: for each stack `(lanes, rows, s + p + 1)`, the Jacobian with respect to own and shared unknowns, and the
-      residuals; `links`: the same of the conditions at the ends of segments, without the column of the next segment,
-      whose derivative is minus one over `jump`, their standard deviation (0: there are none);
+      residuals; `own_priors`: the same of the priors of own parameters; `links`: of the conditions at the ends of
+      segments, without the column of the next segment, whose derivative is minus one over `jump`, their standard
+      deviation (0: there are none);
     - `priors`: rows of the shared parameters.
     """
 
     readings: tuple[dict[str, Array], ...]
     rows: tuple[Array, ...]
+    own_priors: tuple[Array, ...]
     links: tuple[Array, ...]
     priors: Array
     jump: float
@@ -38,60 +40,66 @@ class Evaluation(NamedTuple):
 def linearised(problem: Problem, evaluation: Evaluation) -> Linearised:
     """Return the rows of an evaluation by blocks."""
     jump, blocks = float(evaluation.jump), []
-    for stack, rows, links in zip(problem.stacks, evaluation.rows, evaluation.links, strict=True):
-        rows = np.asarray(rows)
+    parts = zip(problem.stacks, evaluation.rows, evaluation.own_priors, evaluation.links, strict=True)
+    for stack, *arrays in parts:
+        rows, priors, conditions = map(np.asarray, arrays)
         own = rows.shape[2] - evaluation.priors.shape[1]
         if stack.segments == 1:
-            blocks.append(Block(rows, None, 1, own))
+            blocks.append(Block(rows, priors, None, 1, own))
             continue
-        zero = np.zeros((*rows.shape[:2], own))
-        rows = np.concatenate([rows[..., :own], zero, rows[..., own:]], axis=2)
-        next_one = np.broadcast_to(-np.eye(own) / jump, (len(rows), own, own))
-        conditions = np.asarray(links)
-        conditions = np.concatenate([conditions[..., :own], next_one, conditions[..., own:]], axis=2)
+        rows, priors = (_with_next(x, np.zeros((*x.shape[:2], own))) for x in (rows, priors))
+        conditions = _with_next(conditions, np.broadcast_to(-np.eye(own) / jump, (len(rows), own, own)))
         conditions[stack.segments - 1 :: stack.segments] = 0.0
-        blocks.append(Block(rows, conditions, stack.segments, own))
+        blocks.append(Block(rows, priors, conditions, stack.segments, own))
     return Linearised(tuple(blocks), np.asarray(evaluation.priors))
+
+
+def _with_next(rows: np.ndarray, next_one: np.ndarray) -> np.ndarray:
+    """Rows with columns of the next segment's unknowns after the own ones."""
+    own = next_one.shape[2]
+    return np.concatenate([rows[..., :own], next_one, rows[..., own:]], axis=2)
 
 
 def evaluate(problem: Problem, u: Unknowns, joins: Joins) -> Evaluation:
     """Return residuals and Jacobian at the numbers `u` of a search."""
-    readings, rows, links = [], [], []
+    readings, rows, priors, links = [], [], [], []
     for own, stack, multipliers in zip(u.experiments, problem.stacks, joins.multipliers, strict=True):
         block = lambda own, experiment, joins=stack.segments > 1: _block(problem, u.parameters, own, experiment, joins)  # noqa: E731
-        reading, row, end = jax.vmap(block)(own, stack.experiment)
+        reading, row, prior, end = jax.vmap(block)(own, stack.experiment)
         if stack.segments > 1:
             later = jnp.roll(jnp.stack([own[name] for name in sorted(own)], axis=1), -1, axis=0)
             end = end.at[..., -1].add(-later) / joins.deviation
             end = end.at[..., -1].add(multipliers * joins.deviation)
         readings.append(reading)
         rows.append(row)
+        priors.append(prior)
         links.append(end)
-    return Evaluation(tuple(readings), tuple(rows), tuple(links), _prior_rows(problem, u.parameters), joins.deviation)  # pyright: ignore[reportArgumentType]
+    shared = _prior_rows(problem, u.parameters)
+    return Evaluation(tuple(readings), tuple(rows), tuple(priors), tuple(links), shared, joins.deviation)  # pyright: ignore[reportArgumentType]
 
 
 def _block(
     problem: Problem, shared: Any, own: Any, experiment: Experiment, joins: bool
-) -> tuple[dict[str, Array], Array, Array]:
-    """The readings of one segment, the rows of its residuals, and those of the values at its end."""
+) -> tuple[dict[str, Array], Array, Array, Array]:
+    """The readings of one segment, and the rows of its residuals, of its own priors and of the values at its end."""
     flat, unravel = ravel_pytree((own, shared))
 
-    def values(z: Array) -> tuple[tuple[Array, Array], tuple[dict[str, Array], Array, Array]]:
+    def values(z: Array) -> tuple[tuple[Array, ...], tuple[dict[str, Array], tuple[Array, ...]]]:
         own, shared = unravel(z)
         theta = problem.physical(Unknowns(shared, (own,)))
         motion = problem.motion(theta.parameters, theta.experiments[0], experiment, "forward")
         readings = problem.read(*motion, experiment)
         priors = problem.prior_residuals(Unknowns({}, theta.experiments))
-        r = jnp.concatenate([problem.residual(readings, experiment), priors])
+        r = problem.residual(readings, experiment)
         end = state_series(motion[0], sorted(own))[-1] if joins else r[:0]
-        return (r, end), (readings, r, end)
+        return (r, priors, end), (readings, (r, priors, end))
 
-    slopes, (readings, r, end) = jax.jacfwd(values, has_aux=True)(flat)
-    rows, ends = (
+    slopes, (readings, found) = jax.jacfwd(values, has_aux=True)(flat)
+    rows, priors, ends = (
         jnp.concatenate([slope.reshape(len(x), flat.size), x[:, None]], axis=1)
-        for slope, x in zip(slopes, (r, end), strict=True)
+        for slope, x in zip(slopes, found, strict=True)
     )
-    return readings, rows, ends
+    return readings, rows, priors, ends
 
 
 def _prior_rows(problem: Problem, shared: Any) -> Array:

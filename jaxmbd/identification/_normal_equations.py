@@ -38,12 +38,13 @@ class Step(NamedTuple):
 class Block:
     """The rows of a stack: columns own, next, shared, residual.
 
-    `whole (lanes, k, s + s + p + 1)`, of measurements and own priors; `links`, of the conditions that a segment ends
-    where the next one starts, zero for the last one of each experiment (`None` with one segment, which has no columns
-    `next`); `segments`: their number in each experiment.
+    `whole (lanes, k, s + s + p + 1)`, of measurements; `priors (lanes, k, s + s + p + 1)`, of own parameters; `links`,
+    of the conditions that a segment ends where the next one starts, zero for the last one of each experiment (`None`
+    with one segment, which has no columns `next`); `segments`: their number in each experiment.
     """
 
     whole: Float[np.ndarray, "_ _ _"]
+    priors: Float[np.ndarray, "_ _ _"]
     links: Float[np.ndarray, "_ _ _"] | None
     segments: int
     own: int
@@ -55,8 +56,8 @@ class Block:
 
     @property
     def parts(self) -> tuple[np.ndarray, ...]:
-        """All rows."""
-        return (self.rows,) if self.links is None else (self.rows, self.links)
+        """All rows: measurements, own priors, conditions between segments."""
+        return (self.rows, self.priors) if self.links is None else (self.rows, self.priors, self.links)
 
     @property
     def width(self) -> int:
@@ -127,7 +128,7 @@ class Linearised:
         """Sums over all rows, with or without the conditions between segments, of a number for each column."""
         shared, own = of(self.priors), []
         for block in self.stacks:
-            mine, ours = block.gathered(np.sum([of(R) for R in block.parts[: 2 if links else 1]], axis=0))
+            mine, ours = block.gathered(np.sum([of(R) for R in block.parts[: 3 if links else 2]], axis=0))
             own.append(mine)
             shared = shared + ours
         return Step(shared, tuple(own))
@@ -146,11 +147,11 @@ class Linearised:
         blocks = []
         for new, old, own in zip(self.stacks, before.stacks, step.own, strict=True):
             x = new.unknowns(step, own)[..., None]
-            whole, *links = (
+            whole, priors, *links = (
                 np.concatenate([R[..., :-1], (R[..., :-1] - S[..., :-1]) @ x], axis=-1)
                 for R, S in zip((new.whole, *new.parts[1:]), (old.whole, *old.parts[1:]), strict=True)
             )
-            blocks.append(Block(whole, links[0] if links else None, new.segments, new.own))
+            blocks.append(Block(whole, priors, links[0] if links else None, new.segments, new.own))
         second = (self.priors[:, :-1] - before.priors[:, :-1]) @ step.shared
         return Linearised(tuple(blocks), np.column_stack([self.priors[:, :-1], second]))
 
@@ -159,7 +160,7 @@ class Linearised:
         blocks = []
         for one, two in zip(self.stacks, other.stacks, strict=True):
             links = None if one.links is None or two.links is None else one.links - two.links
-            blocks.append(Block(one.whole - two.whole, links, one.segments, one.own))
+            blocks.append(Block(one.whole - two.whole, one.priors - two.priors, links, one.segments, one.own))
         return Linearised(tuple(blocks), self.priors - other.priors)
 
     def solved(self, damping: float, scale: Step, is_fixed: Step) -> Step:

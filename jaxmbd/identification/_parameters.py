@@ -171,20 +171,18 @@ def collect(
     start = {}
     for name, parameter in parameters.items():
         start[name] = _start(None if is_built else mechanism, name, parameter)  # pyright: ignore[reportArgumentType]
-        check_within(name, parameter, start[name])
+        check_within(f"Free parameter {name!r} starts at", parameter, start[name])
     if not is_built:
         _check_apart(mechanism, {name: parameter.place() for name, parameter in parameters.items()} | places)
     known, build = (None, mechanism) if is_built else (mechanism, None)
     return Parameters(known, build, parameters, start, places, tuple(parameters))  # pyright: ignore[reportArgumentType]
 
 
-def check_within(name: str, parameter: Parameter, start: Any) -> None:
-    """Raise unless a starting value lies inside the range of its parameter."""
-    for leaf in jax.tree.leaves(start):
+def check_within(what: str, parameter: Parameter, value: Any) -> None:
+    """Raise, beginning with `what`, unless a value lies inside the range of its parameter."""
+    for leaf in jax.tree.leaves(value):
         if not parameter.within.contains(np.asarray(leaf)):
-            raise MechanismError(
-                f"Free parameter {name!r} starts at {np.asarray(leaf)}, outside its range {parameter.within}."
-            )
+            raise MechanismError(f"{what} {np.asarray(leaf)}, outside its range {parameter.within}.")
 
 
 def _check_apart(mechanism: Any, places: Mapping[str, AbstractPlace | None]) -> None:

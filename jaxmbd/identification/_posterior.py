@@ -21,7 +21,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.errors import MechanismError, needs
 from jaxmbd.identification._experiment import OWN
-from jaxmbd.identification._labels import owner, summed_up
+from jaxmbd.identification._labels import by_owner, summed_up
 from jaxmbd.identification._linearisation import evaluate, flattened, linearised, unflattened
 from jaxmbd.identification._minimise import without_multipliers
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -45,7 +45,8 @@ class Posterior(eqx.Module):
     - `effective`: the number of independent draws that tell as much, by name; `r_hat`: the ratio of the variance
       between and within chains, by name, below 1.01 if all chains have reached the distribution;
     - `estimates`, `laplace`: the mean and the standard deviation in the Laplace approximation, by name; `units`;
-    - `z (chains, draws, unknowns)`: the samples in the coordinates in which that is the standard normal distribution.
+    - `z (chains, draws, unknowns)`: the samples in the coordinates in which that is the standard normal distribution;
+    - `owners`: the parameters that the unknowns belong to.
     """
 
     samples: dict[str, Float[np.ndarray, "chains draws"]]
@@ -56,10 +57,11 @@ class Posterior(eqx.Module):
     laplace: dict[str, float]
     units: dict[str, str]
     z: Float[np.ndarray, "chains draws unknowns"]
+    owners: tuple[str, ...]
 
     def __repr__(self) -> str:
         rows = [["", "mean", "deviation", "Laplace", "2.5 %", "97.5 %", "effective", "R-hat"]]
-        for name, members in summed_up(self.samples).items():
+        for name, members in summed_up(by_owner(self.samples, self.owners)).items():
             if len(members) > 1:  # a parameter of many numbers: the worst of them
                 worst = min(self.effective[n] for n in members), max(self.r_hat[n] for n in members)
                 rows.append([name, "", "", "", "", "", f"{worst[0]:.0f}", f"{worst[1]:.3f}"])
@@ -86,7 +88,8 @@ def sample_posterior(
 
     **Returns:** a `Posterior`; print it.
 
-    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, or if BlackJAX is not installed.
+    **Raises:** `MechanismError` if the data and priors do not determine all unknowns, if there are jumps between
+    segments (`continuity`), or if BlackJAX is not installed.
 
         >>> samples = mbd.identification.sample_posterior(result, draws=500)  # doctest: +SKIP
     """
@@ -94,6 +97,11 @@ def sample_posterior(
     for name, number in (("draws", draws), ("warmup", warmup), ("chains", chains)):
         check_count(f"sample_posterior: {name}", number, 1)
     check_count("sample_posterior: seed", seed, 0)
+    if result.problem.is_cut:
+        raise MechanismError(
+            "sample_posterior takes whole experiments, and this fit has jumps between segments, "
+            f"continuity={result.problem.continuity:g}: fit without continuity, or without segments."
+        )
     if result.uncertainty is None or result.uncertainty.is_open.any():
         raise MechanismError(
             "sample_posterior: the data do not determine all unknowns, so that the posterior has no finite width: give "
@@ -233,6 +241,7 @@ def _summarised(
         {name: float(r_hat[k]) for k, name in enumerate(names)},
         {name: float(estimates[k]) for k, name in enumerate(names)},
         {name: float(deviations[k]) for k, name in enumerate(names)},
-        {name: result.units.get(owner(name), "") for name in names},
+        {name: result.units.get(owner, "") for name, owner in zip(names, problem.owners(), strict=True)},
         z,
+        problem.owners(),
     )

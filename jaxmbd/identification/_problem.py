@@ -198,6 +198,12 @@ class Problem(eqx.Module):
                 names += [_label(name) + where for name in sorted(own)]
         return tuple(names)
 
+    def owners(self) -> tuple[str, ...]:
+        """Return the parameter that each number of `names()` belongs to; those of single experiments by their names."""
+        labels = self.parameters.labels
+        shared = [name for name in sorted(self.start().parameters) for _ in labels(name)]
+        return (*shared, *self.names()[len(shared) :])
+
     def validation(self, theta: Unknowns, experiments: Experiment | Sequence[Experiment]) -> "Problem":
         """Return the problem with the parameters fixed at those of `theta`, for other experiments."""
         listed = _listed(experiments)
@@ -210,15 +216,20 @@ class Problem(eqx.Module):
 
     def starting_at(self, values: Unknowns | Mapping[str, Any]) -> "Problem":
         """Return the problem whose search starts at other values: at the `theta` of another fit of the same
-        experiments, or at the values of some parameters by name, such as the `parameters` of any other fit."""
+        experiments, or at the values of some parameters by name, such as the `parameters` of any other fit.
+
+        **Raises:** `MechanismError` for unknown names, values outside their range, or unknowns of other experiments.
+        """
         if not isinstance(values, Unknowns):
             check_mapping("starting_at: values", values, "{'stiffness': 100.0}")
         theta = values if isinstance(values, Unknowns) else Unknowns(dict(values), tuple({} for _ in self.stacks))
+        if isinstance(values, Unknowns):
+            _check_alike(theta.experiments, self.start().experiments)
         known, problem = self.parameters.start, self
         check_known("free parameter", theta.parameters, known)
         for name, value in theta.parameters.items():
             start = start_like(name, value, known[name])
-            check_within(name, self.parameters.free[name], start)
+            check_within(f"Free parameter {name!r} starts at", self.parameters.free[name], start)
             problem = eqx.tree_at(lambda p, n=name: p.parameters.start[n], problem, start)
         pairs = zip(self.stacks, theta.experiments, strict=True)
         stacks = tuple(eqx.tree_at(lambda s: s.experiment, s, s.experiment.starting_at(own)) for s, own in pairs)
@@ -407,6 +418,17 @@ def _without_empty(experiment: Experiment) -> Experiment:
     return eqx.tree_at(lambda e: e.data, experiment, data)
 
 
+def _check_alike(given: Sequence[Any], expected: Sequence[Any]) -> None:
+    """Raise unless unknowns of experiments belong to those of a problem."""
+    shapes = [[{name: jnp.shape(x) for name, x in own.items()} for own in owns] for owns in (given, expected)]
+    if shapes[0] != shapes[1]:
+        texts = ["; ".join(", ".join(f"{n} {s}" for n, s in own.items()) or "none" for own in x) for x in shapes]
+        raise MechanismError(
+            f"starting_at: theta has the unknowns of other experiments, {texts[0]}; those of this problem are "
+            f"{texts[1]}. Give the values of parameters alone, starting_at(other.parameters)."
+        )
+
+
 def _label(name: str) -> str:
     """The name of an unknown of one experiment."""
     kinds = {START: "initial ", SPEED: "initial speed of ", OWN: ""}
@@ -446,8 +468,10 @@ def _check_names(parameters: Parameters, instruments: dict[str, Instrument], exp
     check_instruments(instruments, units, parameters.free)
     for instrument in instruments.values():
         check_known("channel", [instrument.channel], units)
-    for experiment in experiments:
+    for k, experiment in enumerate(experiments):
         check_known("channel", experiment.data, (*units, *instruments))
+        for name in experiment.own.keys() & parameters.free.keys():
+            check_within(f"Experiment {k}: own {name!r} is", parameters.free[name], experiment.own[name])
         if parameters.build is None:
             check_known("own parameter or input", experiment.own, (*parameters.free, *parameters.inputs))
         own = [name.removeprefix(OWN) for name in experiment.estimate if name.startswith(OWN)]

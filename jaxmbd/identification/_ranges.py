@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.errors import MechanismError
-from jaxmbd.identification._labels import LISTED, owner
+from jaxmbd.identification._labels import LISTED
 from jaxmbd.model.body.checks import check_finite, check_number
 from jaxmbd.printing import readable
 
@@ -56,8 +56,13 @@ class AbstractRange(eqx.Module):
         """Return a random value that a search may start at."""
 
     @abc.abstractmethod
-    def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
-        """Return remarks on estimates, with their labels and standard errors, at the edge of the range."""
+    def remarks(
+        self, name: str, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray
+    ) -> list[str]:
+        """Return remarks on estimates, with their labels and standard errors, at the edge of the range.
+
+        `values`, `starts`, `errors` have the shape of the parameter of this name, or are flat if it is a module.
+        """
 
 
 class AbstractElementwiseRange(AbstractRange):
@@ -65,17 +70,23 @@ class AbstractElementwiseRange(AbstractRange):
 
     @abc.abstractmethod
     def remark(self, value: float, start: float, error: float) -> str:
-        """Return a remark on an estimate, with its standard error, at the edge of the range; "" elsewhere."""
+        """Return a remark on one estimate, with its standard error, at the edge of its range; "" elsewhere."""
 
     def slopes(self, u: Array, start: Array) -> Array:
         return jax.jvp(lambda u: self.physical(u, start), (u,), (jnp.ones_like(u),))[1]
 
-    def remarks(self, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray) -> list[str]:
-        found = [(label, self.remark(*map(float, x))) for label, *x in zip(labels, values, starts, errors, strict=True)]
-        texts = [f"{label} {text}" for label, text in found if text]
+    def remarks(
+        self, name: str, labels: list[str], values: np.ndarray, starts: np.ndarray, errors: np.ndarray
+    ) -> list[str]:
+        each = jax.tree.map(lambda x: np.broadcast_to(x, values.shape).ravel(), self)  # bounds may be arrays
+        numbers = zip(labels, values.ravel(), starts.ravel(), errors.ravel(), strict=True)
+        texts = []
+        for k, (label, *number) in enumerate(numbers):
+            text = jax.tree.map(lambda x, k=k: x[k], each).remark(*map(float, number))
+            texts += [f"{label} {text}"] * bool(text)
         if len(texts) <= LISTED:
             return texts
-        return [f"{len(texts)} of {len(labels)} numbers of {owner(labels[0])} lie at the edge of their range"]
+        return [f"{len(texts)} of {len(labels)} numbers of {name} lie at the edge of their range"]
 
 
 class Unbounded(AbstractElementwiseRange):
@@ -174,7 +185,7 @@ class AbstractInterval(AbstractElementwiseRange):
         return (value - self.lower) / (self.upper - self.lower)
 
     def remark(self, value: float, start: float, error: float) -> str:
-        lower, upper = float(jnp.min(self.lower)), float(jnp.max(self.upper))
+        lower, upper = float(self.lower), float(self.upper)
         share = (value - lower) / (upper - lower)
         if _EDGE < share < 1 - _EDGE:
             return ""

@@ -17,7 +17,7 @@ from jaxmbd.analyses.state import State
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import Undetermined
-from jaxmbd.identification._labels import LISTED, owner
+from jaxmbd.identification._labels import LISTED
 from jaxmbd.identification._parameters import flat
 from jaxmbd.identification._problem import Problem, Unknowns
 from jaxmbd.identification._uncertainty import Uncertainty
@@ -38,6 +38,15 @@ class Row(NamedTuple):
     def cells(self) -> tuple[str, str, str, str, str]:
         """The columns that `print` shows."""
         return self.label, self.estimate, self.error, self.unit, self.correlation
+
+
+class ChannelError(NamedTuple):
+    """The root mean square of a channel's residuals: the median and the largest one of the experiments, in its unit."""
+
+    name: str
+    median: float
+    largest: float
+    unit: str
 
 
 class AbstractComparison(eqx.Module):
@@ -63,6 +72,14 @@ class AbstractComparison(eqx.Module):
         """Return the root mean square of the residuals, by experiment and channel."""
         return tuple({name: float(np.sqrt(np.nanmean(r**2))) for name, r in one.items()} for one in self.residuals)
 
+    def channel_errors(self) -> tuple[ChannelError, ...]:
+        """Return the root mean squares of each channel's residuals, over the experiments that have it."""
+        found, units = {}, self.channel_units()
+        for one in self.rms():
+            for name, value in one.items():
+                found.setdefault(name, []).append(value)
+        return tuple(ChannelError(name, float(np.median(x)), max(x), units[name]) for name, x in found.items())
+
     def channel_units(self) -> dict[str, str]:
         """Return the unit of each measured channel."""
         units = channel_units(self.mechanism)
@@ -74,8 +91,8 @@ class Prediction(AbstractComparison):
     """What a fitted model predicts for experiments that were not used for it.
 
     `states`: the initial states; `predicted`, `residuals` (model minus measured, in the channel's unit): by experiment
-    and channel; `initial`: the search for the initial values that the experiments want estimated, `None` if there are
-    none.
+    and channel; `outcome`: the reason for which the search for the initial values ended that the experiments want
+    estimated, empty if there are none.
     """
 
     problem: Problem
@@ -91,12 +108,8 @@ class Prediction(AbstractComparison):
 
     def __repr__(self) -> str:
         lines = [f"Prediction of {len(self.experiments)} experiments" + f" ({self.outcome})" * bool(self.outcome)]
-        for name in self.rms()[0] if self.experiments else ():
-            values = [one[name] for one in self.rms() if name in one]
-            unit = self.channel_units()[name]
-            lines.append(
-                f"{name}: RMS error {np.median(values):.3g} {unit} (median), {np.max(values):.3g} {unit} (largest)"
-            )
+        for name, median, largest, unit in self.channel_errors():
+            lines.append(f"{name}: RMS error {median:.3g} {unit} (median), {largest:.3g} {unit} (largest)")
         return "\n".join(lines)
 
 
@@ -183,10 +196,11 @@ class Fit(AbstractComparison):
     def remarks(self) -> tuple[str, ...]:
         """Remarks on estimates at the edges of their ranges."""
         remarks, errors, parameters = [], self.standard_errors, self.problem.parameters
-        for name in self.parameters:
-            value, start = flat(self.parameters[name]), flat(parameters.start[name])
-            error = np.zeros_like(value) if errors is None else flat(errors[name])
-            remarks += parameters.free[name].within.remarks(parameters.labels(name), value, start, error)
+        for name, value in self.parameters.items():
+            shape = value.shape if eqx.is_array(value) else (-1,)
+            error = np.zeros_like(flat(value)) if errors is None else flat(errors[name])
+            numbers = (x.reshape(shape) for x in (flat(value), flat(parameters.start[name]), error))
+            remarks += parameters.free[name].within.remarks(name, parameters.labels(name), *numbers)
         return tuple(remarks)
 
     @property
@@ -221,7 +235,7 @@ class Fit(AbstractComparison):
         for heading in ("parameter", "estimate", "standard error", "unit", "strongest correlation"):
             table.add_column(heading, justify="left" if heading in ("parameter", "unit") else "right")
         for row in self.rows():
-            table.add_row(*row.cells)
+            table.add_row(*map(escape, row.cells))
         table.caption = "\n".join(map(escape, self._remarks())) or None
         return table
 
@@ -256,8 +270,7 @@ class Fit(AbstractComparison):
     def _groups(self) -> dict[str, np.ndarray]:
         """By label of a row, the places of its numbers among all unknowns."""
         groups: dict[str, np.ndarray] = {}
-        for place, label in enumerate(self.labels):
-            name = owner(label)
+        for place, (label, name) in enumerate(zip(self.labels, self.problem.owners(), strict=False)):
             key = label if flat(self.parameters[name]).size <= LISTED else name
             groups[key] = np.append(groups.get(key, np.zeros(0, int)), place)
         return groups

@@ -21,12 +21,14 @@ from jaxmbd.identification._minimise import (
 )
 from jaxmbd.identification._noise import estimated_noise
 from jaxmbd.identification._problem import Problem, Unknowns
-from jaxmbd.identification._segments import followed, jumps, updated, without_segments
+from jaxmbd.identification._segments import condensed, followed, jumps, updated, without_segments
 from jaxmbd.identification._shooting import NO_JUMP, PROGRESS, TIGHTENING, UPDATES, Joins
 from jaxmbd.identification._starts import drawn_starts
+from jaxmbd.identification._uncertainty import dense
 
 _PASSES = 10  # estimates of the noise, each followed by a search
 OPEN = "the segments do not join"
+_UNDETERMINED = 1e-10  # share of the largest singular value below which the data determine nothing
 _NOISE_SETTLED = 1e-3  # relative change of the noise levels below which no further search follows
 
 
@@ -81,7 +83,9 @@ def _joined(run: Run, problem: Problem, at: Sequence[Unknowns], checkpoint: Chec
     """
     minima = [Minimum(u, (), None, (), "") for u in at]
     exact = problem.is_cut and not problem.continuity
-    for stage, deviation in enumerate(TIGHTENING if exact else (problem.continuity,)):
+    deviations = TIGHTENING if exact else (problem.continuity,)
+    checkpoint.check_stage(len(deviations))
+    for stage, deviation in enumerate(deviations):
         if stage < checkpoint.stage:
             continue
         checkpoint.stage = stage
@@ -113,7 +117,7 @@ def _without_jumps(run: Run, problem: Problem, minimum: Minimum, joins: Joins) -
 def with_estimated_noise(problem: Problem, minimum: Minimum) -> tuple[Problem, float]:
     """Return the problem with the noise of each channel as the residuals show it, and the largest relative change."""
     count = problem.samples
-    freedom = max(1 - len(problem.names()) / count, 1 / count)  # the share of the residuals that is not fitted
+    freedom = max(1 - _fitted(problem, minimum) / count, 1 / count)  # the share of the residuals that is not fitted
     channels = sorted({name for stack in problem.stacks for name in stack.experiment.data})
     change, stacks = 0.0, list(problem.stacks)
     for name in channels:
@@ -132,6 +136,19 @@ def with_estimated_noise(problem: Problem, minimum: Minimum) -> tuple[Problem, f
                 jnp.full_like(stack.experiment.correlation_time[name], time),
             ))  # fmt: skip
     return eqx.tree_at(lambda p: p.stacks, problem, tuple(stacks)), change
+
+
+def _fitted(problem: Problem, minimum: Minimum) -> float:
+    """How many numbers the measurements determine: the trace of what maps them to the model's readings.
+
+    Priors determine a part of some unknowns, and conditions between segments most of the states of later ones.
+    """
+    assert minimum.linearised is not None
+    exact = problem.is_cut and not problem.continuity
+    J, _, _, is_measured = dense(condensed(minimum.linearised) if exact else minimum.linearised)
+    lengths = np.linalg.norm(J, axis=0)
+    U, values, _ = np.linalg.svd(J / np.where(lengths > 0, lengths, 1.0), full_matrices=False)
+    return float(np.sum(U[is_measured][:, values > _UNDETERMINED * values.max(initial=0.0)] ** 2))
 
 
 def _errors(problem: Problem, minimum: Minimum, name: str) -> tuple[list[np.ndarray], list[np.ndarray]]:

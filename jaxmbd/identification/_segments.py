@@ -74,7 +74,7 @@ def without_segments(problem: Problem, minimum: Minimum) -> tuple[Problem, Minim
     )
     return whole, replace(
         minimum, u=Unknowns(minimum.u.parameters, own), readings=readings,
-        linearised=_condensed(minimum.linearised), nearby=minimum.nearby and _condensed(minimum.nearby),
+        linearised=condensed(minimum.linearised), nearby=minimum.nearby and condensed(minimum.nearby),
     )  # fmt: skip
 
 
@@ -85,7 +85,8 @@ def _stacked(wholes: list[np.ndarray]) -> Array:
     return jnp.asarray(np.stack(alike))
 
 
-def _condensed(linearised: Linearised) -> Linearised:
+def condensed(linearised: Linearised) -> Linearised:
+    """Return the rows in the own unknowns of the first segments alone, where segments join without jumps."""
     return Linearised(tuple(map(_condensed_block, linearised.stacks)), linearised.priors)
 
 
@@ -108,7 +109,8 @@ def _condensed_block(block: Block) -> Block:
         parts.append(np.concatenate([mine @ a, mine @ b + ours, rows[:, k, :, -1:]], axis=2))
         own, common = deviation * links[:, k, :, :s], deviation * links[:, k, :, width:-1]
         a, b = own @ a, own @ b + common
-    return Block(np.concatenate(parts, axis=1), None, 1, s)
+    nothing = np.zeros((count, 0, s + shared + 1))  # an experiment that is cut has no own parameters
+    return Block(np.concatenate(parts, axis=1), nothing, None, 1, s)
 
 
 def jumps(minimum: Minimum, joins: Joins) -> tuple[Array, ...]:

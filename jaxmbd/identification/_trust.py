@@ -111,7 +111,7 @@ def covariance_root(uncertainty: Uncertainty | None, what: str) -> np.ndarray:
         )
     if uncertainty.is_open.any():
         raise MechanismError(
-            f"{what}: the data do not determine all unknowns, so that the band has no width: "
+            f"{what}: the data do not determine all unknowns, so that the band has no finite width: "
             f"{'; '.join(map(str, uncertainty.undetermined))}."
         )
     values, vectors = np.linalg.eigh(uncertainty.covariance)

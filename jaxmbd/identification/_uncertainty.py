@@ -3,7 +3,9 @@
 `s² (JᵀJ)⁻¹` assumes that all residuals are independent. Those of a model that is not perfect follow the motion, and the
 formula then gives far too small errors. With enough experiments the scatter between them is used, by the sandwich
 estimator `(JᵀJ)⁻¹ (Σ g gᵀ) (JᵀJ)⁻¹` with `g = Jᵀ r` of each experiment (Liang and Zeger, Biometrika 73, 1986). There
-must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero.
+must be more of them than numbers that the data determine: the estimates make the sum of all `g` zero. An experiment
+tells nothing of the scatter of what it alone has, such as its initial state: with `J` and `g` of what is left of its
+rows for the shared parameters, these get the sandwich, and the own unknowns what follows from it and from `s²`.
 
 The Jacobian has errors of rounding and integration, and so have the standard errors. They are shown with two digits,
 and are themselves estimates, of `f` degrees of freedom, with the relative standard deviation `1/√(2 f)` (JCGM 100:2008,
@@ -16,7 +18,7 @@ the sum is the number of well-determined parameters (MacKay, Neural Computation 
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import diffrax as dfx
 import jax
@@ -105,10 +107,10 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     """Return standard errors and correlations at the end of a search that has computed a Jacobian."""
     assert minimum.linearised is not None
     unknowns, slopes = _unknowns(problem, minimum)
-    J, r, experiment = dense(minimum.linearised)
+    J, r, experiment, measured = dense(minimum.linearised)
     J = _by_physical_values(J, slopes) * unknowns.sizes
     errors = _by_physical_values(_errors(problem, minimum), slopes) * unknowns.sizes
-    measured, count = experiment >= 0, int(experiment.max(initial=-1)) + 1
+    shared, count = minimum.linearised.shared, int(experiment.max(initial=-1)) + 1
     channels = _size_of_channels(problem, minimum)
     limit = max(_SHOWN, 1 / np.sqrt(2 * max(problem.samples - J.shape[1], 1)))
     rank = identifiability(J, errors, unknowns, channels, limit, J[~measured]).rank
@@ -119,8 +121,8 @@ def uncertainty(problem: Problem, minimum: Minimum) -> Uncertainty:
     determined = identifiability(J, errors / level, unknowns, channels / level, limit, J[~measured])
     covariance = determined.inverse
     share = np.einsum("ri,rj,ji->i", J[measured], J[measured], covariance, optimize=True)
-    if count >= ENOUGH and count > share[: minimum.linearised.shared].sum():
-        covariance, freedom = _sandwich(J, r, experiment, determined), float(count - 1)
+    if count >= ENOUGH and count > share[:shared].sum():
+        covariance, freedom = _sandwich(J, r, experiment, shared, determined), float(count - 1)
     return Uncertainty(
         unknowns.names, unknowns.values, covariance * np.outer(unknowns.sizes, unknowns.sizes), determined.open, share,
         freedom, determined.uncertain, determined.groups,
@@ -154,36 +156,53 @@ def _by_physical_values(J: np.ndarray, slopes: list[np.ndarray]) -> np.ndarray:
     ], axis=1)  # fmt: skip
 
 
-def _sandwich(J: np.ndarray, r: np.ndarray, experiment: np.ndarray, determined: Identifiability) -> np.ndarray:
-    """The covariance from the scatter between experiments; priors count as one measurement with their own variance."""
-    count = experiment.max() + 1
-    scores = np.stack([J[experiment == k].T @ r[experiment == k] for k in range(count)])
-    prior = J[experiment < 0]
-    return determined.inverse @ (scores.T @ scores * count / (count - 1) + prior.T @ prior) @ determined.inverse
+def _sandwich(
+    J: np.ndarray, r: np.ndarray, experiment: np.ndarray, shared: int, determined: Identifiability
+) -> np.ndarray:
+    """The covariance with the scatter between experiments in place of what their rows say of the shared parameters."""
+    count, found = experiment.max() + 1, np.zeros((shared, shared))
+    for k in range(count):
+        rows, ours = J[experiment == k, shared:], J[experiment == k, :shared]
+        mine = rows[:, rows.any(axis=0)]
+        left = ours - mine @ np.linalg.lstsq(mine, ours, rcond=None)[0]
+        score = left.T @ r[experiment == k]
+        found += count / (count - 1) * np.outer(score, score) - left.T @ left
+    effect = determined.inverse[:, :shared]
+    return determined.inverse + effect @ found @ effect.T
 
 
-def dense(linearised: Linearised) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The Jacobian, the residuals, and the number of the segment of each row; −1 for priors, and for the conditions
-    between segments."""
+class Dense(NamedTuple):
+    """The Jacobian, the residuals, and of each row the number of its experiment (−1 for priors of shared parameters),
+    and whether it is a measurement: others are priors, and conditions between segments."""
+
+    J: Float[np.ndarray, "rows n"]
+    r: Float[np.ndarray, " rows"]
+    experiment: np.ndarray
+    is_measured: Bool[np.ndarray, " rows"]
+
+
+def dense(linearised: Linearised) -> Dense:
+    """Return all rows in all columns."""
     p = linearised.shared
     n = p + sum(len(block.rows) * block.own for block in linearised.stacks)
-    rows, residuals, experiment, at, count = [], [], [], p, 0
+    rows, residuals, experiment, measured, at, count = [], [], [], [], p, 0
     for block in linearised.stacks:
         for k in range(len(block.rows)):
-            for part, number in zip(block.parts, (count, -1), strict=False):
+            is_last = (k + 1) % block.segments == 0
+            for part in block.parts[: 2 if is_last else 3]:  # no conditions after the last segment
+                width = min(block.width, n - at)
                 row = np.zeros((part.shape[1], n))
-                row[:, :p] = part[k, :, block.width : -1]
-                if part[k].any():  # the conditions after the last segment are empty
-                    width = min(block.width, n - at)
-                    row[:, at : at + width] = part[k, :, :width]
+                row[:, :p], row[:, at : at + width] = part[k, :, block.width : -1], part[k, :, :width]
                 rows.append(row)
                 residuals.append(part[k, :, -1])
-                experiment.append(np.full(len(row), number))
-            at, count = at + block.own, count + 1
+                experiment.append(np.full(len(row), count))
+                measured.append(np.full(len(row), part is block.rows))
+            at, count = at + block.own, count + is_last
     row = np.zeros((len(linearised.priors), n))
     row[:, :p] = linearised.priors[:, :-1]
-    parts = [*rows, row], [*residuals, linearised.priors[:, -1]], [*experiment, np.full(len(row), -1)]
-    return np.concatenate(parts[0]), np.concatenate(parts[1]), np.concatenate(parts[2])
+    rows, residuals = [*rows, row], [*residuals, linearised.priors[:, -1]]
+    experiment, measured = [*experiment, np.full(len(row), -1)], [*measured, np.full(len(row), False)]
+    return Dense(*map(np.concatenate, (rows, residuals, experiment, measured)))
 
 
 def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.ndarray]]:
@@ -211,7 +230,7 @@ def _unknowns(problem: Problem, minimum: Minimum) -> tuple[Estimates, list[np.nd
                 slopes.append(np.ones(1))
     value, size = (np.concatenate([*x, np.zeros(0)]) for x in (values, sizes))
     is_parameter = np.arange(len(value)) < ravel_pytree(theta.parameters)[0].size
-    return Estimates(problem.names(), value, size, (value > 0) & is_parameter), slopes
+    return Estimates(problem.names(), problem.owners(), value, size, (value > 0) & is_parameter), slopes
 
 
 def _size_of_channels(problem: Problem, minimum: Minimum) -> float:

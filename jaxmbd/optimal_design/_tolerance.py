@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.arrays import as_float
 from jaxmbd.errors import MechanismError, check_known
-from jaxmbd.identification._parameters import Build
+from jaxmbd.identification._parameters import Build, flat
 from jaxmbd.model.body.checks import check_callable, check_count, check_finite, check_mapping
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.optimal_design._variables import Variables, variables_of
@@ -143,7 +143,8 @@ def tolerance_analysis(
 
 def _widths(variables: Variables, tolerances: Mapping[str, Any]) -> Float[Array, " n"]:
     """Return the tolerance of each number of the variables."""
-    names = [label.partition("[")[0] for label in variables.labels]
+    start = variables.parameters.start
+    names = [name for name in sorted(start) for _ in flat(start[name])]  # as JAX sorts dictionaries
     check_known("variable", tolerances, dict.fromkeys(names))
     missing = [name for name in dict.fromkeys(names) if name not in tolerances]
     if missing:

@@ -67,12 +67,8 @@ def _estimates(result: Fit) -> list[list[str]]:
 
 def _errors(result: Fit | Prediction) -> list[list[str]]:
     """RMS errors of each channel over the experiments."""
-    rows, units = [["channel", "RMS, median", "RMS, largest", "unit"]], result.channel_units()
-    names = dict.fromkeys(name for one in result.experiments for name in one.data)
-    for name in names:
-        values = [one[name] for one in result.rms() if name in one]
-        rows.append([name, f"{np.median(values):.3g}", f"{np.max(values):.3g}", units[name]])
-    return rows
+    rows = [[name, f"{median:.3g}", f"{largest:.3g}", unit] for name, median, largest, unit in result.channel_errors()]
+    return [["channel", "RMS, median", "RMS, largest", "unit"], *rows]
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

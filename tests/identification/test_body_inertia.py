@@ -218,7 +218,7 @@ def test_an_estimate_that_runs_to_a_flat_body_says_so() -> None:
     within = ConsistentInertia()
     flat = np.array([0.1, 0.2, 0.3 - 1e-9, 0.0, 0.0, 0.0])
     labels = [f"top.inertia[{k}]" for k in range(6)]
-    assert within.remarks(labels, flat, INERTIA, np.zeros(6)) == [
+    assert within.remarks("top.inertia", labels, flat, INERTIA, np.zeros(6)) == [
         "top.inertia runs to that of a flat body, the edge of what is possible"
     ]
-    assert within.remarks(labels, INERTIA, INERTIA, np.zeros(6)) == []
+    assert within.remarks("top.inertia", labels, INERTIA, INERTIA, np.zeros(6)) == []

@@ -1,5 +1,6 @@
 """What a fit tells beyond its estimates, on slider-cranks with known parameters."""
 
+import dataclasses
 import itertools
 from functools import cache
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import (
+    Instrument,
     Normal,
     Parameter,
     Positive,
@@ -27,6 +29,8 @@ from jaxmbd.identification import (
     profile_likelihood,
     whiteness,
 )
+from jaxmbd.identification._diagnostics import _values, summary
+from tests.identification.swings import plain_pendulum
 
 TRUE = {"m": 0.8, "c": 1.5, "k": 120.0}
 TS = np.linspace(0.0, 1.0, 81)
@@ -74,6 +78,11 @@ def measured(seed: int, start: float = 1.0) -> mbd.Experiment:
     draws, levels = np.random.default_rng(seed), noise_levels()
     data = {name: x + levels[name] * draws.normal(size=x.shape) for name, x in clean(start).items()}
     return mbd.Experiment(TS, data, start={"O.angle": start}, sigma=levels)
+
+
+def friction_of(mass: Any) -> Any:
+    """A pendulum with friction whose mass is computed from the parameters."""
+    return lambda p: plain_pendulum(mass(p), p["friction"])
 
 
 FREE = {name: Parameter(start=1.1 * value, within=Positive()) for name, value in TRUE.items()}
@@ -198,6 +207,74 @@ def test_cross_validation_predicts_what_it_has_not_seen() -> None:
         cross_validate(Problem(slider_crank, experiments, FREE))
 
 
+# --- coloured noise, and what is known too little ---------------------------------------------------------
+
+
+@cache
+def with_coloured_noise() -> mbd.Fit:
+    """A swing with noise of 2 mrad that is correlated over 0.1 s, of which neither is known; and a single height."""
+    mechanism, ts, start = plain_pendulum(1.0, 0.2), 0.02 * np.arange(201), {"O.angle": 1.0}
+    draws = np.random.default_rng(5)
+    motion = mbd.simulate(mechanism, mbd.assemble(mechanism, start), ts)
+    noise, rho = 2e-3 * draws.normal(size=201), np.exp(-0.2)
+    for k in range(1, 201):
+        noise[k] = rho * noise[k - 1] + np.sqrt(1 - rho**2) * noise[k]
+    height = np.full(201, np.nan)
+    height[100] = motion["bar.y"][100] + 1e-3
+    data = {"O.angle": np.asarray(motion["O.angle"]) + noise, "bar.y": height}
+    experiment = mbd.Experiment(ts, data, start=start, sigma=1e-3, missing=True)
+    friction = Parameter(start=0.15, within=Positive())
+    return mbd.fit(friction_of(lambda p: 1.0), experiment, {"friction": friction}, noise="coloured", progress=False)
+
+
+def test_residuals_of_coloured_noise_are_what_its_correlation_leaves() -> None:
+    result = with_coloured_noise()
+    test, found = whiteness(result), information(result)
+    assert test.p_value["O.angle"] > 0.01
+    assert abs(test.correlation["O.angle"]) < 0.15
+    assert np.isnan(test.p_value["bar.y"])
+    assert np.isnan(test.correlation["bar.y"])
+    assert (found.samples, found.estimated) == (202, 5)
+    assert found.log_likelihood == pytest.approx(float(result.problem.log_likelihood(result.theta)), abs=0.1)
+    search, _, tested, untested = summary(result)
+    assert search.startswith("Search: converged (")
+    assert tested == "The residuals of O.angle are independent from sample to sample (Ljung-Box, p > 0.01)."
+    assert untested == "The residuals of bar.y are not tested for independence: too few samples."
+
+
+def test_profile_has_the_noise_of_the_fit_and_stays_in_the_range() -> None:
+    result = with_coloured_noise()
+    lower, upper = map(float, result.interval()["friction"])
+    profile = profile_likelihood(result, "friction", progress=False)
+    np.testing.assert_allclose(profile.interval, [lower, upper], atol=0.05 * (upper - lower))
+    assert result.uncertainty is not None
+    unsure = dataclasses.replace(result.uncertainty, covariance=np.array([[1.0]]))
+    values = _values(eqx.tree_at(lambda r: r.uncertainty, result, unsure), "friction")
+    assert (values > 0).all()
+    estimate = float(result.parameters["friction"])
+    np.testing.assert_allclose(np.log(values[[0, 6, 12]] / estimate), np.array([-4, 0, 4]) / estimate, atol=1e-9)
+    with pytest.raises(mbd.MechanismError, match=r"'friction' has the value -0.1, outside its range Positive\(\)"):
+        profile_likelihood(result, "friction", [0.1, -0.1])
+
+
+def test_cross_validation_estimates_the_noise_and_needs_starts() -> None:
+    ts, draws = np.linspace(0.0, 1.0, 21), np.random.default_rng(0)
+    experiments = []
+    for angle in (0.5, 1.0):
+        start, mechanism = {"O.angle": angle}, plain_pendulum(1.0, 0.2)
+        angles = mbd.simulate(mechanism, mbd.assemble(mechanism, start), ts)["O.angle"] + 1e-3 * draws.normal(size=21)
+        experiments.append(mbd.Experiment(ts, {"O.angle": angles}, start=start))
+    build, free = friction_of(lambda p: 1.0), {"friction": Parameter(start=0.15, within=Positive())}
+    for one in cross_validate(Problem(build, experiments, free, noise="white"), folds=2, progress=False):
+        assert one.rms()[0]["O.angle"] < 2e-3
+    bad = [mbd.Experiment(ts, e.data, start=e.start, speeds={"O.angle": 1e300}) for e in experiments]
+    with (
+        pytest.warns(mbd.FitWarning, match="cross_validate: 2 of 2 searches have not converged"),
+        pytest.raises(mbd.SolveError, match="without part 0 of the experiments cannot begin"),
+    ):
+        cross_validate(Problem(build, bad, free), folds=2, progress=False)
+
+
 # --- experiment design ----------------------------------------------------------------------------------
 
 
@@ -251,6 +328,46 @@ def test_chosen_experiments_are_the_best_of_all_choices(criterion: Any) -> None:
     assert f"{criterion}-optimal" in str(choice)
     with pytest.raises(mbd.MechanismError, match="there are 5 candidates, of which 6 are wanted"):
         choose_experiments(problem, 6)
+
+
+def test_what_chosen_experiments_do_not_determine_has_no_error() -> None:
+    """A swing tells of friction, a pendulum at rest of the zero of the encoder alone."""
+    ts = np.linspace(0.0, 1.0, 11)
+    free = {"friction": Parameter(start=0.2), "zero": Parameter(start=0.1), "unseen": Parameter(start=1.0)}
+    encoder = {"encoder": Instrument("O.angle", offset="zero")}
+    swing = mbd.Experiment(ts, {"O.angle": np.zeros(11)}, start={"O.angle": 1.0}, sigma=1e-3)
+    rest = mbd.Experiment(ts, {"encoder": np.zeros(11)}, start={"O.angle": 0.0}, sigma=1e-3)
+    build = friction_of(lambda p: 1.0)
+    known = {name: free[name] for name in ("friction", "zero")}
+    choice = choose_experiments(Problem(build, [swing, rest], known, instruments=encoder), 1)
+    seen, unseen = (("friction", "zero"), ("zero", "friction"))[choice.chosen[0]]
+    assert 0 < choice.standard_errors[seen] < 1e-2
+    assert choice.standard_errors[unseen] == np.inf
+    assert 0 < choice.of_all["friction"] < 1e-2
+    assert choice.of_all["zero"] == pytest.approx(1e-3 / np.sqrt(11))
+    with pytest.raises(mbd.MechanismError, match="do not determine the parameters unseen"):
+        choose_experiments(Problem(build, [swing, rest], free, instruments=encoder), 1)
+
+
+def test_information_does_not_depend_on_measured_values_and_allows_dependent_unknowns() -> None:
+    """Under a robust loss, too; and of two masses of its own an experiment tells the sum."""
+    ts = np.linspace(0.0, 1.0, 11)
+
+    def information_of(names: str, value: float, loss: Any) -> Any:
+        own, data = dict.fromkeys(names, 1.0 / len(names)), {"O.angle": np.full(11, value)}
+        experiment = mbd.Experiment(ts, data, {"O.angle": 1.0}, sigma=1e-3, own=own, estimate=tuple(names))
+        free = {name: Parameter(start=x) for name, x in (own | {"friction": 0.2}).items()}
+        build = friction_of(lambda p: sum(p[name] for name in names))
+        problem = Problem(build, experiment, free, loss=loss)
+
+        def of_friction(x: Any) -> Any:
+            theta = problem.start()
+            return fisher_information(problem, theta._replace(parameters={"friction": x}))[0, 0, 0]
+
+        return jax.jit(jax.value_and_grad(of_friction))(jnp.asarray(0.2))
+
+    expected = information_of("a", 0.0, "squares")
+    np.testing.assert_allclose(information_of("ab", 7.0, "huber"), expected, rtol=1e-6)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Identification: known parameters come back from synthetic measurements, and bad input is named."""
 
+import io
 from functools import cache
 
 import equinox as eqx
@@ -8,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import rich.console
 from jaxtyping import Array
 
 import jaxmbd as mbd
@@ -46,7 +48,7 @@ def measured() -> tuple[mbd.Experiment, ...]:
                 {"O.angle": angles, "tip": tips},
                 start={"O.angle": angle + 0.05},
                 speeds={"O.angle": 0.0},
-                estimate=("O.angle",),
+                estimate=("start:O.angle",),
                 sigma=NOISE,
                 missing=True,
             )
@@ -140,6 +142,28 @@ def test_table_names_parameters_units_and_errors() -> None:
     assert [str(c.header) for c in result.table().columns][:3] == ["parameter", "estimate", "standard error"]
 
 
+def test_names_that_look_like_components_or_markup_are_printed() -> None:
+    free = {"c[xx]": mbd.identification.Parameter(where_friction, within=mbd.identification.Positive(), unit="N m s")}
+    known = mbd.Experiment(TS, {"O.angle": measured()[1].data["O.angle"]}, start={"O.angle": STARTS[1]}, missing=True)
+    result = mbd.fit(pendulum(TRUE_MASS), known, free, progress=False)
+    console = rich.console.Console(width=200, record=True, file=io.StringIO())
+    console.print(result.table())
+    for text in (str(result), console.export_text()):
+        assert "c[xx]" in text
+    assert result.rows()[0].label == "c[xx]"
+
+
+def test_predictions_list_the_channels_of_all_experiments() -> None:
+    angles, tips = (
+        mbd.Experiment(TS, {name: measured()[0].data[name]}, start={"O.angle": STARTS[0]}, missing=True)
+        for name in ("O.angle", "tip")
+    )
+    prediction = mbd.identification.predict(fitted(), [angles, tips], progress=False)
+    assert [error.name for error in prediction.channel_errors()] == ["O.angle", "tip"]
+    assert "O.angle: RMS error" in str(prediction)
+    assert "tip: RMS error" in str(prediction)
+
+
 @pytest.mark.slow
 def test_a_neural_network_learns_a_friction_law() -> None:
     """A small network as a joint's torque, trained by optax in reverse mode, on swings with viscous friction."""
@@ -183,6 +207,12 @@ def test_nan_in_data_is_an_error_unless_samples_are_missing() -> None:
         ({"data": {"O.angle": np.zeros(3)}}, "one row for each of the 81 times"),
         ({"data": {}}, "at least one measured channel"),
         ({"estimate": ("elbow.angle",)}, "'elbow.angle'.*neither in start nor in speeds"),
+        (
+            {"speeds": {"O.angle": 0.0}, "estimate": ("O.angle",)},
+            "'O.angle', which is 'start:O.angle' and 'speed:O.angle': name one",
+        ),
+        ({"own": {"payload": np.nan}}, "own 'payload'.*finite"),
+        ({"own": {"torque": lambda t: t}}, "own 'torque' must be a number, or a function that consists of numbers"),
     ],
 )
 def test_bad_experiments_are_named(arguments: dict, words: str) -> None:
@@ -221,7 +251,8 @@ def test_one_of_many_fits_that_cannot_begin_does_not_stop_the_others() -> None:
     fine = mbd.Experiment(TS, good.data, start={"O.angle": 0.5}, speeds={"O.angle": 0.0}, missing=True)
     free = {"mass": where_mass, "friction": where_friction}
     problems = [mbd.identification.Problem(pendulum(), one, free) for one in (fine, bad)]
-    found, failed = mbd.identification.fit_many(problems, progress=False)
+    with pytest.warns(mbd.FitWarning, match=r"1 of 2 searches have not .*: number 1 \(the start cannot be simulated\)"):
+        found, failed = mbd.identification.fit_many(problems, progress=False)
     assert found.outcome == "converged"
     assert failed.outcome == "the start cannot be simulated"
     assert failed.standard_errors is None

@@ -195,7 +195,8 @@ def test_warnings_sum_up_what_is_undetermined() -> None:
         assert text.startswith(kind)
         assert "numbers of brake.law" in text
         assert "brake.law[" not in text
-    assert list(summed_up(["m", *(f"law[{k}]" for k in range(9)), "a[0]"])) == ["m", "9 numbers of law", "a[0]"]
+    owned = {"m": ["m"], "law": [f"law[{k}]" for k in range(9)], "a": ["a[0]"]}
+    assert list(summed_up(owned)) == ["m", "9 numbers of law", "a[0]"]
 
 
 def test_a_prior_determines_what_it_is_a_prior_of() -> None:
@@ -204,7 +205,7 @@ def test_a_prior_determines_what_it_is_a_prior_of() -> None:
     J[:, 3] = 2 * J[:, 2]
     priors = np.array([[0.0, 0.0, 0.0, 0.5]])
     errors = np.diag(1e-9 * np.linalg.norm(J, axis=0))
-    unknowns = Estimates(("a", "b", "c", "d"), np.ones(4), np.ones(4), np.zeros(4, bool))
+    unknowns = Estimates(tuple("abcd"), tuple("abcd"), np.ones(4), np.ones(4), np.zeros(4, bool))
     found = identifiability(np.concatenate([J, priors]), errors, unknowns, 1e9, 0.05, priors)
     assert found.rank == 4
     assert not found.open.any()
@@ -268,13 +269,16 @@ def test_an_optimiser_that_leaves_all_bounds_says_so() -> None:
         ident.standard_errors_of(result, lambda m: m["bar"].mass)
 
 
-def test_an_optimiser_takes_no_segments() -> None:
+def test_an_optimiser_takes_neither_segments_nor_unknown_noise() -> None:
     experiments = [
         mbd.Experiment(e.ts, e.data, start=e.start, speeds={"O.angle": 0.0}, estimate=True) for e in swings()
     ]
     problem = ident.Problem(pendulum, experiments, free(), segments=3, continuity=0.01)
     with pytest.raises(mbd.MechanismError, match="segments belong to Levenberg-Marquardt"):
         mbd.fit(problem, optimiser=optax.adam(1e-2), progress=False)
+    unknown = ident.Problem(pendulum, experiments, free(), noise="white")
+    with pytest.raises(mbd.MechanismError, match="does not estimate the noise, which is to be 'white'"):
+        mbd.fit(unknown, optimiser=optax.adam(1e-2), progress=False)
 
 
 def test_batches_then_levenberg_marquardt_for_the_errors() -> None:

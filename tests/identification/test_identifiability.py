@@ -233,6 +233,11 @@ def test_what_is_said_of_estimates_at_the_ends_of_ranges() -> None:
     assert "runs to infinity" in Positive().remark(1e7, 1.0, 1.0)
     assert Positive().remark(1e-4, 1.0, 1e-6) == Positive().remark(2.0, 1.0, np.inf) == ""
     assert "lower end of its range, 1 to 3" in Bounded(1.0, 3.0).remark(1.0001, 2.0, 0.1)
+    two = Bounded([1.0, 5.0], [3.0, 9.0])
+    said = two.remarks("k", ["k[0]", "k[1]"], np.array([2.9999, 5.0001]), np.array([2.0, 7.0]), np.zeros(2))
+    assert said == [
+        "k[0] lies at the upper end of its range, 1 to 3", "k[1] lies at the lower end of its range, 5 to 9"
+    ]  # fmt: skip
     assert Bounded(1.0, 3.0).remark(1.01, 2.0, 0.1) == Unbounded().remark(1e-9, 1.0, 1.0) == ""
 
 
@@ -243,7 +248,7 @@ def unknowns(values: Any, positive: Any = True, sizes: Any = None) -> Estimates:
     values = np.asarray(values, float)
     names = tuple("abcdefgh"[: len(values)])
     return Estimates(
-        names, values, values if sizes is None else np.asarray(sizes), np.broadcast_to(positive, len(values))
+        names, names, values, values if sizes is None else np.asarray(sizes), np.broadcast_to(positive, len(values))
     )
 
 

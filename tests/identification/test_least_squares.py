@@ -21,13 +21,16 @@ def linearised(stacks: tuple[tuple[int, int], ...], seed: int = 0) -> tuple[Line
     for count, segments in stacks:
         lanes = count * segments
         rows = draws.normal(size=(lanes, 9, S + P + 1))
+        own_priors = np.zeros((lanes, 2 if segments == 1 else 0, S + P + 1))
+        own_priors[..., :S], own_priors[..., -1] = draws.normal(size=S), draws.normal()
         links = draws.normal(size=(lanes, S, 2 * S + P + 1))
         links[segments - 1 :: segments] = 0.0
         for k in range(lanes):
-            dense = np.zeros((9, n))
-            dense[:, :P], dense[:, at + S * k : at + S * (k + 1)] = rows[k, :, S:-1], rows[k, :, :S]
-            matrix.append(dense)
-            right.append(rows[k, :, -1])
+            for part in (rows[k], own_priors[k]):
+                dense = np.zeros((len(part), n))
+                dense[:, :P], dense[:, at + S * k : at + S * (k + 1)] = part[:, S:-1], part[:, :S]
+                matrix.append(dense)
+                right.append(part[:, -1])
             if segments > 1 and links[k].any():
                 dense = np.zeros((S, n))
                 dense[:, :P] = links[k, :, 2 * S : -1]
@@ -36,10 +39,10 @@ def linearised(stacks: tuple[tuple[int, int], ...], seed: int = 0) -> tuple[Line
                 right.append(links[k, :, -1])
         at += S * lanes
         if segments == 1:
-            blocks.append(Block(rows, None, 1, S))
+            blocks.append(Block(rows, own_priors, None, 1, S))
         else:
             wide = np.concatenate([rows[..., :S], np.zeros((lanes, 9, S)), rows[..., S:]], axis=2)
-            blocks.append(Block(wide, links, segments, S))
+            blocks.append(Block(wide, np.zeros((lanes, 0, wide.shape[2])), links, segments, S))
     priors = draws.normal(size=(2, P + 1))
     dense = np.zeros((2, n))
     dense[:, :P] = priors[:, :-1]

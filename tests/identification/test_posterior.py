@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib import pyplot as plt
 
 import jaxmbd as mbd
 from jaxmbd import plot
-from jaxmbd.identification import Box, LogNormal, Parameter, Positive, sample_posterior
+from jaxmbd.identification import Box, LogNormal, Parameter, Positive, Problem, sample_posterior
 from tests.identification.swings import plain_pendulum
 
 TS = np.linspace(0.0, 2.0, 21)
@@ -121,3 +122,7 @@ def test_a_posterior_without_width_is_refused() -> None:
     result = mbd.fit(plain_pendulum(), swing(), free, progress=False)
     with pytest.raises(mbd.MechanismError, match=r"do not determine all unknowns.*give priors to some"):
         sample_posterior(result)
+    whole = mbd.Experiment(TS, swing().data, start={"O.angle": 1.0}, speeds={"O.angle": 0.0}, estimate=True)
+    cut = Problem(plain_pendulum(), whole, {"friction": friction}, segments=3, continuity=0.01)
+    with pytest.raises(mbd.MechanismError, match=r"has jumps between segments, continuity=0\.01: fit without"):
+        sample_posterior(eqx.tree_at(lambda r: r.problem, result, cut))

@@ -13,6 +13,8 @@ from jaxtyping import Array
 import jaxmbd as mbd
 from jaxmbd import planar as pl
 from jaxmbd.identification import Box, LogNormal, Normal, Parameter, Positive, Problem, Unknowns
+from jaxmbd.identification._checkpoint import Checkpoint
+from jaxmbd.identification._levenberg_marquardt import SearchState
 from jaxmbd.identification._losses import transformed
 from tests.identification.swings import FREE, FRICTION, KNOTS, MASS, NOISE, motion, pendulum, swings, torque
 from tests.marks import slow_but
@@ -213,9 +215,20 @@ def test_a_fit_goes_on_from_its_checkpoint(tmp_path: Any) -> None:
     assert went_on.history == pytest.approx(whole.history, rel=1e-4)
     with pytest.raises(mbd.MechanismError, match="belongs to a fit with other unknowns, friction, mass"):
         mbd.fit(pendulum(), swings(), {"mass": MASS}, checkpoint=path, progress=False)
-    path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(mbd.MechanismError, match=r"cannot be read.*Delete it to start anew"):
-        mbd.fit(pendulum(), swings(), FREE, checkpoint=path, progress=False)
+    for size in (100, 0):
+        path.write_bytes(path.read_bytes()[:size])
+        with pytest.raises(mbd.MechanismError, match=r"cannot be read.*Delete it to start anew"):
+            mbd.fit(pendulum(), swings(), FREE, checkpoint=path, progress=False)
+
+
+def test_a_checkpoint_of_segments_without_jumps_is_none_of_segments_with_jumps(tmp_path: Any) -> None:
+    one = mbd.Experiment(np.linspace(0.0, 1.0, 11), {"O.angle": np.zeros(11)}, {"O.angle": 0.1}, {"O.angle": 0.0}, True)
+    problem, path = Problem(pendulum(), one, FREE, segments=2, continuity=0.1), tmp_path / "fit.npz"
+    stored = Checkpoint(path, problem.names())
+    stored.stage = 2
+    stored.save([SearchState(np.zeros(6), history=[1.0])])
+    with pytest.raises(mbd.MechanismError, match="belongs to a fit of segments that join without jumps, continuity=0"):
+        mbd.fit(problem, checkpoint=path, progress=False)
 
 
 # --- what experiments have of their own -----------------------------------------------------------------
@@ -243,6 +256,12 @@ def test_own_numbers_and_inputs() -> None:
     np.testing.assert_allclose(np.concatenate(owned), [1.7], rtol=1e-5)
     with pytest.raises(mbd.MechanismError, match="no own parameter or input named 'torque'"):
         Problem(pendulum(), experiments, FREE)
+    negative = mbd.Experiment(ts, {"O.angle": np.zeros(41)}, start={"O.angle": 0.5}, own={"mass": -1.3})
+    with pytest.raises(mbd.MechanismError, match=r"Experiment 1: own 'mass' is -1.3, outside its range Positive\(\)"):
+        Problem(pendulum(), [swings()[0], negative], FREE)
+    alone = Problem(pendulum(), experiments[:1], FREE, inputs=inputs)
+    with pytest.raises(mbd.MechanismError, match=r"other experiments, none; own:mass \(1,\); those of .* are none"):
+        alone.starting_at(result.theta)
 
 
 def test_an_own_value_comes_before_the_shared_one() -> None:

@@ -13,6 +13,7 @@ from jaxmbd import demo
 from jaxmbd import planar as pl
 from jaxmbd.data import double_pendulum
 from jaxmbd.identification import Instrument, Parameter, Positive, Problem, error_growth
+from tests.identification.swings import plain_pendulum
 
 NOISE = 2e-3
 STEPS: dict[str, Any] = {
@@ -38,6 +39,7 @@ FREE = {
     "mass": Parameter(lambda m: m["lower"].mass, within=Positive(), unit="kg"),
     "friction": Parameter(lambda m: m["friction"].viscous, within=Positive(), unit="N m s"),
 }
+FRICTION = FREE["friction"]
 TRUE = {"mass": 1.2, "friction": 0.03}
 NAMES = ("A.angle", "B.angle")
 
@@ -111,6 +113,16 @@ def test_growth_of_errors_is_that_of_two_motions() -> None:
         largest = np.linalg.norm(np.stack(quotients, axis=2), 2, axis=(1, 2)).max()
         assert found == pytest.approx(largest, rel=1e-4)
     assert growth[0] > 3 * growth[1] > 3
+
+
+def test_growth_of_errors_with_fixed_parameters() -> None:
+    """Those of a fit, in place of the values at which its search started."""
+    ts = np.linspace(0.0, 1.0, 11)
+    one = mbd.Experiment(ts, {"O.angle": np.zeros(11)}, {"O.angle": 1.0}, {"O.angle": 0.0}, estimate=True)
+    weak, strong = (Problem(plain_pendulum(1.0, viscous), one, {"friction": FRICTION}) for viscous in (0.1, 3.0))
+    fixed = weak.validation(strong.start(), one)
+    assert error_growth(fixed)[0] == pytest.approx(error_growth(strong)[0], rel=1e-9)
+    assert error_growth(weak)[0] > 1.1 * error_growth(strong)[0]
 
 
 @pytest.mark.slow

@@ -77,6 +77,11 @@ def test_a_scalar_quantity() -> None:
     assert float(found.spread) == pytest.approx(float(found.sigma), rel=0.05)
     np.testing.assert_allclose(found.contributions(), [0.0, 0.8, 0.2, 0.0], atol=1e-12)  # by name
     assert "80.0 %" in repr(found)
+    one = tolerance_analysis(  # a name may look like that of a component
+        lambda m: m["B"].markers[0].position[0], {"crank[0]": 0.1}, samples=10,
+        mechanism=lambda p: of_lengths(LENGTHS | {"crank": p["crank[0]"]}), variables={"crank[0]": VARIABLES["crank"]},
+    )  # fmt: skip
+    assert one.labels == ("crank[0]",)
 
 
 def test_samples_that_cannot_be_assembled_are_counted() -> None:
