@@ -21,7 +21,7 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import check_independ
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.validation import count_position_rows
+from jaxmbd.model.mechanism.validation import is_velocity_row
 
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
@@ -76,7 +76,7 @@ def choose(
     fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
     names = None if independent is None else _ordered_names(mechanism, independent)
     candidates = tuple(in_world_axes(name) if name in other_axes else name for name in mechanism.variables)
-    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), _rolling(mechanism)
+    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), is_velocity_row(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
     check_assembled(mechanism, "state", constraints.position, constraints.velocity)
@@ -102,13 +102,6 @@ def _with_others(
     others = ~np.asarray(pivot_columns(jnp.asarray(np.where(dependent, 0.0, rest)))) & ~dependent
     order = [*candidates, *names]
     return tuple(sorted((*names, *itertools.compress(candidates, others)), key=order.index))
-
-
-def _rolling(mechanism: Mechanism) -> np.ndarray:
-    """Return True for each row that constrains speeds alone; in a rolling part these follow the position rows."""
-    pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
-    counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
-    return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 
 def turning_rates(mechanism: Mechanism, v: Array) -> dict[str, float]:
