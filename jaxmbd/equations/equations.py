@@ -1,7 +1,7 @@
 """The equations of a mechanism: `M v̇ + Cᵀ λ = F`, `Φ(q, t) = 0`, `C v̇ = γ`.
 
 Forces, inertia and constraints are evaluated on the bodies (`body_laws`), and the choice of coordinates is a change of
-variables (`coordinates`, `tree_coordinates`, `kane_speeds`). This file combines the two and adds the user's functions
+variables (`coordinates`, `tree_coordinates`). This file combines the two and adds the users' functions
 of all coordinates (`GlobalConstraint`, `GeneralizedForce`).
 """
 
