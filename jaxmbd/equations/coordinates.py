@@ -65,7 +65,7 @@ class AbstractPlacement(abc.ABC):
         """`Jᵀ f`: the generalized forces of `efforts` on the bodies."""
 
     @abc.abstractmethod
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         """`J̇ᵀ f` along the motion."""
 
     @abc.abstractmethod
@@ -149,7 +149,7 @@ class AbsolutePlacement(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return efforts.reshape(-1)
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         return jnp.zeros_like(v)
 
     def twist_rate(self, v: Array, u: Array) -> None:
@@ -239,9 +239,9 @@ class PlacementWithSpeeds(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return self.slope.T @ self.base.loads(efforts)
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         slope_term = self._slope_rate(v).T @ self.base.loads(efforts)
-        return self.slope.T @ self.base.constraint_force_rate(self.base_speeds(v), efforts) + slope_term
+        return self.slope.T @ self.base.loads_rate(self.base_speeds(v), efforts) + slope_term
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
         slope_term = self.base.twists(self._slope_rate(v) @ u)

@@ -70,12 +70,6 @@ class Equations(eqx.Module):
         """Number of constraint rows."""
         return sum(self.sizes)
 
-    def rows_of(self, name: str) -> slice:
-        """The rows of `Φ` that belong to a joint or driver."""
-        names = [part.name for part in self.mechanism.constraints()]
-        start = sum(self.sizes[: names.index(name)])
-        return slice(start, start + self.sizes[names.index(name)])
-
     def solved_in(self, redundant: bool | Bool[Array, ""], independent_rows: Bool[Array, " m"] | None) -> "Equations":
         """The same equations with other values of `redundant` and of `independent_rows`."""
         values = _false_or_array(redundant), independent_rows
@@ -321,7 +315,7 @@ class Configuration:
         """`Ċᵀ η`."""
         by_group, by_global = self.equations.multipliers(eta)
         total = self.placement.loads(self.parts.constraint_force_rate(self.t, self.bodies, self.twists(v), by_group))
-        total = total + self.placement.constraint_force_rate(v, self.parts.constraint_force(self.blocks, by_group))
+        total = total + self.placement.loads_rate(v, self.parts.constraint_force(self.blocks, by_group))
         for part, eta_part in zip(self.equations.globals, by_global, strict=True):
             total = total + self._global_force_rate(part, v, eta_part)
         return total
@@ -366,7 +360,7 @@ class Configuration:
         if twist_rates is None:
             return jnp.zeros_like(u)
         twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # minus V₀, nonzero with GeneralizedSpeeds
-        loads = self.placement.constraint_force_rate(v, self.parts.momenta(twists))
+        loads = self.placement.loads_rate(v, self.parts.momenta(twists))
         return loads + self.placement.loads(self.parts.momenta(twist_rates))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:

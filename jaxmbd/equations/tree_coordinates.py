@@ -294,7 +294,7 @@ class TreePlacement(AbstractPlacement):
             jnp.sum(self.partial * at_rows(efforts, body), axis=1), gather_table(speed, len(self.tree.owners))
         )
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
 
     def twist_rate(self, v: Array, u: Array) -> Twists:

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import search
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, component_count, is_reading
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import Scalar
@@ -106,7 +106,7 @@ def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
     """Return the part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
     bodies = {body.name for body in mechanism.bodies}
     rows = [name for name, _ in mechanism.row_labels()]
-    count = lambda name: len(mechanism.space.speeds) if name in bodies else rows_of(mechanism, name)  # noqa: E731
+    count = lambda name: len(mechanism.space.speeds) if name in bodies else component_count(mechanism, name)  # noqa: E731
     return rows + [name for name in extra for _ in range(count(name))]
 
 
@@ -153,7 +153,7 @@ def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
     bodies = {body.name for body in mechanism.bodies}
     for name in prescribed:
         if is_reading(mechanism, name):
-            row_units += [channel_units(mechanism)[name]] * rows_of(mechanism, name)
+            row_units += [channel_units(mechanism)[name]] * component_count(mechanism, name)
         else:
             row_units += pose_units if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
     return np.asarray(row_units)

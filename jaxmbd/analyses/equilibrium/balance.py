@@ -220,7 +220,7 @@ class LinearizedBalance:
         """Return Newton's step, which changes the balance by `−f` and `Φ` by `−φ`; zero in directions without
         stiffness."""
         n = self.particular(phi)
-        return n - self.R @ least_norm(self.stiffness, self.load(f, n), self.scale)
+        return n - self.R @ solve_where_stiff(self.stiffness, self.load(f, n), self.scale)
 
     def descent(self, kick: Scalar) -> Float[Array, " nv"]:
         """Return a descent step: Newton's step with the moduli of the eigenvalues of the stiffness, and at least `kick`
@@ -247,7 +247,7 @@ def flat(stiffness: Float[Array, " nv"], scale: Scalar | float = 0.0) -> Scalar:
     return _FLAT * float(jnp.finfo(stiffness.dtype).eps) * jnp.maximum(jnp.max(jnp.abs(stiffness)), scale)
 
 
-def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | float = 0.0) -> Float[Array, " n"]:
+def solve_where_stiff(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | float = 0.0) -> Float[Array, " n"]:
     """Return the solution of `A x = b` of least norm, zero along singular vectors whose values count as zero; linear in
     `b`."""
     left, values, right = jnp.linalg.svd(A)

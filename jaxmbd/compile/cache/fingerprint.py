@@ -70,7 +70,7 @@ class _Describer(pickle.Pickler):
             self.begun[id(obj)] = len(self.begun)
             members = [(name, _content(x)) for name, x in vars(obj).items() if name not in _DERIVED]
             return tuple, ([obj.__qualname__, type(obj), obj.__bases__, members],)
-        if isinstance(obj, ModuleType) or (isinstance(obj, BuiltinFunctionType) and isinstance(obj.__self__, ModuleType)):
+        if isinstance(obj.__self__ if isinstance(obj, BuiltinFunctionType) else obj, ModuleType):
             raise pickle.PicklingError(f"{obj} may change without its name.")
         return NotImplemented
 

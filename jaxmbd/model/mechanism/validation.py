@@ -6,7 +6,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpy as np
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
