@@ -81,6 +81,10 @@ class AbstractPlacement(abc.ABC):
         """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
 
     @abc.abstractmethod
+    def joint_axes(self) -> Float[Array, "speeds twist"]:
+        """The axes of the tree joints: relative spatial velocity at the world's origin, per unit of each speed."""
+
+    @abc.abstractmethod
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         """Sum of wrenches over each body's subtree; all wrenches are about the world's origin."""
 
@@ -165,6 +169,9 @@ class AbsolutePlacement(AbstractPlacement):
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)
+
+    def joint_axes(self) -> Float[Array, "0 twist"]:
+        return jnp.zeros((0, len(self.space.speeds)), self.frames.position.dtype)
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return wrenches
@@ -256,6 +263,9 @@ class PlacementWithSpeeds(AbstractPlacement):
 
     def inertia(self, parts: Any) -> CoupledInertia:
         return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
+
+    def joint_axes(self) -> Float[Array, "speeds twist"]:
+        return self.base.joint_axes()
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.base.subtree_sum(wrenches)

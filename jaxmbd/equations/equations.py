@@ -27,7 +27,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.space.vectors import nearest_turn, shift_wrench
+from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 
 class Equations(eqx.Module):
@@ -64,6 +64,11 @@ class Equations(eqx.Module):
         by_group = [local[i] for group in self.parts.joints for i in group.members]
         by_group += [i for i, part in enumerate(constraints) if isinstance(part, GlobalConstraint)]
         self.order = _row_order(by_group, self.sizes)
+
+    @property
+    def acts_on_coordinates(self) -> bool:
+        """True if users' functions of all coordinates load the mechanism, without saying on which bodies they act."""
+        return bool(self.globals) or any(isinstance(part, GeneralizedForce) for part in self.mechanism.forces)
 
     @property
     def m(self) -> int:
@@ -406,11 +411,29 @@ class Configuration:
         return self.placement.subtree_sum(wrenches)
 
     def at_joint(self, name: str, transmitted: Float[Array, "bodies twist"]) -> Float[Array, "markers twist"]:
-        """The wrench at each marker of a tree joint, from the `transmitted` wrenches, in world axes."""
+        """The wrench at each marker of a tree joint, from the `transmitted` wrenches, in world axes.
+
+        It does no work along the joint: what users' functions of all coordinates add there is no reaction.
+        """
         branch = next(branch for branch in self.mechanism.tree.branches if branch.joint == name)
-        points = self.near(self.mechanism[name].markers).stack.position
+        points, wrench = self.near(self.mechanism[name].markers).stack.position, transmitted[branch.child]
+        if self.equations.acts_on_coordinates and branch.v[0] < branch.v[1]:
+            axes = jax.vmap(lambda axis: shift_velocity(axis, points[1]))(self.placement.joint_axes()[slice(*branch.v)])
+            wrench = shift_wrench(_without_work(shift_wrench(wrench, points[1]), axes, self.space.dim), -points[1])
         signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
-        return jnp.stack([s * shift_wrench(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
+        return jnp.stack([s * shift_wrench(wrench, p) for s, p in zip(signs, points, strict=True)])
+
+
+def _without_work(
+    wrench: Float[Array, " twist"], axes: Float[Array, "speeds twist"], dim: int
+) -> Float[Array, " twist"]:
+    """The wrench without its moment about each axis that turns, and without its force along each other axis.
+
+    The axes are relative velocities at the point that the wrench is about.
+    """
+    turns = jnp.any(axes[:, dim:] != 0, axis=1)[:, None]
+    drives = jnp.concatenate([jnp.where(turns, 0.0, axes[:, :dim]), axes[:, dim:]], axis=1)
+    return wrench - jnp.linalg.solve(axes @ drives.T, axes @ wrench) @ drives
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

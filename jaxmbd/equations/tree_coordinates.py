@@ -331,6 +331,9 @@ class TreePlacement(AbstractPlacement):
         values, n = jax.vmap(product)(at_rows(self.axes, r), at_rows(first, s), at_rows(H, s)), len(owners)
         return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
 
+    def joint_axes(self) -> Float[Array, "nv twist"]:
+        return self.axes
+
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.tree.paths.subtree_sum(wrenches)
 
