@@ -4,13 +4,14 @@ from dataclasses import dataclass
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values, tolerance_of_rank
 from jaxmbd.model.mechanism.mechanism import Mechanism
+from jaxmbd.model.mechanism.validation import count_position_rows
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
 _ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence
@@ -116,6 +117,14 @@ def least_norm(A: Float[Array, "m n"], b: Float[Array, " m"]) -> Float[Array, " 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:
     """Return `C` as a NumPy array."""
     return np.asarray(_jacobian(mechanism, jnp.asarray(t), jnp.asarray(q)))
+
+
+def nonholonomic_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
+    """Return True for each row that constrains speeds alone: those of rolling, and of drivers that prescribe a speed.
+    In a rolling part these follow the position rows."""
+    pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
+    counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
+    return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 
 @cached_on_disk

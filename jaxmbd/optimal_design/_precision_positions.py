@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates, random_starts
-from jaxmbd.analyses.assembly.position_solve import closure, component_count, is_reading, shape_of
+from jaxmbd.analyses.assembly.position_solve import closure, is_reading, rows_of, shape_of
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.arrays import as_float
 from jaxmbd.equations.equations import Equations
@@ -275,7 +275,7 @@ def _rows_of(positions: Positions, equations: Equations, q: Array, values: dict[
     rows = closure(q, (equations, values, jnp.zeros((), q.dtype)))
     parts, first = {}, equations.m
     for name in values:
-        width = 3 if name in bodies else component_count(equations.mechanism, name)
+        width = 3 if name in bodies else rows_of(equations.mechanism, name)
         parts[name] = rows[first : first + width]
         first += width
     near = [parts[name] / task.scales[name] for name in task.follow]

@@ -8,16 +8,15 @@ from jaxtyping import Array, Float
 
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import search
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, component_count, is_reading
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
 from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
-from jaxmbd.model.mechanism.validation import is_velocity_row
 from jaxmbd.printing import count_of
 
 _TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible
@@ -70,7 +69,7 @@ def over_constrained_text(mechanism: Mechanism, t: Scalar, q: Array, prescribed:
     drivers = [part.name for part in mechanism.constraints() if isinstance(part, PositionDriverConstraint)]
     values = len(row_names(mechanism, prescribed)) - sum(mechanism.constraint_sizes())
     of_drivers = [name in {driver.name for driver in mechanism.drivers} for name, _ in mechanism.row_labels()]
-    rows = jacobian(mechanism, t, q)[~(np.asarray(of_drivers, bool) | is_velocity_row(mechanism))]
+    rows = jacobian(mechanism, t, q)[~(np.asarray(of_drivers, bool) | nonholonomic_rows(mechanism))]
     freedom = mechanism.nv - int(np.linalg.matrix_rank(rows, tol=1e-6))
     if len(drivers) + values <= freedom:
         return ""
@@ -106,7 +105,7 @@ def row_names(mechanism: Mechanism, extra: tuple[str, ...]) -> list[str]:
     """Return the part of each row of a closure: joints and drivers, then prescribed coordinates and bodies."""
     bodies = {body.name for body in mechanism.bodies}
     rows = [name for name, _ in mechanism.row_labels()]
-    count = lambda name: len(mechanism.space.speeds) if name in bodies else component_count(mechanism, name)  # noqa: E731
+    count = lambda name: len(mechanism.space.speeds) if name in bodies else rows_of(mechanism, name)  # noqa: E731
     return rows + [name for name in extra for _ in range(count(name))]
 
 
@@ -153,7 +152,7 @@ def _units(mechanism: Mechanism, prescribed: Mapping[str, Array]) -> np.ndarray:
     bodies = {body.name for body in mechanism.bodies}
     for name in prescribed:
         if is_reading(mechanism, name):
-            row_units += [channel_units(mechanism)[name]] * component_count(mechanism, name)
+            row_units += [channel_units(mechanism)[name]] * rows_of(mechanism, name)
         else:
             row_units += pose_units if name in bodies else [mechanism.coordinate(name).unit(mechanism.space)]
     return np.asarray(row_units)

@@ -159,7 +159,7 @@ def shape_of(mechanism: Mechanism, name: str) -> tuple[int, ...]:
     return (mechanism.space.dim,) if isinstance(sensor, Point) else ()
 
 
-def component_count(mechanism: Mechanism, name: str) -> int:
+def rows_of(mechanism: Mechanism, name: str) -> int:
     """Return the number of components of a prescribed quantity."""
     return math.prod(shape_of(mechanism, name))
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from jaxmbd.analyses.checks import check_assembled, closed_enough
-from jaxmbd.analyses.redundancy import parts_in
+from jaxmbd.analyses.redundancy import nonholonomic_rows, parts_in
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
@@ -21,7 +21,6 @@ from jaxmbd.integrate.formulations.coordinate_partitioning import check_independ
 from jaxmbd.integrate.formulations.newton_closure import NamedCoordinateCorrection, in_world_axes, index_of
 from jaxmbd.model.body.checks import checked_names
 from jaxmbd.model.mechanism.mechanism import Mechanism
-from jaxmbd.model.mechanism.validation import is_velocity_row
 
 _SINGULAR = 1e-6  # share of the largest singular value: for small ones, and for the rate at which rows lose dependence
 _AVOIDED = 1e3  # factor on the pivots of speeds along the fastest rotating axes, which makes these speeds dependent
@@ -76,7 +75,7 @@ def choose(
     fixed = frozen((mechanism, state.t, state.q, state.v))  # known values stay known inside `grad`, which wraps them
     names = None if independent is None else _ordered_names(mechanism, independent)
     candidates = tuple(in_world_axes(name) if name in other_axes else name for name in mechanism.variables)
-    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), is_velocity_row(mechanism)
+    constraints, rolling = _constraints_at(*fixed, candidates, names or ()), nonholonomic_rows(mechanism)
     if not is_concrete(constraints):
         return _traced_choice(mechanism, constraints, names, state.q, rolling)
     check_assembled(mechanism, "state", constraints.position, constraints.velocity)

@@ -5,7 +5,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from jaxmbd.errors import MechanismError, unknown
 from jaxmbd.model.body.body import GROUND, AbstractMarker, AbstractMovingMarker
@@ -262,13 +261,6 @@ def count_position_rows(mechanism: Any, part: AbstractJoint | GlobalConstraint) 
         return count_rows(mechanism, part)
     t = jax.ShapeDtypeStruct((), jnp.result_type(float))
     return eqx.filter_eval_shape(residual_of, unnamed(part), t, _marker_shapes(mechanism, part)[0]).shape[0]
-
-
-def is_velocity_row(mechanism: Any) -> np.ndarray:
-    """True for each row `(m,)` that constrains speeds alone; in a rolling part these follow the position rows."""
-    pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
-    counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
-    return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 
 def _marker_shapes(mechanism: Any, part: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
