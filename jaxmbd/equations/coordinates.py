@@ -65,7 +65,7 @@ class AbstractPlacement(abc.ABC):
         """`Jᵀ f`: the generalized forces of `efforts` on the bodies."""
 
     @abc.abstractmethod
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         """`J̇ᵀ f` along the motion."""
 
     @abc.abstractmethod
@@ -79,6 +79,10 @@ class AbstractPlacement(abc.ABC):
     @abc.abstractmethod
     def inertia(self, parts: Any) -> AbstractInertia:
         """`M = Jᵀ M_b J`; `parts` are the inertia data of the bodies (`AbstractSpace.inertia`), stacked."""
+
+    @abc.abstractmethod
+    def joint_axes(self) -> Float[Array, "speeds twist"]:
+        """The axes of the tree joints: relative spatial velocity at the world's origin, per unit of each speed."""
 
     @abc.abstractmethod
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
@@ -149,7 +153,7 @@ class AbsolutePlacement(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return efforts.reshape(-1)
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         return jnp.zeros_like(v)
 
     def twist_rate(self, v: Array, u: Array) -> None:
@@ -165,6 +169,9 @@ class AbsolutePlacement(AbstractPlacement):
 
     def inertia(self, parts: Any) -> BodyInertia:
         return BodyInertia(self.space, parts)
+
+    def joint_axes(self) -> Float[Array, "0 twist"]:
+        return jnp.zeros((0, len(self.space.speeds)), self.frames.position.dtype)
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return wrenches
@@ -239,9 +246,9 @@ class PlacementWithSpeeds(AbstractPlacement):
     def loads(self, efforts: Twists) -> Array:
         return self.slope.T @ self.base.loads(efforts)
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         slope_term = self._slope_rate(v).T @ self.base.loads(efforts)
-        return self.slope.T @ self.base.constraint_force_rate(self.base_speeds(v), efforts) + slope_term
+        return self.slope.T @ self.base.loads_rate(self.base_speeds(v), efforts) + slope_term
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
         slope_term = self.base.twists(self._slope_rate(v) @ u)
@@ -256,6 +263,9 @@ class PlacementWithSpeeds(AbstractPlacement):
 
     def inertia(self, parts: Any) -> CoupledInertia:
         return CoupledInertia(symmetric(self.slope.T @ self.base.inertia(parts).matrix() @ self.slope))
+
+    def joint_axes(self) -> Float[Array, "speeds twist"]:
+        return self.base.joint_axes()
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.base.subtree_sum(wrenches)

@@ -1,7 +1,7 @@
 """The equations of a mechanism: `M v̇ + Cᵀ λ = F`, `Φ(q, t) = 0`, `C v̇ = γ`.
 
 Forces, inertia and constraints are evaluated on the bodies (`body_laws`), and the choice of coordinates is a change of
-variables (`coordinates`, `tree_coordinates`, `kane_speeds`). This file combines the two and adds the user's functions
+variables (`coordinates`, `tree_coordinates`). This file combines the two and adds the users' functions
 of all coordinates (`GlobalConstraint`, `GeneralizedForce`).
 """
 
@@ -27,7 +27,7 @@ from jaxmbd.model.body.body import AbstractMarker
 from jaxmbd.model.force.force import GeneralizedForce
 from jaxmbd.model.joint.user import GlobalConstraint
 from jaxmbd.model.mechanism.mechanism import Mechanism, check_mechanism
-from jaxmbd.space.vectors import nearest_turn, shift_wrench
+from jaxmbd.space.vectors import nearest_turn, shift_velocity, shift_wrench
 
 
 class Equations(eqx.Module):
@@ -66,15 +66,14 @@ class Equations(eqx.Module):
         self.order = _row_order(by_group, self.sizes)
 
     @property
+    def acts_on_coordinates(self) -> bool:
+        """True if users' functions of all coordinates load the mechanism, without saying on which bodies they act."""
+        return bool(self.globals) or any(isinstance(part, GeneralizedForce) for part in self.mechanism.forces)
+
+    @property
     def m(self) -> int:
         """Number of constraint rows."""
         return sum(self.sizes)
-
-    def rows_of(self, name: str) -> slice:
-        """The rows of `Φ` that belong to a joint or driver."""
-        names = [part.name for part in self.mechanism.constraints()]
-        start = sum(self.sizes[: names.index(name)])
-        return slice(start, start + self.sizes[names.index(name)])
 
     def solved_in(self, redundant: bool | Bool[Array, ""], independent_rows: Bool[Array, " m"] | None) -> "Equations":
         """The same equations with other values of `redundant` and of `independent_rows`."""
@@ -321,7 +320,7 @@ class Configuration:
         """`Ċᵀ η`."""
         by_group, by_global = self.equations.multipliers(eta)
         total = self.placement.loads(self.parts.constraint_force_rate(self.t, self.bodies, self.twists(v), by_group))
-        total = total + self.placement.constraint_force_rate(v, self.parts.constraint_force(self.blocks, by_group))
+        total = total + self.placement.loads_rate(v, self.parts.constraint_force(self.blocks, by_group))
         for part, eta_part in zip(self.equations.globals, by_global, strict=True):
             total = total + self._global_force_rate(part, v, eta_part)
         return total
@@ -366,7 +365,7 @@ class Configuration:
         if twist_rates is None:
             return jnp.zeros_like(u)
         twists = self.twists(u) - self.twists(jnp.zeros_like(u))  # minus V₀, nonzero with GeneralizedSpeeds
-        loads = self.placement.constraint_force_rate(v, self.parts.momenta(twists))
+        loads = self.placement.loads_rate(v, self.parts.momenta(twists))
         return loads + self.placement.loads(self.parts.momenta(twist_rates))
 
     def kinetic_energy(self, v: Float[Array, " nv"]) -> Scalar:
@@ -412,11 +411,29 @@ class Configuration:
         return self.placement.subtree_sum(wrenches)
 
     def at_joint(self, name: str, transmitted: Float[Array, "bodies twist"]) -> Float[Array, "markers twist"]:
-        """The wrench at each marker of a tree joint, from the `transmitted` wrenches, in world axes."""
+        """The wrench at each marker of a tree joint, from the `transmitted` wrenches, in world axes.
+
+        It does no work along the joint: what users' functions of all coordinates add there is no reaction.
+        """
         branch = next(branch for branch in self.mechanism.tree.branches if branch.joint == name)
-        points = self.near(self.mechanism[name].markers).stack.position
+        points, wrench = self.near(self.mechanism[name].markers).stack.position, transmitted[branch.child]
+        if self.equations.acts_on_coordinates and branch.v[0] < branch.v[1]:
+            axes = jax.vmap(lambda axis: shift_velocity(axis, points[1]))(self.placement.joint_axes()[slice(*branch.v)])
+            wrench = shift_wrench(_without_work(shift_wrench(wrench, points[1]), axes, self.space.dim), -points[1])
         signs = (1.0, -1.0) if branch.backward else (-1.0, 1.0)
-        return jnp.stack([s * shift_wrench(transmitted[branch.child], p) for s, p in zip(signs, points, strict=True)])
+        return jnp.stack([s * shift_wrench(wrench, p) for s, p in zip(signs, points, strict=True)])
+
+
+def _without_work(
+    wrench: Float[Array, " twist"], axes: Float[Array, "speeds twist"], dim: int
+) -> Float[Array, " twist"]:
+    """The wrench without its moment about each axis that turns, and without its force along each other axis.
+
+    The axes are relative velocities at the point that the wrench is about.
+    """
+    turns = jnp.any(axes[:, dim:] != 0, axis=1)[:, None]
+    drives = jnp.concatenate([jnp.where(turns, 0.0, axes[:, :dim]), axes[:, dim:]], axis=1)
+    return wrench - jnp.linalg.solve(axes @ drives.T, axes @ wrench) @ drives
 
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:

@@ -46,15 +46,14 @@ class SaddlePoint:
         return self.S if self.epsilon is None else self.S.shifted(self.epsilon)
 
     def solve(self, b: Float[Array, "m *k"]) -> Float[Array, "m *k"]:
-        """`S⁻¹ b` in the independent rows, zero in the others."""
+        """`η = S⁻¹ b` in the independent rows, zero in the others.
+
+        `x = M⁻¹ Cᵀ η` is the smallest solution of `C x = b` in the metric of `M`.
+        """
         if self.independent is None:
             return self._solve(b)
         independent = self.independent if b.ndim == 1 else self.independent[:, None]
         return self._solve(jnp.where(independent, b, 0.0))
-
-    def impulses(self, b: Float[Array, "m k"]) -> Float[Array, "m k"]:
-        """The impulses `η = S⁻¹ b`: `x = M⁻¹ Cᵀ η` is the smallest solution of `C x = b` in the metric of `M`."""
-        return self.solve(b)
 
     def apply_impulse(self, eta: Float[Array, " m"]) -> Float[Array, " nv"]:
         """`M⁻¹ Cᵀ η`."""

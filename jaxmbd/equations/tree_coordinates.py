@@ -294,7 +294,7 @@ class TreePlacement(AbstractPlacement):
             jnp.sum(self.partial * at_rows(efforts, body), axis=1), gather_table(speed, len(self.tree.owners))
         )
 
-    def constraint_force_rate(self, v: Array, efforts: Twists) -> Array:
+    def loads_rate(self, v: Array, efforts: Twists) -> Array:
         return jax.jvp(lambda q: TreePlacement(self.tree, q).loads(efforts), (self.q,), (self.rate(v),))[1]
 
     def twist_rate(self, v: Array, u: Array) -> Twists:
@@ -330,6 +330,9 @@ class TreePlacement(AbstractPlacement):
         r, s = r[lower], s[lower]
         values, n = jax.vmap(product)(at_rows(self.axes, r), at_rows(first, s), at_rows(H, s)), len(owners)
         return CoupledInertia(SymmetricMatrix(values, Pattern(n, np.maximum(r, s), np.minimum(r, s))))
+
+    def joint_axes(self) -> Float[Array, "nv twist"]:
+        return self.axes
 
     def subtree_sum(self, wrenches: Float[Array, "bodies twist"]) -> Float[Array, "bodies twist"]:
         return self.tree.paths.subtree_sum(wrenches)

@@ -323,15 +323,38 @@ def test_a_state_is_a_guess() -> None:
         mbd.assemble(pendulum((0.5, 0.0, 0.0)), guess=state)
 
 
-def test_over_constrained() -> None:
-    """A driver and a fixed value that contradict, on one degree of freedom: both are named and counted."""
-    driven = pendulum((0.5, 0.0, 0.0), pl.Driver("motor", "O.angle", lambda t: 0.3 + t))
+MOTOR = pl.Driver("motor", "O.angle", lambda t: 0.3 + t)
+OVER: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "a driver and a value": (MOTOR, {"fixed": {"rod.theta": 0.5}}, "1 driver ('motor') and 1 fixed value"),
+    "each number of a body": (MOTOR, {"locked": ["rod"]}, "1 driver ('motor') and 3 fixed values"),
+    "no driver of a speed": (
+        pl.Driver("motor", "O.angle", lambda t: 1.0 + t, prescribes="speed"),
+        {"fixed": {"rod.theta": 0.5, "O.angle": 0.2}},
+        "2 fixed values",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", OVER)
+def test_over_constrained(case: str) -> None:
+    """Positions that contradict, on one degree of freedom, are counted, and the drivers named."""
+    driver, options, what = OVER[case]
     with pytest.raises(mbd.AssemblyError) as error:
-        mbd.assemble(driven, {"rod.theta": 0.5})
-    text = (
-        "Over-constrained: 1 driver ('motor') and 1 fixed value on a mechanism whose joints leave 1 degree of freedom."
-    )
-    assert text in str(error.value)
+        mbd.assemble(pendulum((0.5, 0.0, 0.0), driver), **options)
+    assert f"Over-constrained: {what} on a mechanism whose joints leave 1 degree of freedom." in str(error.value)
+
+
+def test_what_cannot_roll_to_its_place_is_not_over_constrained() -> None:
+    """A rolling wheel keeps all positions in its plane free, and a driver of its speed prescribes none of them."""
+    wheel, ground = pl.Body("wheel", 1.0, 0.1), pl.ground.at()
+    reach = pl.Distance("reach", ground, wheel.at())
+    roll = pl.NonholonomicConstraint("roll", lambda t, frames, rates, p: rates[1].position[0], ground, wheel.at())
+    spin = pl.Driver("spin", "wheel.theta", 1.0, prescribes="speed")
+    mechanism = pl.Mechanism([wheel], [roll], drivers=[spin], sensors=[reach])
+    with pytest.raises(mbd.AssemblyError) as error:
+        mbd.assemble(mechanism, {"reach": -1.0, "wheel.theta": 0.2})
+    assert "cannot be assembled" in str(error.value)
+    assert "Over-constrained" not in str(error.value)
 
 
 def test_at_most_six_open_parts_are_named() -> None:

@@ -482,6 +482,14 @@ def test_a_balanced_mechanism_is_neutral(coordinates: str, angle: float) -> None
     assert mbd.equilibrium(balanced(coordinates), start, stable=True).verdict == "neutral"
 
 
+def test_a_balanced_mechanism_is_neutral_in_single_precision() -> None:
+    with jax.enable_x64(False):
+        found = mbd.equilibrium(balanced("joint"), {"O.angle": 0.4})
+        assert found.state.q.dtype == jnp.float32
+        assert found.verdict == "neutral"
+        assert int(found.small_motions.negative) == 0
+
+
 def test_a_mechanism_that_is_nearly_balanced_is_not_neutral() -> None:
     """With `k h ≠ m g` it hangs or stands: `λ² = ± (k h − m g) l / I`, `l` its arm."""
     for excess, angle, verdict in ((-1e-4, -math.pi / 2, "stable"), (1e-4, -math.pi / 2, "unstable (1 growing mode)")):

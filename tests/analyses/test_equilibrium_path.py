@@ -112,6 +112,20 @@ def test_a_path_that_ends_says_so() -> None:
         mbd.equilibrium_path(mechanism, "spede", loads)
 
 
+@pytest.mark.parametrize("loads", [(0.0, -0.7, 0.0), (-0.7, 0.0, -1.4), (-1.4, -1.4, -0.7)])
+def test_values_may_return_and_repeat(loads: tuple[float, ...]) -> None:
+    path = mbd.equilibrium_path(truss(), load_of, loads)
+    heights = [root(lambda y, p=p: truss_load(y) - p, 0.235, 0.5) for p in loads]
+    np.testing.assert_allclose(path["slide.displacement"], heights, atol=ROOT)
+
+
+def test_a_path_over_no_range_is_refused() -> None:
+    with pytest.raises(mbd.MechanismError, match="at least two different numbers, got 3 only"):
+        mbd.equilibrium_path(truss(), load_of, [3.0, 3.0])
+    with pytest.raises(mbd.MechanismError, match="ends must differ: got 1 as the first and as the last"):
+        mbd.equilibrium_path(truss(), load_of, [1.0, 2.0, 1.0], points=9)
+
+
 @pytest.mark.slow
 def test_a_pitchfork() -> None:
     """An upright rod on a torsion spring buckles where its weight exceeds the spring: the straight path has the branch

@@ -232,6 +232,23 @@ def test_pendulum_latches_and_is_released() -> None:
     assert angle[-1] < -1.1
 
 
+def motor_driven() -> pl.Mechanism:
+    """The pendulum with a torque of 2 t [N m]."""
+    return pendulum("joint").with_parts(forces=[pl.JointForce("motor", "O.angle", lambda t, *_: 2.0 * t)])
+
+
+def test_an_impact_may_have_the_name_of_a_part_whose_effort_is_watched() -> None:
+    """Neither the impact nor another event's latch hides the part's own effort."""
+    events = [
+        mbd.Event("catch", "O.angle", above=0.1, then=mbd.Latch()),
+        mbd.Event("motor", "O.angle", below=-3.0, then=mbd.Bounce(0.5)),
+        mbd.Event("strong", "motor.effort", above=1.0),
+    ]
+    run = swung(motor_driven(), events)
+    assert run.events is not None
+    np.testing.assert_allclose(run.events.times_of("strong"), [0.5], atol=TIME)
+
+
 @pytest.mark.slow
 def test_a_latch_breaks() -> None:
     """It cannot carry the rod's weight: what it must hold after closing is beyond its strength at once."""
@@ -415,6 +432,10 @@ MISTAKES = [
     (
         lambda: drop(mbd.Event("open", "ball.y", below=0.0, then=mbd.Release("catsh"))),
         "no latch for the event 'open' to release named 'catsh'",
+    ),
+    (
+        lambda: swung(motor_driven(), [mbd.Event("motor", "O.angle", below=-1.0, then=mbd.Latch())]),
+        "'motor': 'motor.effort' would be the effort of its latch and that of the part 'motor'; give the event another",
     ),
     (lambda: drop(mbd.Event("hit", "ball.y", below=0.0), max_events=0), "max_events must be at least 1, got 0"),
 ]

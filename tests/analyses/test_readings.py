@@ -399,3 +399,53 @@ def test_readings_in_single_precision() -> None:
         data = single.to_xarray()
     for name in exact:
         np.testing.assert_allclose(data[name], exact[name], rtol=2e-3, atol=2e-3, err_msg=str(name))
+
+
+DRIVES = {"R.angle": 3.0, "S.displacement": -2.0, "C.displacement": 1.5, "C.angle": 0.7, "W.angle": -0.4,
+          "U.angle_a": 0.9, "U.angle_b": -1.1}  # fmt: skip
+
+
+def chain(*forces: Any) -> sp.Mechanism:
+    """Five bodies carried by joints of all kinds, one of them with the outer body first."""
+    b = [sp.Body(f"b{k}", 1.0 + k, (0.1, 0.2, 0.25), (0.4 * k, 0.1 * k, 0.0)) for k in range(5)]
+    joints = [
+        sp.Revolute("R", sp.ground.at(axis="y"), b[0].at(-0.2, axis="y")),
+        sp.Prismatic("S", b[1].at(-0.1, axis="x"), b[0].at(0.2, 0.1, axis="x")),
+        sp.Cylindrical("C", b[1].at(0.2, axis="z"), b[2].at(0.0, -0.1, axis="z")),
+        sp.Screw("W", b[2].at(0.1, axis="x"), b[3].at(-0.2, axis="x"), 0.05),
+        sp.Universal("U", b[3].at(0.2), b[4].at(0.0, 0.0, -0.3)),
+    ]
+    return sp.Mechanism(b, joints, [sp.Gravity(), *forces], coordinates="joint")
+
+
+def test_generalized_forces_are_no_reactions() -> None:
+    """They act in the joints as forces along the joints' coordinates, which are moments and forces on bodies."""
+    q = [DRIVES[name.removesuffix("_rate")] for name in chain().speed_names]
+    together = chain(sp.GeneralizedForce("f", lambda t, q, v, p: jnp.array(p), q))
+    apart = chain(*(sp.JointForce(f"f{k}", name, value) for k, (name, value) in enumerate(DRIVES.items())))
+    names = [f"{joint}.{load}" for joint in "RSCWU" for load in ("fx", "fy", "fz", "mx", "my", "mz")]
+    at = {"R.angle": 0.3, "S.displacement": 0.2, "C.displacement": -0.3, "C.angle": 0.4, "W.angle": 0.5,
+          "U.angle_a": 0.2, "U.angle_b": -0.3}  # fmt: skip
+    found, expected = (mbd.read(m, mbd.assemble(m, at), names) for m in (together, apart))
+    np.testing.assert_allclose([*found.values()], [*expected.values()], atol=1e-11)
+    assert abs(float(expected["R.mx"])) > 0.5
+
+
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_a_gear_of_ones_own_has_the_reactions_of_a_gear(coordinates: str) -> None:
+    def pair(gear: Any) -> pl.Mechanism:
+        bodies = [pl.Body(name, mass, 0.1, (x, 0, 0)) for name, mass, x in (("a", 1.0, 0.5), ("b", 2.0, 2.5))]
+        joints = [
+            pl.Revolute(name, pl.ground.at(x), body.at(-0.5))
+            for name, x, body in zip("OP", (0.0, 2.0), bodies, strict=True)
+        ]
+        return pl.Mechanism(bodies, [*joints, gear], [pl.Gravity()], coordinates=coordinates)
+
+    a, b = (2, 5) if coordinates == "absolute" else (0, 1)
+    own = pl.GlobalConstraint("gear", lambda t, q, p: q[b] - p * q[a], -2.0)
+    names = [f"{joint}.{load}" for joint in "OP" for load in ("fx", "fy", "moment")]
+    found, expected = (
+        mbd.read(m, mbd.assemble(m), names) for m in (pair(own), pair(pl.Gear("gear", "O.angle", "P.angle", -2.0)))
+    )
+    np.testing.assert_allclose([*found.values()], [*expected.values()], atol=1e-11)
+    assert float(expected["O.fy"]) > 5.0

@@ -16,6 +16,7 @@ import pytest
 import jaxmbd as mbd
 from jaxmbd.compile import jax_binding as calls
 from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.compile.targets.build_vm import call_program
 from tests import planar_examples as examples
 from tests.c_code import compiler
 
@@ -262,3 +263,8 @@ def test_no_memory_left_is_an_error_of_xla(tmp_path: Path) -> None:
     assert first == last
     assert float(first) == pytest.approx(3 * np.sin(1.0), rel=1e-15)
     assert errors == ["RESOURCE_EXHAUSTED: jaxmbd: out of memory."] * 2
+
+
+def test_a_program_that_is_not_there_is_not_called_a_lack_of_memory() -> None:
+    with pytest.raises(RuntimeError, match="not registered with the virtual machine of this process"):
+        call_program(2**63 + 1, 0, np.float64, [np.ones(1)], [jax.ShapeDtypeStruct((1,), np.float64)])

@@ -13,6 +13,9 @@ from jaxtyping import Array
 
 import jaxmbd as mbd
 from jaxmbd import DiscreteAdjoint
+from jaxmbd.compile import ssa_rules
+from jaxmbd.integrate.adjoint.explicit_steps import explicit_steps
+from jaxmbd.integrate.adjoint.native_run import run_explicit
 from jaxmbd.integrate.adjoint.steps import MotionSteps, Outputs
 from jaxmbd.integrate.adjoint.sweep import CheckpointStore
 from jaxmbd.integrate.solvers.unrolled_erk import unrolled
@@ -173,3 +176,24 @@ def test_outputs_come_back_from_their_list(sets: int) -> None:
     flat = steps.flat(made)
     np.testing.assert_array_equal(sorted(map(float, flat)), np.arange(len(steps.outputs)))
     assert eqx.tree_equal(steps.unflat(flat), made)
+
+
+def test_a_sweep_that_is_no_program_runs_in_xla(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a long table at an index of run time is one operation; its transpose writes there, which is limited."""
+
+    def end(table: Any, x: Any) -> Any:
+        def rate(given: Any, static: Any, t: Any, y: Any) -> Any:
+            return -jnp.interp(t, jnp.linspace(0.0, 1.0, len(table)), given[0]) * y
+
+        y, ts = jnp.stack([x]), jnp.array([0.0, 1.0])
+        found = explicit_steps(rate, None, (table,), None, y, dfx.Heun(), np.ones(1), 2, 64)
+        assert found is not None
+        return run_explicit(*found, (y,), dfx.ConstantStepSize(), 0.1, ts[0], ts[1], ts).ys[1][0][0][0]  # pyright: ignore
+
+    table, factors = jnp.linspace(0.5, 1.0, 9), jnp.array([1.0, 2.0])
+    expected = jax.jacfwd(end)(table, 1.0)
+    monkeypatch.setattr(ssa_rules, "_MOST", 8)
+    for found in (jax.grad(end)(table, 1.0), jax.jit(jax.grad(end))(table, 1.0)):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    gradients = jax.vmap(jax.grad(end), (None, 0))(table, factors)
+    np.testing.assert_allclose(gradients, jnp.outer(factors, expected), rtol=1e-12)

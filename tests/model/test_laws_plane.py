@@ -228,7 +228,7 @@ def found(space: str) -> Found:
     bodies = len(mechanism.bodies)
     qdot = np.asarray(motion.qdot)[: bodies * len(mechanism.space.coordinates)].reshape(bodies, -1)
     rate, vdot = (np.asarray(x).reshape(bodies, -1) for x in (motion.rate, motion.vdot))
-    multiplier = np.asarray(motion.lam)[equations.rows_of("gear")]
+    multiplier = np.asarray(motion.lam)[[name == "gear" for name, _ in mechanism.row_labels()]]
     return Found(qdot, rate, vdot, reactions, multiplier, jax.tree.map(np.asarray, readings))
 
 

@@ -271,7 +271,7 @@ def _check_positions(
     tolerance = tolerance_of(residuals.q)
     if not _largest(residuals.position) <= tolerance:
         text = closure_text(mechanism, start, np.asarray(residuals.position), prescribed, t)
-        raise AssemblyError(text + over_constrained_text(mechanism, residuals.q, len(prescribed)))
+        raise AssemblyError(text + over_constrained_text(mechanism, t, residuals.q, tuple(prescribed)))
     if not _largest(residuals.slope) <= tolerance:
         slope = float(residuals.slope)
         raise AssemblyError(f"The mechanism can be assembled, but {_STEEP} (the slope left is {slope:.3g}).")

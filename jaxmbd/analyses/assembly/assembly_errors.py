@@ -10,13 +10,14 @@ from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import search
 from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, is_reading, rows_of
 from jaxmbd.analyses.output_channels import channel_units
-from jaxmbd.analyses.redundancy import jacobian
+from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.model.joint.joint import AbstractJoint
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.named_coordinates import PositionDriverConstraint
+from jaxmbd.printing import count_of
 
 _TRIES, _SEED = 32, 0  # searches, all but one from random starts, before a mechanism is called infeasible; reproducible
 _GAP_WEIGHT = 1e-3  # weight of the rows of one part relative to all others, which leaves the whole gap to this part
@@ -59,17 +60,23 @@ def closure_text(
     )
 
 
-def over_constrained_text(mechanism: Mechanism, q: Array, prescribed: int) -> str:
-    """Return the addition to that message if more is prescribed than there are degrees of freedom, else ""."""
-    drivers = [driver.name for driver in mechanism.drivers]
-    joints = sum(mechanism.constraint_sizes()) - len(drivers)
-    freedom = mechanism.nv - int(np.linalg.matrix_rank(jacobian(mechanism, jnp.zeros(()), q)[:joints], tol=1e-6))
-    if len(drivers) + prescribed <= freedom:
+def over_constrained_text(mechanism: Mechanism, t: Scalar, q: Array, prescribed: tuple[str, ...]) -> str:
+    """Return the addition to that message if more is prescribed than there are degrees of freedom, else "".
+
+    What counts are positions: those that drivers prescribe, and each component of the prescribed coordinates, readings
+    and bodies.
+    """
+    drivers = [part.name for part in mechanism.constraints() if isinstance(part, PositionDriverConstraint)]
+    values = len(row_names(mechanism, prescribed)) - sum(mechanism.constraint_sizes())
+    of_drivers = [name in {driver.name for driver in mechanism.drivers} for name, _ in mechanism.row_labels()]
+    rows = jacobian(mechanism, t, q)[~(np.asarray(of_drivers, bool) | nonholonomic_rows(mechanism))]
+    freedom = mechanism.nv - int(np.linalg.matrix_rank(rows, tol=1e-6))
+    if len(drivers) + values <= freedom:
         return ""
-    named = f" ({', '.join(map(repr, drivers))})" if drivers else ""
+    named = f"{count_of(len(drivers), 'driver')} ({', '.join(map(repr, drivers))})"
+    given = [*([named] if drivers else []), *([count_of(values, "fixed value")] if values else [])]
     return (
-        f" Over-constrained: {len(drivers)} driver{'s' * (len(drivers) != 1)}{named} and {prescribed} fixed "
-        f"value{'s' * (prescribed != 1)} on a mechanism whose joints leave {freedom} "
+        f" Over-constrained: {' and '.join(given)} on a mechanism whose joints leave {freedom} "
         f"degree{'s' * (freedom != 1)} of freedom."
     )
 

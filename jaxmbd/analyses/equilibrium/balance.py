@@ -220,7 +220,7 @@ class LinearizedBalance:
         """Return Newton's step, which changes the balance by `−f` and `Φ` by `−φ`; zero in directions without
         stiffness."""
         n = self.particular(phi)
-        return n - self.R @ least_norm(self.stiffness, self.load(f, n), self.scale)
+        return n - self.R @ solve_where_stiff(self.stiffness, self.load(f, n), self.scale)
 
     def descent(self, kick: Scalar) -> Float[Array, " nv"]:
         """Return a descent step: Newton's step with the moduli of the eigenvalues of the stiffness, and at least `kick`
@@ -247,7 +247,7 @@ def flat(stiffness: Float[Array, " nv"], scale: Scalar | float = 0.0) -> Scalar:
     return _FLAT * float(jnp.finfo(stiffness.dtype).eps) * jnp.maximum(jnp.max(jnp.abs(stiffness)), scale)
 
 
-def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | float = 0.0) -> Float[Array, " n"]:
+def solve_where_stiff(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | float = 0.0) -> Float[Array, " n"]:
     """Return the solution of `A x = b` of least norm, zero along singular vectors whose values count as zero; linear in
     `b`."""
     left, values, right = jnp.linalg.svd(A)
@@ -256,9 +256,9 @@ def least_norm(A: Float[Array, "n n"], b: Float[Array, " n"], scale: Scalar | fl
     return right.T @ (inverse * (left.T @ b))
 
 
-# Share of the fastest eigenvalue, or of the rate that the size of the forces implies, below which an eigenvalue counts
-# as zero. Rounding errors split a double zero eigenvalue by their square root.
-_ZERO = 1e-6
+# Units of the square root of rounding: an eigenvalue below this share of the fastest one, or of the rate that the size
+# of the forces implies, counts as zero. Rounding errors split a double zero eigenvalue by their square root.
+_ZERO = 64.0
 
 
 class SmallMotions(eqx.Module):
@@ -298,12 +298,19 @@ def small_motions(
     values = _eigenvalues(M + jnp.diag(1.0 - at.free), R.T @ K @ R, R.T @ D @ R, at.free)
     fastest = jnp.max(jnp.where(jnp.isfinite(values.real), jnp.abs(values), 0.0))
     fastest = jnp.maximum(fastest, jnp.sqrt(at.scale))
-    zero = jnp.abs(values) <= _ZERO * fastest
-    growing = (values.real > _ZERO * fastest) & ~zero
+    least = _least_share(values) * fastest
+    zero = jnp.abs(values) <= least
+    growing = (values.real > least) & ~zero
     symmetric = 2 * _is_free_rotation(at, steady.v).astype(int)
     stiffness = jnp.linalg.eigvals(at.stiffness)
-    negative = jnp.sum(stiffness.real < -(_ZERO**2) * jnp.maximum(jnp.max(jnp.abs(stiffness)), at.scale))
+    stiffest = jnp.maximum(jnp.max(jnp.abs(stiffness)), at.scale)
+    negative = jnp.sum(stiffness.real < -(_least_share(stiffness) ** 2) * stiffest)
     return SmallMotions(values, jnp.sum(growing), jnp.maximum(jnp.sum(zero) - symmetric, 0), negative)
+
+
+def _least_share(x: Array) -> float:
+    """Return the share of the fastest rate below which one counts as zero, in the precision of `x`."""
+    return _ZERO * float(jnp.finfo(x.dtype).eps) ** 0.5
 
 
 def _multipliers(balance: Balance, q: Array, at: LinearizedBalance) -> Array:
@@ -332,4 +339,4 @@ def _is_free_rotation(at: LinearizedBalance, v: Float[Array, " nv"]) -> Bool[Arr
     """Return True if the constraints allow the rotation with free speed."""
     speed = jnp.linalg.norm(v)
     residual = jnp.linalg.norm(v - at.R @ (at.R.T @ at.inertia.times(v)))
-    return (speed > 0) & (residual <= _ZERO * speed)
+    return (speed > 0) & (residual <= _least_share(v) * speed)

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.analyses.equilibrium.balance import Balance, LinearizedBalance, least_norm
+from jaxmbd.analyses.equilibrium.balance import Balance, LinearizedBalance, solve_where_stiff
 from jaxmbd.analyses.equilibrium.newton_search import tolerance_of_balance
 from jaxmbd.arrays import Scalar
 from jaxmbd.equations.equations import Equations
@@ -98,7 +98,7 @@ def _correction(family: BalanceFamily, border: PathPoint, point: PathPoint) -> t
     def to_step(x: Array) -> Array:
         return size * at.R @ x[:-1] + n_p * x[-1]
 
-    newton, along = least_norm(A, -miss), least_norm(A, jnp.zeros_like(miss).at[-1].set(1.0))
+    newton, along = solve_where_stiff(A, -miss), solve_where_stiff(A, jnp.zeros_like(miss).at[-1].set(1.0))
     step, tangent = to_step(newton) + n, to_step(along)
     length = jnp.sqrt(jnp.vdot(tangent, at.inertia.times(tangent)) / size**2 + along[-1] ** 2)
     correction = jnp.sqrt(jnp.vdot(step, at.inertia.times(step)) / size**2 + newton[-1] ** 2)

@@ -146,7 +146,8 @@ def equilibrium_path(
     **Returns:** an `EquilibriumPath`.
 
     **Raises:** the errors of `equilibrium`, for the first point; `SolveError` if the path ends at a limit point before
-    the last value, or if no second point is found.
+    the last value, or if no second point is found; `MechanismError` if all values are equal or, with `points`, the
+    first and the last one.
 
         >>> pendulum = mbd.examples.get("pendulum").mechanism
         >>> sprung = pendulum.with_parts(forces=[*pendulum.forces, pl.JointSpringDamper("spring", "O.angle", 20.0)])
@@ -155,9 +156,9 @@ def equilibrium_path(
         [-0.2383 -0.1217]
     """
     check_mechanism(mechanism)
-    numbers = _checked_values(values)
     if points is not None:
         check_count("points", points, 2)
+    numbers = _checked_values(values, points)
     check_finite("equilibrium_path", "step", as_float(step))
     check_number("equilibrium_path", "step", as_float(step), "1")
     is_speed = isinstance(along, str)
@@ -179,7 +180,8 @@ def equilibrium_path(
 @cached_on_disk
 def _path(family: BalanceFamily, q: Array, values: Array, points: int | None, step: Array) -> EquilibriumPath:
     fixed, start, ends = frozen((family, q, values))
-    still, towards = jnp.zeros(family.mechanism.nv, q.dtype), jnp.sign(ends[-1] - ends[0])
+    still = jnp.zeros(family.mechanism.nv, q.dtype)
+    towards = jnp.ones_like(ends[0]) if points is None else jnp.sign(ends[-1] - ends[0])
     first = PathPoint(start, ends[0], still, towards)
     if points is None:
         path_points, found = natural_steps(fixed, first, ends)
@@ -205,7 +207,7 @@ def _series(equilibria: Equilibrium, name: str) -> Array:
     return eqx.filter_vmap(lambda one: one[name])(equilibria)
 
 
-def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
+def _checked_values(values: Iterable[Number], points: int | None) -> Float[Array, " values"]:
     if not isinstance(values, Iterable) or isinstance(values, str):
         raise MechanismError(f"values must be a sequence of at least two numbers, got {values!r}.")
     numbers = as_float(values if is_concrete(values) and isinstance(values, Array) else list(values))
@@ -214,6 +216,15 @@ def _checked_values(values: Iterable[Number]) -> Float[Array, " values"]:
     if numbers.ndim != 1 or numbers.shape[0] < 2:
         raise MechanismError(f"values must be a sequence of at least two numbers, got shape {numbers.shape}.")
     check_finite("equilibrium_path", "values", numbers, numbers.shape)
+    if is_concrete(numbers):
+        first, last = float(numbers[0]), float(numbers[-1])
+        if bool(jnp.all(numbers == numbers[0])):
+            raise MechanismError(f"values must have at least two different numbers, got {first:.6g} only.")
+        if points is not None and first == last:
+            raise MechanismError(
+                f"With points, values are a range, whose ends must differ: got {first:.6g} as the first and as the "
+                "last value. Leave points out to compute equilibria at all values."
+            )
     return numbers
 
 

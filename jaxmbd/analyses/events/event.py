@@ -199,9 +199,15 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
         return ()
     check_count("max_events", room, 1)
     latches = [event.name for event in checked if isinstance(event.then, Latch)]
-    equations = Equations(mechanism)
+    equations, known = Equations(mechanism), channel_units(mechanism)
+    taken = [name for name in latches if effort_of(name) in known]
+    if taken:
+        raise MechanismError(
+            f"Event {taken[0]!r}: {effort_of(taken[0])!r} would be the effort of its latch and that of the part "
+            f"{taken[0]!r}; give the event another name."
+        )
     for event in checked:
-        _check_quantity(equations, event, event.quantity, latches)
+        _check_quantity(equations, event, event.quantity, [*map(effort_of, latches)])
         along = event.then.along(event.quantity)
         if along is not None:
             _check_quantity(equations, event, along, ())
@@ -214,8 +220,7 @@ def check_events(mechanism: Mechanism, events: Iterable[Event], room: int) -> tu
     return checked
 
 
-def _check_quantity(equations: Equations, event: Event, of: Quantity, latches: Sequence[str]) -> None:
-    efforts = [f"{name}.effort" for name in latches]
+def _check_quantity(equations: Equations, event: Event, of: Quantity, efforts: Sequence[str]) -> None:
     if isinstance(of, ChannelName) and of.name in (TIME, *efforts):
         return
     known = channel_units(equations.mechanism)
@@ -241,6 +246,11 @@ def _check_position(mechanism: Mechanism, event: Event, along: Quantity) -> None
             f"Event {event.name!r}: {kind} acts along a position [m or rad], and {_in_words(along)} is in {unit}. Name "
             f"the coordinate that changes: {kind}(coordinate='...')."
         )
+
+
+def effort_of(latch: str) -> str:
+    """The name of the force or torque of a latch, as a quantity of events; `latch`: the event that closes it."""
+    return f"{latch}.effort"
 
 
 def is_position(mechanism: Mechanism, of: Quantity) -> bool:

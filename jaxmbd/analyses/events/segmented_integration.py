@@ -21,7 +21,7 @@ import optimistix as optx
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.events.changes import ForceChanges, after_event, changes_of, equations_at
-from jaxmbd.analyses.events.event import Bounce, ChannelName, Event, Latch, Release, is_position, read_one
+from jaxmbd.analyses.events.event import Bounce, ChannelName, Event, Latch, Release, effort_of, is_position, read_one
 from jaxmbd.analyses.events.event_log import BLOCKED, STARTED, USED_UP, Events
 from jaxmbd.analyses.events.impact import LatchedFormulation, Latches, impact, latched, positions
 from jaxmbd.analyses.output_channels import Snapshot
@@ -144,15 +144,14 @@ class SegmentedIntegration:
         return jnp.stack([self._quantity(equations, formulation, event, at) for event in self.events]) - self.levels
 
     def _quantity(self, equations: Equations, formulation: AbstractFormulation, event: Event, at: Snapshot) -> Array:
-        owner, _, component = (
-            event.quantity.name.partition(".") if isinstance(event.quantity, ChannelName) else ("", "", "")
-        )
-        names = [self.events[j].name for j in self.rows]
-        if component != "effort" or owner not in names:
+        name = event.quantity.name if isinstance(event.quantity, ChannelName) else ""
+        latches = [self.events[j].name if held else "" for j, held in zip(self.rows, self.latching, strict=True)]
+        efforts = [effort_of(latch) if latch else None for latch in latches]
+        if name not in efforts:
             return read_one(equations, event.quantity, at)
         inner = formulation.base if isinstance(formulation, Projection) else formulation
         assert isinstance(inner, LatchedFormulation)
-        return inner.efforts(equations, at.t, at.q, at.v)[names.index(owner)]
+        return inner.efforts(equations, at.t, at.q, at.v)[efforts.index(name)]
 
     def distances_and_rates(
         self, equations: Equations, formulation: AbstractFormulation, t: Array, q: Array, v: Array

@@ -2,8 +2,9 @@
 
 Code of the libraries whose versions are known is identified by its name. Any other function is described by its
 bytecode, its defaults, the variables it closes over and the global names it reads, each by its content in turn; any
-other class by its bases and members. What cannot be described so has no fingerprint: modules outside the known
-libraries, imports inside a function, and names that read more than their arguments, such as `open`.
+other class by its bases and members. What cannot be described so has no fingerprint: modules and compiled functions
+outside the known libraries, imports inside a function, and what reads more than its arguments, such as `open`, under
+the name that a function calls it by or under its own.
 """
 
 import dataclasses
@@ -12,7 +13,7 @@ import io
 import pickle
 import sys
 from collections.abc import Iterator
-from types import CodeType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
 from typing import Any
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "equinox", "diffrax", "optimistix", "lineax", "optax")
@@ -22,8 +23,9 @@ _KNOWN = {
 }  # fmt: skip
 # Names of what reads more than its arguments; a user's own method of such a name is taken for it.
 _READING = {
-    "environ", "eval", "exec", "globals", "input", "load", "loadtxt", "locals", "open", "perf_counter", "random",
-    "time",
+    "DataSource", "environ", "eval", "exec", "fromfile", "fromregex", "genfromtxt", "globals", "input", "io", "load",
+    "load_library", "loadtxt", "locals", "memmap", "open", "open_memmap", "perf_counter", "random", "read_array",
+    "time", "tree_deserialise_leaves",
 }  # fmt: skip
 # Members of a class that say nothing of what it computes, or that follow from the others.
 _DERIVED = {
@@ -52,7 +54,10 @@ class _Describer(pickle.Pickler):
 
     def persistent_id(self, obj: Any) -> Any:
         if _is_known(obj):
-            return obj.__name__ if isinstance(obj, ModuleType) else f"{obj.__module__}.{obj.__qualname__}"
+            name = obj.__name__ if isinstance(obj, ModuleType) else f"{obj.__module__}.{obj.__qualname__}"
+            if not _READING.isdisjoint(name.split(".")):
+                raise pickle.PicklingError(f"{name} may read more than its arguments.")
+            return name
         if type(obj) in (set, frozenset) and all(isinstance(x, str | int | float) for x in obj):
             return [type(obj).__name__, *sorted(map(repr, obj))]  # their order differs between processes
         return self.begun.get(id(obj))
@@ -65,7 +70,7 @@ class _Describer(pickle.Pickler):
             self.begun[id(obj)] = len(self.begun)
             members = [(name, _content(x)) for name, x in vars(obj).items() if name not in _DERIVED]
             return tuple, ([obj.__qualname__, type(obj), obj.__bases__, members],)
-        if isinstance(obj, ModuleType):
+        if isinstance(obj.__self__ if isinstance(obj, BuiltinFunctionType) else obj, ModuleType):
             raise pickle.PicklingError(f"{obj} may change without its name.")
         return NotImplemented
 

@@ -32,6 +32,7 @@ _SOURCES = (
     "vm.c", "program.h", "motion.h", "program_table.h", "lanes.h", "vm_lanes.h", "erk_slots.h", "erk_loop.h",
     "erk_sweeps.h",
 )  # fmt: skip
+_NO_PROGRAM = 2  # an outcome, as numbered in `vm.c`
 _SIZE = 2**24  # [bytes] limit of the stored libraries together: some 50 of them
 _lock = threading.Lock()
 
@@ -124,7 +125,10 @@ def _call(
     name: str, dtype: Any, numbers: Sequence[Any], inputs: list[Any], results: Sequence[Any],
     failure: ctypes.c_char_p | None = None,
 ) -> list[np.ndarray]:  # fmt: skip
-    """Call a function of the virtual machine, whose results have the given types; it may give a reason of `failure`."""
+    """Call a function of the virtual machine, whose results have the given types; it may give a reason of `failure`.
+
+    **Raises:** `SolveError` with that reason, `RuntimeError` if there is no such program, `MemoryError`.
+    """
     library = vm()
     assert library is not None
     outputs = [np.empty(x.shape, x.dtype) for x in results]
@@ -137,6 +141,8 @@ def _call(
     outcome = getattr(library, name)(wide, *numbers, data, ctypes.c_void_p(sizes.ctypes.data), *counts, *more)
     if failure is not None and failure.value:
         raise SolveError(failure.value.decode())
+    if outcome == _NO_PROGRAM:
+        raise RuntimeError("A program is called that is not registered with the virtual machine of this process.")
     if outcome:
         raise MemoryError("There is no memory left to run a program.")
     return outputs

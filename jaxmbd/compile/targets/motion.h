@@ -43,7 +43,7 @@ static inline int32_t *counter(const Array *a, const int64_t batch, const int64_
 }
 
 /* Checkpoints are the states at every `2**level`-th step, so that those of steps 0 ... i fit into the rows: the row of
-   checkpoint i, by the scheme of `checkpoint_store.py`. */
+   checkpoint i, by the scheme of `CheckpointStore` (`sweep.py`). */
 static int64_t level_of(const int64_t i, const int64_t rows) {
   int64_t level = 0;
   while (i >= rows << level) level++;

@@ -221,11 +221,12 @@ class ExplicitSteps(AbstractSteps):
         return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def tangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep:
-        """The program of the rate and its tangent."""
+    def tangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
+        """The program of the rate and its tangent; None if that cannot be expressed."""
         moving, count = self._moving(known, timed), len(self.rate.types)
         program = self.rate._derivative(moving, True).hoisted_program(self._time_at)
-        assert program is not None
+        if program is None:
+            return None
         at = {k: count + i for i, k in enumerate(moving)}
         return _Sweep(
             program, self._time_at, self._state_at,
@@ -233,12 +234,14 @@ class ExplicitSteps(AbstractSteps):
         )  # fmt: skip
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep:
-        """The program that pulls a cotangent of the rate back to parameters, time and state."""
+    def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
+        """The program that pulls a cotangent of the rate back to parameters, time and state; None if that cannot be
+        expressed, although the rate can (the transpose of a long table's `gather` writes at an index of run time)."""
         moving, count = self._moving(known, timed), len(self.rate.types)
         linear = self.rate._derivative(moving, False)
         program = linear.transpose(tuple(range(count, count + len(moving)))).hoisted_program(self._time_at)
-        assert program is not None
+        if program is None:
+            return None
         outputs = {k: i for i, k in enumerate(moving)}
         return _Sweep(
             program, self._time_at, self._state_at, -1, count, outputs.get(self._state_at, -1),
@@ -274,6 +277,8 @@ class ExplicitSteps(AbstractSteps):
             recorded = settings["operands"] - len(moving) - n == 5
             at = {k: n + 4 + recorded + i for i, k in enumerate(moving)}
             sweep = self.tangent_sweep(known, timed)
+            if sweep is None:
+                return None
             zero = [np.zeros(x.shape, x.dtype) for x in self.types]
             operands = [*theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *last, y, *times, *steps[:4]]
             operands += [at[0]] if 0 in at else []
@@ -285,6 +290,8 @@ class ExplicitSteps(AbstractSteps):
             wanted = settings["wanted"]
             known, timed = tuple(k - 1 for k in wanted if 0 < k < n - 3), any(k >= n - 3 for k in wanted)
             sweep = self.cotangent_sweep(known, timed)
+            if sweep is None:
+                return None
             operands = [*theta, *run.tables(dtype), *theta, *sweep.tables(dtype), *last, *times, *steps, n + 5, n + 6]
             order = [*(k + 1 for k in known), 0, *(times if timed else [])]
             arrays = [*_START[1:], *_STEPS, "checkpoints", "dys", "dy0", *("" for _ in known), "y_end"]

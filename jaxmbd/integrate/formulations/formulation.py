@@ -123,7 +123,7 @@ class Stabilized(AbstractFormulation):
         at = equations.at(t, q)
         system = SaddlePoint(at)
         violation = jnp.stack([at.velocity(v), at.position()], axis=1)
-        eta, mu = system.impulses(violation).T
+        eta, mu = system.solve(violation).T
         remainder = system.apply_impulse(eta)
         v = v - remainder
         vdot, lam = system.accelerations(at.force(v), at.gamma(v))

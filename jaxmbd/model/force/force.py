@@ -127,6 +127,8 @@ class GeneralizedForce(eqx.Module):
     """A user-defined generalized force on all coordinates: `Q = function(t, q, v, parameters)`.
 
     **Arguments:** `function` returns the generalized forces `Q` of shape `(nv,)`, in the mechanism's order.
+
+    With joint coordinates it acts in the joints, as described for `GlobalConstraint`.
     """
 
     name: str = eqx.field(static=True)

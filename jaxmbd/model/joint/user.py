@@ -82,6 +82,9 @@ class GlobalConstraint(eqx.Module):
 
     **Arguments:** `function` takes the time [s], the coordinates `q` of shape `(nq,)` in the mechanism's order
     and `parameters`; it returns a scalar or a vector.
+
+    With joint coordinates its loads act as in the joints that these belong to: as moments about the axes of joints that
+    turn, as forces along those that slide, through the second marker. They are no part of the reactions of joints.
     """
 
     name: str = eqx.field(static=True)
