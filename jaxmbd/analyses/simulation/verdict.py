@@ -207,7 +207,7 @@ def _where_stopped(solution: Solution, t: Array, q: Array) -> tuple[bool, float,
     values = np.linalg.svd(jacobian(mechanism, begin, first), compute_uv=False)
     rank = int(np.sum(nonzero_singular_values(values)))
     near, names = singularity_margin(mechanism, t, q, rank)
-    return rank > 0 and near < NEARLY_SINGULAR * values[rank - 1] / values[0], near, names
+    return bool(rank > 0 and near < NEARLY_SINGULAR * values[rank - 1] / values[0]), near, names
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
