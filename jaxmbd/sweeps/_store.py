@@ -14,7 +14,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -152,6 +152,8 @@ def _locked(path: Path) -> Iterator[None]:
             pass
         yield
     finally:
+        with suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_UN)  # at once, also where a worker that was just forked still has the file
         _forget({lock})
 
 

@@ -19,7 +19,7 @@ import zarr
 
 import jaxmbd as mbd
 from jaxmbd.sweeps import SweepWarning, read_store, sweep
-from jaxmbd.sweeps._store import Store, _locked
+from jaxmbd.sweeps._store import Store, _forget, _locked, _locks
 from tests.sweeps.functions import closure, period
 
 SPACE: dict[str, Any] = {"length": np.linspace(0.5, 2.0, 5), "g": np.linspace(1.0, 10.0, 4)}
@@ -268,17 +268,22 @@ def test_others_while_a_store_is_written(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.filterwarnings("ignore:.*fork")
 def test_a_forked_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
-    """As one would that outlives a process that was killed."""
+    """One that outlives a process that was killed: the process then closes its files, and no more."""
     run(tmp_path / "a.zarr")
-    ended, end = os.pipe()
+    (begun, begin), (ended, end) = os.pipe(), os.pipe()
     with _locked(tmp_path / "a.zarr"):
         worker = os.fork()
         if worker == 0:
             os.close(end)
+            os.write(begin, b".")
             os.read(ended, 1)
             os._exit(0)
-    with _locked(tmp_path / "a.zarr"):
-        pass
+        os.read(begun, 1)
+        with pytest.raises(mbd.MechanismError, match="Another sweep is writing"), _locked(tmp_path / "a.zarr"):
+            pass
+        _forget(set(_locks))
+        with _locked(tmp_path / "a.zarr"):
+            pass
     os.close(end)
     assert os.waitpid(worker, 0)[1] == 0
 
