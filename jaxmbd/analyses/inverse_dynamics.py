@@ -12,15 +12,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.events.changes import ForceChanges, equations_at
 from jaxmbd.analyses.kinematics import kinematics
 from jaxmbd.analyses.output_channels import Snapshot
-from jaxmbd.analyses.result_codes import (
-    RESULTS,
-    first_failure,
-    invalidated,
-    is_successful,
-    number_of,
-    raise_where,
-    text_of,
-)
+from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Number, Scalar, as_float, frozen, is_concrete, is_known
@@ -102,7 +94,7 @@ def inverse_dynamics(
         ts, left, limit = frozen((motion.ts, left, limit))
         _check_balance(actuated, np.asarray(ts), np.asarray(left), float(limit))
     elif throw:
-        lam = raise_where(snapshots.lam, ~is_successful(result), text_of, number_of(result))
+        lam = raise_unless_successful(snapshots.lam, result)
         snapshots = eqx.tree_at(lambda s: s.lam, snapshots, lam)
     return eqx.tree_at(
         lambda s: (s.mechanism, s.computed, s.result), motion, (actuated, snapshots, result),

@@ -11,15 +11,7 @@ from jaxtyping import Array
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.checks import check_times, first_time
 from jaxmbd.analyses.redundancy import jacobian, nonholonomic_rows, redundancy
-from jaxmbd.analyses.result_codes import (
-    RESULTS,
-    first_failure,
-    invalidated,
-    is_successful,
-    number_of,
-    raise_where,
-    text_of,
-)
+from jaxmbd.analyses.result_codes import RESULTS, first_failure, invalidated, is_successful, raise_unless_successful
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.simulation.verdict import singularity_margin, times_are_valid
 from jaxmbd.analyses.state import State, check_state
@@ -95,8 +87,7 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
         _check_motion(frozen(solution))
     elif throw:
         of = lambda s: (s.q, s.integrated_speeds)  # noqa: E731
-        failed, number = ~is_successful(solution.result), number_of(solution.result)
-        solution = eqx.tree_at(of, solution, raise_where(of(solution), failed, text_of, number))
+        solution = eqx.tree_at(of, solution, raise_unless_successful(of(solution), solution.result))
     return solution
 
 
@@ -104,8 +95,9 @@ def kinematics(mechanism: Mechanism, ts: Any, state: State | None = None, *, thr
 def _motion(mechanism: Mechanism, ts: Array, state: State, checked: bool) -> Solution:
     """Return the motion. `checked`: the values of the times are known and have been checked."""
     equations, q, v, inputs = Equations(mechanism), state.q, state.v, (mechanism, ts, state)
-    rows = equations.jacobian(ts[0], q)
-    rank, positions = rank_of(rows), rank_of(rows[~nonholonomic_rows(mechanism)])
+    rows, of_speeds = equations.jacobian(ts[0], q), nonholonomic_rows(mechanism)
+    rank = rank_of(rows)
+    positions = rank_of(rows[~of_speeds]) if of_speeds.any() else rank
     fixed, q, v, times = frozen((equations, q, v, ts))
     q = close_loops(fixed, times[0], q, DeterminedCorrection())
     start = times[0], q, consistent_speeds(fixed.at(times[0], q), v, DeterminedCorrection())

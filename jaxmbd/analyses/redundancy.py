@@ -10,6 +10,7 @@ from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import nonzero_singular_values, tolerance_of_rank
+from jaxmbd.model.joint.joint import AbstractNonholonomic
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 
@@ -123,7 +124,10 @@ def nonholonomic_rows(mechanism: Mechanism) -> Bool[np.ndarray, " m"]:
     """Return True for each row that constrains speeds alone: those of rolling, and of drivers that prescribe a speed.
     In a rolling part these follow the position rows."""
     pairs = zip(mechanism.constraints(), mechanism.constraint_sizes(), strict=True)
-    counts = ((count_position_rows(mechanism, part), size) for part, size in pairs)
+    counts = (
+        (count_position_rows(mechanism, part) if isinstance(part, AbstractNonholonomic) else size, size)
+        for part, size in pairs  # to count rows takes a trace of the part
+    )
     return np.asarray([row >= positions for positions, size in counts for row in range(size)], dtype=bool)
 
 

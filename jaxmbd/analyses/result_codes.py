@@ -158,6 +158,11 @@ def raise_where(values: Any, failed: Bool[Array, ""], describe: Describe, *detai
     return jax.tree.map(lambda value: jnp.where(raised, jnp.nan, value), values)
 
 
+def raise_unless_successful(values: Any, result: RESULTS) -> Any:
+    """Return the arrays `values` unchanged; raise with the text of the result code, at run time, if it says failure."""
+    return raise_where(values, ~is_successful(result), text_of, number_of(result))
+
+
 def _text(failed: np.ndarray, details: list[np.ndarray], describe: Describe) -> str:
     if failed.ndim == 0:
         return describe(*details)

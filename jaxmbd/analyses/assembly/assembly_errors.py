@@ -76,8 +76,8 @@ def over_constrained_text(mechanism: Mechanism, t: Scalar, q: Array, prescribed:
     named = f"{count_of(len(drivers), 'driver')} ({', '.join(map(repr, drivers))})"
     given = [*([named] if drivers else []), *([count_of(values, "fixed value")] if values else [])]
     return (
-        f" Over-constrained: {' and '.join(given)} on a mechanism whose joints leave {freedom} "
-        f"degree{'s' * (freedom != 1)} of freedom."
+        f" Over-constrained: {' and '.join(given)} on a mechanism whose joints leave {count_of(freedom, 'degree')} of "
+        "freedom."
     )
 
 

@@ -27,9 +27,7 @@ from jaxmbd.analyses.result_codes import (
     invalidated,
     is_one_of,
     is_successful,
-    number_of,
-    raise_where,
-    text_of,
+    raise_unless_successful,
 )
 from jaxmbd.analyses.simulation.solution import Reaction, Solution, at_instant
 from jaxmbd.analyses.state import State, state_of
@@ -260,7 +258,7 @@ def _checked(result: Equilibrium, search: NewtonSearch, faults: SteadyStateResid
     """Return the equilibrium; raise if the search failed or if the state is not steady."""
     state, tolerance = result.state, tolerance_of(result.state.q)
     if not is_known(result, search, faults):
-        q, v = raise_where((state.q, state.v), ~result.converged, text_of, number_of(state.result))
+        q, v = raise_unless_successful((state.q, state.v), state.result)
         return eqx.tree_at(lambda e: (e.state.q, e.state.v), result, (q, v))
     mechanism, search, faults, state = frozen((result.mechanism, search, faults, state))
     if not np.abs(np.asarray(search.miss)).max(initial=0.0) <= tolerance:
