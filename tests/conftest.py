@@ -11,6 +11,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 
 # One thread per worker. With JAX's default of one per core, two workers on two cores took twice as long to
@@ -97,15 +98,22 @@ def as_a_user_runs_it() -> Iterator[None]:
     jaxtyping.config.update("jaxtyping_disable", False)
 
 
+MODULES = count(1)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _frees_compiled_programs() -> Iterator[None]:
-    """Each compiled program keeps some dozen memory maps. With those of all modules together a worker ran into the
-    system's limit (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes."""
+    """After every eighth module; until then they share what is compiled.
+
+    Each program keeps some dozen memory maps. With those of all modules together a worker ran into the system's limit
+    (65,530 maps), where the compiler ends with a segmentation fault; and it took gigabytes.
+    """
     yield
-    jax.clear_caches()
-    disk_cache._first_calls.cache_clear()
-    calls.traced.cache_clear()
-    gc.collect()
+    if next(MODULES) % 8 == 0:
+        jax.clear_caches()
+        disk_cache._first_calls.cache_clear()
+        calls.traced.cache_clear()
+        gc.collect()
 
 
 SLOW = Path(__file__).parent / "slow.txt"

@@ -103,7 +103,7 @@ def oscillator(p: Float[Array, "3"]) -> Float[Array, ""]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("modes", ["fff", "rfr", "rrf"])
+@pytest.mark.parametrize("modes", ["fff", "rrf"])
 def test_third_derivatives(modes: str) -> None:
     """By parameters, start and times; all of them are symmetric."""
     at, derivative = jnp.array([1.3, 0.4, 1.0]), oscillator
@@ -251,10 +251,11 @@ def test_second_derivatives_of_a_driven_motion() -> None:
     assert_agree(jax.jit(jax.jacfwd(jax.jacfwd(place)))(at), jax.hessian(exact)(at), 1e-8)
 
 
-ORDERS = (
-    lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.grad(f)),
-    lambda f: jax.grad(jax.jacfwd(f)), lambda f: jax.jacfwd(jax.jacfwd(f)),
-)  # fmt: skip
+# Two of the four orders in each kind of coordinates: compiling one takes some ten seconds.
+ORDERS = {
+    "joint": (lambda f: jax.grad(jax.grad(f)), lambda f: jax.jacfwd(jax.jacfwd(f))),
+    "absolute": (lambda f: jax.jacfwd(jax.grad(f)), lambda f: jax.grad(jax.jacfwd(f))),
+}
 
 
 @pytest.mark.slow
@@ -273,8 +274,8 @@ def test_second_derivatives_of_inverse_dynamics(coordinates: str) -> None:
     length = jnp.asarray(0.6)
     expected = (0.1 + 2.0 * 0.36) * 3.0 + 2.0 * 9.81 * 0.6 * np.cos(1.5 * 0.49)
     np.testing.assert_allclose(torque(length), expected, rtol=1e-10)
-    for twice in ORDERS:
-        np.testing.assert_allclose(twice(torque)(length), 12.0, rtol=1e-9)
+    for twice in ORDERS[coordinates]:
+        np.testing.assert_allclose(jax.jit(twice(torque))(length), 12.0, rtol=1e-9)
 
 
 @pytest.mark.slow
@@ -297,5 +298,5 @@ def test_second_derivatives_of_eigenvalues_of_a_linearised_mechanism(coordinates
 
     length = jnp.asarray(0.6)
     np.testing.assert_allclose(value(length), exact(length), rtol=1e-10)
-    for twice in ORDERS:
-        np.testing.assert_allclose(twice(value)(length), jax.grad(jax.grad(exact))(length), rtol=1e-8)
+    for twice in ORDERS[coordinates]:
+        np.testing.assert_allclose(jax.jit(twice(value))(length), jax.grad(jax.grad(exact))(length), rtol=1e-8)

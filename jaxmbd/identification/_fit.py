@@ -15,7 +15,7 @@ from jaxmbd.errors import MechanismError, SolveError
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._identifiability import FitWarning
-from jaxmbd.identification._levenberg_marquardt import NO_STEP, USED_UP
+from jaxmbd.identification._levenberg_marquardt import NO_STEP, STUCK, USED_UP
 from jaxmbd.identification._minimise import Minimum, gradient_descent, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._parameters import Build
 from jaxmbd.identification._problem import Problem, Unknowns
@@ -28,6 +28,14 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.progress import reporting
 
 _SHOWN = 6  # searches that a warning lists
+_NOT_CONVERGED = {
+    USED_UP: "has used up its {steps} steps before it converged: give it more, or a better start.",
+    NO_STEP: "ended where no step, however short, can be simulated; the estimates are no minimum. If a parameter must "
+    "not leave a range, give it that range.",
+    STUCK: "ended where no step, however short, reduces the loss, although its derivatives are not zero; the estimates "
+    "are no minimum. The loss may jump there (a contact or an event that comes or goes), or the motions be too coarse "
+    "(give Problem a smaller rtol).",
+}
 
 
 def fit(
@@ -65,7 +73,8 @@ def fit(
     **Returns:** a `Fit`; print it. Its `warnings` name parameters that the data determine in some combinations only, or
     that lie at the edge of their range. Ctrl-C ends the search and returns the best result so far.
 
-    **Warns:** `FitWarning` if Levenberg-Marquardt takes all its steps without converging.
+    **Warns:** `FitWarning` if Levenberg-Marquardt does not converge: it takes all its steps, or no further one can be
+    simulated or reduces the loss.
 
     **Raises:** `MechanismError` for unknown channels, values outside their range, or NaN in the data.
 
@@ -97,14 +106,8 @@ def fit(
     with reporting(progress) as report:
         if optimiser is None:
             problem, minimum, losses = searched(problem, starts, seed, steps, tolerance, checkpoint, report)
-            if minimum.outcome == USED_UP:
-                text = f"fit has used up its {steps} steps before it converged: give it more, or a better start."
-                warnings.warn(text, FitWarning, stacklevel=2)
-            elif minimum.outcome == NO_STEP:
-                text = (
-                    "fit ended where no step, however short, can be simulated; the estimates are no minimum. If a "
-                    "parameter must not leave a range, give it that range."
-                )
+            if minimum.outcome in _NOT_CONVERGED:
+                text = f"fit {_NOT_CONVERGED[minimum.outcome].format(steps=steps)}"
                 warnings.warn(text, FitWarning, stacklevel=2)
         else:
             minimum, losses = gradient_descent(problem, optimiser, steps, batch, report), ()
@@ -166,7 +169,7 @@ def side_by_side(
     with reporting(progress) as report:
         nothing, joins = Checkpoint(None, ()), without_multipliers(problems[0])
         minima = levenberg_marquardt(problems, starts, steps, tolerance, report, nothing, joins)
-    failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in (USED_UP, NO_STEP)]
+    failed = [k for k, one in enumerate(minima) if one.linearised is None or one.outcome in _NOT_CONVERGED]
     if failed:
         shown = ", ".join(f"number {k} ({minima[k].outcome})" for k in failed[:_SHOWN])
         more = " and others" * (len(failed) > _SHOWN)

@@ -24,14 +24,16 @@ from jaxmbd.identification._normal_equations import Linearised, Step, fixed_at_b
 USED_UP = "steps used up"
 CONVERGED = "converged"
 NO_STEP = "no step, however short, can be simulated"
+STUCK = "no step, however short, reduces the loss"
 
 _FIRST_DAMPING = 1e-2
-_LARGEST_DAMPING = 1e16  # then no step, however short, reduces the loss
+_LARGEST_DAMPING = 1e16  # then the step is as short as can be
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
 _SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
 _SAME_WAY = 0.7  # the least cosine of the angle to the last step, in the scale of the columns, for a bent step
 _BENT = 0.75  # the largest acceleration, relative to the step
 _ROUNDING = 1e-14  # length of a step relative to the unknowns, in the scale of the columns, that counts as none
+_EXACT = 1e-6  # change of the residuals by an undamped step, as a share of that by all unknowns, that is rounding
 _NOISE = 1e-6  # a step may still reduce the loss by this share of the residuals' variance: 1/700 of a standard error
 
 Flat = np.ndarray
@@ -86,25 +88,26 @@ def search(
         straight = np.clip(state.u + step, lower, upper) - state.u
         trial = np.clip(state.u + step + bend, lower, upper)
         change = trial - state.u
-        if np.linalg.norm(scale * change) <= _ROUNDING * (np.linalg.norm(scale * state.u) + _ROUNDING):
+        size = np.linalg.norm(scale * state.u) + _ROUNDING
+        if state.damping > _LARGEST_DAMPING or np.linalg.norm(scale * change) <= _ROUNDING * size:
             if there is None or not there.is_finite:
                 return SearchEnd(state.u, at, state.history, NO_STEP)
+            if _undamped_change(at, scale, fixed, shapes) > _EXACT * size:
+                return SearchEnd(state.u, at, state.history, STUCK)
             return SearchEnd(state.u, at, state.history, CONVERGED, "a further step is lost in rounding")
         predicted = at.loss - at.predicted(_shaped(straight, shapes))
         there = yield trial
         if there is not None and there.is_finite and there.loss <= at.loss and predicted > 0:
             actual, before, last = at.loss - there.loss, at.loss, (at, change)
-            state.u, at, ratio = trial, there, actual / predicted
+            state.u, at, ratio, shortened = trial, there, actual / predicted, max(1.0, state.damping)
             state.damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), _LEAST_DAMPING)
             state.growth = 2.0
             state.history.append(at.loss)
-            if max(actual, predicted) <= tolerance**2 * before:
+            if shortened * max(actual, predicted) <= tolerance**2 * before:
                 return SearchEnd(state.u, at, state.history, CONVERGED, "the loss does not change any more")
         else:
             state.history.append(at.loss)
             state.damping, state.growth = state.damping * state.growth, 2 * state.growth
-            if state.damping > _LARGEST_DAMPING:
-                return SearchEnd(state.u, at, state.history, "no step reduces the loss any more")
     return SearchEnd(state.u, at, state.history, USED_UP)
 
 
@@ -132,12 +135,17 @@ def _settled(
     size = np.sqrt(2 * at.loss)
     if size == 0 or np.max(np.abs(free) / scale, initial=0.0) <= tolerance**2 * size:
         return "the residuals are orthogonal to the sensitivities"
-    undamped = at.solved(_LEAST_DAMPING, _shaped(scale, shapes), _shaped(fixed, shapes))
-    gain = at.loss - at.predicted(undamped)
+    gain = _undamped_change(at, scale, fixed, shapes) ** 2 / 2
     variance = 2 * at.loss / max(samples - int(np.sum(~fixed)), 1)
     return (
         "a further step would change the estimates by less than the noise can tell" if gain <= _NOISE * variance else ""
     )
+
+
+def _undamped_change(at: Linearised, scale: Flat, fixed: Flat, shapes: Step) -> float:
+    """The length of the change of the residuals by an undamped step: its square is twice the reduction of the loss."""
+    undamped = at.solved(_LEAST_DAMPING, _shaped(scale, shapes), _shaped(fixed, shapes))
+    return float(np.sqrt(2 * max(at.loss - at.predicted(undamped), 0.0)))
 
 
 def _silent(norms: Flat) -> Bool[np.ndarray, " n"]:

@@ -395,5 +395,5 @@ def test_information_has_a_derivative_with_respect_to_the_start() -> None:
 
     at = jnp.asarray(1.0)
     expected = (merit(at + 1e-4) - merit(at - 1e-4)) / 2e-4
-    np.testing.assert_allclose(jax.grad(merit)(at), expected, rtol=1e-5)
-    np.testing.assert_allclose(jax.jvp(merit, (at,), (jnp.ones(()),))[1], expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.grad(merit))(at), expected, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(merit))(at), expected, rtol=1e-5)

@@ -298,23 +298,22 @@ def test_batches_then_levenberg_marquardt_for_the_errors() -> None:
 # --- a hidden force is found ------------------------------------------------------------------------------------------
 
 
-def trained(reaction: bool) -> mbd.Fit:
+def trained() -> mbd.Fit:
     """By multiple shooting from a line of 100 N/m, then by whole records from there."""
     ts = np.linspace(0.0, 0.8, 161)
     starts = ((0.2, 0.0), (2.9, 0.0), (1.3, -8.0), (1.3, 10.0))
-    experiments = [hybrids.record(*start, ts, k, reaction) for k, start in enumerate(starts)]
+    experiments = [hybrids.record(*start, ts, k, reaction=True) for k, start in enumerate(starts)]
     free = hybrids.free(hybrids.untrained(12))
     cut = ident.Problem(hybrids.slider_crank, experiments, free, segments=8, continuity=0.1)
     begun = mbd.fit(cut, steps=80, tolerance=0.05, progress=False)
     whole = ident.Problem(hybrids.slider_crank, experiments, free).starting_at(begun.parameters)
-    # The angle alone leaves a longer tail of steps that change the law by less than the noise.
-    return mbd.fit(whole, steps=150, tolerance=5e-3 if reaction else 0.02, progress=False)
+    return mbd.fit(whole, steps=150, tolerance=5e-3, progress=False)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("reaction", [False, True], ids=["angle", "angle and reaction"])
-def test_a_hidden_spring_is_found_with_payload_and_friction(reaction: bool) -> None:
-    result = trained(reaction)
+def test_a_hidden_spring_is_found_with_payload_and_friction() -> None:
+    """By an angle and a reaction; `notebooks/hybrid_model.ipynb` does it by the angle alone too."""
+    result = trained()
     places = ident.visited(result, "rail.displacement")["rail.displacement"]
     xs = jnp.linspace(places.min(), places.max(), 200)
     assert places.max() - places.min() > 0.18
@@ -330,12 +329,11 @@ def test_a_hidden_spring_is_found_with_payload_and_friction(reaction: bool) -> N
         lower, upper = interval[name]
         assert lower < value < upper
         assert upper - lower < 0.15 * value
-    unseen = hybrids.record(0.6, 5.0, np.linspace(0.0, 1.6, 161), 9, reaction, estimate=False)
+    unseen = hybrids.record(0.6, 5.0, np.linspace(0.0, 1.6, 161), 9, reaction=True, estimate=False)
     prediction = ident.predict(result, unseen, progress=False)
     inside = ident.visited(prediction, "rail.displacement")["rail.displacement"]
     assert places.min() <= inside.min()
     assert inside.max() <= places.max()
     errors = prediction.rms()[0]
     assert errors["O.angle"] < 3 * hybrids.ANGLE_NOISE
-    if reaction:
-        assert errors["B.fx"] < 1.2 * hybrids.REACTION_NOISE
+    assert errors["B.fx"] < 1.2 * hybrids.REACTION_NOISE

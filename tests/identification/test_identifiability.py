@@ -209,6 +209,19 @@ def test_a_fit_that_cannot_leave_its_start_has_not_converged() -> None:
     assert "Warning: the search has not converged: no step" in str(result)
 
 
+def test_a_fit_that_ends_at_a_jump_has_not_converged() -> None:
+    """Beyond 32 N/m the rail's spring is another one."""
+
+    def jumping(p: dict[str, Any]) -> pl.Mechanism:
+        return rail(jnp.where(p["k"] > 32.0, 5.0, p["k"]))[0]
+
+    free = {"k": mbd.identification.Parameter(start=30.0)}
+    with pytest.warns(mbd.FitWarning, match="ended where no step, however short, reduces the loss"):
+        result = mbd.fit(jumping, oscillation(), free, steps=150, progress=False)
+    assert float(result.parameters["k"]) == pytest.approx(32.0, abs=1e-9)
+    assert "Warning: the search has not converged: no step" in str(result)
+
+
 @pytest.mark.slow
 def test_edges_of_ranges_and_steps_used_up() -> None:
     """Springs that are too weak at their strongest lie at the end of their range; two steps are not enough."""

@@ -205,6 +205,23 @@ def test_search_keeps_unknowns_whose_sensitivity_is_rounding() -> None:
     np.testing.assert_allclose(state.u, [1.0, 1.0, 0.5], atol=1e-7)
 
 
+def test_search_has_not_converged_where_no_step_reduces_the_loss() -> None:
+    """A residual of 2 falls towards `x = 1`, where it jumps to 4; rounding alone is no jump."""
+
+    def jumping(x: np.ndarray) -> Linearised:
+        return Linearised((), np.array([[-1.0, 4.0 if x[0] > 1.0 else 3.0 - x[0]]]))
+
+    def rounded(x: np.ndarray) -> Linearised:
+        return Linearised((), np.array([[1.0, x[0] - 1.0 + 1e-12 * np.cos(1e9 * x[0])], [0.0, 1e-12]]))
+
+    state, outcome = run([0.0], of=jumping)
+    assert outcome == "no step, however short, reduces the loss"
+    np.testing.assert_allclose(state.u, 1.0, atol=1e-9)
+    state, outcome = run([0.0], of=rounded)
+    assert outcome == "converged"
+    np.testing.assert_allclose(state.u, 1.0, atol=1e-11)
+
+
 def test_search_has_not_converged_where_no_step_can_be_computed() -> None:
     start = [-1.2, 1.0]
     state, outcome = run(start, of=lambda x: rosenbrock(x) if (x == start).all() else None)

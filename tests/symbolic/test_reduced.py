@@ -191,4 +191,4 @@ def test_gradients_of_a_motion_in_named_joint_coordinates() -> None:
     both, h = jax.jit(jax.value_and_grad(lambda mass: end(mass, "reverse"))), 1e-4
     difference = (both(0.7 + h)[0] - both(0.7 - h)[0]) / (2 * h)
     np.testing.assert_allclose(both(0.7)[1], difference, rtol=1e-5)
-    np.testing.assert_allclose(jax.jacfwd(lambda mass: end(mass, "forward"))(0.7), difference, rtol=1e-5)
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(lambda mass: end(mass, "forward")))(0.7), difference, rtol=1e-5)
