@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,7 +16,7 @@ from jaxmbd.optimal_design._least_squares import begin, rounds
 from jaxmbd.optimal_design._limits import Margin, limits_of, margin_of
 from jaxmbd.optimal_design._multipliers import Multipliers, multipliers_of
 from jaxmbd.optimal_design._nonlinear_programme import NOT_SMOOTH, RUN_TIME_ERRORS, TOLERANCE, Method, Search, solve
-from jaxmbd.optimal_design._problem import Problem, check_problem, constraint_values, objective, residuals, violations
+from jaxmbd.optimal_design._problem import Problem, check_problem, evaluated, residuals, violations
 from jaxmbd.optimal_design._tables import constraints_table, starts_table, variables_table
 from jaxmbd.optimal_design._variables import variables_of
 from jaxmbd.printing import count_of
@@ -240,17 +239,14 @@ def _evaluate(problem: Problem, searches: list[Search]) -> None:
         if search.verdict:
             continue
         try:
-            value = float(_objective(jnp.asarray(search.x), problem))
-            missed = np.asarray(_violations(jnp.asarray(search.x), problem))
+            objective, values = evaluated(jnp.asarray(search.x), problem)
         except RUN_TIME_ERRORS as error:
             search.verdict = f"an analysis raises: {str(error).strip().splitlines()[0]}"
             continue
-        search.objective, search.violation = value, float(np.max(np.abs(missed), initial=0.0))
-        if not np.isfinite(value):
+        missed = [np.max(np.abs(limit.violations(values[name]))) for name, limit in problem.limits.items()]
+        search.objective, search.violation = float(objective), float(max(missed, default=0.0))
+        if not np.isfinite(search.objective):
             search.objective, search.verdict = np.inf, "the objective is not finite"
-
-
-_objective, _violations = eqx.filter_jit(objective), eqx.filter_jit(violations)
 
 
 def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
@@ -276,7 +272,7 @@ def _result(problem: Problem, searches: list[Search], outcome: str) -> Design:
 
 def _margins(problem: Problem, x: jax.Array) -> tuple[Margin, ...]:
     try:
-        values = constraint_values(x, problem)
+        _, values = evaluated(x, problem)
     except RUN_TIME_ERRORS:
         values = {name: np.full(1, np.nan) for name in problem.limits}
     return tuple(margin_of(name, limit, np.asarray(values[name]), TOLERANCE) for name, limit in problem.limits.items())

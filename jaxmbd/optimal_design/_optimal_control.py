@@ -94,8 +94,8 @@ class _Shooting(eqx.Module):
     dt: float = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
 
-    def segments(self, mechanism: Mechanism, values: Mapping[str, Any]) -> Solution:
-        """Return the motion of all segments, side by side."""
+    def motion(self, mechanism: Mechanism, values: Mapping[str, Any]) -> "_Motion":
+        """Return a mechanism with the motion of all segments, side by side."""
 
         def one(ts: Array, guess: Array, coordinates: Array, speeds: Array) -> Solution:
             near = eqx.tree_at(lambda s: (s.q, s.t), self.start, (guess, ts[0]))
@@ -106,14 +106,88 @@ class _Shooting(eqx.Module):
             return simulate(mechanism, state, ts, solver=RungeKutta4(), dt0=self.dt, throw=False)
 
         first = self.independent(mechanism, self.start)
-        nodes = [jnp.concatenate([x[None], values[name]]) for x, name in zip(first, (_NODES, _RATES), strict=True)]
-        return jax.vmap(one)(self.ts, self.guesses, *nodes)
+        nodes = [
+            jnp.concatenate([x[None], values[name]]) if name in values else x[None]
+            for x, name in zip(first, (_NODES, _RATES), strict=True)
+        ]
+        return mechanism, jax.vmap(one)(self.ts, self.guesses, *nodes)
+
+    def gaps(self, motion: "_Motion") -> Array:
+        """Return the differences of coordinates and speeds between the end of a segment and the begin of the next."""
+        mechanism, solution = motion
+
+        def ends(k: int) -> Array:
+            states = eqx.filter_vmap(lambda s: s.state(k))(solution)
+            return eqx.filter_vmap(lambda s: jnp.concatenate(self.independent(mechanism, s)))(states)
+
+        return ends(-1)[:-1] - ends(0)[1:]
 
     def independent(self, mechanism: Mechanism, state: State) -> tuple[Array, Array]:
         """Return the independent coordinates, and their rates."""
         rates = [rate_channel(mechanism, name) for name in self.coordinates]
         values = read(mechanism, state, [*self.coordinates, *rates])
         return jnp.stack([values[name] for name in self.coordinates]), jnp.stack([values[name] for name in rates])
+
+
+_Motion = tuple[Mechanism, Solution]
+
+
+# What is compiled for one search serves the next if its functions are equal; so they are no closures.
+
+
+class _WithEfforts:
+    """A mechanism as a function of the values of efforts. Its own numbers are constants, so that it is equal to another
+    one of the same mechanism only."""
+
+    def __init__(self, mechanism: Mechanism, names: tuple[str, ...]) -> None:
+        self.mechanism, self.names = mechanism, names
+
+    def __call__(self, values: Mapping[str, Any]) -> Mechanism:
+        mechanism = self.mechanism
+        for name in self.names:
+            mechanism = eqx.tree_at(lambda m, name=name: m[name].force.values, mechanism, values[name])
+        return mechanism
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _WithEfforts) and self.mechanism is other.mechanism and self.names == other.names
+
+    def __hash__(self) -> int:
+        return hash((id(self.mechanism), self.names))
+
+
+class _OfMechanism(eqx.Module):
+    """A function of a mechanism as one of its motion."""
+
+    function: Callable[[Mechanism], Any]
+
+    def __call__(self, motion: _Motion) -> Any:
+        return self.function(motion[0])
+
+
+class _AtEnd(eqx.Module):
+    """The values of channels at the end of a motion."""
+
+    channels: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, motion: _Motion) -> Array:
+        arrays, rest = eqx.partition(motion[1], eqx.is_array)
+        last = eqx.combine(jax.tree.map(lambda x: x[-1], arrays), rest)
+        values = read(last.mechanism, last.state(-1), self.channels)
+        return jnp.stack([values[name] for name in self.channels])
+
+
+class _Squares(eqx.Module):
+    """The integral of the squared efforts, exact for tables that are linear or constant between samples."""
+
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __call__(self, mechanism: Mechanism) -> Array:
+        total = jnp.zeros(())
+        for name in self.names:
+            table = mechanism[name].force
+            width, a, b = jnp.diff(table.times), table.values[:-1], table.values[1:]
+            total += jnp.sum(width * (a**2 if table.order == 0 else (a**2 + a * b + b**2) / 3))
+        return total
 
 
 def optimal_control(
@@ -178,28 +252,20 @@ def optimal_control(
     tables = {name: _table(mechanism, name) for name in efforts}
     nodes = _guessed(mechanism, start, names, end, guess or {}, segments)
     shooting = _shooting(mechanism, start, names, nodes, duration, steps_per_segment)
-
-    def build(values: dict[str, Any]) -> Mechanism:
-        return _with_efforts(mechanism, {name: values[name] for name in tables})
-
     free = {name: Parameter(None, table.values, _range(name, efforts[name]), "") for name, table in tables.items()}
     rates = jnp.broadcast_to(jnp.diff(nodes, axis=0)[: segments - 1] * segments / duration, nodes[1:-1].shape)
     own = {_NODES: nodes[1:-1], _RATES: rates} if segments > 1 else {}
-    variables = variables_of("optimal_control", build, free | {n: Parameter(start=v) for n, v in own.items()})
-    empty = {name: jnp.zeros((0, len(names))) for name in (_NODES, _RATES)}
-
-    def subject(mechanism: Mechanism, values: dict[str, Any]) -> tuple[Mechanism, Solution]:
-        return mechanism, shooting.segments(mechanism, empty | values)
-
-    limits = {"end": Limit(lambda s: _at_end(s[1], end), equals=jnp.asarray([*end.values()]), scale=1.0)}
+    free |= {name: Parameter(start=value) for name, value in own.items()}
+    variables = variables_of("optimal_control", _WithEfforts(mechanism, tuple(tables)), free)
+    limits = {"end": Limit(_AtEnd(tuple(end)), equals=jnp.asarray([*end.values()]), scale=1.0)}
     if segments > 1:
-        limits["continuity"] = Limit(lambda s: _gaps(shooting, *s), equals=0.0)
+        limits["continuity"] = Limit(shooting.gaps, equals=0.0)
     for name, limit in limits_of("optimal_control", constraints).items():
         if name in limits:
             raise MechanismError(f"optimal_control: {name!r} is the name of a constraint already: take another one.")
-        limits[name] = _of_mechanism(limit)
-    cost = (lambda m: _squares(m, tables)) if objective is None else objective
-    problem = Problem(lambda s: cost(s[0]), variables, limits, subject)
+        limits[name] = eqx.tree_at(lambda c: c.function, limit, _OfMechanism(limit.function))
+    cost = _Squares(tuple(tables)) if objective is None else objective
+    problem = Problem(_OfMechanism(cost), variables, limits, shooting.motion)
     found = optimise(problem, starts, seed, method, steps, progress, "optimal_control")
     return _control(found, shooting, end, tables, segments * steps_per_segment)
 
@@ -246,12 +312,6 @@ def _table(mechanism: Mechanism, name: str) -> Table:
             "'O.angle', Table(times, values))."
         )
     return table
-
-
-def _with_efforts(mechanism: Mechanism, values: Mapping[str, Any]) -> Mechanism:
-    for name, samples in values.items():
-        mechanism = eqx.tree_at(lambda m, name=name: m[name].force.values, mechanism, samples)
-    return mechanism
 
 
 def _range(name: str, bounds: Any) -> Box | Unbounded:
@@ -306,36 +366,3 @@ def _shooting(
         guesses.append(state.q)
     dt = float(duration) / (segments * steps)
     return _Shooting(start, jnp.asarray(ts, start.q.dtype), jnp.stack(guesses), dt, names)
-
-
-def _at_end(solution: Solution, end: Mapping[str, Any]) -> Array:
-    last = jax.tree.map(lambda x: x[-1], eqx.filter(solution, eqx.is_array))
-    whole = eqx.combine(last, eqx.filter(solution, eqx.is_array, inverse=True))
-    state = whole.state(-1)
-    values = read(whole.mechanism, state, [*end])
-    return jnp.stack([values[name] for name in end])
-
-
-def _gaps(shooting: _Shooting, mechanism: Mechanism, solution: Solution) -> Array:
-    """Return the differences of coordinates and speeds between the end of a segment and the begin of the next one."""
-
-    def ends(k: int) -> Array:
-        states = eqx.filter_vmap(lambda s: s.state(k))(solution)
-        found = eqx.filter_vmap(lambda s: jnp.concatenate(shooting.independent(mechanism, s)))(states)
-        return found
-
-    return ends(-1)[:-1] - ends(0)[1:]
-
-
-def _of_mechanism(limit: Limit) -> Limit:
-    return eqx.tree_at(lambda c: c.function, limit, lambda s: limit.function(s[0]))
-
-
-def _squares(mechanism: Mechanism, tables: Mapping[str, Table]) -> Array:
-    """Return the integral of the squared efforts, exact for tables that are linear or constant between samples."""
-    total = jnp.zeros(())
-    for name in tables:
-        table = mechanism[name].force
-        width, a, b = jnp.diff(table.times), table.values[:-1], table.values[1:]
-        total += jnp.sum(width * (a**2 if table.order == 0 else (a**2 + a * b + b**2) / 3))
-    return total

@@ -49,14 +49,22 @@ class Point(eqx.Module):
 
 def residuals(x: Float[Array, " n"], problem: Problem) -> Array:
     """Return what the objective function returns: a number, or residuals."""
-    subject = problem.at(x)
+    return _residuals(problem, problem.at(x))
+
+
+def _residuals(problem: Problem, subject: Any) -> Array:
     return user_array("design", "objective", problem.objective, subject, takes="mechanism")
 
 
-def objective(x: Float[Array, " n"], problem: Problem) -> Scalar:
-    """Return the number to be minimised: the objective, or half the sum of squares of its residuals."""
-    value = residuals(x, problem)
-    return value if value.ndim == 0 else 0.5 * jnp.sum(value**2)
+def _values(x: Float[Array, " n"], problem: Problem) -> tuple[Array, dict[str, Array]]:
+    """What the objective function returns, and the values of all constraints by name."""
+    subject = problem.at(x)
+    return _residuals(problem, subject), {name: limit.value(name, subject) for name, limit in problem.limits.items()}
+
+
+def _number(residuals: Array) -> Scalar:
+    """The number to be minimised: the objective, or half the sum of squares of its residuals."""
+    return residuals if residuals.ndim == 0 else 0.5 * jnp.sum(residuals**2)
 
 
 def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]:
@@ -67,18 +75,18 @@ def violations(x: Float[Array, " n"], problem: Problem) -> Float[Array, " rows"]
 
 
 @eqx.filter_jit
-def constraint_values(x: Float[Array, " n"], problem: Problem) -> dict[str, Array]:
-    """Return the values of all constraints by name."""
-    subject = problem.at(x)
-    return {name: limit.value(name, subject) for name, limit in problem.limits.items()}
+def evaluated(x: Float[Array, " n"], problem: Problem) -> tuple[Scalar, dict[str, Array]]:
+    """Return the number to be minimised, and the values of all constraints by name."""
+    found, values = _values(x, problem)
+    return _number(found), values
 
 
 def _rows(x: Array, problem: Problem) -> Point:
-    subject = problem.at(x)
+    found, values = _values(x, problem)
     parts: dict[bool, list[Array]] = {True: [jnp.zeros(0, x.dtype)], False: [jnp.zeros(0, x.dtype)]}
     for name, limit in problem.limits.items():
-        parts[limit.equals is not None].append(limit.margins(limit.value(name, subject)))
-    return Point(objective(x, problem), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]))
+        parts[limit.equals is not None].append(limit.margins(values[name]))
+    return Point(_number(found), jnp.concatenate(parts[False]), jnp.concatenate(parts[True]))
 
 
 @eqx.filter_jit
@@ -101,15 +109,13 @@ def check_problem(problem: Problem) -> bool:
 
     **Raises:** `MechanismError` if the objective returns no numbers, or if limits and values differ in shape.
     """
-    x = problem.variables.start
-    shape = eqx.filter_eval_shape(residuals, x, problem).shape
-    subject = eqx.filter_eval_shape(problem.at, x)
+    of_objective, of_limits = eqx.filter_eval_shape(_values, problem.variables.start, problem)
     for name, limit in problem.limits.items():
-        value = eqx.filter_eval_shape(lambda m, name=name, limit=limit: limit.value(name, m), subject)
+        size = of_limits[name].size
         for end in (limit.lower, limit.upper, limit.equals):
-            if end is not None and np.size(end) not in (1, value.size):
+            if end is not None and np.size(end) not in (1, size):
                 raise MechanismError(
-                    f"Constraint {name!r}: its function returns {value.size} numbers, and there are {np.size(end)} "
-                    "limits. Give one limit for all, or one for each."
+                    f"Constraint {name!r}: its function returns {size} numbers, and there are {np.size(end)} limits. "
+                    "Give one limit for all, or one for each."
                 )
-    return shape != ()
+    return of_objective.shape != ()

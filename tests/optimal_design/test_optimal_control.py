@@ -61,6 +61,29 @@ def test_rates_of_coordinates_in_space() -> None:
     np.testing.assert_allclose(found, [[0.0] * 4, [1.0, 2.0, 3.0, 0.0]], atol=1e-12)
 
 
+def test_another_end_and_other_bounds_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the same mechanism; each search traces what it compiles, and its shapes once."""
+    mechanism, traced = disc(), []
+    start = mbd.assemble(mechanism, {"O.angle": 0.0})
+    motion = _Shooting.motion
+    monkeypatch.setattr(_Shooting, "motion", lambda *given: traced.append(1) or motion(*given))
+
+    def cost(angle: float, most: float) -> float:
+        before = len(traced)
+        found = optimal_control(
+            mechanism, start, {"motor": (-most, most)}, {"O.angle": angle, "O.angle_rate": 0.0},
+            coordinates=["O.angle"], duration=DURATION, segments=2, steps_per_segment=8, progress=False,
+        )  # fmt: skip
+        counts.append(len(traced) - before)
+        return found.objective
+
+    counts: list[int] = []
+    costs = [cost(angle, most) for angle, most in ((1.0, 9.0), (0.5, 10.0), (1.5, 11.0))]
+    np.testing.assert_allclose(costs, [3.0, 0.75, 6.75], rtol=1e-7)
+    assert counts[0] > 1
+    assert counts[1:] == [1, 1]
+
+
 @pytest.mark.slow
 def test_multipliers_are_derivatives_of_the_least_cost() -> None:
     """With a torque that reaches its limit, and a limit on the mean of its first samples, by finite differences."""
