@@ -215,7 +215,7 @@ def _in_batches(
         report(f"design, {what}: step {step}, {count_of(running, 'start')}, best {best:.3g}")
 
     def run(chosen: list[Search]) -> None:
-        lanes = begin(residual, jnp.asarray(np.stack([s.x for s in chosen])), problem)
+        lanes = begin(jnp.asarray(np.stack([s.x for s in chosen])))
         lanes, taken = rounds(residual, lanes, bounds, problem, steps=steps, least_gain=least_gain, report=said)
         found = [np.asarray(x) for x in (lanes.z, lanes.cost, lanes.gradient)]
         for search, x, cost, gradient, count in zip(chosen, *found, taken, strict=True):

@@ -36,34 +36,29 @@ Settle = Callable[[Array, Any], Array]
 
 
 class Lanes(eqx.Module):
-    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings, the largest change in the last round, and
-    the size of the gradient, which at a stationary point is at most one.
+    """Searches side by side: the points, their costs `½ rᵀ r`, the dampings; of the last round the costs at its begin,
+    and the largest change; and the size of the gradient, which at a stationary point is at most one.
 
-    A cost is infinite where the residual is not finite; the gradient is NaN where the derivatives are not.
+    A cost is infinite where the residual is not finite, or not known yet; the gradient is NaN where the derivatives are
+    not.
     """
 
     z: Float[Array, "lanes n"]
     cost: Float[Array, " lanes"]
     damping: Float[Array, " lanes"]
+    before: Float[Array, " lanes"]
     change: Float[Array, " lanes"]
     gradient: Float[Array, " lanes"]
 
 
-def begin(residual: Residual, starts: Float[Array, "lanes n"], args: Any, weight: float = 1.0) -> Lanes:
+def begin(starts: Float[Array, "lanes n"], weight: float = 1.0) -> Lanes:
     """Return searches at their starting points.
 
     `weight`: that of rows which stand for constraints. The damping is relative to all rows, and has to let the search
     move along the constraints, where the other rows alone resist.
     """
-    cost = _costs(residual, starts, args)
-    fresh = jnp.full_like(cost, _FIRST_DAMPING / weight**2)
-    unknown = jnp.full_like(cost, jnp.inf)
-    return Lanes(starts, cost, fresh, unknown, unknown)
-
-
-@eqx.filter_jit
-def _costs(residual: Residual, z: Array, args: Any) -> Array:
-    return jax.vmap(lambda z: _cost(residual(z, args)))(z)
+    unknown = jnp.full(len(starts), jnp.inf, starts.dtype)
+    return Lanes(starts, unknown, jnp.full_like(unknown, _FIRST_DAMPING / weight**2), unknown, unknown, unknown)
 
 
 def _cost(r: Array) -> Scalar:
@@ -81,22 +76,26 @@ def advance(
     `settle`: brings a trial point back to a manifold on which the search is to stay, before it is judged.
     """
 
-    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array, Array]:
-        def step(carry: tuple[Array, Array, Array, Array, Array], _: None) -> tuple[Any, None]:
+    def one(z: Array, damping: Array) -> tuple[Array, Array, Array, Array, Array, Array]:
+        def step(carry: tuple[Array, Array, Array, Array, Array], is_first: Array) -> tuple[Any, Array]:
             z, r, J, cost, damping = carry
             trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
             trial = trial if settle is None else settle(trial, args)
+            trial = jnp.where(is_first, z, trial)
             r_trial, J_trial = _with_jacobian(residual, trial, args)
             cost_trial = _cost(r_trial)
-            accepted = (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
+            accepted = is_first | (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
             new, old = (trial, r_trial, J_trial, cost_trial), (z, r, J, cost)
             z, r, J, cost = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)
-            damping = jnp.clip(damping * jnp.where(accepted, _LESS, _MORE), *_DAMPINGS)
-            return (z, r, J, cost, damping), None
+            changed = jnp.clip(damping * jnp.where(accepted, _LESS, _MORE), *_DAMPINGS)
+            return (z, r, J, cost, jnp.where(is_first, damping, changed)), cost
 
-        r, J = _with_jacobian(residual, z, args)
-        (end, r, J, cost, damping), _ = jax.lax.scan(step, (z, r, J, _cost(r), damping), None, length=steps)
-        return end, cost, damping, jnp.max(jnp.abs(end - z)), _gradient(end, r, J, lower, upper)
+        # The first pass evaluates the start, so that the residual is compiled once.
+        rows = eqx.filter_eval_shape(residual, z, args).shape
+        r, J, cost = jnp.zeros(rows, z.dtype), jnp.ones((*rows, *z.shape), z.dtype), jnp.full_like(damping, jnp.inf)
+        begin = z, r, J, cost, damping
+        (end, r, J, cost, damping), costs = jax.lax.scan(step, begin, jnp.arange(steps + 1) == 0)
+        return end, cost, damping, costs[0], jnp.max(jnp.abs(end - z)), _gradient(end, r, J, lower, upper)
 
     return Lanes(*jax.vmap(one)(lanes.z, lanes.damping))
 
@@ -154,23 +153,23 @@ def rounds(
     """
     # On the host between the rounds, so that leaving the batch compiles nothing but one program for each power of two.
     done, taken = np.zeros(len(lanes.cost), bool), np.zeros(len(lanes.cost), int)
-    fields = [np.array(x) for x in (lanes.z, lanes.cost, lanes.damping, lanes.change, lanes.gradient)]
+    fields, structure = jax.tree.flatten(jax.tree.map(np.array, lanes))
     for first in range(0, steps, _ROUND):
         running = np.flatnonzero(~done)
         if not len(running):
             break
-        report(first, len(running), float(np.min(fields[1], initial=np.inf)))
         size = min(len(done), 1 << (len(running) - 1).bit_length())
         chosen = np.concatenate([running, np.full(size - len(running), running[0])])
-        now, count = Lanes(*(jnp.asarray(x[chosen]) for x in fields)), min(_ROUND, steps - first)
-        later = advance(residual, now, *bounds, args, count, settle)
-        found = later.z, later.cost, later.damping, later.change, later.gradient
+        now = jax.tree.unflatten(structure, [jnp.asarray(x[chosen]) for x in fields])
+        count = min(_ROUND, steps - first)
+        found = jax.tree.leaves(advance(residual, now, *bounds, args, count, settle))
         values = [np.asarray(x)[: len(running)] for x in found]
-        before = fields[1][running]
         for field, value in zip(fields, values, strict=True):
             field[running] = value
+        later = jax.tree.unflatten(structure, values)
         with np.errstate(invalid="ignore", divide="ignore"):
-            gain = np.where(before > 0, (before - values[1]) / before, 0.0)
+            gain = np.where(later.before > 0, (later.before - later.cost) / later.before, 0.0)
         taken[running] += count
-        done[running] = (values[3] <= _SMALL_STEP) | (values[1] == 0) | ~(gain > least_gain)
-    return Lanes(*map(jnp.asarray, fields)), taken
+        done[running] = (later.change <= _SMALL_STEP) | (later.cost == 0) | ~(gain > least_gain)
+        report(first + count, int(np.sum(~done)), float(np.min(jax.tree.unflatten(structure, fields).cost)))
+    return jax.tree.unflatten(structure, [jnp.asarray(x) for x in fields]), taken

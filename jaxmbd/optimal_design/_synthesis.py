@@ -190,7 +190,7 @@ class _Search:
             def said(step: int, running: int, best: float, k: int = k) -> None:
                 report(f"synthesise, stage {k + 1} of {len(_STAGES)}: step {step}, {running} starts, best {best:.3g}")
 
-            lanes = begin(weighted, jnp.asarray(self.z[going]), args, weight)
+            lanes = begin(jnp.asarray(self.z[going]), weight)
             settle = settled if weight > _CLOSED else None
             gain = _CONVERGED if k == len(_STAGES) - 1 else _IDLE
             lanes, _ = rounds(weighted, lanes, bounds, args, steps=steps, least_gain=gain, report=said, settle=settle)
