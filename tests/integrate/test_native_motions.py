@@ -455,12 +455,15 @@ def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], r
     assert mbd.simulate(mechanism, state, [0.0, 0.1], **settings).engine == "diffrax"
 
 
+LONG = ("bicycle", "hanging-chain", "stewart-platform")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", mbd.examples.names())
 def test_examples_as_straight_line_code(name: str) -> None:
     """100 steps in joint coordinates are those of the interpreter to the last bit, alone and in lanes.
 
-    Not in lanes for the Stewart platform: the compiler takes most of a minute for that code."""
+    Those for whose lanes the compiler takes longest run alone only."""
     example = mbd.examples.get(name).with_coordinates("joint")
     state, ts = example.state(), np.array([0.0, 0.01])
 
@@ -473,7 +476,7 @@ def test_examples_as_straight_line_code(name: str) -> None:
         return solution.q[-1], solution.v[-1]
 
     alone, in_lanes = lambda f: f(1.0), lambda f: jax.vmap(f)(jnp.linspace(0.9, 1.1, 5))
-    for several in (alone,) if name == "stewart-platform" else (alone, in_lanes):
+    for several in (alone,) if name in LONG else (alone, in_lanes):
         found, expected = (several(partial(run, engine)) for engine in ("native", "interpreter"))
         assert all(np.isfinite(x).all() for x in expected)
         jax.tree.map(np.testing.assert_array_equal, found, expected)

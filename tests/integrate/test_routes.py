@@ -33,7 +33,6 @@ MECHANISMS = {
     "andrews": 0.01,
     "planar_four_bar": 0.5,
     "four_bar_with_springs": 0.5,
-    "sundials_slider_crank": 0.5,
     "pendulum_with_four_bar": 1.0,
     "heavy_top": 0.2,
     "spatial_four_bar": 0.3,
