@@ -221,11 +221,16 @@ def _example_of(model: str, name: str, trust: bool, foreign: dict[str, Any]) -> 
     return _example_in_file(path, name), None
 
 
+def remark(text: str) -> None:
+    """Say on the terminal what is no result."""
+    Console(stderr=True).print(text, style="dim", highlight=False, markup=False, soft_wrap=True)
+
+
 def _example_of_format(path: Path, foreign: dict[str, Any]) -> "Example":
     """The model of another program, whose remarks go to the terminal."""
     read = files.read(path, **foreign)
-    for remark in read.remarks:
-        Console(stderr=True).print(f"{path}: {remark}", style="dim", highlight=False, markup=False, soft_wrap=True)
+    for text in read.remarks:
+        remark(f"{path}: {text}")
     speeds = dict(zip(read.mechanism.speed_names, read.state.v, strict=True)) if read.speeds else {}
     duration = 1.0 if read.duration is None else read.duration
     return examples.Example(read.mechanism, guess=read.guess, speeds=speeds, duration=duration)

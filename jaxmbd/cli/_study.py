@@ -15,7 +15,7 @@ from jaxmbd.analyses.simulation.simulate import simulate
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.arrays import Scalar
-from jaxmbd.cli._model import Model
+from jaxmbd.cli._model import Model, remark
 from jaxmbd.cli._numbers import check_numbers, checked, numbers_of, value_of, with_numbers
 from jaxmbd.cli._start import beside, coordinate_names, placed, released, speed_names
 from jaxmbd.cli._values import Grid
@@ -134,6 +134,10 @@ def study_of(
     first = [name for name in swept if name in (*coordinate_names(mechanism), *speed_names(mechanism))]
     if model.start is None and example.fixed:
         fixed, speeds = beside(mechanism, state, first, example.fixed, example.speeds)
+        replaced = [name for name in example.fixed if name not in (*fixed, *first)]
+        replaced += [f"speed {name}" for name in example.speeds if name not in (*speeds, *first)]
+        if replaced:
+            remark(f"--over {', '.join(first)} replaces what is prescribed and depends on it: {', '.join(replaced)}.")
     else:
         found = released(mechanism, state, first)
         fixed, speeds = found["fixed"], found["speeds"]

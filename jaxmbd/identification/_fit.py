@@ -33,8 +33,9 @@ _NOT_CONVERGED = {
     NO_STEP: "ended where no step, however short, can be simulated; the estimates are no minimum. If a parameter must "
     "not leave a range, give it that range.",
     STUCK: "ended where no step, however short, reduces the loss, although its derivatives are not zero; the estimates "
-    "are no minimum. The loss may jump there (a contact or an event that comes or goes), or the motions be too coarse "
-    "(give Problem a smaller rtol).",
+    "are no minimum. Beyond may be numbers for which there is no mechanism or no motion: give parameters ranges that "
+    "exclude them. Or the loss jumps there (a contact or an event that comes or goes), or the motions are too coarse: "
+    "give Problem a smaller rtol.",
 }
 
 

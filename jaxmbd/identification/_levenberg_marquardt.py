@@ -28,6 +28,7 @@ STUCK = "no step, however short, reduces the loss"
 
 _FIRST_DAMPING = 1e-2
 _LARGEST_DAMPING = 1e16  # then the step is as short as can be
+_SHORT = 1e3  # damping at which a step is so short that its small reduction of the loss proves nothing
 _LEAST_DAMPING = 1e-11  # directions that the data do not determine stay where they are, but for rounding
 _SILENT = 1e-12  # share of the longest column of the Jacobian: a shorter one is rounding
 _SAME_WAY = 0.7  # the least cosine of the angle to the last step, in the scale of the columns, for a bent step
@@ -99,11 +100,11 @@ def search(
         there = yield trial
         if there is not None and there.is_finite and there.loss <= at.loss and predicted > 0:
             actual, before, last = at.loss - there.loss, at.loss, (at, change)
-            state.u, at, ratio, shortened = trial, there, actual / predicted, max(1.0, state.damping)
+            state.u, at, ratio, is_short = trial, there, actual / predicted, state.damping > _SHORT
             state.damping = max(state.damping * max(1 / 3, 1 - (2 * ratio - 1) ** 3), _LEAST_DAMPING)
             state.growth = 2.0
             state.history.append(at.loss)
-            if shortened * max(actual, predicted) <= tolerance**2 * before:
+            if not is_short and max(actual, predicted) <= tolerance**2 * before:
                 return SearchEnd(state.u, at, state.history, CONVERGED, "the loss does not change any more")
         else:
             state.history.append(at.loss)

@@ -145,19 +145,28 @@ def test_sweep_equals_single_motions_and_goes_on(swing: str, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("options", "swept", "fixed", "speeds"),
+    ("options", "swept", "fixed", "speeds", "replaced"),
     [
-        ({}, ["O.angle"], {"A.angle": 0.8}, {"O.angle": -3.0, "A.angle": -1.0}),
-        ({"speed": ["O.angle=2", "A.angle=1"]}, ["O.angle_rate"], {"O.angle": -0.5, "A.angle": 0.8}, {"A.angle": 1.0}),
+        ({}, ["O.angle"], {"A.angle": 0.8}, {"O.angle": -3.0, "A.angle": -1.0}, ""),
+        (
+            {"speed": ["O.angle=2", "A.angle=1"]}, ["O.angle_rate"], {"O.angle": -0.5, "A.angle": 0.8},
+            {"A.angle": 1.0}, "speed O.angle",
+        ),
         # The lower arm's direction is that of the upper one and the angle between them.
-        ({}, ["lower.theta", "lower.omega"], {"O.angle": -0.5}, {"O.angle": -3.0}),
+        (
+            {}, ["lower.theta", "lower.omega"], {"O.angle": -0.5}, {"O.angle": -3.0}, "A.angle, speed A.angle",
+        ),
     ],
-)
+)  # fmt: skip
 def test_a_sweep_of_one_start_value_keeps_the_others(
-    options: dict[str, Any], swept: list[str], fixed: dict[str, float], speeds: dict[str, float]
-) -> None:
+    options: dict[str, Any], swept: list[str], fixed: dict[str, float], speeds: dict[str, float], replaced: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Those that depend on it give way, which is said."""
     study = study_of(load("double-pendulum", **options), np.array([0.0, 1e-6]), ["A.angle"], STABILIZED, "high", swept)
     assert (study.fixed, study.speeds) == (fixed, speeds)
+    text = f"--over {', '.join(swept)} replaces what is prescribed and depends on it: {replaced}."
+    assert said(capsys.readouterr().err) == (text if replaced else "")
 
 
 def test_a_sweep_from_a_state_in_a_file_keeps_its_other_values(tmp_path: Path) -> None:
