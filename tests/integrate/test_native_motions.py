@@ -455,7 +455,7 @@ def test_what_the_virtual_machine_cannot_run_is_said(settings: dict[str, Any], r
     assert mbd.simulate(mechanism, state, [0.0, 0.1], **settings).engine == "diffrax"
 
 
-LONG = ("bicycle", "hanging-chain", "stewart-platform")
+LONG = ("bicycle", "bricard", "hanging-chain", "stewart-platform")
 
 
 @pytest.mark.slow
