@@ -6,7 +6,7 @@ VENV ?= $(if $(filter python3,$(PYTHON)),.venv,.venv-$(notdir $(PYTHON)))
 BIN := $(VENV)/bin
 # -qq leaves pip's errors and drops its progress and warnings.
 PIP_INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check
-# At most four: a worker takes about 1 GB, and JAX compiles the same laws anew in each.
+# At most four: a worker takes 3 GB and more (7 in the end of test-all), and JAX compiles the same laws anew in each.
 PYTEST := $(BIN)/python -m pytest -q -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: help demo test test-all quick newest sanitize lint format bench dist docs docs-serve page-libraries clean
