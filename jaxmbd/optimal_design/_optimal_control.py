@@ -85,6 +85,9 @@ class Control:
         return head + f"\nMultipliers of the end: {costs}" * bool(costs) + f"\n\n{self.design!r}"
 
 
+_Motion = tuple[Mechanism, Solution]  # of all segments
+
+
 class _Shooting(eqx.Module):
     """What a control problem is integrated with: the start, the times of the segments, and what is independent."""
 
@@ -94,7 +97,7 @@ class _Shooting(eqx.Module):
     dt: float = eqx.field(static=True)
     coordinates: tuple[str, ...] = eqx.field(static=True)
 
-    def motion(self, mechanism: Mechanism, values: Mapping[str, Any]) -> "_Motion":
+    def motion(self, mechanism: Mechanism, values: Mapping[str, Any]) -> _Motion:
         """Return a mechanism with the motion of all segments, side by side."""
 
         def one(ts: Array, guess: Array, coordinates: Array, speeds: Array) -> Solution:
@@ -112,7 +115,7 @@ class _Shooting(eqx.Module):
         ]
         return mechanism, jax.vmap(one)(self.ts, self.guesses, *nodes)
 
-    def gaps(self, motion: "_Motion") -> Array:
+    def gaps(self, motion: _Motion) -> Array:
         """Return the differences of coordinates and speeds between the end of a segment and the begin of the next."""
         mechanism, solution = motion
 
@@ -129,10 +132,7 @@ class _Shooting(eqx.Module):
         return jnp.stack([values[name] for name in self.coordinates]), jnp.stack([values[name] for name in rates])
 
 
-_Motion = tuple[Mechanism, Solution]
-
-
-# What is compiled for one search serves the next if its functions are equal; so they are no closures.
+# What is compiled for one search serves the next if its functions are equal; so they are classes, not closures.
 
 
 class _WithEfforts:
