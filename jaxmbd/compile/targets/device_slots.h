@@ -4,6 +4,7 @@
 #define LANE_OF(v, l) (v)
 #define EACH_LANE for (int l = 0; l < 1; l++)
 #define WAITS(instances) 0
+#define DIRECTIONS(m) 1
 #define OFTEN 2147483647 /* no evaluations are counted */
 
 typedef struct {

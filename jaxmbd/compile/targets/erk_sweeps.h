@@ -29,85 +29,115 @@ static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const
 
 /* --- tangents --------------------------------------------------------------------------------------------- */
 
-/* The tangents of the saved states and the final state, from those of parameters, initial state and times: the program
-   gives slopes and their tangents, and the accepted steps are those of the run. */
+/* Adds a scale times the sum of weights times slopes, `f (stages, n)`, to `x (n,)`. */
+static inline void JOIN(combine_into, NAME)(V *x, const V scale, const double *weights, const int64_t count, const V *f,
+                                            const int64_t n) {
+  for (int64_t j = 0; j < count; j++) {
+    if (weights[j] == 0) continue;
+    const V factor = scale * ALL(weights[j]);
+    for (int64_t k = 0; k < n; k++) x[k] = JOIN(fma, NAME)(factor, f[j * n + k], x[k]);
+  }
+}
+
+/* The tangents of the saved states and the final state, from those of parameters, initial state and times, each along some
+   directions: the program gives slopes and their tangents, and the accepted steps are those of the run. */
 static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Call *c = &m->call;
   const Tableau *q = &m->method;
   const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = c->batch;
-  WORKSPACE(memory, slots + others + n * (2 * s + 4))
-  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, n * s) ROOM(y, n) ROOM(dy, n) ROOM(stage, n) ROOM(dstage, n)
+  const int64_t directions = DIRECTIONS(m), all = directions * n, times = m->ts.size, timed = m->dts.data != NULL;
+  WORKSPACE(memory, slots + others + (n + all) * (s + 2) + n + 3 * directions)
+  ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, all * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
+  ROOM(slope, n) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
-  const T *dts[LANES];
-  T t1[LANES], dt_first[LANES], dt_last[LANES];
+  const T *dt_first[LANES], *dt_last[LANES], *dts[LANES];
+  T t1[LANES];
   int64_t next[LANES];
   JOIN(begin, NAME)(m, x, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, z, instances);
   JOIN(gather_lanes, NAME)(m, &m->y0, instances, y);
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, instances, dy);
-  else memset(dy, 0, (size_t)n * sizeof(V));
+  else memset(dy, 0, (size_t)all * sizeof(V));
   EACH_LANE {
-    dts[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, instances[l]) : NULL;
     t1[l] = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
-    dt_first[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt0, batch, instances[l]) : 0;
-    dt_last[l] = m->dts.data ? *JOIN(row, NAME)(&m->dt1, batch, instances[l]) : 0;
+    dts[l] = JOIN(row, NAME)(&m->dts, batch, instances[l]);
+    dt_first[l] = JOIN(row, NAME)(&m->dt0, batch, instances[l]), dt_last[l] = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
     next[l] = 0;
   }
   for (int64_t i = 0; i < a.steps; i++) {
-    V t0, end, dt0 = {0}, dh = {0};
+    V t0, end;
     int64_t same[LANES];
     int active[LANES];
     EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
     JOIN(ends, NAME)(&a, same, active, &t0, &end);
     const V h = end - t0;
-    EACH_LANE {
-      if (!active[l]) continue;
-      if (i == 0) LANE_OF(dt0, l) = dt_first[l];
-      LANE_OF(dh, l) = (i == a.accepted[l] - 1 && LANE_OF(end, l) >= t1[l] ? dt_last[l] : 0) - LANE_OF(dt0, l);
+    for (int64_t d = 0; d < directions; d++) {
+      dt0[d] = dh[d] = ALL(0);
+      EACH_LANE {
+        if (!timed || !active[l]) continue;
+        if (i == 0) LANE_OF(dt0[d], l) = dt_first[l][d];
+        LANE_OF(dh[d], l) = (i == a.accepted[l] - 1 && LANE_OF(end, l) >= t1[l] ? dt_last[l][d] : 0) - LANE_OF(dt0[d], l);
+      }
     }
     ROLLED for (int64_t j = 0; j < s; j++) {
       if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
-        for (int64_t k = 0; k < n; k++) f[k] = f[(s - 1) * n + k], df[k] = df[(s - 1) * n + k];
+        for (int64_t k = 0; k < n; k++) f[k] = f[(s - 1) * n + k];
+        for (int64_t k = 0; k < all; k++) df[k] = df[(s - 1) * all + k];
         continue;
       }
       for (int64_t k = 0; k < n; k++) {
-        const V slope = JOIN(combine, NAME)(q->a + j * s, j, f + k, n), change = JOIN(combine, NAME)(q->a + j * s, j, df + k, n);
-        stage[k] = y[k] + h * slope, dstage[k] = dy[k] + dh * slope + h * change;
+        slope[k] = JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
+        stage[k] = y[k] + h * slope[k];
       }
-      const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h, dt = dt0 + ALL(q->c[j]) * dh;
-      JOIN(tangent, NAME)(m, x, &t, stage, &dt, dstage, instances, f + j * n, df + j * n);
+      for (int64_t d = 0; d < directions; d++) {
+        for (int64_t k = 0; k < n; k++) dstage[d * n + k] = dy[d * n + k] + dh[d] * slope[k];
+        dt[d] = dt0[d] + ALL(q->c[j]) * dh[d];
+      }
+      JOIN(combine_into, NAME)(dstage, h, q->a + j * s, j, df, all);
+      const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h;
+      JOIN(tangent, NAME)(m, x, &t, stage, dt, dstage, instances, f + j * n, df + j * all);
     }
     for (int any = 1; any;) { /* one saved time of each lane after another */
-      V w[STAGES(m)], dw[STAGES(m)], theta = {0}, moved = {0};
+      V w[STAGES(m)], dw[STAGES(m)], theta = {0};
       T *mine[LANES] = {0};
+      const T *moves[LANES] = {0};
       any = 0;
       for (int64_t l = 0; l < valid; l++) {
         if (!active[l] || next[l] > a.left[l]) continue;
         const T time = a.ts[l][next[l]];
         if (!(time <= LANE_OF(end, l)) && i != a.accepted[l] - 1) continue;
         LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - LANE_OF(t0, l)) / LANE_OF(h, l);
-        LANE_OF(moved, l) = (dts[l] ? dts[l][next[l]] : 0) - LANE_OF(dt0, l) - LANE_OF(theta, l) * LANE_OF(dh, l);
+        moves[l] = timed ? dts[l] + next[l] : NULL;
         any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, instances[l]) + n * next[l]++;
       }
       if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
-      for (int64_t k = 0; any && k < n; k++) {
-        V value = dy[k];
-        for (int64_t j = 0; j < s; j++) value += h * w[j] * df[j * n + k] + (dh * w[j] + moved * dw[j]) * f[j * n + k];
-        EACH_LANE if (mine[l]) mine[l][k] = LANE_OF(value, l);
+      for (int64_t d = 0; any && d < directions; d++) {
+        V moved = {0};
+        EACH_LANE if (moves[l]) LANE_OF(moved, l) = moves[l][d * times];
+        moved -= dt0[d] + theta * dh[d];
+        for (int64_t k = 0, at = d * n; k < n; k++, at++) {
+          V value = dy[at];
+          for (int64_t j = 0; j < s; j++)
+            value += h * w[j] * df[j * all + at] + (dh[d] * w[j] + moved * dw[j]) * f[j * n + k];
+          EACH_LANE if (mine[l]) mine[l][d * times * n + k] = LANE_OF(value, l);
+        }
       }
     }
     for (int64_t k = 0; k < n; k++) {
-      const V slope = JOIN(combine, NAME)(q->b, s, f + k, n), change = JOIN(combine, NAME)(q->b, s, df + k, n);
-      y[k] += h * slope, dy[k] += dh * slope + h * change;
+      slope[k] = JOIN(combine, NAME)(q->b, s, f + k, n);
+      y[k] += h * slope[k];
+      for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
+    JOIN(combine_into, NAME)(dy, h, q->b, s, df, all);
     JOIN(settle, NAME)(after, z, &end, y, instances);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]), *dys = JOIN(row, NAME)(&m->ys, batch, instances[l]);
-    for (int64_t k = 0; k < n; k++) state[k] = LANE_OF(dy[k], l);
-    for (int64_t k = n * next[l]; k < m->ys.size; k++) dys[k] = 0;
+    for (int64_t k = 0; k < all; k++) state[k] = LANE_OF(dy[k], l);
+    for (int64_t d = 0; d < directions; d++)
+      for (int64_t k = n * next[l]; k < times * n; k++) dys[d * times * n + k] = 0;
   }
   JOIN(count, NAME)(c, s * a.steps);
   RELEASE(memory)

@@ -29,6 +29,7 @@ typedef struct Motion {
   Tableau method;
   const struct Motion *after; /* sets the last components of the state after each accepted step; NULL for none */
   int64_t n, results; /* the numbers of the state, and of the first result of the program */
+  int64_t directions; /* of tangents */
   int64_t part;       /* which of the programs it runs, in the text of a kernel, which has functions for each */
   int64_t t_at, y_at, dt_at, dy_at, stage_at, time_at;
   int64_t condition; /* the input of `after` that is zero in instances for which it sets nothing; -1 for none */

@@ -60,6 +60,7 @@ int64_t jaxmbd_postorder(const int32_t *args, uint8_t *state, const int32_t *roo
 #define WAITS(instances) ((instances) > LANES)
 #define STATES(m) (m)->n
 #define STAGES(m) (m)->method.stages
+#define DIRECTIONS(m) (m)->directions
 static int64_t parameters_of(const Motion *m) {
   int64_t sum = 0;
   for (int64_t k = 0; k < m->call.program->outputs; k++) sum += m->bars[k].size;
@@ -232,8 +233,8 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
 }
 
 /* The settings of a call for motions: the first operand. */
-enum { BATCH, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE, WITH_TIMES,
-       WITH_AFTER, ENGINE_WANTED, MOTION };
+enum { BATCH, DIRECTIONS, STATES, TIMES, STAGES, DEGREE, FSAL, SSAL, ADAPTIVE, FORCE_DTMIN, MAX_STEPS, ROWS, WITH_STATE,
+       WITH_TIMES, WITH_AFTER, ENGINE_WANTED, MOTION };
 /* Then for the program of the slope, for that of a sweep for cotangents, and for that of what happens after a step: */
 enum { KEY, T_AT, Y_AT, DT_AT, DY_AT, STAGE_AT, TIME_AT, CONDITION, PROGRAM };
 
@@ -251,7 +252,7 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   const int64_t s = settings[STAGES];
   m->method = (Tableau){s, settings[DEGREE], settings[FSAL], settings[SSAL],
                         tableau, tableau + s * s, tableau + s * (s + 1), tableau + s * (s + 2), tableau + s * (s + 3)};
-  m->n = settings[STATES], m->results = p->output_sizes[0], m->norm = b->data[2];
+  m->n = settings[STATES], m->results = p->output_sizes[0], m->directions = settings[DIRECTIONS], m->norm = b->data[2];
   m->t_at = program[T_AT], m->y_at = program[Y_AT], m->dt_at = program[DT_AT], m->dy_at = program[DY_AT];
   m->stage_at = program[STAGE_AT], m->time_at = program[TIME_AT], m->condition = program[CONDITION];
   m->adaptive = settings[ADAPTIVE], m->force_dtmin = settings[FORCE_DTMIN];
@@ -277,7 +278,8 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
   const Program *all[] = {p, r, after};
   for (int k = 0; settings[ENGINE_WANTED] == STRAIGHT_LINE && k < 3; k++)
     if ((*failure = require_straight_line(all[k], kernels->numbers[!alone]))) return NO_STRAIGHT_LINE;
-  double *zeros = calloc((size_t)n + 1, sizeof *zeros);
+  const int64_t directions = settings[DIRECTIONS];
+  double *zeros = calloc((size_t)(n * directions) + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
   Motion m[3];
   memset(m, 0, sizeof m);
@@ -306,10 +308,12 @@ static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const 
     m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most);
     m->counts[ACCEPTED] = next_array(b, &at, 1), m->counts[SAVED] = next_array(b, &at, 1);
     if (kind == TANGENTS) {
-      if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, n);
-      if (settings[WITH_TIMES])
-        m->dt0 = next_array(b, &at, 1), m->dt1 = next_array(b, &at, 1), m->dts = next_array(b, &at, times);
-      m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n);
+      if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, directions * n);
+      if (settings[WITH_TIMES]) {
+        m->dt0 = next_array(b, &at, directions), m->dt1 = next_array(b, &at, directions);
+        m->dts = next_array(b, &at, directions * times);
+      }
+      m->ys = next_array(b, &out, directions * times * n), m->y_end = next_array(b, &out, directions * n);
     } else {
       m->checkpoints = next_array(b, &at, (rows + 1) * n);
       m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);

@@ -21,7 +21,7 @@ from jaxmbd.compile.targets.erk_kernel import MotionKernel
 from jaxmbd.compile.targets.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
-from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs
+from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
 
 # What runs a motion: "auto" lets the virtual machine choose between its interpreter and straight-line code ("native").
@@ -31,6 +31,7 @@ _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 _START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end", "t_end"), ("dt0", "dt1", "dts")
 _STEPS, _RECORD = ("starts", "ends", "counts[ACCEPTED]", "counts[SAVED]"), ("starts", "ends", "checkpoints")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
+_LARGEST = 20_000  # operations of a program for tangents in several directions
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
 
 
@@ -115,6 +116,41 @@ def _tableau_of(method: ExplicitMethod) -> _Tableau:
     parts = (a, tableau.b_sol, [0.0, *tableau.c], tableau.b_error, dense)
     numbers = np.concatenate([np.ravel(np.asarray(x, float)) for x in parts])
     return _Tableau(numbers, stages, tableau.fsal, tableau.ssal)
+
+
+def _with_tangents(rate: TracedFunction, moving: tuple[int, ...], parameters: int, directions: int) -> TracedFunction:
+    """A rate together with its tangents in some directions, for which it is evaluated once.
+
+    Its arguments are the first arguments of the rate, the `parameters`, then their tangents, as far as they are
+    `moving`; then the others, and their tangents. Tangents have a leading axis if there are several directions. If the
+    rate has fewer components than there are directions, its Jacobian is found row by row, by reverse mode.
+    """
+    count, known = len(rate.types), sum(k < parameters for k in moving)
+    several = () if directions == 1 else (directions,)
+    of_moving = [jax.ShapeDtypeStruct((*several, *rate.types[k].shape), rate.types[k].dtype) for k in moving]
+
+    def call(*arrays: Any) -> Sequence[Any]:
+        ends = parameters, parameters + known, count + known
+        primals = [*arrays[: ends[0]], *arrays[ends[1] : ends[2]]]
+        tangents = [*arrays[ends[0] : ends[1]], *arrays[ends[2] :]]
+
+        def value(*some: Any) -> Any:
+            (found,) = rate(*replaced(primals, moving, some))
+            return found
+
+        given = [primals[k] for k in moving]
+        if directions == 1:
+            return jax.jvp(value, given, tangents)
+        if rate.results[0].size > directions:
+            found, linear = jax.linearize(value, *given)
+            return found, jax.vmap(linear)(*tangents)
+        found, pull = jax.vjp(value, *given)
+        rows = jax.vmap(pull)(jnp.eye(found.size, dtype=found.dtype))
+        flat = [(x.reshape(directions, -1), row.reshape(found.size, -1)) for x, row in zip(tangents, rows, strict=True)]
+        return found, sum(jnp.tensordot(x, row, ((1,), (1,))) for x, row in flat)
+
+    types = [*rate.types[:parameters], *of_moving[:known], *rate.types[parameters:], *of_moving[known:]]
+    return traced(call, types)
 
 
 class _Sweep(NamedTuple):
@@ -221,17 +257,15 @@ class ExplicitSteps(AbstractSteps):
         return (*known, *([self._time_at] if timed else []), self._state_at)
 
     @lru_cache(maxsize=16)  # noqa: B019
-    def tangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
-        """The program of the rate and its tangent; None if that cannot be expressed."""
-        moving, count = self._moving(known, timed), len(self.rate.types)
-        program = self.rate._derivative(moving, True).hoisted_program(self._time_at)
-        if program is None:
+    def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int) -> _Sweep | None:
+        """The program of the rate and its tangents in some directions; None if that cannot be expressed, or if the
+        program of several directions would be so large that one direction after another is better."""
+        if directions > 1 and directions * self.operations > _LARGEST:
             return None
-        at = {k: count + i for i, k in enumerate(moving)}
-        return _Sweep(
-            program, self._time_at, self._state_at,
-            at.get(self._time_at, -1) if timed else -1, at.get(self._state_at, -1),
-        )  # fmt: skip
+        function = _with_tangents(self.rate, self._moving(known, timed), self._time_at, directions)
+        time = self._time_at + len(known)
+        program = function.hoisted_program(time)
+        return program and _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
 
     @lru_cache(maxsize=16)  # noqa: B019
     def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
@@ -248,66 +282,95 @@ class ExplicitSteps(AbstractSteps):
             outputs.get(self._time_at, -1) if timed else -1,
         )  # fmt: skip
 
-    def _settings(self, sweeps: Sequence[_Sweep], batch: int, *, flags: Sequence[int]) -> list[np.ndarray]:
+    def _settings(
+        self, sweeps: Sequence[_Sweep], batch: int, *, flags: Sequence[int], directions: int
+    ) -> list[np.ndarray]:  # fmt: skip
         """The first three operands of a call: numbers, tableau and norm, as arrays that JAX leaves as they are."""
         tableau = _tableau_of(self.method)
         numbers = [
-            batch, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
+            batch, directions, *reversed(self.outputs[0].shape), tableau.stages, _DEGREE, tableau.fsal, tableau.ssal,
             *flags[:2], self.max_steps, self.rows, *flags[2:], self.after is not None, _ENGINES[self.engine],
             *(x for sweep in (*sweeps, *self._last()) for x in sweep.numbers()),
         ]  # fmt: skip
         return [x.view(np.int32) for x in (np.array(numbers, np.int64), tableau.numbers, self.norm)]
 
     def native(self, name: str, **settings: Any) -> NativeCall | None:
+        # The operands are the inputs, that is, state, parameters and times; then starts and ends of the steps, numbers
+        # of accepted steps and saved times, and checkpoints if there are any; then what a result is linear in.
+        n = len(self.types)
+        if name == "solve":
+            return self._solve_call(settings["adaptive"], settings["force_dtmin"], settings["recorded"])
+        if name == "tangents":
+            recorded = settings["operands"] - len(settings["moving"]) - n == 5
+            return self._tangents_call(settings["moving"], n + 4 + recorded, settings.get("directions", 1))
+        if name == "cotangents" and settings["operands"] == n + 7:
+            return self._cotangents_call(settings["wanted"])
+        return None
+
+    def _solve_call(self, adaptive: bool, force_dtmin: bool, recorded: bool) -> NativeCall:
         n, dtype = len(self.types), self.types[0].dtype
-        theta, y, times = list(range(1, n - 3)), 0, [n - 3, n - 2, n - 1]
-        steps = list(range(n, n + 5))  # starts and ends, the numbers of accepted steps and saved times, and checkpoints
         run, *_ = self.programs
         assert run is not None
-        last = [x for sweep in self._last() for x in (*theta, *sweep.tables(dtype))]
-        if name == "solve":
-            flags = settings["adaptive"], settings["force_dtmin"], 1, 0
-            operands = [*theta, *run.tables(dtype), *last, y, *times, n, n + 1]
-            results, arrays = self.solve_results(settings["recorded"]), [*_START, "h0", "control", *_SAVED, *_COUNTS]
-            arrays += _RECORD if settings["recorded"] else []
-            return self._call(name, [(run, SLOPE)], flags, operands, results, arrays, settings["recorded"])
-        if name == "tangents":
-            moving = settings["moving"]
-            known, timed = tuple(k - 1 for k in moving if 0 < k < n - 3), any(k >= n - 3 for k in moving)
-            recorded = settings["operands"] - len(moving) - n == 5
-            at = {k: n + 4 + recorded + i for i, k in enumerate(moving)}
-            sweep = self.tangent_sweep(known, timed)
-            if sweep is None:
-                return None
-            zero = [np.zeros(x.shape, x.dtype) for x in self.types]
-            operands = [*theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *last, y, *times, *steps[:4]]
-            operands += [at[0]] if 0 in at else []
-            operands += [at.get(k, zero[k]) for k in times] if timed else []
-            arrays = [*_START, *_STEPS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED[:2]]
-            flags = 0, 0, 0 in at, timed
-            return self._call(name, [(sweep, TANGENT)], flags, operands, list(self.outputs), arrays)
-        if name == "cotangents" and settings["operands"] == n + 7:
-            wanted = settings["wanted"]
-            known, timed = tuple(k - 1 for k in wanted if 0 < k < n - 3), any(k >= n - 3 for k in wanted)
-            sweep = self.cotangent_sweep(known, timed)
-            if sweep is None:
-                return None
-            operands = [*theta, *run.tables(dtype), *theta, *sweep.tables(dtype), *last, *times, *steps, n + 5, n + 6]
-            order = [*(k + 1 for k in known), 0, *(times if timed else [])]
-            arrays = [*_START[1:], *_STEPS, "checkpoints", "dys", "dy0", *("" for _ in known), "y_end"]
-            arrays += [f"pull.{name}" for name in _TIMES] if timed else []
-            results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
-            call = self._call(name, [(run, SLOPE), (sweep, PULL)], flags, operands, results, arrays)
-            return call._replace(order=[order.index(k) for k in wanted])
-        return None
+        operands = [*self._theta, *run.tables(dtype), *self._operands_after(), 0, *self._times, n, n + 1]
+        arrays = [*_START, "h0", "control", *_SAVED, *_COUNTS, *(_RECORD if recorded else [])]
+        flags = adaptive, force_dtmin, 1, 0
+        return self._call("solve", [(run, SLOPE)], flags, operands, self.solve_results(recorded), arrays, recorded)
+
+    def _tangents_call(self, moving: tuple[int, ...], first: int, directions: int) -> NativeCall | None:
+        n, dtype = len(self.types), self.types[0].dtype
+        known, timed = self._parts_of(moving)
+        sweep = self.tangent_sweep(known, timed, directions)
+        if sweep is None:
+            return None
+        at, several = {k: first + i for i, k in enumerate(moving)}, (directions,) if directions > 1 else ()
+        zero = [np.zeros((*several, *x.shape), x.dtype) for x in self.types]
+        operands = [*self._theta, *(at[k + 1] for k in known), *sweep.tables(dtype), *self._operands_after()]
+        operands += [0, *self._times, *range(n, n + 4), *([at[0]] if 0 in at else [])]
+        operands += [at.get(k, zero[k]) for k in self._times] if timed else []
+        arrays = [*_START, *_STEPS, *(["dy0"] if 0 in at else []), *(_TIMES if timed else []), *_SAVED[:2]]
+        flags, results = (0, 0, 0 in at, timed), [x.update(shape=(*several, *x.shape)) for x in self.outputs]
+        return self._call("tangents", [(sweep, TANGENT)], flags, operands, results, arrays, directions=directions)
+
+    def _cotangents_call(self, wanted: tuple[int, ...]) -> NativeCall | None:
+        n, dtype = len(self.types), self.types[0].dtype
+        known, timed = self._parts_of(wanted)
+        (run, *_), pull = self.programs, self.cotangent_sweep(known, timed)
+        if run is None or pull is None:
+            return None
+        operands = [*self._theta, *run.tables(dtype), *self._theta, *pull.tables(dtype), *self._operands_after()]
+        operands += [*self._times, *range(n, n + 7)]
+        order = [*(k + 1 for k in known), 0, *(self._times if timed else [])]
+        arrays = [*_START[1:], *_STEPS, "checkpoints", "dys", "dy0", *("" for _ in known), "y_end"]
+        arrays += [f"pull.{name}" for name in _TIMES] if timed else []
+        results, flags = [self.types[k] for k in order], (0, 0, 1, timed)
+        call = self._call("cotangents", [(run, SLOPE), (pull, PULL)], flags, operands, results, arrays)
+        return call._replace(order=[order.index(k) for k in wanted])
+
+    @property
+    def _theta(self) -> range:
+        """The indices of the parameters among the inputs."""
+        return range(1, len(self.types) - 3)
+
+    @property
+    def _times(self) -> range:
+        """The indices of the times among the inputs."""
+        return range(len(self.types) - 3, len(self.types))
+
+    def _parts_of(self, inputs: Sequence[int]) -> tuple[tuple[int, ...], bool]:
+        """Which of the parameters are among some inputs, and whether times are."""
+        return tuple(k - 1 for k in inputs if k in self._theta), any(k in self._times for k in inputs)
+
+    def _operands_after(self) -> list[Any]:
+        """The operands of the program of what happens after a step."""
+        return [x for sweep in self._last() for x in (*self._theta, *sweep.tables(self.types[0].dtype))]
 
     def _call(
         self, name: str, sweeps: Sequence[tuple[_Sweep, Role]], flags: Sequence[int], operands: list[Any],
-        results: list[Any], arrays: Sequence[str], recorded: bool = False,
+        results: list[Any], arrays: Sequence[str], recorded: bool = False, directions: int = 1,
     ) -> NativeCall:  # fmt: skip
         """A call of the virtual machine, or of a kernel; `arrays`: what its operands after those of the programs, and
         its results, are in `motion.h`, empty for the cotangents of parameters."""
-        settings = partial(self._settings, [sweep for sweep, _ in sweeps], flags=flags)
+        settings = partial(self._settings, [sweep for sweep, _ in sweeps], flags=flags, directions=directions)
         kernel = partial(self._kernel, name, sweeps, tuple(arrays), (*flags[:2], recorded))
         return NativeCall(settings, operands, results, kernel)
 

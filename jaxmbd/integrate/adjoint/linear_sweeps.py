@@ -19,7 +19,7 @@ operands that the result is linear in. Schedule and checkpoints follow from `x`,
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,18 +30,9 @@ from jaxmbd.compile.targets.build_vm import SWEEPS, call_vm
 from jaxmbd.compile.targets.kernel_part import Buffer
 from jaxmbd.compile.targets.launcher import launched
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator, UnsupportedError
-from jaxmbd.integrate.adjoint.steps import AbstractSteps, NativeCall
+from jaxmbd.integrate.adjoint.batched_call import Batch, BatchedCall, Batches, batched_call
+from jaxmbd.integrate.adjoint.steps import AbstractSteps
 from jaxmbd.integrate.adjoint.sweep import BackwardSweep, CheckpointStore, StepSchedule, forward
-
-
-class Batch(NamedTuple):
-    """One level of `vmap`: its size, and which operands have a leading axis for it. All results have one."""
-
-    size: int
-    has_axis: tuple[bool, ...]
-
-
-Batches = tuple[Batch, ...]  # the innermost level first
 
 
 class Operands:
@@ -118,10 +109,9 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
     short = name.removeprefix("jaxmbd_")
 
     def native(platform: str, *arrays: Any, batches: Batches, **settings: Any) -> Any:
-        call = settings["steps"].native(short, operands=len(arrays), **settings)
-        if call is None:
-            return evaluate(*arrays, batches=batches, **settings)
-        return _NATIVE[platform](short, call, arrays, batches)
+        run = _NATIVE[platform]
+        call = batched_call(short, len(arrays), batches, _MANY if run is _by_vm else None, settings)
+        return evaluate(*arrays, batches=batches, **settings) if call is None else run(short, call, arrays)
 
     def evaluate(*arrays: Any, batches: Batches, **settings: Any) -> Any:
         function = partial(compute, **settings)
@@ -170,72 +160,38 @@ def _primitive(name: str, compute: Callable[..., Any], types: Callable[..., Any]
 def _translated(name: str, at: Translator, equation: Any, places: list[int]) -> list[int]:
     """The NumPy code: a call of the virtual machine."""
     settings = dict(equation.params)
-    batches, steps = settings.pop("batches"), settings["steps"]
-    call = steps.native(name, operands=len(places), **settings)
+    call = batched_call(name, len(places), settings.pop("batches"), _MANY, settings)
     if call is None:
         raise UnsupportedError("XLA runs these steps.")
     likes = [x.aval for x in equation.invars]
-    together = at.inline(jax.make_jaxpr(lambda *x: _together(x, batches))(*likes), places)
-    given = [*call.settings(_size(batches)), *(together[k] if isinstance(k, int) else k for k in call.operands)]
-    operands = [k if isinstance(k, int) else at.constant(k) for k in given]
-    types, dtype = _types_together(call, batches), np.dtype(steps.types[0].dtype).name
-    results = [[list(x.shape), np.dtype(x.dtype).name] for x in types]
+    together = at.inline(jax.make_jaxpr(lambda *x: call.together(x))(*likes), places)
+    operands = [k if isinstance(k, int) else at.constant(k) for k in call.operands(together)]
+    dtype = np.dtype(settings["steps"].types[0].dtype).name
+    results = [[list(x.shape), np.dtype(x.dtype).name] for x in call.types]
     found = at.emit("motion", operands, len(results), name=name, dtype=dtype, results=results)
-    return at.inline(jax.make_jaxpr(lambda *x: _apart(x, call, batches))(*types), found)
+    return at.inline(jax.make_jaxpr(lambda *x: call.apart(x))(*call.types), found)
 
 
-def _by_vm(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:
+def _by_vm(name: str, call: BatchedCall, arrays: Sequence[Any]) -> list[Any]:
     """A sweep as one call of the virtual machine, for all instances of the batches together."""
-    types, together = _types_together(call, batches), _together(arrays, batches)
-    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
-    target = SWEEPS[name][1][np.dtype(types[0].dtype)]
-    return _apart(jax.ffi.ffi_call(target, types)(*call.settings(_size(batches)), *operands), call, batches)
+    target = SWEEPS[name][1][np.dtype(call.types[0].dtype)]
+    return call.apart(jax.ffi.ffi_call(target, call.types)(*call.operands(call.together(arrays))))
 
 
-def _by_kernel(name: str, call: NativeCall, arrays: Sequence[Any], batches: Batches) -> list[Any]:
+def _by_kernel(name: str, call: BatchedCall, arrays: Sequence[Any]) -> list[Any]:
     """A sweep on a GPU, with a thread for each instance of the batches."""
-    types, together = _types_together(call, batches), _together(arrays, batches)
-    varies = [any(batch.has_axis[k] for batch in batches) for k in range(len(arrays))]
-    operands = [together[k] if isinstance(k, int) else k for k in call.operands]
-    each = [varies[k] if isinstance(k, int) else False for k in call.operands]
-    batch = max(_size(batches), 1)
-    buffers = [Buffer(math.prod(x.shape) // (batch if own else 1), own) for x, own in zip(operands, each, strict=True)]
-    buffers += [Buffer(math.prod(x.shape), True) for x in call.results]
-    return _apart(launched(call.kernel(buffers), operands, types, batch), call, batches)
+    native, size, together = call.native, max(call.size, 1), call.together(arrays)
+    operands = [together[k] if isinstance(k, int) else k for k in native.operands]
+    each = [isinstance(k, int) and call.varies(k) for k in native.operands]
+    buffers = [Buffer(math.prod(x.shape) // (size if own else 1), own) for x, own in zip(operands, each, strict=True)]
+    buffers += [Buffer(math.prod(x.shape), True) for x in native.results]
+    return call.apart(launched(native.kernel(buffers), operands, call.types, size))
 
 
 _NATIVE = {"cpu": _by_vm, "cuda": _by_kernel}  # by platform
-
-
-def _size(batches: Batches) -> int:
-    """The number of instances in all batches; zero if there are none."""
-    return math.prod(batch.size for batch in batches) if batches else 0
-
-
-def _types_together(call: NativeCall, batches: Batches) -> list[jax.ShapeDtypeStruct]:
-    size = (_size(batches),) if batches else ()
-    return [jax.ShapeDtypeStruct((*size, *x.shape), x.dtype) for x in call.results]
-
-
-def _together(arrays: Sequence[Any], batches: Batches) -> list[Any]:
-    """The operands with one axis in place of those of the batches."""
-    sizes = tuple(batch.size for batch in reversed(batches))
-    has_axis = [[batch.has_axis[k] for batch in reversed(batches)] for k in range(len(arrays))]
-    return [_collapsed(x, has, sizes) if any(has) else x for x, has in zip(arrays, has_axis, strict=True)]
-
-
-def _apart(results: Sequence[Any], call: NativeCall, batches: Batches) -> list[Any]:
-    """The results in the order of the primitive, with the axes of the batches."""
-    sizes = tuple(batch.size for batch in reversed(batches))
-    apart = [x.reshape(*sizes, *like.shape) for x, like in zip(results, call.results, strict=True)]
-    return apart if call.order is None else [apart[k] for k in call.order]
-
-
-def _collapsed(x: Any, has_axis: Sequence[bool], sizes: tuple[int, ...]) -> Any:
-    """An operand with some of the batch axes, with all of them as one."""
-    shape = x.shape[sum(has_axis) :]
-    x = x.reshape(*(size if has else 1 for size, has in zip(sizes, has_axis, strict=True)), *shape)
-    return jnp.broadcast_to(x, (*sizes, *shape)).reshape(math.prod(sizes), *shape)
+# Directions of tangents share what they have in common if there are so many motions beside them, which fill the lanes
+# of two threads. On a GPU a thread for each direction is faster: the values of several do not fit into its registers.
+_MANY = 16
 
 
 tangents_p = _primitive("jaxmbd_tangents", _tangents, lambda steps, moving: steps.outputs)
