@@ -147,6 +147,7 @@ Variables = Annotated[
     list[str] | None,
     Option("--variable", help="A number to be chosen and its bounds: spring.stiffness=1:100 (repeatable)."),
 ]
-Minimize = Annotated[str, Option(help=f"What is to be small: {_CHANNEL}.")]
+Minimize = Annotated[str | None, Option(help=f"What is to be small: {_CHANNEL}.")]
+Maximize = Annotated[str | None, Option(help=f"What is to be large, in place of --minimize: {_CHANNEL}.")]
 AtMost = Annotated[list[str] | None, Option(help="An upper limit: tip.y:max=0.3 (repeatable).")]
 AtLeast = Annotated[list[str] | None, Option(help="A lower limit: tip.y:min=-0.2 (repeatable).")]

@@ -110,7 +110,8 @@ def sweep(
 
 def design(
     model: Model,
-    minimize: options.Minimize,
+    minimize: options.Minimize = None,
+    maximize: options.Maximize = None,
     variable: options.Variables = None,
     at_most: options.AtMost = None,
     at_least: options.AtLeast = None,
@@ -120,12 +121,15 @@ def design(
     formulation: options.Formulation = "stabilized",
     accuracy: options.Accuracy = "standard",
 ) -> None:
-    """Choose numbers of a model so that a quantity of its motion is as small as possible, and write the model."""
+    """Choose numbers of a model that make a quantity of its motion as small, or large, as possible; write the model."""
+    aim = minimize or maximize
+    if not aim or (minimize and maximize):
+        raise MechanismError("design needs one aim: --minimize or --maximize, such as --minimize energy:mean.")
     if not variable:
         raise MechanismError("design needs a number that it may choose, such as --variable spring.stiffness=1:100.")
     upper, lower = values.numbers("--at-most", at_most), values.numbers("--at-least", at_least)
     chosen, ts = formulation_of(formulation), beginning.times(model.example, until, rows)
-    study = studies.study_of(model, ts, (minimize, *upper, *lower), chosen, accuracy)
+    study = studies.study_of(model, ts, (aim, *upper, *lower), chosen, accuracy)
     free = studies.parameters(study.mechanism, values.ranges("--variable", variable))
     objective, *limited = study.outputs
     sides = [*(("upper", value) for value in upper.values()), *(("lower", value) for value in lower.values())]
@@ -133,7 +137,10 @@ def design(
     for output, (side, value) in zip(limited, sides, strict=True):
         ends.setdefault(output, {})[side] = value
     limits = {x.name: mbd.Limit(study.function(x), **both, unit=x.unit) for x, both in ends.items()}
-    found = mbd.design(study.function(objective), free, limits, mechanism=study.mechanism_at, starts=starts)
+    value, sign = study.function(objective), -1 if maximize else 1
+    found = mbd.design(lambda m: sign * value(m), free, limits, mechanism=study.mechanism_at, starts=starts)
+    if maximize:
+        model.console.print(f"The objective, which is minimised, is -{maximize}.", highlight=False, markup=False)
     model.console.print(str(found), highlight=False, markup=False, soft_wrap=True)
     if not found.is_feasible:
         raise typer.Exit(1)

@@ -233,6 +233,22 @@ def test_design_finds_the_spring_that_holds_the_rod(swing: str, tmp_path: Path, 
 
 
 @pytest.mark.slow
+def test_design_finds_what_moves_the_rod_most(swing: str, tmp_path: Path) -> None:
+    options = ["--until", "0.1", "--rows", "5", "--starts", "1", "--out", str(tmp_path / "out")]
+    code, text = run("design", swing, "--variable", "rod.mass=1:3", "--maximize", "kinetic_energy:mean", *options)
+    assert code == 0, text
+    assert "The objective, which is minimised, is -kinetic_energy:mean." in text
+    assert mbd.load(tmp_path / "out" / "design.toml")["rod"].mass == pytest.approx(3.0, rel=1e-6)
+
+
+def test_a_design_has_one_aim(swing: str) -> None:
+    for aims in ([], ["--minimize", "tip.y", "--maximize", "tip.y"]):
+        code, text = run("design", swing, "--variable", "rod.mass=1:2", *aims)
+        assert code == 1
+        assert "one aim: --minimize or --maximize" in text
+
+
+@pytest.mark.slow
 def test_a_design_without_a_solution_is_no_success(swing: str, tmp_path: Path) -> None:
     options = ["--until", "0.1", "--rows", "5", "--starts", "1", "--out", str(tmp_path / "out")]
     aims = ["--variable", "rod.mass=1:2", "--minimize", "tip.y", "--at-least", "tip.x:max=2"]
