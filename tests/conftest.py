@@ -119,10 +119,13 @@ def _frees_compiled_programs() -> Iterator[None]:
 
 
 SLOW = Path(__file__).parent / "slow.txt"
+LONGEST = {"test_documents", "test_notebooks", "test_site", "test_wheel"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests of `slow.txt`, which were measured to take longest."""
+    """Marks the tests of `slow.txt`, which were measured to take longest. The files with the longest ones come first,
+    so that at the end no worker waits for another one."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
     slow = set(SLOW.read_text().splitlines())
     for item in items:
         if item.nodeid in slow:

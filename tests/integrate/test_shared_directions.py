@@ -1,0 +1,56 @@
+"""Tangents of many motions in several directions, which share what each motion has in common."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd import planar as pl
+from jaxmbd.integrate.adjoint import explicit_steps
+
+
+def pendulum() -> pl.Mechanism:
+    rod = pl.Body("rod", 1.3, 0.1, (0.5, 0.0, 0.0))
+    return pl.Mechanism([rod], [pl.Revolute("O", pl.ground.at(), rod.at(-0.5))], [pl.Gravity()])
+
+
+@pytest.mark.parametrize("coordinates", ["joint", "absolute"])
+def test_tangents_in_several_directions_share_a_motion(coordinates: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against one direction of one motion after another. In joint coordinates there are more directions than components
+    of the state, in absolute ones fewer. Motions have different numbers of steps; some fail."""
+    start = mbd.assemble(pendulum().with_coordinates(coordinates), {"rod.theta": 0.3}, speeds={"rod.omega": 1.0})
+
+    def run(mass: Any, speed: Any, end: Any) -> Any:
+        mechanism = eqx.tree_at(lambda m: m.bodies[0].mass, pendulum().with_coordinates(coordinates), mass)
+        state, times = eqx.tree_at(lambda s: s.v, start, speed * start.v), jnp.array([0.0, 0.4, 1.0]) * end
+        solution = mbd.simulate(mechanism, state, times, throw=False, max_steps=20, engine="interpreter")
+        return solution.integrated_speeds
+
+    def along(x: Any, changes: Any) -> Any:
+        return jax.jvp(run, x, changes)[1]
+
+    rng, (motions, directions) = np.random.default_rng(0), (17, 4)
+    at = np.linspace(0.5, 2.0, motions), np.linspace(0.0, 40.0, motions), 0.7
+    changes = rng.normal(size=directions), rng.normal(size=(directions, motions)), rng.normal(size=directions)
+    shared: list[int] = []
+    native = explicit_steps.ExplicitSteps.native
+    monkeypatch.setattr(
+        explicit_steps.ExplicitSteps, "native",
+        lambda *x, **settings: shared.append(settings.get("directions", 1)) or native(*x, **settings),
+    )  # fmt: skip
+    by_direction = jax.vmap(along, (None, (0, 0, 0)))
+    inside = jax.jit(jax.vmap(by_direction, ((0, 0, None), (None, 1, None)), 1))(at, changes)
+    outside = jax.jit(jax.vmap(jax.vmap(along, ((0, 0, None), (None, 0, None))), (None, (0, 0, 0))))(at, changes)
+    assert shared.count(directions) == 2
+    one = jax.jit(along)
+    for d in range(directions):
+        for i in range(motions):
+            wanted = one((at[0][i], at[1][i], at[2]), (changes[0][d], changes[1][d, i], changes[2][d]))
+            for found in (inside[d, i], outside[d, i]):
+                np.testing.assert_allclose(found, wanted, rtol=1e-8, atol=1e-8)
+    assert jnp.isnan(inside[:, -1, -1]).all()  # the last motion is too fast for so few steps
+    assert np.min(np.abs(inside[:, :4, -1]).max(-1)) > 1e-2
