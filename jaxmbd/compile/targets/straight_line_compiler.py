@@ -21,7 +21,7 @@ from jaxmbd.progress import reporting
 # After so many evaluations interpreting has taken about as long as compiling does: for each number of the code 1 ns an
 # evaluation, and 0.06 to 0.2 ms (a four-bar linkage: 0.1 s for one instance, 0.3 s for lanes, on a Xeon with AVX-512).
 _OFTEN = 300_000
-_LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
+LARGEST = 20_000  # operations; the compiler takes a minute or more for so many
 _SIZE = 2**26  # [bytes] limit of all stored libraries together
 _REQUEST = struct.Struct("=QQQ")  # the key of a program, the kernel, and 1 if a motion waits for it
 _FLAGS = (("-O1",), ("-O2",), ("-O1",), ("-O2",))  # by kernel: one instance, lanes; in double and in single precision
@@ -79,7 +79,7 @@ def _serve(library: ctypes.CDLL, pipe: int, programs: dict[int, Program]) -> Non
 
 def is_worthwhile(program: Program) -> bool:
     """True if a program can be straight-line code, and compiling it takes seconds rather than minutes."""
-    return program.operations <= _LARGEST and is_straight(program)
+    return program.operations <= LARGEST and is_straight(program)
 
 
 @lru_cache(maxsize=1024)

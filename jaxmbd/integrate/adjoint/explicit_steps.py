@@ -20,6 +20,7 @@ from jaxmbd.compile.targets.build_vm import vm
 from jaxmbd.compile.targets.erk_kernel import MotionKernel
 from jaxmbd.compile.targets.kernel_part import PULL, SLOPE, TANGENT, Buffer, Part, Role
 from jaxmbd.compile.targets.numpy_code.translation import evaluated
+from jaxmbd.compile.targets.straight_line_compiler import LARGEST
 from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, VALUE, AbstractSteps, InputParts, NativeCall, Outputs, replaced
 from jaxmbd.integrate.solvers.unrolled_erk import DenseOutputWeights, ExplicitMethod, tableau_of, unrolled
@@ -31,7 +32,6 @@ _ENGINES = {"auto": 0, "interpreter": 1, "native": 2}  # numbers in `vm.c`
 _START, _SAVED, _TIMES = ("y0", "t0", "t1", "ts"), ("ys", "y_end", "t_end"), ("dt0", "dt1", "dts")
 _STEPS, _RECORD = ("starts", "ends", "counts[ACCEPTED]", "counts[SAVED]"), ("starts", "ends", "checkpoints")
 _COUNTS = tuple(f"counts[{name}]" for name in ("STEPS", "ACCEPTED", "REJECTED", "SAVED", "RESULT", "ENGINE"))
-_LARGEST = 20_000  # operations of a program for tangents in several directions
 _DEGREE = 8  # of the polynomials in the dense output of any of diffrax's explicit methods, at most
 
 
@@ -259,13 +259,15 @@ class ExplicitSteps(AbstractSteps):
     @lru_cache(maxsize=16)  # noqa: B019
     def tangent_sweep(self, known: tuple[int, ...], timed: bool, directions: int) -> _Sweep | None:
         """The program of the rate and its tangents in some directions; None if that cannot be expressed, or if the
-        program of several directions would be so large that one direction after another is better."""
-        if directions > 1 and directions * self.operations > _LARGEST:
+        program of several directions would be too large for straight-line code, which those of one direction become."""
+        if directions > 1 and directions * self.operations > LARGEST:  # an estimate, which saves recording it
             return None
         function = _with_tangents(self.rate, self._moving(known, timed), self._time_at, directions)
         time = self._time_at + len(known)
         program = function.hoisted_program(time)
-        return program and _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
+        if program is None or (directions > 1 and program.operations > LARGEST):
+            return None
+        return _Sweep(program, time, time + 1, time + 2 if timed else -1, time + 2 + timed)
 
     @lru_cache(maxsize=16)  # noqa: B019
     def cotangent_sweep(self, known: tuple[int, ...], timed: bool) -> _Sweep | None:
