@@ -53,7 +53,8 @@ FLOOR_OF = {name: floor for floor, names in FLOORS.items() for name in names.spl
 # What libraries do not document is imported in one file for each of them.
 INTERNALS = {
     "jaxmbd/compile/jax_internals.py": ("jax.interpreters", "jax.extend", "jax.experimental", "jax._src"),
-    "jaxmbd/integrate/diffrax_internals.py": ("equinox.internal", "equinox._", "diffrax._"),
+    "jaxmbd/compile/equinox_internals.py": ("equinox.internal", "equinox._"),
+    "jaxmbd/integrate/diffrax_internals.py": ("diffrax._",),
 }
 
 # Only these rooms draw; a scene is data for any renderer.

@@ -215,6 +215,19 @@ CASES: Cases = {
         lambda: mbd.simulate(M, S, TS, dt0="x"),
         "dt0 must be a positive number of seconds, got 'x'.",
     ),
+    "sim dtmin negative": (
+        lambda: mbd.simulate(M, S, TS, dtmin=-1e-6),
+        "simulate: dtmin must be positive [s] and finite, got -1e-06.",
+    ),
+    "sim dtmin text": (
+        lambda: mbd.simulate(M, S, TS, dtmin="x"),
+        "simulate: dtmin must be a number, got 'x'.",
+    ),
+    "sim dtmin+controller": (
+        lambda: mbd.simulate(M, S, TS, stepsize_controller=dfx.PIDController(1e-6, 1e-6), dtmin=1e-6),
+        "simulate: dtmin has no effect beside a controller of your own: give the tolerances, the smallest step and the "
+        "norm to that.",
+    ),
     "sim dt0 vec": (
         lambda: mbd.simulate(M, S, TS, dt0=[0.1, 0.2]),
         "dt0 must be a positive number of seconds, got [0.1, 0.2].",
@@ -359,7 +372,8 @@ CASES: Cases = {
     ),
     "sim rtol+controller": (
         lambda: mbd.simulate(M, S, TS, stepsize_controller=dfx.PIDController(1e-6, 1e-6), rtol=1e-3),
-        "simulate: rtol has no effect beside a controller of your own: give the tolerances and the norm to that.",
+        "simulate: rtol has no effect beside a controller of your own: give the tolerances, the smallest step and the "
+        "norm to that.",
     ),
     "partition [int]": (
         lambda: mbd.CoordinatePartitioning([1]),

@@ -96,22 +96,25 @@ def check_formulation(formulation: Any) -> None:
         check_instance("formulation", formulation, AbstractFormulation, need)
 
 
-def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool) -> None:
-    """Raise unless `controller` is a step-size controller or None, and the tolerances are numbers.
+def check_controller(controller: Any, rtol: Any, atol: Any, control_speeds: bool, dtmin: Any = None) -> None:
+    """Raise unless `controller` is a step-size controller or None, and the tolerances and `dtmin` are numbers.
 
-    Tolerances and `control_speeds` must not be passed together with a controller, since they would have no effect.
+    Tolerances, `dtmin` and `control_speeds` must not be passed together with a controller: they would have no effect.
     """
     check_tolerances(rtol, atol)
+    if dtmin is not None:
+        check_finite("simulate", "dtmin", as_float(dtmin))
+        check_number("simulate", "dtmin", as_float(dtmin), "s")
     if controller is None:
         return
     need = "a diffrax step-size controller such as diffrax.PIDController(rtol=1e-8, atol=1e-10)"
     check_instance("stepsize_controller", controller, dfx.AbstractStepSizeController, need)
-    unused = [name for name, value in (("rtol", rtol), ("atol", atol)) if value is not None]
+    unused = [name for name, value in (("rtol", rtol), ("atol", atol), ("dtmin", dtmin)) if value is not None]
     unused += ["control_speeds"] * bool(control_speeds)
     if unused:
         raise MechanismError(
-            f"simulate: {' and '.join(unused)} has no effect beside a controller of your own: give the tolerances and "
-            "the norm to that."
+            f"simulate: {' and '.join(unused)} has no effect beside a controller of your own: give the tolerances, "
+            "the smallest step and the norm to that."
         )
 
 

@@ -2,20 +2,32 @@
 
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.analyses.state import State, check_state
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.compile.equinox_internals import any_instance
+from jaxmbd.compile.jax_binding import as_program, prefers_programs
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import nonzero_singular_values, tolerance_of_rank
+from jaxmbd.equations.inertia import AbstractInertia
+from jaxmbd.equations.linear_solve import (
+    SMALL,
+    condition_of,
+    inverted,
+    is_well_conditioned,
+    nonzero_singular_values,
+    tolerance_of_rank,
+)
 from jaxmbd.model.joint.joint import AbstractNonholonomic
 from jaxmbd.model.mechanism.mechanism import Mechanism
 from jaxmbd.model.mechanism.validation import count_position_rows
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
 _ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence
+_REFINEMENTS = 2
 _PIVOT = 0.1  # share of the largest coefficient: the last row above it is called the redundant one
 
 
@@ -105,14 +117,43 @@ def parts_in(mechanism: Mechanism, share: Float[np.ndarray, " m"]) -> tuple[str,
     return tuple(dict.fromkeys(name for (name, _), part in pairs if part > _ROW_TAKES_PART))
 
 
-def least_norm(A: Float[Array, "m n"], b: Float[Array, " m"]) -> Float[Array, " n"]:
+def least_norm(
+    A: Float[Array, "m n"], b: Float[Array, " m"], inertia: AbstractInertia | None = None
+) -> Float[Array, " n"]:
     """Return the `x` of least norm among those of least `|A x − b|`, for rows and columns that may be dependent.
 
-    Singular values that are zero up to rounding are left out. `x` is not finite if `A` or `b` is not.
+    `inertia`: then the norm is `√(xᵀ M x)`. Singular values that are zero up to rounding are left out; a few rows that
+    are far from dependent need none. `x` is not finite if `A` or `b` is not.
     """
     if 0 in A.shape:
         return jnp.zeros(A.shape[1], b.dtype)
-    return jnp.linalg.pinv(A, rtol=tolerance_of_rank(b.dtype)) @ b
+
+    def by_singular_values() -> Array:
+        if inertia is None:
+            return jnp.linalg.pinv(A, rtol=tolerance_of_rank(b.dtype)) @ b
+        return inertia.unwhiten(jnp.linalg.pinv(inertia.whiten(A), rtol=tolerance_of_rank(b.dtype)) @ b)
+
+    if A.shape[0] > min(A.shape[1], SMALL) or not prefers_programs():
+        return by_singular_values()
+    # Whether rows are dependent is found without `b`: where that is a tangent, the solution is to be transposed.
+    columns, inverse, is_exact = as_program(_factors)(A, inertia)
+    x = as_program(_refined)(A, columns, inverse, b)
+    return jax.lax.cond(any_instance(~is_exact), lambda: jnp.where(is_exact, x, by_singular_values()), lambda: x)
+
+
+def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array, Array]:
+    """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`, and True if the rows are far from dependent."""
+    columns = (A if inertia is None else inertia.solve_rows(A)).T
+    G, inverse = inverted(A @ columns)
+    return columns, inverse, is_well_conditioned(condition_of(G, inverse))
+
+
+def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:
+    """Return `M⁻¹ Aᵀ (A M⁻¹ Aᵀ)⁻¹ b` to the accuracy of an orthogonal factorisation."""
+    x = columns @ (inverse @ b)
+    for _ in range(_REFINEMENTS):
+        x = x + columns @ (inverse @ (b - A @ x))
+    return x
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool
 
-from jaxmbd.integrate.diffrax_internals import any_instance, report_error
+from jaxmbd.compile.equinox_internals import any_instance, report_error
 
 
 class RESULTS(eqx.Enumeration):

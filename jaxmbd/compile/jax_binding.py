@@ -24,7 +24,7 @@ from jaxmbd.compile.passes.schedule import Program
 from jaxmbd.compile.targets.build_vm import TARGETS, call_program, vm
 from jaxmbd.compile.targets.numpy_code.translation import CALL_RULES, Translator
 from jaxmbd.compile.targets.straight_line_compiler import request_if_stored, watch
-from jaxmbd.compile.tracing import TracedFunction, is_array, pruned, traced
+from jaxmbd.compile.tracing import TracedFunction, is_array, is_for_known_values, pruned, traced
 
 run_p = Primitive("jaxmbd_program")
 run_p.multiple_results = True
@@ -73,6 +73,15 @@ def _varying_alike(operands: list[Any]) -> list[Any]:
 def is_program(function: Callable[..., Any], *arguments: Any, forward: bool = False) -> bool:
     """Return True if `as_program(function, forward)` runs a program for these arguments."""
     return _look_up(function, *jax.tree.flatten(arguments), forward) is not None
+
+
+def prefers_programs() -> bool:
+    """Return True if programs run here, and a function that is being traced may run for a batch.
+
+    For one instance with known values, which runs as NumPy code, it takes longer to express small matrices as programs
+    than NumPy takes with them.
+    """
+    return default_platform() == "cpu" and vm() is not None and not is_for_known_values()
 
 
 def _look_up(

@@ -3,7 +3,9 @@
 `trace_once` is for functions inside of these: they are traced once for each structure and type of their arguments.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property, lru_cache, partial, wraps
 from typing import Any
 
@@ -208,6 +210,24 @@ def is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray)
 
 
+_for_known_values: ContextVar[bool] = ContextVar("for_known_values", default=False)
+
+
+@contextmanager
+def for_known_values() -> Iterator[None]:
+    """While a function is traced for one instance with known values, which NumPy then runs."""
+    token = _for_known_values.set(True)
+    try:
+        yield
+    finally:
+        _for_known_values.reset(token)
+
+
+def is_for_known_values() -> bool:
+    """True inside of `for_known_values`."""
+    return _for_known_values.get()
+
+
 def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of pytrees so that it is traced once for each structure and type of its arguments.
 
@@ -216,8 +236,8 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
     arrays, functions among them, are static: they are part of the cache key and must be hashable.
     """
 
-    @partial(jax.jit, static_argnums=(0, 1), inline=True)
-    def run(tree: Any, others: tuple[Any, ...], arrays: list[Any]) -> Any:
+    @partial(jax.jit, static_argnums=(0, 1, 2), inline=True)
+    def run(tree: Any, others: tuple[Any, ...], _: bool, arrays: list[Any]) -> Any:
         remaining = iter(arrays)
         return function(*jax.tree.unflatten(tree, [next(remaining) if leaf is _ARRAY else leaf for leaf in others]))
 
@@ -230,12 +250,13 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
             code, results = known(tree, others, tuple(map(jax.typeof, arrays)), is_x64())
             if code is not None:
                 return jax.tree.unflatten(results, run_code(code, arrays, Budget(UNLIMITED)))
-        return run(tree, others, arrays)
+        return run(tree, others, is_for_known_values(), arrays)
 
     @lru_cache(maxsize=256)
     def known(tree: Any, others: tuple[Any, ...], types: tuple[Any, ...], _: bool) -> tuple[NumpyCode | None, Any]:
         """The NumPy code for values that are known, which compiles nothing, and the structure of the results."""
-        jaxpr, results = jax.make_jaxpr(partial(run, tree, others), return_shape=True)([*types])
+        with for_known_values():
+            jaxpr, results = jax.make_jaxpr(partial(run, tree, others, True), return_shape=True)([*types])
         try:
             return numpy_code(jaxpr), jax.tree.structure(results)
         except UnsupportedError:

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from jaxmbd.arrays import Scalar, at_rows
+from jaxmbd.compile.equinox_internals import any_instance
+from jaxmbd.compile.jax_binding import as_program, prefers_programs
 from jaxmbd.compile.ldlt_primitive import dense, factor_p, solve_p
 from jaxmbd.compile.passes.symbolic_ldlt import Pattern
 from jaxmbd.compile.tracing import trace_once
@@ -86,6 +88,8 @@ def spd_solver(S: Float[Array, "n n"]) -> Solve:
     return symmetric(S).solver()
 
 
+SMALL = 12  # rows up to which a matrix and its inverse are operations of a program
+_CONDITION = 1e-3, 3e-2  # well-conditioned below, and the largest that is distinguished, in units of 1 / √rounding
 _ZERO, _ROUNDING = 1e-10, 1e2  # relative to the largest value; in units of rounding
 
 
@@ -103,7 +107,45 @@ def nonzero_singular_values(values: Float[Array | np.ndarray, "*batch k"]) -> Bo
 @trace_once
 def rank_of(rows: Float[Array, "m nv"]) -> Int[Array, ""]:
     """The numerical rank of a matrix, traceable under `jit`."""
-    return jnp.sum(nonzero_singular_values(jnp.linalg.svd(jax.lax.stop_gradient(rows), compute_uv=False)))
+    rows = jax.lax.stop_gradient(rows)
+    count = lambda: jnp.sum(nonzero_singular_values(jnp.linalg.svd(rows, compute_uv=False)))  # noqa: E731
+    smallest = min(rows.shape)
+    if not 0 < smallest <= SMALL or not prefers_programs():
+        return count()
+    number = as_program(condition_number)(rows if rows.shape[0] == smallest else rows.T)
+    return jax.lax.cond(any_instance(~is_well_conditioned(number)), count, lambda: jnp.asarray(smallest))
+
+
+def condition_number(A: Float[Array, "m n"]) -> Scalar:
+    """The condition number of independent rows by norms that need no singular values; NaN if they are not finite.
+
+    It is `(tr G⁴ · tr G⁻⁴)^(1/8)` with `G = A Aᵀ`: the ratio of the largest to the smallest singular value, times at
+    most `m^(1/4)`. Larger numbers than rounding lets it distinguish are replaced by the largest one, 2e6 in double
+    precision.
+    """
+    return condition_of(*inverted(A @ A.T))
+
+
+def inverted(G: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
+    """A symmetric positive definite matrix and its inverse, which is meaningless if `G` is singular to rounding."""
+    return G, spd_solver(G)(jnp.eye(len(G), dtype=G.dtype))
+
+
+def condition_of(G: Float[Array, "m m"], inverse: Float[Array, "m m"]) -> Scalar:
+    """The `condition_number` of rows with the Gram matrix `G`."""
+    size, reach = (jnp.sum((x @ x) ** 2) ** 0.125 for x in (G, inverse))
+    number, largest = size * reach, _CONDITION[1] / _root_of_rounding(G)
+    is_less = (number < largest) & jnp.all(jnp.diagonal(inverse) > 0)  # false for NaN
+    return jnp.where(jnp.isfinite(size), jnp.where(is_less, number, largest), jnp.nan)
+
+
+def is_well_conditioned(number: Float[Array, ""]) -> Bool[Array, ""]:
+    """True for a condition number at which normal equations with refinement lose nothing, and for NaN."""
+    return ~(number > _CONDITION[0] / _root_of_rounding(number))
+
+
+def _root_of_rounding(x: Array) -> float:
+    return float(jnp.finfo(x.dtype).eps) ** 0.5
 
 
 class LeastSquaresQR:

@@ -1,19 +1,12 @@
-"""Everything in diffrax and equinox that this package uses and that they do not document.
+"""Everything in diffrax that this package uses and that diffrax does not document.
 
-They may change these at any minor version, which is why `pyproject.toml` caps both. `USED` says what each one is used
-for, and `tests/test_upstream.py` fails with that sentence when one of them is gone.
+It may change these at any minor version, which is why `pyproject.toml` caps it. `USED` says what each one is used for,
+and `tests/test_upstream.py` fails with that sentence when one of them is gone.
 """
 
-from functools import partial
 from typing import Any, TypeGuard
 
 import diffrax as dfx
-import equinox.internal as eqxi
-from equinox import _jit
-
-while_loop = partial(eqxi.while_loop, kind="lax")  # `jax.lax.while_loop` that writes into buffers in place
-write_row = eqxi.buffer_at_set
-any_instance = eqxi.unvmap_any
 
 SAVE_STATE = dfx.SubSaveAt(t1=True).fn  # diffrax's function that saves the state as it is
 FROM_CONTROLLER = dfx.with_stepsize_controller_tols(dfx.VeryChord)().rtol  # stands for a tolerance not given
@@ -29,10 +22,6 @@ LOOP_ARGUMENTS = (
 )
 
 USED = {
-    "equinox.internal.while_loop": "steps are recorded, and swept forward and backward, in loops with buffers",
-    "equinox.internal.buffer_at_set": "the states between checkpoints are written into a buffer in place",
-    "equinox.internal.unvmap_any": "a branch that no instance of a batch needs is not run",
-    "equinox._jit.last_error_info": "errors of running programs are raised with their own text",
     "diffrax.AbstractERK.step": "an explicit method with diffrax's own step is replaced by its unrolled form",
     "diffrax.AbstractAdjoint.loop": "the discrete adjoint records the steps of diffrax's loop",
     "diffrax.with_stepsize_controller_tols": "implicit solvers inside wrappers get the tolerances of the controller",
@@ -42,8 +31,3 @@ USED = {
 def has_diffraxs_step(solver: Any) -> TypeGuard[dfx.AbstractERK]:
     """True if a solver is an explicit Runge–Kutta method that steps as diffrax's class does."""
     return isinstance(solver, dfx.AbstractERK) and type(solver).step is dfx.AbstractERK.step
-
-
-def report_error(text: str) -> None:
-    """Give the text of an error to `equinox.filter_jit`, which raises it when the running program has stopped."""
-    _jit.last_error_info = (text, [])

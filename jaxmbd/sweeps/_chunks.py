@@ -51,12 +51,14 @@ class Chunks:
         return f"chunk {number} (variants {start} to {min(start + self.size, self.space.count) - 1})"
 
 
-def here(function: Function, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
-    """Compute chunks in this process, side by side on all its devices.
+def here(function: Function, run: Any, chunks: Chunks, numbers: Iterable[int]) -> Iterator[tuple[int, Values]]:
+    """Compute chunks in this process, side by side on all its devices, by `run`, the compiled function.
+
+    A device begins the next chunk before the one that it has computed is given away, which may be written meanwhile.
 
     **Raises:** `SolveError` with the number of a chunk that raises.
     """
-    run, devices = compiled(function), jax.local_devices()
+    devices = jax.local_devices()
     in_work: deque[tuple[int, Callable[[], Values]]] = deque()
 
     def next_done() -> tuple[int, Values]:
@@ -65,11 +67,11 @@ def here(function: Function, chunks: Chunks, numbers: Iterable[int]) -> Iterator
             return number, finish()
 
     for k, number in enumerate(numbers):
-        if len(in_work) == len(devices):
-            yield next_done()
+        done = [next_done()] if len(in_work) == len(devices) else []
         device = devices[k % len(devices)] if len(devices) > 1 else None
         with _named(function, chunks, number):
             in_work.append((number, begun(run, chunks.rows(number), chunks.size, device)))
+        yield from done
     while in_work:
         yield next_done()
 

@@ -99,14 +99,14 @@ def _is_verdict(value: Any) -> bool:
     return isinstance(value, RESULTS)
 
 
-def outputs_of(function: Function, space: Space) -> tuple[Output, ...]:
-    """The outputs of one variant, found by tracing the function once.
+def outputs_of(function: Function, run: Any, space: Space, size: int) -> tuple[Output, ...]:
+    """The outputs of one variant, found by tracing `run`, the function for `size` variants, which is then traced.
 
     **Raises:** `MechanismError` if the function raises, or returns what is no dictionary of named numbers.
     """
-    first = {name: jax.ShapeDtypeStruct((), jnp.asarray(x[0]).dtype) for name, x in space.rows(0, 1).items()}
+    rows = {name: jax.ShapeDtypeStruct((size,), jnp.asarray(x).dtype) for name, x in space.rows(0, 1).items()}
     try:
-        shapes = jax.eval_shape(of_one(function), first)
+        shapes = run.eval_shape(rows)
     except MechanismError:
         raise
     except Exception as error:
@@ -114,7 +114,7 @@ def outputs_of(function: Function, space: Space) -> tuple[Output, ...]:
             f"sweep: {name_of(function)} raised {type(error).__name__} when it was traced for one variant with the "
             f"numbers {', '.join(space.names)}: {error}"
         ) from error
-    found = tuple(Output(name, tuple(x.shape), np.dtype(x.dtype)) for name, x in shapes.items())
+    found = tuple(Output(name, tuple(x.shape[1:]), np.dtype(x.dtype)) for name, x in shapes.items())
     taken = {*space.names, *space.dims, *space.labels, *(RESERVED - {RESULT})}
     for output in found:
         for name in (output.name, *output.dims):
@@ -127,8 +127,8 @@ def outputs_of(function: Function, space: Space) -> tuple[Output, ...]:
     return found
 
 
-def compiled(function: Function) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """The function for many variants at once."""
+def compiled(function: Function) -> Any:
+    """The function for many variants at once, jitted."""
     return jax.jit(jax.vmap(of_one(function)))
 
 

@@ -16,7 +16,7 @@ from jaxmbd.progress import reporting
 from jaxmbd.sweeps._chunks import Chunks, Executors, Values, by_workers, here, pickled
 from jaxmbd.sweeps._digest import digests
 from jaxmbd.sweeps._explanation import Explanation, Rate, explanation
-from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, Output, name_of, outputs_of, result_texts
+from jaxmbd.sweeps._outputs import RESULT, RESULT_TEXT, Function, Output, compiled, name_of, outputs_of, result_texts
 from jaxmbd.sweeps._space import Space, SpaceLike, space_of
 from jaxmbd.sweeps._store import Store, checked, open_finished, opened
 
@@ -51,6 +51,7 @@ class Sweep:
     progress: bool = True
     outputs: tuple[Output, ...] = field(init=False)
     chunks: Chunks = field(init=False)
+    _run: Any = field(init=False, repr=False, compare=False)  # the function for a chunk, jitted
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -63,7 +64,8 @@ class Sweep:
         check_flags("sweep", overwrite=self.overwrite, progress=self.progress)
         space = space_of(self.space)
         object.__setattr__(self, "chunks", Chunks(space, min(int(self.chunk), space.count)))
-        object.__setattr__(self, "outputs", outputs_of(self.function, space))
+        object.__setattr__(self, "_run", compiled(self.function))
+        object.__setattr__(self, "outputs", outputs_of(self.function, self._run, space, self.chunks.size))
 
     def __repr__(self) -> str:
         space = self.chunks.space
@@ -138,7 +140,7 @@ class Sweep:
         if not missing:
             return _nothing()
         if self.executor is None:
-            return here(self.function, self.chunks, missing)
+            return here(self.function, self._run, self.chunks, missing)
         return by_workers(self.function, self.chunks, missing, self.executor)
 
 

@@ -16,9 +16,10 @@ def circle_and_line(x: Array, distance: Any) -> Array:
     return jnp.stack([x @ x - 1, x[1] - distance])
 
 
-def test_roots_and_minimisers_without_a_root() -> None:
-    distances = jnp.array([0.0, 0.5, 0.999, 1.5, 4.0])
-    found = jax.jit(jax.vmap(lambda d: least_squares(circle_and_line, jnp.array([2.0, 0.1]), d)))(distances)
+@pytest.mark.parametrize("arithmetic", [None, circle_and_line], ids=["compiled", "program"])
+def test_roots_and_minimisers_without_a_root(arithmetic: Any) -> None:
+    distances, start = jnp.array([0.0, 0.5, 0.999, 1.5, 4.0]), jnp.array([2.0, 0.1])
+    found = jax.jit(jax.vmap(lambda d: least_squares(circle_and_line, start, d, arithmetic)))(distances)
     for x, distance in zip(np.asarray(found), np.asarray(distances), strict=True):
         if distance < 1:
             np.testing.assert_allclose(x, [np.sqrt(1 - distance**2), distance], rtol=1e-12, atol=1e-12)
@@ -40,26 +41,26 @@ def test_a_search_ends_where_nothing_can_be_gained(distance: float) -> None:
     assert 3 < len(evaluations) < 60
 
 
-def test_redundant_rows_and_undetermined_coordinates() -> None:
+@pytest.mark.parametrize("by_program", [False, True], ids=["compiled", "program"])
+def test_redundant_rows_and_undetermined_coordinates(by_program: bool) -> None:
     def residual(x: Array, _: Any) -> Array:
         row = x[0] * x[1] - 2
         return jnp.stack([row, 2 * row, row])
 
-    found = least_squares(residual, jnp.array([1.0, 1.0, 7.0]), None)
+    arithmetic = residual if by_program else None
+    found = jax.jit(lambda x: least_squares(residual, x, None, arithmetic))(jnp.array([1.0, 1.0, 7.0]))
     assert float(found[0] * found[1]) == pytest.approx(2, rel=1e-12)
     assert float(found[2]) == 7.0
 
 
-def test_a_residual_that_is_not_finite_ends_the_search() -> None:
+@pytest.mark.parametrize("by_program", [False, True], ids=["compiled", "program"])
+def test_a_residual_that_is_not_finite_ends_the_search(by_program: bool) -> None:
     """At the start, which is returned; at a trial point, which is rejected."""
-    logarithm = lambda x, _: jnp.log(x)  # noqa: E731
-    np.testing.assert_array_equal(least_squares(logarithm, jnp.array([-1.0]), None), [-1.0])
-    np.testing.assert_allclose(least_squares(logarithm, jnp.array([40.0]), None), [1.0], rtol=1e-12)
-    assert least_squares(logarithm, jnp.zeros(0), None).shape == (0,)
 
+    def logarithm(x: Array, _: Any) -> Array:
+        return jnp.log(x)
 
-def test_single_precision() -> None:
-    start = jnp.array([2.0, 0.1], dtype=jnp.float32)
-    found = least_squares(circle_and_line, start, jnp.float32(0.5))
-    assert found.dtype == jnp.float32
-    np.testing.assert_allclose(found, [np.sqrt(0.75), 0.5], rtol=1e-5)
+    search = jax.jit(lambda x: least_squares(logarithm, x, None, logarithm if by_program else None))
+    np.testing.assert_array_equal(search(jnp.array([-1.0])), [-1.0])
+    np.testing.assert_allclose(search(jnp.array([40.0])), [1.0], rtol=1e-12)
+    assert search(jnp.zeros(0)).shape == (0,)

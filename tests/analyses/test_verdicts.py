@@ -257,56 +257,6 @@ def test_joints_are_closed_at_all_saved_times() -> None:
     np.testing.assert_allclose(np.where(np.isnan(x), prescribed, x), prescribed, atol=5e-3)
 
 
-# --- at a singular position -------------------------------------------------------------------------------------------
-
-
-def pulled(reach: float | Array) -> tuple[pl.Mechanism, mbd.State]:
-    """A bob on a rod of 1 m, drawn aside by `reach` within half a second: no farther than 1 m, where the rod lies flat
-    and its row and the driver's become dependent."""
-    bob = pl.Body("bob", 1.0, 0.1, (0.0, -1.0, 0.0))
-    drivers = [
-        pl.Driver("pull", "bob.x", lambda t: reach * jnp.sin(jnp.pi * t)),
-        pl.Driver("turn", "bob.theta", lambda t: 0.0 * t),
-    ]
-    joints = [pl.Rod("rod", pl.ground.at(), bob.at(), 1.0)]
-    mechanism = pl.Mechanism([bob], joints, [pl.Gravity(9.81)], drivers=drivers)
-    return mechanism, mbd.assemble(mechanism, check=False)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("analysis", ["simulate", "kinematics"])
-def test_what_stops_at_a_singular_position(analysis: str) -> None:
-    """The first instance passes; the second one comes to an end on the way, and says so."""
-    ts = np.linspace(0.0, 0.5, 3)
-
-    def run(reach: Array, throw: bool) -> mbd.Solution:
-        mechanism, state = pulled(reach)
-        if analysis == "kinematics":
-            return mbd.kinematics(mechanism, ts, state, throw=throw)
-        return mbd.simulate(mechanism, state, ts, max_steps=1000, throw=throw)
-
-    def both(reach: Array) -> tuple[mbd.RESULTS, Array]:
-        found = run(reach, throw=False)
-        return found.result, found.q
-
-    item, text = {
-        "simulate": (R.singular, rf"{re.escape(R[R.singular])} The motion stopped at t = 0\.313\d* s\."),
-        "kinematics": (R.position_not_reached, re.escape(R[R.position_not_reached])),
-    }[analysis]
-    reaches = jnp.asarray([0.6, 1.2])
-    result, q = jax.jit(jax.vmap(both))(reaches)
-    np.testing.assert_array_equal(result == R.successful, [True, False])
-    np.testing.assert_array_equal(result == item, [False, True])
-    x = np.asarray(reaches)[:, None] * np.sin(np.pi * ts)
-    np.testing.assert_allclose(q[0, :, :2], np.stack([x[0], -np.sqrt(1 - x[0] ** 2)], axis=1), atol=1e-7)
-    np.testing.assert_array_equal(np.isnan(q[1]).all(axis=1), [False, False, True])
-    np.testing.assert_allclose(q[1, :2, 0], x[1, :2], atol=1e-7)
-    with pytest.raises(
-        jax.errors.JaxRuntimeError, match=rf"1 of 2 instances of the batch failed\.\nInstance 1: {text}"
-    ):
-        jax.block_until_ready(jax.jit(jax.vmap(lambda reach: run(reach, throw=True).q))(reaches))
-
-
 # --- assembly ---------------------------------------------------------------------------------------------------------
 
 

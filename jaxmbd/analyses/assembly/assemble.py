@@ -135,24 +135,23 @@ def _assemble(
     if weights is not None:
         q, slope = nearest(closing, weights, start, q)
     q = equations.normalize(q)
+    position = closure(q, closing)
+    is_closed, is_nearest = (jnp.asarray(_largest(x) <= tolerance_of(q)) for x in (position, slope))
+    is_placed = is_closed & is_nearest
     rows, at_rest = as_program(speed_rows)(equations, speeds, t, q)
+    # Where no position was found rows may be dependent, and a batch would compute singular values of all instances.
+    rows = jnp.where(is_placed, rows, jnp.eye(*rows.shape, dtype=rows.dtype))
     v = _speeds(equations.at(t, q), rows, -at_rest)
-    residuals = _Residuals(q, v, closure(q, closing), slope, rows @ v + at_rest)
-    result = _verdict(residuals)
+    residuals = _Residuals(q, v, position, slope, rows @ v + at_rest)
+    is_consistent = jnp.asarray(_largest(residuals.speed) <= residuals.speed_limit)
+    result = first_failure(
+        (~is_closed, RESULTS.not_assembled),
+        (~is_nearest, RESULTS.not_nearest),
+        (~is_consistent, RESULTS.speeds_contradict),
+    )
     inputs = (mechanism, start, prescribed, speeds, t, weights)
-    is_placed = ~((result == RESULTS.not_assembled) | (result == RESULTS.not_nearest))
     q, v = invalidated(is_placed, q, inputs), invalidated(is_successful(result), v, inputs)
     return q, v, rank_of(rows[: equations.m]), result, residuals
-
-
-def _verdict(residuals: _Residuals) -> RESULTS:
-    tolerance = tolerance_of(residuals.q)
-    limits = (
-        (residuals.position, tolerance, RESULTS.not_assembled),
-        (residuals.slope, tolerance, RESULTS.not_nearest),
-        (residuals.speed, residuals.speed_limit, RESULTS.speeds_contradict),
-    )
-    return first_failure(*((~jnp.asarray(_largest(residual) <= limit), item) for residual, limit, item in limits))
 
 
 @cached_on_disk
@@ -189,7 +188,7 @@ def _speed_values(at: Configuration, names: tuple[str, ...], v: Array) -> Float[
 
 
 def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
-    """Return the speeds of least kinetic energy for given rates of the rows: with `M = L Lᵀ`, those of least `|Lᵀ v|`.
+    """Return the speeds of least kinetic energy for given rates of the rows.
 
     User-defined generalized speeds are measured from the slowest motion, since bodies may move where all of them are
     zero.
@@ -198,7 +197,7 @@ def _speeds(at: Configuration, rows: Array, rates: Array) -> Array:
     if rows.shape[0] == 0:
         return jnp.zeros(rows.shape[1]) if slowest is None else slowest
     rates = rates if slowest is None else rates - rows @ slowest
-    v = at.inertia.unwhiten(least_norm(at.inertia.whiten(rows), rates))
+    v = least_norm(rows, rates, at.inertia)
     return v if slowest is None else v + slowest
 
 

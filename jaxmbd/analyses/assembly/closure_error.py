@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.assemble import fixed_numbers, numbers_of, prescribed_at
 from jaxmbd.analyses.assembly.least_squares import least_squares
 from jaxmbd.analyses.assembly.multistart import guessed, with_turn_counts
-from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure
+from jaxmbd.analyses.assembly.position_solve import ClosureProblem, closure, closure_rows
 from jaxmbd.analyses.checks import check_time
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.state import State
@@ -107,7 +107,7 @@ def closest(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array,
 
     Its derivative is the change of least norm that keeps it stationary, `H δq = −δ(∂E/∂q)`.
     """
-    q = least_squares(closure, start, closing)
+    q = least_squares(closure, start, closing, closure_rows)
 
     def newton(q: Array, _: None) -> tuple[Array, None]:
         gradient = _slope(q, closing)

@@ -9,34 +9,37 @@ Source: Madsen, Nielsen, Tingleff, *Methods for Non-Linear Least Squares Problem
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
+from jaxmbd.compile.jax_binding import as_program, prefers_programs
+from jaxmbd.equations.linear_solve import spd_solver
 
 _STEPS = 256
 _FIRST_DAMPING = 0.3  # like the limits below, relative to the largest entry of the diagonal of Jᵀ J
 _LEAST_DAMPING = 1e2  # in units of rounding: Jᵀ J is singular where a coordinate or a constraint row is redundant
 _LARGEST_DAMPING = 1e16  # then no step, however short, reduces the sum of squares
 _ORTHOGONAL = 1e-6  # |Jᵀ r| / (|J| |r|) below which a residual counts as orthogonal to the columns of J
+_SMALL = 24  # unknowns up to which a step is one program
 _ROUNDING = 1e3  # length of the last step, in units of rounding
 
 Residual = Callable[[Array, Any], Array]
 
 
 class _Search(eqx.Module):
-    """A point with its residual and Jacobian, the damping and its growth at the next rejected step, and the course."""
+    """A point with its residual and Jacobian, the damping and its growth at the next rejected step, and the end."""
 
     x: Float[Array, " n"]
     r: Float[Array, " rows"]
     J: Float[Array, "rows n"]
     damping: Scalar
     growth: Scalar
-    steps: Int[Array, ""]
     ended: Bool[Array, ""]
 
     @property
@@ -44,45 +47,74 @@ class _Search(eqx.Module):
         return 0.5 * self.r @ self.r
 
 
-def least_squares(residual: Residual, start: Float[Array, " n"], args: Any) -> Float[Array, " n"]:
+def least_squares(
+    residual: Residual, start: Float[Array, " n"], args: Any, arithmetic: Residual | None = None
+) -> Float[Array, " n"]:  # fmt: skip
     """Return a minimiser near a start of `½ rᵀ r` with `r = residual(x, args)`, a root or not.
 
     The minimiser of a sum of squares that is not zero is found to some 1e-6 of the distance from the start.
+    `arithmetic`: the same residual as a function of a module that calls no program; with few unknowns a whole step is
+    then one program.
     """
-    rounding = float(jnp.finfo(start.dtype).eps)
-
-    def linearised(x: Array) -> tuple[Array, Array]:
-        def twice(x: Array) -> tuple[Array, Array]:
-            r = residual(x, args)
-            return r, r
-
-        J, r = jax.jacfwd(twice, has_aux=True)(x)
-        return r, J
-
-    def step(at: _Search) -> _Search:
-        g, A = at.J.T @ at.r, at.J.T @ at.J
-        scale = jnp.max(jnp.diagonal(A))
-        mu = scale * jnp.maximum(at.damping, _LEAST_DAMPING * rounding)
-        L = jnp.linalg.cholesky(A + mu * jnp.eye(len(g), dtype=g.dtype))
-        d = -jax.scipy.linalg.cho_solve((L, True), g)
-        x = at.x + d
-        r, J = linearised(x)
-        reduction, predicted = at.cost - 0.5 * r @ r, 0.5 * d @ (mu * d - g)
-        accepted = (reduction > 0) & jnp.all(jnp.isfinite(J))  # false for NaN
-        ratio = reduction / predicted
-        shrunk = at.damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
-        x, r, J = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), (x, r, J), (at.x, at.r, at.J))
-        damping, growth = jnp.where(accepted, shrunk, at.damping * at.growth), jnp.where(accepted, 2.0, 2 * at.growth)
-        is_short = jnp.max(jnp.abs(d)) <= _ROUNDING * rounding * (1 + jnp.max(jnp.abs(x)))
-        ended = is_short | _is_stationary(r, J) | (damping > _LARGEST_DAMPING)
-        return _Search(x, r, J, damping, growth.astype(damping.dtype), at.steps + 1, ended)
-
     if not start.size:
         return start
-    r, J = linearised(start)
     one = jnp.ones((), start.dtype)
-    begin = _Search(start, r, J, _FIRST_DAMPING * one, 2 * one, jnp.zeros((), int), _is_stationary(r, J))
-    return jax.lax.while_loop(lambda at: ~at.ended & (at.steps < _STEPS), step, begin).x
+    if arithmetic is None or start.size > _SMALL or not prefers_programs():
+        begin = _begun(residual, start, _FIRST_DAMPING * one, 2 * one, args)
+        return _searched(lambda at: _improved(residual, at, args), begin, lambda at: at.ended).x
+    step = as_program(_step_of(arithmetic))
+    begin = start, _FIRST_DAMPING * one, 2 * one, jnp.zeros((), bool)
+    return _searched(lambda at: step(*at, args), begin, lambda at: at[-1])[0]
+
+
+def _searched(step: Callable[[Any], Any], begin: Any, ended: Callable[[Any], Array]) -> Any:
+    """Take steps until the search has ended, or so many are taken."""
+    unfinished = lambda carry: ~ended(carry[0]) & (carry[1] < _STEPS)  # noqa: E731
+    return jax.lax.while_loop(unfinished, lambda carry: (step(carry[0]), carry[1] + 1), (begin, jnp.zeros((), int)))[0]
+
+
+@lru_cache(maxsize=64)
+def _step_of(residual: Residual) -> Callable[..., Any]:
+    """A step that remembers no Jacobian: its structural zeros are known where it is computed."""
+
+    def step(x: Array, damping: Array, growth: Array, ended: Array, args: Any) -> tuple[Array, ...]:
+        at = _improved(residual, _begun(residual, x, damping, growth, args), args)
+        return at.x, at.damping, at.growth, at.ended
+
+    return step
+
+
+def _linearised(residual: Residual, x: Array, args: Any) -> tuple[Array, Array]:
+    def twice(x: Array) -> tuple[Array, Array]:
+        r = residual(x, args)
+        return r, r
+
+    J, r = jax.jacfwd(twice, has_aux=True)(x)
+    return r, J
+
+
+def _begun(residual: Residual, x: Array, damping: Array, growth: Array, args: Any) -> _Search:
+    r, J = _linearised(residual, x, args)
+    return _Search(x, r, J, damping, growth, _is_stationary(r, J))
+
+
+def _improved(residual: Residual, at: _Search, args: Any) -> _Search:
+    """Take one step, which is not accepted if it does not reduce the residual."""
+    rounding = float(jnp.finfo(at.x.dtype).eps)
+    g, A = at.J.T @ at.r, at.J.T @ at.J
+    mu = jnp.max(jnp.diagonal(A)) * jnp.maximum(at.damping, _LEAST_DAMPING * rounding)
+    d = -spd_solver(A + mu * jnp.eye(len(g), dtype=g.dtype))(g)
+    x = at.x + d
+    r, J = _linearised(residual, x, args)
+    reduction, predicted = at.cost - 0.5 * r @ r, 0.5 * d @ (mu * d - g)
+    accepted = (reduction > 0) & jnp.all(jnp.isfinite(J))  # false for NaN
+    ratio = reduction / predicted
+    shrunk = at.damping * jnp.maximum(1 / 3, 1 - (2 * ratio - 1) ** 3)
+    x, r, J = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), (x, r, J), (at.x, at.r, at.J))
+    damping, growth = jnp.where(accepted, shrunk, at.damping * at.growth), jnp.where(accepted, 2.0, 2 * at.growth)
+    is_short = jnp.max(jnp.abs(d)) <= _ROUNDING * rounding * (1 + jnp.max(jnp.abs(x)))
+    ended = is_short | _is_stationary(r, J) | (damping > _LARGEST_DAMPING)
+    return _Search(x, r, J, damping, growth.astype(damping.dtype), ended)
 
 
 def _is_stationary(r: Array, J: Array) -> Bool[Array, ""]:

@@ -35,10 +35,11 @@ ClosureProblem = tuple[Equations, dict[str, Array], Scalar]
 
 def closure(q: Float[Array, " nq"], closing: ClosureProblem) -> Float[Array, " rows"]:
     """Return the residual of a closure: `Φ(q, t)` and, below it, the residuals of prescribed coordinates and poses."""
-    return as_program(_closure)(q, closing)
+    return as_program(closure_rows)(q, closing)
 
 
-def _closure(q: Array, closing: ClosureProblem) -> Array:
+def closure_rows(q: Array, closing: ClosureProblem) -> Array:
+    """Return the same by JAX alone, as a part of a larger program."""
     equations, prescribed, t = closing
     at = equations.at(t, q)
     return jnp.concatenate([at.position(), *(_residual(at, name, value) for name, value in prescribed.items())])
@@ -61,7 +62,7 @@ def _residual(at: Configuration, name: str, value: Array) -> Array:
 @eqx.filter_custom_jvp
 def closed(closing: ClosureProblem, start: Float[Array, " nq"]) -> Float[Array, " nq"]:
     """Return a closed position near `start`. Its derivative is the change of least norm that keeps it closed."""
-    return least_squares(closure, start, closing)
+    return least_squares(closure, start, closing, closure_rows)
 
 
 @closed.def_jvp

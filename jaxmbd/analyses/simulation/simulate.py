@@ -19,7 +19,7 @@ from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.result_codes import RESULTS, is_one_of
 from jaxmbd.analyses.simulation.integration import IntegrationSettings, integrate
 from jaxmbd.analyses.simulation.solution import Solution
-from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, chosen_adjoint, stepping
+from jaxmbd.analyses.simulation.step_control import Accuracy, Adjoint, ErrorControl, chosen_adjoint, stepping
 from jaxmbd.analyses.simulation.verdict import (
     CLOSURE_TOLERANCE,
     MotionEnd,
@@ -62,6 +62,7 @@ def simulate(
     max_events: int = 32,
     switching_times: Any = (),
     dt0: float | int | Array | None = None,
+    dtmin: float | int | Array | None = None,
     max_steps: int = 2**16,
     closure_tolerance: float | Array = CLOSURE_TOLERANCE,
     engine: Engine = "auto",
@@ -97,6 +98,8 @@ def simulate(
       respect to these times are exact. Those of a `Piecewise` or `Table` in forces, drivers and joints are added
       automatically;
     - `dt0`: the first step `[s]`, not allowed with `diffrax.StepTo`; `max_steps`; `progress`, to show a progress bar;
+    - `dtmin`: the smallest step `[s]`; a motion that needs smaller ones fails, by default only when they tend to zero.
+      In a sweep, mechanisms that lock then take a fraction of the steps;
     - `engine`: what runs the motion; `solution.engine` says which did. The engines take the same steps and differ by
       rounding. By default (`"auto"`) the virtual machine runs explicit methods, by interpreting until compiling would
       pay, then by compiled code; `diffrax` runs everything else. `"native"` waits for the compiled code (seconds, once
@@ -122,19 +125,18 @@ def simulate(
     check_state(mechanism, state, "simulate(mechanism, state, ts)")
     ts = check_times(ts, state)
     check_formulation(formulation)
-    check_controller(stepsize_controller, rtol, atol, control_speeds)
+    check_controller(stepsize_controller, rtol, atol, control_speeds, dtmin)
     _check_settings(max_steps, engine, control_speeds=control_speeds, progress=progress, throw=throw)
     quadratures = _integrands(mechanism, quadratures)
     formulation = Stabilized() if formulation is None else formulation
     events = check_events(mechanism, events, max_events)
     check_changes(mechanism, events)
-    solver, stepsize_controller = stepping(
-        solver, stepsize_controller, dt0, ts, accuracy, rtol, atol, control_speeds, at_least_as_often=bool(events)
-    )
+    control = ErrorControl(accuracy, rtol, atol, dtmin, control_speeds)
+    steps = stepping(solver, stepsize_controller, dt0, ts, control, at_least_as_often=bool(events))
+    solver, stepsize_controller = steps
     switching = _as_times(switching_times, ts)
     check_steps(solver, stepsize_controller, switches_of(mechanism, switching), ts[0], ts[-1])
-    steps = solver, stepsize_controller, dt0, closure_tolerance
-    known = is_known(mechanism, state, ts, formulation, events, switching_times, steps)
+    known = is_known(mechanism, state, ts, formulation, events, switching_times, steps, dt0, closure_tolerance)
     if known and isinstance(formulation, AbstractProjectedFormulation):
         _check_independent(frozen(formulation), *frozen((mechanism, state)))
     apart, switching = with_jumps_apart(mechanism, switching, ts[0], ts[-1])

@@ -27,21 +27,31 @@ Accuracy = Literal["standard", "high"]
 Adjoint = Literal["any", "reverse", "forward"] | dfx.AbstractAdjoint
 
 
+@dataclasses.dataclass(frozen=True)
+class ErrorControl:
+    """What a user says of the default step-size controller; see `simulate`."""
+
+    accuracy: Accuracy = "standard"
+    rtol: Any = None
+    atol: Any = None
+    dtmin: Any = None
+    control_speeds: bool = False
+
+
 def stepping(
-    solver: Any, controller: Any, dt0: Any, ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool,
-    *, at_least_as_often: bool,
-) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:  # fmt: skip
+    solver: Any, controller: Any, dt0: Any, ts: Any, control: ErrorControl, *, at_least_as_often: bool
+) -> tuple[dfx.AbstractSolver, dfx.AbstractStepSizeController]:
     """The solver and the step-size controller, those passed to `simulate` or the default ones.
 
     `at_least_as_often`: limit the steps of a default controller to the average interval of the times.
     """
-    if accuracy not in ("standard", "high"):
-        raise MechanismError(f"accuracy must be 'standard' or 'high', got {accuracy!r}.")
+    if control.accuracy not in ("standard", "high"):
+        raise MechanismError(f"accuracy must be 'standard' or 'high', got {control.accuracy!r}.")
     solver = _solver(solver)
     controller = _user_controller(solver, controller, dt0)
     _check_iteration(solver, controller)
     if controller is None:
-        controller = default_controller(ts, accuracy, rtol, atol, control_speeds, isinstance(solver, Radau))
+        controller = default_controller(ts, control, gentle=isinstance(solver, Radau))
         if at_least_as_often:
             longest = (ts[-1] - ts[0]) / (len(ts) - 1)
             controller = dataclasses.replace(controller, dtmax=longest)  # pyright: ignore
@@ -96,22 +106,22 @@ def first_step(controller: dfx.AbstractStepSizeController, ts: Array, dt0: float
     return (ts[-1] - ts[0]) * _FIRST_STEP if dt0 is None else jnp.asarray(dt0, ts.dtype)
 
 
-def default_controller(
-    ts: Any, accuracy: Accuracy, rtol: Any, atol: Any, control_speeds: bool, gentle: bool
-) -> dfx.PIDController:
+def default_controller(ts: Any, control: ErrorControl, *, gentle: bool = False) -> dfx.PIDController:
     """The default controller, on the error of the coordinates, and of the speeds with `control_speeds`.
 
-    It fails if steps tend to zero, while they still change the time. `gentle`: limit the change of the step size to
-    small factors, for implicit solvers, whose error is infinite if their iteration has not converged.
+    It fails at steps smaller than `dtmin`, by default if they tend to zero, while they still change the time.
+    `gentle`: limit the change of the step size to small factors, for implicit solvers, whose error is infinite if their
+    iteration has not converged.
     """
-    double = ts.dtype == jnp.float64
-    default = TOLERANCES[accuracy, double]
-    rtol, atol = default[0] if rtol is None else rtol, default[1] if atol is None else atol
-    rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in (rtol, atol))
-    norm = state_norm if control_speeds else position_norm
+    default, given = TOLERANCES[control.accuracy, ts.dtype == jnp.float64], (control.rtol, control.atol)
+    tolerances = [usual if own is None else own for own, usual in zip(given, default, strict=True)]
+    rtol, atol = (np.asarray(x, dtype=ts.dtype) if is_concrete(x) else x for x in tolerances)
+    norm = state_norm if control.control_speeds else position_norm
     numbers, times = (np, np.asarray(ts)) if is_concrete(ts) else (jnp, ts)  # NumPy compiles nothing
     largest = numbers.maximum(times[-1] - times[0], numbers.maximum(abs(times[0]), abs(times[-1])))
     smallest = largest * max(1e-14, 8 * float(jnp.finfo(ts.dtype).eps))
+    if control.dtmin is not None:
+        smallest = (numbers if is_concrete(control.dtmin) else jnp).maximum(smallest, control.dtmin).astype(ts.dtype)
     factors = {"factormin": 0.5, "factormax": 3.0} if gentle else {}
     return dfx.PIDController(rtol=rtol, atol=atol, norm=norm, dtmin=smallest, force_dtmin=False, **factors)  # pyright: ignore
 

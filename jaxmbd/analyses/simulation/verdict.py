@@ -26,10 +26,15 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
-from jaxmbd.compile.jax_binding import as_program
+from jaxmbd.compile.equinox_internals import any_instance
+from jaxmbd.compile.jax_binding import as_program, prefers_programs
 from jaxmbd.equations.equations import Equations
-from jaxmbd.equations.linear_solve import nonzero_singular_values
-from jaxmbd.integrate.diffrax_internals import any_instance
+from jaxmbd.equations.linear_solve import (
+    SMALL,
+    condition_number,
+    is_well_conditioned,
+    nonzero_singular_values,
+)
 from jaxmbd.integrate.formulations.formulation import motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -37,6 +42,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 # the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 1e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
+_MARGIN = 10.0  # a condition number so much below that of dependent rows can still grow enough to be compared
 _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
@@ -134,17 +140,36 @@ def _violations(equations: Equations, t: Scalar, q: Array, v: Array) -> tuple[Ar
 def _near_singular(
     equations: Equations, begin: tuple[Array, Array], end: tuple[Array, Array], stopped: Bool[Array, ""]
 ) -> Bool[Array, ""]:
-    """True if the singularity margin at the end is much smaller than at the start; evaluated only if a run stopped."""
-
-    def is_near() -> Array:
-        first, last = (jnp.linalg.svd(equations.jacobian(*place), compute_uv=False) for place in (begin, end))
-        counted = nonzero_singular_values(first)
-        at_start, here = (jnp.min(jnp.where(counted, x, jnp.inf)) / x[0] for x in (first, last))
-        return here < NEARLY_SINGULAR * at_start
-
+    """True if the position at the end is nearly singular, compared with the start; evaluated only if a run stopped."""
     if not 0 < equations.m <= _MAX_SVD_ROWS:
         return jnp.zeros((), bool)
+
+    def is_near() -> Array:
+        return _is_nearly_singular(equations.jacobian(*begin), equations.jacobian(*end), stopped)
+
     return jax.lax.cond(any_instance(stopped), is_near, lambda: jnp.zeros((), bool))
+
+
+def _is_nearly_singular(first: Array, last: Array, counts: Bool[Array, ""]) -> Bool[Array, ""]:
+    """True if the singularity margin of the second Jacobian is much smaller than that of the first.
+
+    A few rows that are independent at the start are compared by their condition numbers; else singular values are
+    computed, for all instances of a batch if one that `counts` needs them.
+    """
+
+    def by_singular_values() -> Array:
+        at_start, at_end = jnp.linalg.svd(jnp.stack([first, last]), compute_uv=False)
+        counted = nonzero_singular_values(at_start)
+        begin, end = (jnp.min(jnp.where(counted, x, jnp.inf)) / x[0] for x in (at_start, at_end))
+        return end < NEARLY_SINGULAR * begin
+
+    if first.shape[0] > min(SMALL, first.shape[1]) or not prefers_programs():
+        return by_singular_values()
+    begin, end = (as_program(condition_number)(C) for C in (first, last))
+    grows, is_known = end > begin / NEARLY_SINGULAR, is_well_conditioned(begin * _MARGIN)
+    return jax.lax.cond(
+        any_instance(counts & ~is_known), lambda: jnp.where(is_known, grows, by_singular_values()), lambda: grows
+    )
 
 
 def failure_describer(mechanism: Mechanism) -> Callable[..., str]:
@@ -203,11 +228,15 @@ def _where_stopped(solution: Solution, t: Array, q: Array) -> tuple[bool, float,
     """Whether a motion stopped near a singular position; the singularity margin there, and the joints nearest to a
     dependence. The start is not saved if no step succeeded: then the motion is still there."""
     mechanism, begin = solution.mechanism, solution.ts[0]
-    first = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q
-    values = np.linalg.svd(jacobian(mechanism, begin, first), compute_uv=False)
-    rank = int(np.sum(nonzero_singular_values(values)))
+    start = solution.q[0] if np.isfinite(np.asarray(solution.q[0])).all() else q
+    first, last = jacobian(mechanism, begin, start), jacobian(mechanism, t, q)
+    rank = int(np.sum(nonzero_singular_values(np.linalg.svd(first, compute_uv=False))))
     near, names = singularity_margin(mechanism, t, q, rank)
-    return bool(rank > 0 and near < NEARLY_SINGULAR * values[rank - 1] / values[0]), near, names
+    return (
+        rank > 0 and bool(_is_nearly_singular(jnp.asarray(first), jnp.asarray(last), jnp.ones((), bool))),
+        near,
+        names,
+    )
 
 
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:

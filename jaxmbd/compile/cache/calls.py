@@ -18,6 +18,7 @@ from jaxmbd.compile.cache.structure import ARRAY
 from jaxmbd.compile.jax_binding import registering
 from jaxmbd.compile.jax_internals import jaxpr_as_fun
 from jaxmbd.compile.passes.schedule import Program
+from jaxmbd.compile.tracing import for_known_values
 from jaxmbd.progress import announced
 
 Type = tuple[tuple[int, ...], Any, bool]  # of an array: shape, dtype, and whether its type is weak
@@ -211,7 +212,7 @@ def traced(call: Call) -> Traced:
         results, *found = call.apply(arrays)
         return results
 
-    with registering() as programs:
+    with registering() as programs, for_known_values():
         trace = jax.jit(flat).trace([struct_of(x) for x in call.types])
     like, linear = found
     return Traced(trace, like, programs, linear)

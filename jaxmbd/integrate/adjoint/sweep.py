@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from jaxmbd.compile.equinox_internals import while_loop, write_row
 from jaxmbd.integrate.adjoint.steps import KNOWN, TIME, AbstractSteps, InputParts, Outputs, is_inexact, replaced
-from jaxmbd.integrate.diffrax_internals import while_loop, write_row
 
 
 class CheckpointStore(eqx.Module):

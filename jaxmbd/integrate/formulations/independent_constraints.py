@@ -18,11 +18,11 @@ from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar, constant, frozen, is_concrete
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import pivot_columns, rank_of
 from jaxmbd.equations.saddle_point import proximal_shift
-from jaxmbd.integrate.diffrax_internals import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _MAX_SVD_ROWS = 40  # up to here singular values take a fraction of a millisecond

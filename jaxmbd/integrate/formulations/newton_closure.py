@@ -15,10 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
+from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR, Solve
-from jaxmbd.integrate.diffrax_internals import any_instance
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 _DAMPING = 1e-5  # μ, relative to the largest entry of C

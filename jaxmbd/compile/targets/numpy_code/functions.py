@@ -255,7 +255,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "round": _round, "integer_pow": _integer_power, "convert_element_type": _convert,
     "reduce_sum": _sum, "reduce_prod": _product, "reduce_max": _maximum, "reduce_min": _minimum,
     "reduce_and": _bitwise(np.bitwise_and), "reduce_or": _bitwise(np.bitwise_or),
-    "reduce_xor": _bitwise(np.bitwise_xor),
+    "reduce_xor": _bitwise(np.bitwise_xor), "unvmap_any": lambda x: np.any(x),
     "argmax": _argument(np.argmax), "argmin": _argument(np.argmin),
     "cumsum": _cumulative(np.add), "cumprod": _cumulative(np.multiply),
     "cummax": _cumulative(np.maximum), "cummin": _cumulative(np.minimum),

@@ -1,0 +1,103 @@
+"""Matrices of a few rows in a batch: ranks, solutions of least norm and condition numbers without singular values."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxmbd as mbd
+from jaxmbd.analyses.redundancy import least_norm
+from jaxmbd.equations.equations import Equations
+from jaxmbd.equations.linear_solve import SMALL, condition_number, is_well_conditioned, rank_of
+
+
+def matrices(rng: np.random.Generator, shape: tuple[int, int], ratios: list[float]) -> np.ndarray:
+    """Matrices with these ratios of the largest to the smallest singular value; the others are in between."""
+    m, n = shape
+    left, right = np.linalg.qr(rng.normal(size=(len(ratios), m, m)))[0], np.linalg.qr(rng.normal(size=(n, n)))[0]
+    values = np.geomspace(np.ones(len(ratios)), 1 / np.asarray(ratios), min(m, n), axis=1)
+    return 3.0 * left[:, :, : min(m, n)] * values[:, None] @ right[: min(m, n)]
+
+
+def test_condition_numbers(rng: np.random.Generator) -> None:
+    """Between the ratio of singular values and `m^(1/4)` times this ratio, as far as rounding allows."""
+    ratios = np.asarray([1.0, 30.0, 1e3, 5e4, 1e9, 1e13])
+    A = matrices(rng, (9, 11), ratios.tolist())
+    A = jnp.asarray(np.concatenate([A, 0 * A[:1], np.inf * A[:1]]))
+    numbers = np.asarray(jax.jit(jax.vmap(condition_number))(A))
+    assert np.all(numbers[:4] >= ratios[:4] * (1 - 1e-6))
+    assert np.all(numbers[:4] <= ratios[:4] * 9**0.25 * (1 + 1e-6))
+    assert 1e6 < numbers[6] < 1e7
+    np.testing.assert_array_equal(numbers[4:], [*[numbers[6]] * 3, np.nan])
+    found = jax.vmap(is_well_conditioned)(jnp.asarray(numbers))
+    np.testing.assert_array_equal(found, [True] * 4 + [False] * 3 + [True])
+
+
+@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5), (SMALL + 1, SMALL + 3), (0, 3)])
+def test_rank_in_a_batch(shape: tuple[int, int], rng: np.random.Generator) -> None:
+    """Also of nearly dependent rows, `1e-9`, and of dependent ones, in a batch and alone."""
+    ratios = [2.0, 1e9, 1e12]
+    A = matrices(rng, shape, ratios)
+    expected = [int(np.sum(np.geomspace(1, 1 / ratio, min(shape)) > 1e-10)) for ratio in ratios]
+    np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A), expected)
+    np.testing.assert_array_equal([rank_of(jnp.asarray(a)) for a in A], expected)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(rank_of))(A[:2]), expected[:2])
+
+
+@pytest.mark.parametrize("ratios", [[2.0, 100.0, 4e4], [2.0, 100.0, 1e7], [2.0, 100.0, 1e12]])
+@pytest.mark.parametrize("shape", [(6, 9), (9, 6), (5, 5)])
+def test_least_norm_in_a_batch(shape: tuple[int, int], ratios: list[float], rng: np.random.Generator) -> None:
+    """Independent rows, and a batch in which one instance needs singular values."""
+    A, b = matrices(rng, shape, ratios), rng.normal(size=(3, shape[0]))
+    expected = np.stack([np.linalg.pinv(a, rtol=1e-10) @ x for a, x in zip(A, b, strict=True)])
+    found = jax.jit(jax.vmap(least_norm))(A, b)
+    for k, ratio in enumerate(ratios):
+        np.testing.assert_allclose(found[k], expected[k], atol=1e-13 * ratio * np.abs(expected[k]).max())
+    np.testing.assert_allclose(least_norm(jnp.asarray(A[2]), jnp.asarray(b[2])), expected[2], rtol=1e-2)
+
+
+@pytest.mark.parametrize("singular", [False, True], ids=["independent", "dependent"])
+def test_derivatives_of_least_norm_in_a_batch(singular: bool, rng: np.random.Generator) -> None:
+    """By matrix and right side, forward, reverse and second, against those of JAX's pseudo-inverse."""
+    A, b = matrices(rng, (4, 6), [3.0, 50.0]), rng.normal(size=(2, 4))
+    if singular:
+        A[1, 3] = A[1, 0] + A[1, 1]
+
+    def derivatives(solve: Callable[..., Any], A: Any, b: Any) -> Any:
+        value = lambda A, b: jnp.sum(jnp.sin(solve(A, b)))  # noqa: E731
+        second = lambda b: jax.grad(lambda A: jax.jvp(lambda b: value(A, b), (b,), (b,))[1])(A)  # noqa: E731
+        return jax.jacfwd(solve, (0, 1))(A, b), jax.jacrev(solve, (0, 1))(A, b), second(b)
+
+    ours = jax.jit(jax.vmap(lambda A, b: derivatives(least_norm, A, b)))(A, b)
+    by_jax = jax.jit(jax.vmap(lambda A, b: derivatives(lambda A, b: jnp.linalg.pinv(A, rtol=1e-10) @ b, A, b)))(A, b)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(by_jax), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-8, atol=1e-9 * np.abs(other).max())
+
+
+def test_what_is_not_finite_stays_so(rng: np.random.Generator) -> None:
+    A, b = matrices(rng, (4, 6), [3.0, 3.0, 3.0]), np.ones((3, 4))
+    A[1, 2, 2], b[2, 0] = np.nan, np.inf
+    found = jax.jit(jax.vmap(least_norm))(A, b)
+    np.testing.assert_array_equal(np.isfinite(found).all(axis=1), [True, False, False])
+
+
+@pytest.mark.parametrize("name", ["planar-four-bar", "double-pendulum", "five-bar"])
+def test_least_kinetic_energy(name: str) -> None:
+    """`x = M⁻¹ Cᵀ (C M⁻¹ Cᵀ)⁻¹ b`, and with a row twice the same."""
+    example = mbd.examples.get(name)
+    state = example.state()
+    at = Equations(example.mechanism).at(state.t, state.q)
+    C, M = np.asarray(at.jacobian), np.asarray(at.inertia.matrix())
+    b = C @ np.linspace(1.0, 2.0, C.shape[1])
+    weighted = np.linalg.solve(M, C.T)
+    expected = weighted @ np.linalg.solve(C @ weighted, b)
+    rows, rates = (np.concatenate([x, x[:1]]) for x in (C, b))
+    for A, y in ((C, b), (rows, rates)):
+        found = jax.jit(jax.vmap(lambda A, y: least_norm(A, y, at.inertia)))(A[None], y[None])[0]
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(
+            least_norm(jnp.asarray(A), jnp.asarray(y), at.inertia), expected, rtol=1e-9, atol=1e-10
+        )
