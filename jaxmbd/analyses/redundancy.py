@@ -27,7 +27,6 @@ from jaxmbd.model.mechanism.validation import count_position_rows
 
 _TAKES_PART = 1e-6  # share of the largest coefficient of a dependence
 _ROW_TAKES_PART = 1e-3  # component of a unit null vector above which a row takes part in a dependence
-_REFINEMENTS = 2
 _PIVOT = 0.1  # share of the largest coefficient: the last row above it is called the redundant one
 
 
@@ -151,9 +150,7 @@ def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array, A
 def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:
     """Return `M⁻¹ Aᵀ (A M⁻¹ Aᵀ)⁻¹ b` to the accuracy of an orthogonal factorisation."""
     x = columns @ (inverse @ b)
-    for _ in range(_REFINEMENTS):
-        x = x + columns @ (inverse @ (b - A @ x))
-    return x
+    return x + columns @ (inverse @ (b - A @ x))
 
 
 def jacobian(mechanism: Mechanism, t: Array, q: Array) -> Float[np.ndarray, "m nv"]:

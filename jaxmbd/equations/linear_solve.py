@@ -140,7 +140,7 @@ def condition_of(G: Float[Array, "m m"], inverse: Float[Array, "m m"]) -> Scalar
 
 
 def is_well_conditioned(number: Float[Array, ""]) -> Bool[Array, ""]:
-    """True for a condition number at which normal equations with refinement lose nothing, and for NaN."""
+    """True for a condition number at which normal equations lose nothing with a step of refinement, and for NaN."""
     return ~(number > _CONDITION[0] / _root_of_rounding(number))
 
 

@@ -79,6 +79,17 @@ def test_a_smallest_step_gives_up_sooner() -> None:
     assert np.all(steps[4:6] < 0.7 * steps[1:3])
 
 
+def test_what_stops_elsewhere_is_not_at_a_singular_position() -> None:
+    """Steps that would have to be shorter halfway to the singular position, whose margin is smaller there already."""
+
+    def run(reach: Array) -> mbd.Solution:
+        return mbd.simulate(*pulled(reach), TS, dt0=0.03, dtmin=0.01, throw=False)
+
+    verdicts = [run(1.2).result, jax.jit(jax.vmap(lambda reach: run(reach).result))(jnp.asarray([1.2]))]
+    for verdict in verdicts:
+        assert jnp.all(verdict == R.step_too_small)
+
+
 def test_one_motion_says_where_it_is_given_up() -> None:
     mechanism, state = pulled(1.2)
     with pytest.raises(mbd.SolveError, match=r"stopped at t = 0\.313\d* s after \d\d steps, at a singular position"):
