@@ -24,7 +24,7 @@ from benchmarks.problems import Array
 from jaxmbd import planar as pl
 
 ANGLE, SPEED, DURATION = 0.5, 4.0, 2.0  # rad, rad/s, s: somewhat more than a full turn of the crank
-SMALLEST_STEP = 1e-7  # s: a linkage whose crank needs shorter steps, turned so slowly, locks
+SMALLEST_STEP = 1e-6  # s: a linkage whose crank needs shorter steps, turned so slowly, locks
 CHUNK = 4096
 RANGES = {"crank": (0.1, 0.6), "coupler": (0.5, 0.9), "rocker": (0.4, 0.8), "base": (0.5, 1.0)}  # m
 

@@ -225,7 +225,7 @@ def labelled(space: Space, outputs: tuple[Output, ...], values: Values, function
         variables[x.name] = ((*space.dims, *x.dims), values[x.name].reshape((*space.shape, *x.shape)))
     code = values.get(RESULT)
     if code is not None:
-        texts = np.asarray(result_texts())
+        texts = np.asarray(result_texts(), dtype=object)  # references: the texts are long
         variables[RESULT_TEXT] = (space.dims, texts[code].reshape(space.shape))
     numbers: dict[str, Any] = {one.name: (one.dims, one.values) for one in space.swept}
     found = xr.Dataset(variables, coords={**space.labels, **numbers})

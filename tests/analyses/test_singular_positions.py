@@ -82,7 +82,7 @@ def test_a_smallest_step_gives_up_sooner() -> None:
 def test_what_stops_elsewhere_is_not_at_a_singular_position() -> None:
     """Steps that would have to be shorter halfway to the singular position, whose margin is smaller there already."""
 
-    def run(reach: Array) -> mbd.Solution:
+    def run(reach: float | Array) -> mbd.Solution:
         return mbd.simulate(*pulled(reach), TS, dt0=0.03, dtmin=0.01, throw=False)
 
     verdicts = [run(1.2).result, jax.jit(jax.vmap(lambda reach: run(reach).result))(jnp.asarray([1.2]))]

@@ -41,7 +41,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 # [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
 # the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
-NEARLY_SINGULAR = 1e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
+NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
 _MARGIN = 10.0  # a condition number so much below that of dependent rows can still grow enough to be compared
 _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
