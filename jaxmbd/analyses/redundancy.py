@@ -17,6 +17,7 @@ from jaxmbd.equations.linear_solve import (
     SMALL,
     condition_of,
     inverted,
+    is_positive_definite,
     is_well_conditioned,
     nonzero_singular_values,
     tolerance_of_rank,
@@ -122,7 +123,7 @@ def least_norm(
     """Return the `x` of least norm among those of least `|A x − b|`, for rows and columns that may be dependent.
 
     `inertia`: then the norm is `√(xᵀ M x)`. Singular values that are zero up to rounding are left out; a few rows that
-    are far from dependent need none. `x` is not finite if `A` or `b` is not.
+    are far from dependent need none. `x` is not finite if `A` or `b` is not, or if `M` is not positive definite.
     """
     if 0 in A.shape:
         return jnp.zeros(A.shape[1], b.dtype)
@@ -132,7 +133,8 @@ def least_norm(
             return jnp.linalg.pinv(A, rtol=tolerance_of_rank(b.dtype)) @ b
         return inertia.unwhiten(jnp.linalg.pinv(inertia.whiten(A), rtol=tolerance_of_rank(b.dtype)) @ b)
 
-    if A.shape[0] > min(A.shape[1], SMALL) or not prefers_programs():
+    m, n = A.shape
+    if m > min(n, SMALL) or n > 2 * SMALL or not prefers_programs():
         return by_singular_values()
     # Whether rows are dependent is found without `b`: where that is a tangent, the solution is to be transposed.
     columns, inverse, is_exact = as_program(_factors)(A, inertia)
@@ -141,10 +143,11 @@ def least_norm(
 
 
 def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array, Array]:
-    """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`, and True if the rows are far from dependent."""
+    """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`, and True if the rows are far from dependent and `M` is positive definite."""
     columns = (A if inertia is None else inertia.solve_rows(A)).T
     G, inverse = inverted(A @ columns)
-    return columns, inverse, is_well_conditioned(condition_of(G, inverse))
+    is_regular = is_well_conditioned(condition_of(G, inverse))
+    return columns, inverse, is_regular if inertia is None else is_regular & is_positive_definite(inertia.matrix())
 
 
 def _refined(A: Array, columns: Array, inverse: Array, b: Array) -> Array:

@@ -148,6 +148,15 @@ def _root_of_rounding(x: Array) -> float:
     return float(jnp.finfo(x.dtype).eps) ** 0.5
 
 
+def is_positive_definite(S: Float[Array, "n n"]) -> Bool[Array, ""]:
+    """True if all pivots of `S = L D Lᵀ` are positive; unrolled, for a program."""
+    found = jnp.ones((), bool)
+    while len(S):
+        pivot, column = S[0, 0], S[1:, 0]
+        found, S = found & (pivot > 0), S[1:, 1:] - jnp.outer(column, column) / pivot
+    return found
+
+
 class LeastSquaresQR:
     """The QR factorisation `K = Q R` of a matrix `K (n, k)` of full column rank.
 

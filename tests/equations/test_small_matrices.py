@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -101,3 +102,18 @@ def test_least_kinetic_energy(name: str) -> None:
         np.testing.assert_allclose(
             least_norm(jnp.asarray(A), jnp.asarray(y), at.inertia), expected, rtol=1e-9, atol=1e-10
         )
+
+
+@pytest.mark.parametrize(("coordinates", "least"), [("absolute", 0.0), ("joint", -10.0)])
+def test_a_mass_matrix_that_is_not_positive_definite_has_no_speeds(coordinates: str, least: float) -> None:
+    """A fit must not go there: in a batch the inertia of a body is not checked otherwise. With joint coordinates the
+    distance of its centre from the pivot adds to it."""
+    mechanism = mbd.examples.get("planar-four-bar").mechanism.with_coordinates(coordinates)
+    driven = "b1.omega" if coordinates == "absolute" else mechanism.speed_names[0]
+
+    def moving(inertia: jax.Array) -> jax.Array:
+        changed = eqx.tree_at(lambda m: m["b2"].inertia, mechanism, inertia)
+        return mbd.assemble(changed, speeds={driven: 1.0}, check=False).v
+
+    v = jax.jit(jax.vmap(moving))(jnp.asarray([0.1, least - 0.5, 1e-6]))
+    np.testing.assert_array_equal(np.isfinite(v).all(axis=1), [True, False, True])
