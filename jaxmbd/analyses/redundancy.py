@@ -16,7 +16,7 @@ from jaxmbd.equations.inertia import AbstractInertia
 from jaxmbd.equations.linear_solve import (
     SMALL,
     condition_of,
-    inverted,
+    inverse_of,
     is_positive_definite,
     is_well_conditioned,
     nonzero_singular_values,
@@ -145,7 +145,8 @@ def least_norm(
 def _factors(A: Array, inertia: AbstractInertia | None) -> tuple[Array, Array, Array]:
     """Return `M⁻¹ Aᵀ` and `(A M⁻¹ Aᵀ)⁻¹`, and True if the rows are far from dependent and `M` is positive definite."""
     columns = (A if inertia is None else inertia.solve_rows(A)).T
-    G, inverse = inverted(A @ columns)
+    G = A @ columns
+    inverse = inverse_of(G)
     is_regular = is_well_conditioned(condition_of(G, inverse))
     return columns, inverse, is_regular if inertia is None else is_regular & is_positive_definite(inertia.matrix())
 

@@ -123,12 +123,13 @@ def condition_number(A: Float[Array, "m n"]) -> Scalar:
     most `m^(1/4)`. Larger numbers than rounding lets it distinguish are replaced by the largest one, 2e6 in double
     precision.
     """
-    return condition_of(*inverted(A @ A.T))
+    G = A @ A.T
+    return condition_of(G, inverse_of(G))
 
 
-def inverted(G: Float[Array, "m m"]) -> tuple[Float[Array, "m m"], Float[Array, "m m"]]:
-    """A symmetric positive definite matrix and its inverse, which is meaningless if `G` is singular to rounding."""
-    return G, spd_solver(G)(jnp.eye(len(G), dtype=G.dtype))
+def inverse_of(G: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """The inverse of a symmetric positive definite matrix, which is meaningless if `G` is singular to rounding."""
+    return spd_solver(G)(jnp.eye(len(G), dtype=G.dtype))
 
 
 def condition_of(G: Float[Array, "m m"], inverse: Float[Array, "m m"]) -> Scalar:

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from jaxmbd.analyses.assembly.least_squares import with_jacobian
 from jaxmbd.arrays import Scalar
 
 _FIRST_DAMPING = 1e-2
@@ -82,7 +83,7 @@ def advance(
             trial = jnp.clip(z + _correction(z, r, J, damping, lower, upper), lower, upper)
             trial = trial if settle is None else settle(trial, args)
             trial = jnp.where(is_first, z, trial)
-            r_trial, J_trial = _with_jacobian(residual, trial, args)
+            r_trial, J_trial = with_jacobian(residual, trial, args)
             cost_trial = _cost(r_trial)
             accepted = is_first | (cost_trial < cost) & jnp.all(jnp.isfinite(J_trial))
             new, old = (trial, r_trial, J_trial, cost_trial), (z, r, J, cost)
@@ -98,15 +99,6 @@ def advance(
         return end, cost, damping, costs[0], jnp.max(jnp.abs(end - z)), _gradient(end, r, J, lower, upper)
 
     return Lanes(*jax.vmap(one)(lanes.z, lanes.damping))
-
-
-def _with_jacobian(residual: Residual, z: Array, args: Any) -> tuple[Array, Array]:
-    def twice(z: Array) -> tuple[Array, Array]:
-        r = residual(z, args)
-        return r, r
-
-    J, r = jax.jacfwd(twice, has_aux=True)(z)
-    return r, J
 
 
 def _correction(z: Array, r: Array, J: Array, damping: Array, lower: Array, upper: Array) -> Array:

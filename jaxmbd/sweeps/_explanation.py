@@ -3,7 +3,6 @@
 import time
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 
 from jaxmbd.printing import table
@@ -55,7 +54,7 @@ def explanation(function: Function, chunks: Chunks, outputs: tuple[Output, ...],
     picked = [chunks.space.rows(int(k), int(k) + 1) for k in places]
     rows = {name: np.concatenate([x[name] for x in picked]) for name in chunks.space.names}
     begin = time.perf_counter()
-    program = jax.jit(compiled(function)).lower(rows).compile()
+    program = compiled(function).lower(rows).compile()
     compiled_at = time.perf_counter()
     values_of(program, rows, few)
     warm = time.perf_counter()

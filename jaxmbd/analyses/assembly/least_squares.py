@@ -64,7 +64,7 @@ def least_squares(
         return _searched(lambda at: _improved(residual, at, args), begin, lambda at: at.ended).x
     step = as_program(_step_of(arithmetic))
     begin = start, _FIRST_DAMPING * one, 2 * one, jnp.zeros((), bool)
-    return _searched(lambda at: step(*at, args), begin, lambda at: at[-1])[0]
+    return _searched(lambda at: step(*at[:-1], args), begin, lambda at: at[-1])[0]
 
 
 def _searched(step: Callable[[Any], Any], begin: Any, ended: Callable[[Any], Array]) -> Any:
@@ -77,14 +77,16 @@ def _searched(step: Callable[[Any], Any], begin: Any, ended: Callable[[Any], Arr
 def _step_of(residual: Residual) -> Callable[..., Any]:
     """A step that remembers no Jacobian: its structural zeros are known where it is computed."""
 
-    def step(x: Array, damping: Array, growth: Array, ended: Array, args: Any) -> tuple[Array, ...]:
+    def step(x: Array, damping: Array, growth: Array, args: Any) -> tuple[Array, ...]:
         at = _improved(residual, _begun(residual, x, damping, growth, args), args)
         return at.x, at.damping, at.growth, at.ended
 
     return step
 
 
-def _linearised(residual: Residual, x: Array, args: Any) -> tuple[Array, Array]:
+def with_jacobian(residual: Residual, x: Float[Array, " n"], args: Any) -> tuple[Array, Array]:
+    """Return a residual and its Jacobian, by one evaluation in forward mode."""
+
     def twice(x: Array) -> tuple[Array, Array]:
         r = residual(x, args)
         return r, r
@@ -94,7 +96,7 @@ def _linearised(residual: Residual, x: Array, args: Any) -> tuple[Array, Array]:
 
 
 def _begun(residual: Residual, x: Array, damping: Array, growth: Array, args: Any) -> _Search:
-    r, J = _linearised(residual, x, args)
+    r, J = with_jacobian(residual, x, args)
     return _Search(x, r, J, damping, growth, _is_stationary(r, J))
 
 
@@ -105,7 +107,7 @@ def _improved(residual: Residual, at: _Search, args: Any) -> _Search:
     mu = jnp.max(jnp.diagonal(A)) * jnp.maximum(at.damping, _LEAST_DAMPING * rounding)
     d = -spd_solver(A + mu * jnp.eye(len(g), dtype=g.dtype))(g)
     x = at.x + d
-    r, J = _linearised(residual, x, args)
+    r, J = with_jacobian(residual, x, args)
     reduction, predicted = at.cost - 0.5 * r @ r, 0.5 * d @ (mu * d - g)
     accepted = (reduction > 0) & jnp.all(jnp.isfinite(J))  # false for NaN
     ratio = reduction / predicted

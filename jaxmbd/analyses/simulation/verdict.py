@@ -42,7 +42,7 @@ from jaxmbd.model.mechanism.mechanism import Mechanism
 # the violation of separated joints is larger.
 CLOSURE_TOLERANCE = 1e-2
 NEARLY_SINGULAR = 3e-2  # a position with a smaller singularity margin, relative to that of the start, is singular
-_MARGIN = 10.0  # a condition number so much below that of dependent rows can still grow enough to be compared
+_GROWTH_ROOM = 10.0  # so far below the limit of well-conditioned rows, growth by 1 / NEARLY_SINGULAR is distinguished
 _MAX_SVD_ROWS = 400  # with more rows than this singular values would cost more than the motion
 
 
@@ -166,7 +166,7 @@ def _is_nearly_singular(first: Array, last: Array, counts: Bool[Array, ""]) -> B
     if first.shape[0] > min(SMALL, first.shape[1]) or not prefers_programs():
         return by_singular_values()
     begin, end = (as_program(condition_number)(C) for C in (first, last))
-    grows, is_known = end > begin / NEARLY_SINGULAR, is_well_conditioned(begin * _MARGIN)
+    grows, is_known = end > begin / NEARLY_SINGULAR, is_well_conditioned(begin * _GROWTH_ROOM)
     return jax.lax.cond(
         any_instance(counts & ~is_known), lambda: jnp.where(is_known, grows, by_singular_values()), lambda: grows
     )
