@@ -27,6 +27,22 @@ static void JOIN(ends, NAME)(const JOIN(Steps, NAME) *a, const int64_t *i, const
   EACH_LANE if (wanted[l]) LANE_OF(*t, l) = a->starts[l][i[l]], LANE_OF(*end, l) = a->ends[l][i[l]];
 }
 
+/* A step of all lanes that are `active`, those that have it; its ends are zero in the others. */
+typedef struct {
+  int64_t i;
+  int active[LANES];
+  V t, end, h;
+} JOIN(Step, NAME);
+
+static JOIN(Step, NAME) JOIN(common_step, NAME)(const JOIN(Steps, NAME) *a, const int64_t i) {
+  JOIN(Step, NAME) e = {i};
+  int64_t same[LANES];
+  EACH_LANE same[l] = i, e.active[l] = i < a->accepted[l];
+  JOIN(ends, NAME)(a, same, e.active, &e.t, &e.end);
+  e.h = e.end - e.t;
+  return e;
+}
+
 /* --- tangents --------------------------------------------------------------------------------------------- */
 
 /* Adds a scale times the sum of weights times slopes, `f (stages, n)`, to `x (n,)`. */
@@ -39,99 +55,125 @@ static inline void JOIN(combine_into, NAME)(V *x, const V scale, const double *w
   }
 }
 
+/* What a sweep for tangents works on: the state and the slopes of a step, `f (stages, n)`, their tangents along each
+   direction, the tangents of the step's start and length, and one stage of it. */
+typedef struct {
+  V *y, *f, *dy, *df, *dt0, *dh;
+  V *slope, *stage, *dt, *dstage;
+} JOIN(Tangents, NAME);
+
+/* The tangents of the start and the length of a step: the first one starts at t0, and the last one of a run that gets there
+   ends at t1; all others stay where they are. */
+static void JOIN(move_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
+                                  const int64_t *instances, V *dt0, V *dh) {
+  const int64_t batch = m->call.batch;
+  for (int64_t d = 0; d < DIRECTIONS(m); d++) dt0[d] = dh[d] = ALL(0);
+  if (!m->dts.data) return;
+  EACH_LANE {
+    if (!e->active[l]) continue;
+    const int is_first = e->i == 0;
+    const int is_last = e->i == a->accepted[l] - 1 && LANE_OF(e->end, l) >= *JOIN(row, NAME)(&m->t1, batch, instances[l]);
+    const T *first = JOIN(row, NAME)(&m->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
+    for (int64_t d = 0; d < DIRECTIONS(m); d++) {
+      if (is_first) LANE_OF(dt0[d], l) = first[d];
+      LANE_OF(dh[d], l) = (is_last ? last[d] : 0) - LANE_OF(dt0[d], l);
+    }
+  }
+}
+
+/* The slopes of a step and their tangents. */
+static void JOIN(tangent_stages, NAME)(const Motion *m, V *x, const JOIN(Step, NAME) *e, const JOIN(Tangents, NAME) *g,
+                                       const int64_t *instances) {
+  const Tableau *q = &m->method;
+  const int64_t n = STATES(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
+  ROLLED for (int64_t j = 0; j < s; j++) {
+    if (j == 0 && e->i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
+      for (int64_t k = 0; k < n; k++) g->f[k] = g->f[(s - 1) * n + k];
+      for (int64_t k = 0; k < all; k++) g->df[k] = g->df[(s - 1) * all + k];
+      continue;
+    }
+    for (int64_t k = 0; k < n; k++) {
+      g->slope[k] = JOIN(combine, NAME)(q->a + j * s, j, g->f + k, n);
+      g->stage[k] = g->y[k] + e->h * g->slope[k];
+    }
+    for (int64_t d = 0; d < directions; d++) {
+      for (int64_t k = 0; k < n; k++) g->dstage[d * n + k] = g->dy[d * n + k] + g->dh[d] * g->slope[k];
+      g->dt[d] = g->dt0[d] + ALL(q->c[j]) * g->dh[d];
+    }
+    JOIN(combine_into, NAME)(g->dstage, e->h, q->a + j * s, j, g->df, all);
+    const V t = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h;
+    JOIN(tangent, NAME)(m, x, &t, g->stage, g->dt, g->dstage, instances, g->f + j * n, g->df + j * all);
+  }
+}
+
+/* The tangents of the states at the saved times within a step, one saved time of each lane after another; `next`: those of
+   the lanes that come next. */
+static void JOIN(save_tangents, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
+                                      const JOIN(Tangents, NAME) *g, const int64_t *instances, const int64_t valid,
+                                      int64_t *next) {
+  const int64_t n = STATES(m), s = STAGES(m), directions = DIRECTIONS(m), all = directions * n;
+  const int64_t batch = m->call.batch, times = m->ts.size;
+  for (;;) {
+    V w[STAGES(m)], dw[STAGES(m)], theta = {0};
+    T *mine[LANES] = {0};
+    const T *moves[LANES] = {0};
+    int any = 0;
+    for (int64_t l = 0; l < valid; l++) {
+      if (!e->active[l] || next[l] > a->left[l]) continue;
+      const T time = a->ts[l][next[l]];
+      if (!(time <= LANE_OF(e->end, l)) && e->i != a->accepted[l] - 1) continue;
+      LANE_OF(theta, l) = LANE_OF(e->h, l) == 0 ? 0 : (time - LANE_OF(e->t, l)) / LANE_OF(e->h, l);
+      moves[l] = m->dts.data ? JOIN(row, NAME)(&m->dts, batch, instances[l]) + next[l] : NULL;
+      any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, instances[l]) + n * next[l]++;
+    }
+    if (!any) return;
+    JOIN(dense_weights, NAME)(&m->method, theta, w, dw);
+    for (int64_t d = 0; d < directions; d++) {
+      V moved = {0};
+      EACH_LANE if (moves[l]) LANE_OF(moved, l) = moves[l][d * times];
+      moved -= g->dt0[d] + theta * g->dh[d];
+      for (int64_t k = 0, at = d * n; k < n; k++, at++) {
+        V value = g->dy[at];
+        for (int64_t j = 0; j < s; j++)
+          value += e->h * w[j] * g->df[j * all + at] + (g->dh[d] * w[j] + moved * dw[j]) * g->f[j * n + k];
+        EACH_LANE if (mine[l]) mine[l][d * times * n + k] = LANE_OF(value, l);
+      }
+    }
+  }
+}
+
 /* The tangents of the saved states and the final state, from those of parameters, initial state and times, each along some
    directions: the program gives slopes and their tangents, and the accepted steps are those of the run. */
 static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
-  const Call *c = &m->call;
   const Tableau *q = &m->method;
-  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = c->batch;
-  const int64_t directions = DIRECTIONS(m), all = directions * n, times = m->ts.size, timed = m->dts.data != NULL;
+  const int64_t n = STATES(m), s = STAGES(m), slots = SLOTS(m), others = SLOTS_AFTER(m), batch = m->call.batch;
+  const int64_t directions = DIRECTIONS(m), all = directions * n, times = m->ts.size;
   WORKSPACE(memory, slots + others + (n + all) * (s + 2) + n + 3 * directions)
   ROOM(x, slots) ROOM(z, others) ROOM(f, n * s) ROOM(df, all * s) ROOM(y, n) ROOM(dy, all) ROOM(stage, n) ROOM(dstage, all)
   ROOM(slope, n) ROOM(dt0, directions) ROOM(dh, directions) ROOM(dt, directions)
+  const JOIN(Tangents, NAME) g = {y, f, dy, df, dt0, dh, slope, stage, dt, dstage};
   JOIN(Steps, NAME) a;
   JOIN(begin_steps, NAME)(&a, m, instances);
-  const T *dt_first[LANES], *dt_last[LANES], *dts[LANES];
-  T t1[LANES];
   int64_t next[LANES];
+  EACH_LANE next[l] = 0;
   JOIN(begin, NAME)(m, x, instances);
   const Motion *after = JOIN(after, NAME)(m, instances);
   if (after) JOIN(begin, NAME)(after, z, instances);
   JOIN(gather_lanes, NAME)(m, &m->y0, instances, y);
   if (m->dy0.data) JOIN(gather_lanes, NAME)(m, &m->dy0, instances, dy);
   else memset(dy, 0, (size_t)all * sizeof(V));
-  EACH_LANE {
-    t1[l] = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
-    dts[l] = JOIN(row, NAME)(&m->dts, batch, instances[l]);
-    dt_first[l] = JOIN(row, NAME)(&m->dt0, batch, instances[l]), dt_last[l] = JOIN(row, NAME)(&m->dt1, batch, instances[l]);
-    next[l] = 0;
-  }
   for (int64_t i = 0; i < a.steps; i++) {
-    V t0, end;
-    int64_t same[LANES];
-    int active[LANES];
-    EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
-    JOIN(ends, NAME)(&a, same, active, &t0, &end);
-    const V h = end - t0;
-    for (int64_t d = 0; d < directions; d++) {
-      dt0[d] = dh[d] = ALL(0);
-      EACH_LANE {
-        if (!timed || !active[l]) continue;
-        if (i == 0) LANE_OF(dt0[d], l) = dt_first[l][d];
-        LANE_OF(dh[d], l) = (i == a.accepted[l] - 1 && LANE_OF(end, l) >= t1[l] ? dt_last[l][d] : 0) - LANE_OF(dt0[d], l);
-      }
-    }
-    ROLLED for (int64_t j = 0; j < s; j++) {
-      if (j == 0 && i && q->fsal) { /* lanes that go on have their slope at the end of the step before */
-        for (int64_t k = 0; k < n; k++) f[k] = f[(s - 1) * n + k];
-        for (int64_t k = 0; k < all; k++) df[k] = df[(s - 1) * all + k];
-        continue;
-      }
-      for (int64_t k = 0; k < n; k++) {
-        slope[k] = JOIN(combine, NAME)(q->a + j * s, j, f + k, n);
-        stage[k] = y[k] + h * slope[k];
-      }
-      for (int64_t d = 0; d < directions; d++) {
-        for (int64_t k = 0; k < n; k++) dstage[d * n + k] = dy[d * n + k] + dh[d] * slope[k];
-        dt[d] = dt0[d] + ALL(q->c[j]) * dh[d];
-      }
-      JOIN(combine_into, NAME)(dstage, h, q->a + j * s, j, df, all);
-      const V t = q->c[j] == 1 ? end : t0 + ALL(q->c[j]) * h;
-      JOIN(tangent, NAME)(m, x, &t, stage, dt, dstage, instances, f + j * n, df + j * all);
-    }
-    for (int any = 1; any;) { /* one saved time of each lane after another */
-      V w[STAGES(m)], dw[STAGES(m)], theta = {0};
-      T *mine[LANES] = {0};
-      const T *moves[LANES] = {0};
-      any = 0;
-      for (int64_t l = 0; l < valid; l++) {
-        if (!active[l] || next[l] > a.left[l]) continue;
-        const T time = a.ts[l][next[l]];
-        if (!(time <= LANE_OF(end, l)) && i != a.accepted[l] - 1) continue;
-        LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (time - LANE_OF(t0, l)) / LANE_OF(h, l);
-        moves[l] = timed ? dts[l] + next[l] : NULL;
-        any = 1, mine[l] = JOIN(row, NAME)(&m->ys, batch, instances[l]) + n * next[l]++;
-      }
-      if (any) JOIN(dense_weights, NAME)(q, theta, w, dw);
-      for (int64_t d = 0; any && d < directions; d++) {
-        V moved = {0};
-        EACH_LANE if (moves[l]) LANE_OF(moved, l) = moves[l][d * times];
-        moved -= dt0[d] + theta * dh[d];
-        for (int64_t k = 0, at = d * n; k < n; k++, at++) {
-          V value = dy[at];
-          for (int64_t j = 0; j < s; j++)
-            value += h * w[j] * df[j * all + at] + (dh[d] * w[j] + moved * dw[j]) * f[j * n + k];
-          EACH_LANE if (mine[l]) mine[l][d * times * n + k] = LANE_OF(value, l);
-        }
-      }
-    }
+    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
+    JOIN(move_ends, NAME)(m, &a, &e, instances, dt0, dh);
+    JOIN(tangent_stages, NAME)(m, x, &e, &g, instances);
+    JOIN(save_tangents, NAME)(m, &a, &e, &g, instances, valid, next);
     for (int64_t k = 0; k < n; k++) {
       slope[k] = JOIN(combine, NAME)(q->b, s, f + k, n);
-      y[k] += h * slope[k];
+      y[k] += e.h * slope[k];
       for (int64_t d = 0; d < directions; d++) dy[d * n + k] += dh[d] * slope[k];
     }
-    JOIN(combine_into, NAME)(dy, h, q->b, s, df, all);
-    JOIN(settle, NAME)(after, z, &end, y, instances);
+    JOIN(combine_into, NAME)(dy, e.h, q->b, s, df, all);
+    JOIN(settle, NAME)(after, z, &e.end, y, instances);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]), *dys = JOIN(row, NAME)(&m->ys, batch, instances[l]);
@@ -139,7 +181,7 @@ static int JOIN(sweep_tangents, NAME)(const Motion *m, const int64_t *instances,
     for (int64_t d = 0; d < directions; d++)
       for (int64_t k = n * next[l]; k < times * n; k++) dys[d * times * n + k] = 0;
   }
-  JOIN(count, NAME)(c, s * a.steps);
+  JOIN(count, NAME)(&m->call, s * a.steps);
   RELEASE(memory)
   return 1;
 }
@@ -189,9 +231,86 @@ static void JOIN(restore, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, con
   for (int64_t k = 0; k < n; k++) EACH_LANE LANE_OF(y[k], l) = LANE_OF(between[n * (i % a->stride[l]) + k], l);
 }
 
+/* What a sweep for cotangents works on in a step: the stages, `stage (stages, n)`, and their slopes; the cotangents of the
+   slopes, the state, and the step's start and length; and one cotangent of a state. */
+typedef struct {
+  V *stage, *f, *fbar, *ybar, *bar;
+  V startbar, hbar;
+} JOIN(Cotangents, NAME);
+
+/* Adds the cotangents of the states saved within a step, one saved time of each lane after another. */
+static void JOIN(pull_saved, NAME)(const Motion *m, JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g,
+                                   const int64_t *instances, const int64_t valid) {
+  const Motion *pull = m + 1;
+  const int64_t n = STATES(m), s = STAGES(m), batch = m->call.batch;
+  for (;;) {
+    V w[STAGES(m)], dw[STAGES(m)], theta = {0}, moved = {0};
+    int64_t due[LANES];
+    int any = 0;
+    EACH_LANE {
+      const int is_due = e->active[l] && a->left[l] >= 0 && (a->ts[l][a->left[l]] > LANE_OF(e->t, l) || e->i == 0);
+      due[l] = is_due ? a->left[l]-- : -1;
+      if (!is_due) continue;
+      any = 1, LANE_OF(theta, l) = LANE_OF(e->h, l) == 0 ? 0 : (a->ts[l][due[l]] - LANE_OF(e->t, l)) / LANE_OF(e->h, l);
+    }
+    if (!any) return;
+    for (int64_t k = 0; k < n; k++)
+      EACH_LANE LANE_OF(g->bar[k], l) = due[l] < 0 ? 0 : JOIN(row, NAME)(&m->dys, batch, instances[l])[due[l] * n + k];
+    JOIN(dense_weights, NAME)(&m->method, theta, w, dw);
+    for (int64_t j = 0; j < s; j++) {
+      V product = {0};
+      for (int64_t k = 0; k < n; k++) product += g->bar[k] * g->f[j * n + k], g->fbar[j * n + k] += e->h * w[j] * g->bar[k];
+      g->hbar += (w[j] - theta * dw[j]) * product, moved += dw[j] * product;
+    }
+    for (int64_t l = 0; pull->dts.data && l < valid; l++)
+      if (due[l] >= 0) JOIN(row, NAME)(&pull->dts, batch, instances[l])[due[l]] += LANE_OF(moved, l);
+    g->startbar -= moved;
+    for (int64_t k = 0; k < n; k++) g->ybar[k] += g->bar[k];
+  }
+}
+
+/* Pulls the cotangents of the slopes of a step back, from the last stage to the first one. `z`: the slots of the program
+   that does so; `bars`: the cotangents of parameters. */
+static void JOIN(pull_stages, NAME)(const Motion *m, V *z, const JOIN(Step, NAME) *e, JOIN(Cotangents, NAME) *g, V *bars,
+                                    const int64_t *instances) {
+  const Tableau *q = &m->method;
+  const int64_t n = STATES(m), s = STAGES(m);
+  V *f = g->f, *fbar = g->fbar, *bar = g->bar;
+  ROLLED for (int64_t j = s - 1; j >= 0; j--) {
+    V on = {0}; /* 1 in lanes with a cotangent of this slope */
+    for (int64_t k = 0; k < n; k++) on = JOIN(or, NAME)(on, JOIN(ne, NAME)(fbar[j * n + k], ALL(0)));
+    int any = 0;
+    EACH_LANE any |= LANE_OF(on, l) != 0;
+    if (!any) continue;
+    V at = q->c[j] == 1 ? e->end : e->t + ALL(q->c[j]) * e->h, tbar = {0};
+    JOIN(pull, NAME)(m + 1, z, &at, g->stage + j * n, fbar + j * n, instances, on, bar, &tbar, bars);
+    tbar = JOIN(select, NAME)(on, tbar, ALL(0));
+    g->startbar += tbar, g->hbar += ALL(q->c[j]) * tbar;
+    for (int64_t k = 0; k < n; k++) {
+      bar[k] = JOIN(select, NAME)(on, bar[k], ALL(0));
+      g->hbar += bar[k] * JOIN(combine, NAME)(q->a + j * s, j, f + k, n), g->ybar[k] += bar[k];
+      for (int64_t i = 0; i < j; i++) fbar[i * n + k] += ALL(q->a[j * s + i]) * e->h * bar[k];
+    }
+  }
+}
+
+/* Adds the cotangents of a step's ends to those of the times of the run (`move_ends`). */
+static void JOIN(pull_ends, NAME)(const Motion *m, const JOIN(Steps, NAME) *a, const JOIN(Step, NAME) *e,
+                                  const JOIN(Cotangents, NAME) *g, const int64_t *instances, const int64_t valid) {
+  const Motion *pull = m + 1;
+  const int64_t batch = m->call.batch;
+  for (int64_t l = 0; l < valid; l++) {
+    if (!e->active[l]) continue;
+    T *first = JOIN(row, NAME)(&pull->dt0, batch, instances[l]), *last = JOIN(row, NAME)(&pull->dt1, batch, instances[l]);
+    const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
+    if (e->i == 0) *first += LANE_OF(g->startbar, l) - LANE_OF(g->hbar, l);
+    if (e->i == a->accepted[l] - 1 && a->ends[l][e->i] >= t1) *last += LANE_OF(g->hbar, l);
+  }
+}
+
 /* The cotangents of parameters, initial state and times, from those of the saved states and the final state: one sweep
-   backward over the accepted steps. `m` evaluates slopes; `pull`, of the same motion and beside it, pulls a cotangent of the slope back
-   to the parameters, to the time if there are cotangents of times, and to the state. */
+   backward over the accepted steps. `m` evaluates slopes; the motion beside it, which is the same one, pulls a cotangent of
+   the slope back to the parameters, to the time if there are cotangents of times, and to the state. */
 static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instances, const int64_t valid) {
   const Motion *pull = m + 1;
   const Tableau *q = &m->method;
@@ -213,62 +332,16 @@ static int JOIN(sweep_cotangents, NAME)(const Motion *m, const int64_t *instance
     *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) = *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) = 0;
   }
   for (int64_t i = a.steps - 1; i >= 0; i--) {
-    V t, end, w[STAGES(m)], dw[STAGES(m)], hbar = {0}, startbar = {0};
-    int64_t same[LANES];
-    int active[LANES];
-    EACH_LANE same[l] = i, active[l] = i < a.accepted[l];
+    const JOIN(Step, NAME) e = JOIN(common_step, NAME)(&a, i);
+    JOIN(Cotangents, NAME) g = {stage, f, fbar, ybar, bar, ALL(0), ALL(0)};
     JOIN(restore, NAME)(m, &a, i, x, after, u, stage, f, next, between, y, instances);
-    JOIN(ends, NAME)(&a, same, active, &t, &end);
-    const V h = end - t;
-    JOIN(step, NAME)(m, x, NULL, NULL, t, end, y, stage, f, next, instances);
+    JOIN(step, NAME)(m, x, NULL, NULL, e.t, e.end, y, stage, f, next, instances);
     for (int64_t j = 0; j < s; j++)
-      for (int64_t k = 0; k < n; k++) fbar[j * n + k] = ALL(q->b[j]) * h * ybar[k];
-    for (int64_t k = 0; k < n; k++) hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);
-    for (;;) { /* one saved time of each lane after another */
-      V theta = {0}, moved = {0};
-      int64_t due[LANES];
-      int any = 0;
-      EACH_LANE {
-        due[l] = active[l] && a.left[l] >= 0 && (a.ts[l][a.left[l]] > LANE_OF(t, l) || i == 0) ? a.left[l]-- : -1;
-        if (due[l] < 0) continue;
-        any = 1, LANE_OF(theta, l) = LANE_OF(h, l) == 0 ? 0 : (a.ts[l][due[l]] - LANE_OF(t, l)) / LANE_OF(h, l);
-      }
-      if (!any) break;
-      for (int64_t k = 0; k < n; k++)
-        EACH_LANE LANE_OF(bar[k], l) = due[l] < 0 ? 0 : JOIN(row, NAME)(&m->dys, batch, instances[l])[due[l] * n + k];
-      JOIN(dense_weights, NAME)(q, theta, w, dw);
-      for (int64_t j = 0; j < s; j++) {
-        V product = {0};
-        for (int64_t k = 0; k < n; k++) product += bar[k] * f[j * n + k], fbar[j * n + k] += h * w[j] * bar[k];
-        hbar += (w[j] - theta * dw[j]) * product, moved += dw[j] * product;
-      }
-      for (int64_t l = 0; timed && l < valid; l++)
-        if (due[l] >= 0) JOIN(row, NAME)(&pull->dts, batch, instances[l])[due[l]] += LANE_OF(moved, l);
-      startbar -= moved;
-      for (int64_t k = 0; k < n; k++) ybar[k] += bar[k];
-    }
-    ROLLED for (int64_t j = s - 1; j >= 0; j--) {
-      V on = {0}; /* 1 in lanes with a cotangent of this slope */
-      for (int64_t k = 0; k < n; k++) on = JOIN(or, NAME)(on, JOIN(ne, NAME)(fbar[j * n + k], ALL(0)));
-      int any = 0;
-      EACH_LANE any |= LANE_OF(on, l) != 0;
-      if (!any) continue;
-      V at = q->c[j] == 1 ? end : t + ALL(q->c[j]) * h, tbar = {0};
-      JOIN(pull, NAME)(pull, z, &at, stage + j * n, fbar + j * n, instances, on, bar, &tbar, bars);
-      tbar = JOIN(select, NAME)(on, tbar, ALL(0));
-      startbar += tbar, hbar += ALL(q->c[j]) * tbar;
-      for (int64_t k = 0; k < n; k++) {
-        bar[k] = JOIN(select, NAME)(on, bar[k], ALL(0));
-        hbar += bar[k] * JOIN(combine, NAME)(q->a + j * s, j, f + k, n), ybar[k] += bar[k];
-        for (int64_t e = 0; e < j; e++) fbar[e * n + k] += ALL(q->a[j * s + e]) * h * bar[k];
-      }
-    }
-    for (int64_t l = 0; timed && l < valid; l++) {
-      if (!active[l]) continue;
-      const T t1 = *JOIN(row, NAME)(&m->t1, batch, instances[l]);
-      if (i == 0) *JOIN(row, NAME)(&pull->dt0, batch, instances[l]) += LANE_OF(startbar, l) - LANE_OF(hbar, l);
-      if (i == a.accepted[l] - 1 && a.ends[l][i] >= t1) *JOIN(row, NAME)(&pull->dt1, batch, instances[l]) += LANE_OF(hbar, l);
-    }
+      for (int64_t k = 0; k < n; k++) fbar[j * n + k] = ALL(q->b[j]) * e.h * ybar[k];
+    for (int64_t k = 0; k < n; k++) g.hbar += ybar[k] * JOIN(combine, NAME)(q->b, s, f + k, n);
+    JOIN(pull_saved, NAME)(m, &a, &e, &g, instances, valid);
+    JOIN(pull_stages, NAME)(m, z, &e, &g, bars, instances);
+    if (timed) JOIN(pull_ends, NAME)(m, &a, &e, &g, instances, valid);
   }
   for (int64_t l = 0; l < valid; l++) {
     T *state = JOIN(row, NAME)(&m->y_end, batch, instances[l]);

@@ -207,16 +207,19 @@ typedef struct {
 
 enum { DONE, NO_MEMORY, NO_PROGRAM, NO_STRAIGHT_LINE };
 
+/* What runs programs and motions; of each pair the first is for one instance, the second for lanes. */
+enum { SOLVE, TANGENTS, COTANGENTS, KINDS };
+
 typedef struct {
-  Chunk *single, *lanes, *solve, *solve_lanes, *tangents, *tangents_lanes, *cotangents, *cotangents_lanes;
+  Chunk *program[2], *motion[KINDS][2];
   void *(*common)(const Call *);
   int64_t width;
-  int numbers[2]; /* of the kernels for one instance and for lanes */
+  int numbers[2]; /* of the kernels */
 } Kernels;
 
-#define KERNELS_OF(t, width, single, lanes)                                                                             \
-  {run_##t##_single, run_##t##_lanes, solve_##t##_single, solve_##t##_lanes, tangents_##t##_single, tangents_##t##_lanes, \
-   cotangents_##t##_single, cotangents_##t##_lanes, common_##t##_single, width, {single, lanes}}
+#define PAIR(kind, t) {kind##_##t##_single, kind##_##t##_lanes}
+#define KERNELS_OF(t, width, single, lanes)                                                                            \
+  {PAIR(run, t), {PAIR(solve, t), PAIR(tangents, t), PAIR(cotangents, t)}, common_##t##_single, width, {single, lanes}}
 static const Kernels f64 = KERNELS_OF(f64, F64_WIDTH, F64_SINGLE, F64_LANES);
 static const Kernels f32 = KERNELS_OF(f32, F32_WIDTH, F32_SINGLE, F32_LANES);
 
@@ -224,10 +227,10 @@ static int run_program(const Kernels *kernels, const Buffers *b, uint64_t key, i
   const Program *p = look_up(key);
   if (!p) return NO_PROGRAM;
   Call c = {p, b->data, b->data + b->inputs, (int64_t *)b->sizes, batch > 1 ? batch : 1, NULL, 0};
-  if (batch <= 1) return kernels->single(&c, 0, 1) ? DONE : NO_MEMORY;
+  if (batch <= 1) return kernels->program[0](&c, 0, 1) ? DONE : NO_MEMORY;
   c.common = kernels->common(&c);
   const int64_t length = p->length - (c.common ? p->uniform_length : 0);
-  const int succeeded = share_out(b->frame, &c, c.batch, length, kernels->lanes, kernels->width);
+  const int succeeded = share_out(b->frame, &c, c.batch, length, kernels->program[1], kernels->width);
   free(c.common);
   return succeeded ? DONE : NO_MEMORY;
 }
@@ -264,70 +267,86 @@ static void set_up(Motion *m, const Program *p, const Buffers *b, const int64_t 
   m->call = (Call){p, inputs, NULL, sizes, settings[BATCH] > 1 ? settings[BATCH] : 1, NULL, settings[ENGINE_WANTED] == INTERPRETER};
 }
 
-enum { SOLVE, TANGENTS, COTANGENTS };
+/* The operands from `at` on that belong to no program, and the results: of a run, */
+static void set_up_run(Motion *m, const Buffers *b, int64_t at, const int64_t times) {
+  const int64_t n = m->n;
+  int64_t out = b->inputs;
+  m->y0 = next_array(b, &at, n);
+  m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
+  m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
+  m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
+  for (int k = 0; k < COUNTS; k++) m->counts[k] = next_array(b, &out, 1);
+  m->recorded = out < b->inputs + b->outputs;
+  if (!m->recorded) return;
+  m->starts = next_array(b, &out, m->max_steps), m->ends = next_array(b, &out, m->max_steps);
+  m->checkpoints = next_array(b, &out, (m->rows + 1) * n);
+}
+
+/* of both sweeps, */
+static void set_up_steps(Motion *m, const Buffers *b, int64_t *at, const int64_t times) {
+  m->t0 = next_array(b, at, 1), m->t1 = next_array(b, at, 1), m->ts = next_array(b, at, times);
+  m->starts = next_array(b, at, m->max_steps), m->ends = next_array(b, at, m->max_steps);
+  m->counts[ACCEPTED] = next_array(b, at, 1), m->counts[SAVED] = next_array(b, at, 1);
+}
+
+/* of a sweep for tangents, */
+static void set_up_tangents(Motion *m, const Buffers *b, int64_t at, const int64_t *settings) {
+  const int64_t n = m->n, times = settings[TIMES], directions = m->directions;
+  int64_t out = b->inputs;
+  m->y0 = next_array(b, &at, n);
+  set_up_steps(m, b, &at, times);
+  if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, directions * n);
+  if (settings[WITH_TIMES]) {
+    m->dt0 = next_array(b, &at, directions), m->dt1 = next_array(b, &at, directions);
+    m->dts = next_array(b, &at, directions * times);
+  }
+  m->ys = next_array(b, &out, directions * times * n), m->y_end = next_array(b, &out, directions * n);
+}
+
+/* and of a sweep for cotangents, in which `pull` is the motion beside it, with program `r`. */
+static void set_up_cotangents(Motion *m, Motion *pull, const Program *r, const Buffers *b, int64_t at, const int64_t *settings) {
+  const int64_t n = m->n, times = settings[TIMES];
+  int64_t out = b->inputs;
+  set_up_steps(m, b, &at, times);
+  m->checkpoints = next_array(b, &at, (m->rows + 1) * n);
+  m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
+  for (int64_t k = 0; k < r->outputs; k++)
+    if (k != pull->stage_at && k != pull->time_at) pull->bars[k] = next_array(b, &out, r->output_sizes[k]);
+  m->y_end = next_array(b, &out, n);
+  if (settings[WITH_TIMES])
+    pull->dt0 = next_array(b, &out, 1), pull->dt1 = next_array(b, &out, 1), pull->dts = next_array(b, &out, times);
+}
 
 static int run_motion(const Kernels *kernels, const Buffers *b, int kind, const char **failure) {
   const int64_t *settings = b->data[0], *program = settings + MOTION;
-  const int64_t n = settings[STATES], times = settings[TIMES], rows = settings[ROWS], most = settings[MAX_STEPS];
-  const Program *p = look_up((uint64_t)program[KEY]);
   const int64_t *second = program + PROGRAM, *third = second + (kind == COTANGENTS ? PROGRAM : 0);
+  const Program *p = look_up((uint64_t)program[KEY]);
   const Program *r = kind == COTANGENTS ? look_up((uint64_t)second[KEY]) : p;
   const Program *after = settings[WITH_AFTER] ? look_up((uint64_t)third[KEY]) : p;
   if (!p || !r || !after) return NO_PROGRAM;
-  const int alone = settings[BATCH] <= 1;
+  const int in_lanes = settings[BATCH] > 1;
   const Program *all[] = {p, r, after};
   for (int k = 0; settings[ENGINE_WANTED] == STRAIGHT_LINE && k < 3; k++)
-    if ((*failure = require_straight_line(all[k], kernels->numbers[!alone]))) return NO_STRAIGHT_LINE;
-  const int64_t directions = settings[DIRECTIONS];
-  double *zeros = calloc((size_t)(n * directions) + 1, sizeof *zeros);
+    if ((*failure = require_straight_line(all[k], kernels->numbers[in_lanes]))) return NO_STRAIGHT_LINE;
+  double *zeros = calloc((size_t)(settings[STATES] * settings[DIRECTIONS]) + 1, sizeof *zeros);
   if (!zeros) return NO_MEMORY;
   Motion m[3];
   memset(m, 0, sizeof m);
-  int64_t at = 3, out = b->inputs;
+  int64_t at = 3;
   void *inputs[p->inputs], *more[r->inputs], *last[after->inputs];
   int64_t sizes[p->inputs + 1], more_sizes[r->inputs + 1], last_sizes[after->inputs + 1];
-  set_up(m, p, b, settings, program, &at, inputs, sizes, zeros);
   Array bars[r->outputs + 1];
+  set_up(m, p, b, settings, program, &at, inputs, sizes, zeros);
   if (kind == COTANGENTS) {
     set_up(m + 1, r, b, settings, second, &at, more, more_sizes, zeros);
     m[1].bars = memset(bars, 0, sizeof bars);
   }
   if (settings[WITH_AFTER]) set_up(m + 2, after, b, settings, third, &at, last, last_sizes, zeros), m->after = m + 2;
-  if (kind != COTANGENTS) m->y0 = next_array(b, &at, n);
-  m->t0 = next_array(b, &at, 1), m->t1 = next_array(b, &at, 1), m->ts = next_array(b, &at, times);
-  if (kind == SOLVE) {
-    m->h0 = next_array(b, &at, 1), m->control = next_array(b, &at, CONTROLS);
-    m->ys = next_array(b, &out, times * n), m->y_end = next_array(b, &out, n), m->t_end = next_array(b, &out, 1);
-    for (int k = 0; k < COUNTS; k++) m->counts[k] = next_array(b, &out, 1);
-    m->recorded = out < b->inputs + b->outputs;
-    if (m->recorded) {
-      m->starts = next_array(b, &out, most), m->ends = next_array(b, &out, most);
-      m->checkpoints = next_array(b, &out, (rows + 1) * n);
-    }
-  } else {
-    m->starts = next_array(b, &at, most), m->ends = next_array(b, &at, most);
-    m->counts[ACCEPTED] = next_array(b, &at, 1), m->counts[SAVED] = next_array(b, &at, 1);
-    if (kind == TANGENTS) {
-      if (settings[WITH_STATE]) m->dy0 = next_array(b, &at, directions * n);
-      if (settings[WITH_TIMES]) {
-        m->dt0 = next_array(b, &at, directions), m->dt1 = next_array(b, &at, directions);
-        m->dts = next_array(b, &at, directions * times);
-      }
-      m->ys = next_array(b, &out, directions * times * n), m->y_end = next_array(b, &out, directions * n);
-    } else {
-      m->checkpoints = next_array(b, &at, (rows + 1) * n);
-      m->dys = next_array(b, &at, times * n), m->dy0 = next_array(b, &at, n);
-      for (int64_t k = 0; k < r->outputs; k++)
-        if (k != m[1].stage_at && k != m[1].time_at) bars[k] = next_array(b, &out, r->output_sizes[k]);
-      m->y_end = next_array(b, &out, n);
-      if (settings[WITH_TIMES])
-        m[1].dt0 = next_array(b, &out, 1), m[1].dt1 = next_array(b, &out, 1), m[1].dts = next_array(b, &out, times);
-    }
-  }
-  Chunk *run = kind == COTANGENTS ? (alone ? kernels->cotangents : kernels->cotangents_lanes)
-               : kind == SOLVE    ? (alone ? kernels->solve : kernels->solve_lanes)
-                                  : (alone ? kernels->tangents : kernels->tangents_lanes);
-  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * p->length, run, alone ? 1 : kernels->width);
+  if (kind == SOLVE) set_up_run(m, b, at, settings[TIMES]);
+  else if (kind == TANGENTS) set_up_tangents(m, b, at, settings);
+  else set_up_cotangents(m, m + 1, r, b, at, settings);
+  Chunk *run = kernels->motion[kind][in_lanes];
+  const int succeeded = share_out(b->frame, m, m->call.batch, 1000 * p->length, run, in_lanes ? kernels->width : 1);
   free(zeros);
   return succeeded ? DONE : NO_MEMORY;
 }
