@@ -12,6 +12,7 @@ from jaxtyping import Float
 from jaxmbd.analyses.assembly.assemble import speed_rows
 from jaxmbd.analyses.assembly.position_solve import closure, rows_of, shape_of
 from jaxmbd.analyses.output_channels import ANGLES
+from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.analyses.state import State
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -73,7 +74,7 @@ def beside(
 def _rows(mechanism: Mechanism, state: State, names: Iterable[str]) -> tuple[np.ndarray, np.ndarray]:
     """The rows of the constraints, followed by those of named coordinates, and of named speeds."""
     names, coordinates = tuple(names), coordinate_names(mechanism)
-    constraints = np.asarray(Equations(mechanism).jacobian(state.t, state.q))
+    constraints = jacobian(mechanism, state.t, state.q)
     positions = [_position_rows(mechanism, state, name) for name in names if name in coordinates]
     rates = [_rate_rows(mechanism, state, name) for name in names if name not in coordinates]
     return np.concatenate([constraints, *positions]), np.concatenate([constraints, *rates])

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jaxmbd.arrays import is_concrete
+from jaxmbd.arrays import as_float, is_concrete
 from jaxmbd.compile import ldlt_primitive, ssa_rules
 from jaxmbd.compile.jax_internals import Literal, is_x64, jaxpr_as_fun, watches_values
 from jaxmbd.compile.passes.schedule import Program, schedule
@@ -261,6 +261,24 @@ def trace_once(function: Callable[..., Any]) -> Callable[..., Any]:
             return numpy_code(jaxpr), jax.tree.structure(results)
         except UnsupportedError:
             return None, None
+
+    return call
+
+
+def known_by_numpy(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function of pytrees so that NumPy computes it where all arguments are known, and nothing is compiled.
+
+    Called by hand, each of its operations would be compiled on its own. Traced, it is the function itself.
+    """
+    once = trace_once(lambda arguments, named: function(*arguments, **named))
+    # Each value of a number that is no array would be traced anew.
+    as_array = lambda x: as_float(x) if isinstance(x, float | int | np.generic) else x  # noqa: E731
+
+    @wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if not is_concrete(arguments, named):
+            return function(*arguments, **named)
+        return once(tuple(map(as_array, arguments)), {name: as_array(x) for name, x in named.items()})
 
     return call
 

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Scalar, at_rows
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.arrays import Point, Scalar, at_rows
+from jaxmbd.compile.tracing import known_by_numpy, trace_once
 from jaxmbd.equations.constraint_kinematics import (
     ConstraintRows,
     efforts_along,
@@ -38,6 +38,13 @@ class BodyFrames(eqx.Module):
 
     frames: Any
     q: Float[Array, " nq"]
+
+
+@known_by_numpy
+def _constants(space: AbstractSpace, masses: Array, tensors: Array, fields: list[Gravity]) -> tuple[Any, Point]:
+    """The bodies' inertia, as the space has it, and the sum of the gravity fields."""
+    gravity = sum((field.vector(space) for field in fields), jnp.zeros(space.dim))
+    return jax.vmap(space.inertia)(masses, tensors), gravity
 
 
 @trace_once
@@ -80,9 +87,8 @@ class BodyLaws(eqx.Module):
         )
         self.masses = stacked(*(body.mass for body in mechanism.bodies))
         tensors = stacked(*(body.inertia for body in mechanism.bodies))
-        self.inertia = jax.vmap(self.space.inertia)(self.masses, tensors)
-        fields = [part.vector(self.space) for part in mechanism.forces if isinstance(part, Gravity)]
-        self.gravity = sum(fields, jnp.zeros(self.space.dim))
+        fields = [part for part in mechanism.forces if isinstance(part, Gravity)]
+        self.inertia, self.gravity = _constants(self.space, self.masses, tensors, fields)
 
     # --- constraints ------------------------------------------------------------------------------------
 

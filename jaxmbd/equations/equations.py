@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from jaxmbd.arrays import Scalar, at_rows
+from jaxmbd.arrays import Scalar, at_rows, combined
+from jaxmbd.compile.tracing import known_by_numpy
 from jaxmbd.equations.body_laws import BodyFrames, BodyLaws
 from jaxmbd.equations.constraint_kinematics import ConstraintRows, MarkerKinematics, derivative_at_zero, taylor_pair
 from jaxmbd.equations.coordinates import AbsoluteCoordinates, AbstractCoordinates, CoordinatesWithSpeeds, Twists
@@ -82,10 +83,12 @@ class Equations(eqx.Module):
 
     # --- coordinates ------------------------------------------------------------------------------------
 
+    @known_by_numpy
     def rate(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """`q̇ = h(v, q, t)`, including the rates of the integrated joint angles."""
         return self.at(t, q).rate(v)
 
+    @known_by_numpy
     def retract(self, t: Scalar, q: Float[Array, " nq"], step: Float[Array, " nv"]) -> Float[Array, " nq"]:
         """The coordinates after a `step` (speeds times a time) from `q`, exact to second order."""
         return self.at(t, q).perturbed(step)
@@ -107,6 +110,7 @@ class Equations(eqx.Module):
         """The equations at one time and configuration; common subexpressions are evaluated once."""
         return Configuration(self, t, q)
 
+    @known_by_numpy
     def coordinate(
         self, name: str, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None
     ) -> tuple[Scalar, Scalar]:
@@ -116,40 +120,49 @@ class Equations(eqx.Module):
         """
         return self._at_time(t, q).coordinate(name, v)
 
+    @known_by_numpy
     def position(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, " m"]:
         """`Φ(q, t)`."""
         return self.at(t, q).position()
 
+    @known_by_numpy
     def jacobian(self, t: Scalar, q: Float[Array, " nq"]) -> Float[Array, "m nv"]:
         """`C = ∂Φ/∂v` along `retract`, dense."""
         return self.at(t, q).jacobian
 
+    @known_by_numpy
     def velocity(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """`Φ̇ = C v + Φ_t`."""
         return self.at(t, q).velocity(v)
 
+    @known_by_numpy
     def gamma(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " m"]:
         """The right-hand side of `C v̇ = γ`: minus the second time derivative of `Φ` at constant `v`."""
         return self.at(t, q).gamma(v)
 
+    @known_by_numpy
     def constraint_force_rate(
         self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"], eta: Float[Array, " m"]
     ) -> Float[Array, " nv"]:
         """`Ċᵀ η`: time derivative of the constraint force `Cᵀ η` along the motion, for constant multipliers `η`."""
         return self.at(t, q).constraint_force_rate(v, eta)
 
+    @known_by_numpy
     def mass(self, q: Float[Array, " nq"], t: Scalar | None = None) -> Float[Array, "nv nv"]:
         """The mass matrix `M`, dense; block diagonal in absolute coordinates. `t` as for `coordinate`."""
         return self._at_time(t, q).inertia.matrix()
 
+    @known_by_numpy
     def force(self, t: Scalar, q: Float[Array, " nq"], v: Float[Array, " nv"]) -> Float[Array, " nv"]:
         """The generalized forces `F(q, v, t)`: applied forces, gyroscopic and Coriolis terms."""
         return self.at(t, q).force(v)
 
+    @known_by_numpy
     def kinetic_energy(self, q: Float[Array, " nq"], v: Float[Array, " nv"], t: Scalar | None = None) -> Scalar:
         """The bodies' kinetic energy `½ Vᵀ M_b V` [J]. `t` as for `coordinate`."""
         return self._at_time(t, q).kinetic_energy(v)
 
+    @known_by_numpy
     def potential_energy(self, t: Scalar, q: Float[Array, " nq"]) -> Scalar:
         """Potential energy [J] of gravity (zero at the world's origin), springs and contacts."""
         return self.at(t, q).potential_energy()
@@ -438,7 +451,7 @@ def _without_work(
 
 def _false_or_array(redundant: bool | Bool[Array, ""]) -> bool | Bool[Array, ""]:
     """False unchanged, which keeps the proximal term out of the compiled program; anything else as an array."""
-    return redundant if redundant is False else jnp.asarray(redundant)
+    return redundant if redundant is False else combined("asarray", redundant)
 
 
 def _row_order(by_group: Sequence[int], sizes: Sequence[int]) -> tuple[int, ...]:

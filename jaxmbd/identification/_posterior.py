@@ -226,14 +226,14 @@ def _summarised(
         return jnp.concatenate([*(jnp.ravel(x) for x in jax.tree.leaves(theta.parameters)), *rows])
 
     values = np.asarray(jax.jit(jax.vmap(jax.vmap(physical)))(jnp.asarray(found)))
-    estimates = np.asarray(physical(jnp.asarray(flattened(u))))
-    slope = np.asarray(jax.jacfwd(physical)(jnp.asarray(flattened(u))))
+    twice = lambda x: (physical(x),) * 2  # noqa: E731
+    slope, estimates = map(np.asarray, jax.jit(jax.jacfwd(twice, has_aux=True))(jnp.asarray(flattened(u))))
     deviations = np.linalg.norm(slope @ inverse_root, axis=1)
     names = problem.names()
-    effective = np.atleast_1d(blackjax.diagnostics.effective_sample_size(values))
+    effective = np.atleast_1d(jax.jit(blackjax.diagnostics.effective_sample_size)(values))
     r_hat = np.full(len(names), np.nan)
     if len(z) > 1:
-        r_hat = np.atleast_1d(blackjax.diagnostics.potential_scale_reduction(values))
+        r_hat = np.atleast_1d(jax.jit(blackjax.diagnostics.potential_scale_reduction)(values))
     return Posterior(
         {name: values[..., k] for k, name in enumerate(names)},
         diverged,

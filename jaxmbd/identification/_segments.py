@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from jaxmbd.arrays import constant
 from jaxmbd.identification._checkpoint import Checkpoint
 from jaxmbd.identification._minimise import Minimum, Report, levenberg_marquardt, without_multipliers
 from jaxmbd.identification._normal_equations import Block, Linearised
@@ -82,7 +83,7 @@ def _stacked(wholes: list[np.ndarray]) -> Array:
     """Readings of several lengths as one array; the last sample is repeated."""
     longest = max(map(len, wholes))
     alike = [np.concatenate([x, np.repeat(x[-1:], longest - len(x), axis=0)]) for x in wholes]
-    return jnp.asarray(np.stack(alike))
+    return constant(np.stack(alike))
 
 
 def condensed(linearised: Linearised) -> Linearised:

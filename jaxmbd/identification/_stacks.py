@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from jaxmbd.arrays import constant
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._experiment import Experiment
 from jaxmbd.identification._instruments import apart
@@ -115,8 +116,8 @@ def _stack(experiments: list[Experiment], places: tuple[int, ...], segments: int
     samples = max(len(experiment.ts) for experiment in experiments)
     shapes = _shapes(experiments)
     like = [_padded(experiment, samples, shapes) for experiment in _with_tables_alike(experiments)]
-    together = jax.tree.map(lambda *x: jnp.asarray(np.stack([np.asarray(leaf) for leaf in x])), *like)
-    lengths = jnp.asarray(np.array([len(experiment.ts) for experiment in experiments]))
+    together = jax.tree.map(lambda *x: constant(np.stack([np.asarray(leaf) for leaf in x])), *like)
+    lengths = constant([len(experiment.ts) for experiment in experiments])
     return Stack(together, lengths, places, segments)
 
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from jaxmbd.analyses.assembly.assemble import assemble
 from jaxmbd.analyses.state import State, state_of
 from jaxmbd.arrays import as_float
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError
 from jaxmbd.model.mechanism.mechanism import Mechanism
@@ -88,9 +90,7 @@ class ImportedModel:
         state = assemble(self.mechanism, guess=self.guess)
         names = self.mechanism.speed_names
         given = as_float([self.speeds.get(name, 0.0) for name in names])
-        equations = Equations(self.mechanism)
-        C = np.asarray(equations.jacobian(state.t, state.q))
-        rate = np.asarray(equations.velocity(state.t, state.q, given))
+        C, rate = map(np.asarray, _rates_of_rows(self.mechanism, state, given))
         v = given if not C.size else given - np.linalg.lstsq(C, rate, rcond=None)[0]
         return state_of(self.mechanism, state.t, state.q, v, state.rank)
 
@@ -102,6 +102,13 @@ class ImportedModel:
     def __str__(self) -> str:
         head = count_of(len(self.remarks), "remark") if self.remarks else "no remarks"
         return "\n".join([str(self.mechanism), head, *(f"  {remark}" for remark in self.remarks)])
+
+
+@cached_on_disk
+def _rates_of_rows(mechanism: Mechanism, state: State, v: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`C` and `C v + Φ_t`."""
+    at = Equations(mechanism).at(state.t, state.q)
+    return at.jacobian, at.velocity(v)
 
 
 def check_strict(path: Path, remarks: Sequence[Remark]) -> None:

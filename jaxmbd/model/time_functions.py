@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from jaxtyping import Array, Float
 
-from jaxmbd.arrays import Function, Number, Scalar, as_float, is_concrete
+from jaxmbd.arrays import Function, Number, Scalar, as_float, constant, is_concrete
 from jaxmbd.errors import MechanismError
 
 
@@ -291,4 +291,4 @@ def _pieces(knots: np.ndarray, matrix: np.ndarray) -> tuple[Array, Float[Array, 
     """The start times of the polynomials, and the matrices from samples to their coefficients, highest power first."""
     breaks, spline = np.unique(knots)[:-1], scipy.interpolate.BSpline(knots, matrix, _DEGREE)
     powers = [spline(breaks, nu=k) / math.factorial(k) for k in reversed(range(_DEGREE + 1))]
-    return jnp.asarray(breaks), jnp.asarray(np.stack(powers, axis=1))
+    return constant(breaks), constant(np.stack(powers, axis=1))

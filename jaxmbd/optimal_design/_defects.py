@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from jaxmbd.arrays import Scalar
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
@@ -52,6 +53,12 @@ def placement(at: Configuration, size: Scalar) -> Array:
     frames = jax.tree.map(lambda x: x[:-1], at.bodies.frames)  # without the ground
     numbers = jax.vmap(lambda f: jnp.concatenate([f.position / size, f.axis, f.normal]))(frames)
     return numbers.reshape(-1)
+
+
+@cached_on_disk
+def _placements(mechanism: Mechanism, q: Float[Array, "positions nq"], size: Scalar) -> Array:
+    equations = Equations(mechanism)
+    return jax.vmap(lambda q: placement(equations.at(jnp.zeros((), q.dtype), q), size))(q)
 
 
 @eqx.filter_jit
@@ -138,8 +145,7 @@ def defect_of(
     `full_turn`: whether the input has to turn round.
     """
     circuit = trace(mechanism, q[0], size, input)
-    equations = Equations(mechanism)
-    places = np.asarray(jax.vmap(lambda q: placement(equations.at(jnp.zeros((), q.dtype), q), jnp.asarray(size)))(q))
+    places = np.asarray(_placements(mechanism, q, jnp.asarray(size, q.dtype)))
     defect = _defect_on(circuit, np.array([_locate(circuit, place) for place in places]), full_turn)
     # Of a circuit that was given up, what is missing may lie behind its last point.
     return "not traced" if defect and not circuit.is_closed else defect

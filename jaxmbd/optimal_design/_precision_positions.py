@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.assembly.multistart import extent, in_joint_coordinates, random_starts
 from jaxmbd.analyses.assembly.position_solve import closure, is_reading, rows_of, shape_of
 from jaxmbd.analyses.output_channels import channel_units
+from jaxmbd.analyses.redundancy import jacobian
 from jaxmbd.arrays import as_float
 from jaxmbd.equations.equations import Equations
 from jaxmbd.equations.linear_solve import rank_of
@@ -123,9 +124,8 @@ def _scales(is_pose: bool, is_angle: bool, value: Array, size: Array) -> Array:
 
 
 def _check_freedom(mechanism: Mechanism) -> None:
-    equations = Equations(mechanism)
     q = random_starts(mechanism, 1, 0)[0]
-    freedom = mechanism.nv - int(rank_of(equations.jacobian(jnp.zeros((), q.dtype), q)))
+    freedom = mechanism.nv - int(rank_of(jnp.asarray(jacobian(mechanism, jnp.zeros((), q.dtype), q))))
     if mechanism.drivers:
         raise MechanismError("synthesise: leave the drivers out: input names the coordinate that moves the mechanism.")
     if freedom != 1:

@@ -1,5 +1,6 @@
 """Quantities for objectives and constraints: transmission angles, turning cranks, centre of mass, holding efforts."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -9,7 +10,8 @@ from jaxtyping import Array, Float
 from jaxmbd.analyses.redundancy import least_norm
 from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
-from jaxmbd.arrays import Number, Scalar, as_float
+from jaxmbd.arrays import Function, Number, Point, Scalar, as_float
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.model.body.checks import check_instance
@@ -45,14 +47,13 @@ def transmission_angle(
     check_known("joint", (joint, coupler, output), pairs)
     if mechanism.space.dim != 2:
         raise MechanismError("transmission_angle: a mechanism in the plane is needed, and this one is in space.")
-    pins = [pairs[name] for name in (joint, coupler, output)]
+    return _over(mechanism, motion, _transmission_angle, [pairs[name] for name in (joint, coupler, output)])
 
-    def one(at: Configuration) -> Scalar:
-        here, there, out = (at.near(marker).frames[0].position for marker in pins)
-        a, b = there - here, out - here
-        return jnp.arctan2(jnp.abs(a[0] * b[1] - a[1] * b[0]), jnp.abs(jnp.sum(a * b)))
 
-    return _over(mechanism, motion, one)
+def _transmission_angle(at: Configuration, pins: Sequence[Any]) -> Scalar:
+    here, there, out = (at.near(marker).frames[0].position for marker in pins)
+    a, b = there - here, out - here
+    return jnp.arctan2(jnp.abs(a[0] * b[1] - a[1] * b[0]), jnp.abs(jnp.sum(a * b)))
 
 
 def centre_of_mass(mechanism: Mechanism, motion: State | Solution) -> Float[Array, "*times dim"]:
@@ -72,13 +73,12 @@ def centre_of_mass(mechanism: Mechanism, motion: State | Solution) -> Float[Arra
     Source: Berkof, Lowen, *A new method for completely force balancing simple linkages*, J. Eng. Ind. 91 (1969).
     """
     check_mechanism(mechanism)
-    masses = jnp.stack([body.mass for body in mechanism.bodies])
-    dim = mechanism.space.dim
+    return _over(mechanism, motion, _centre_of_mass)
 
-    def one(at: Configuration) -> Array:
-        return jnp.sum(masses[:, None] * at.poses()[:, :dim], axis=0) / jnp.sum(masses)
 
-    return _over(mechanism, motion, one)
+def _centre_of_mass(at: Configuration) -> Point:
+    masses = jnp.stack([body.mass for body in at.mechanism.bodies])
+    return jnp.sum(masses[:, None] * at.poses()[:, : at.space.dim], axis=0) / jnp.sum(masses)
 
 
 def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: str) -> Float[Array, "*times"]:
@@ -104,15 +104,14 @@ def holding_effort(mechanism: Mechanism, motion: State | Solution, coordinate: s
     """
     check_mechanism(mechanism)
     mechanism.coordinate(coordinate)
+    return _over(mechanism, motion, _holding_effort, coordinate)
 
-    def one(at: Configuration) -> Scalar:
-        still = jnp.zeros(mechanism.nv, at.q.dtype)
-        G = jax.jacfwd(lambda v: at.coordinate(coordinate, v)[1])(still)
-        rows = jnp.concatenate([at.jacobian, G[None]])
-        applied = at.force(still)
-        return least_norm(rows.T, -applied)[-1]
 
-    return _over(mechanism, motion, one)
+def _holding_effort(at: Configuration, coordinate: str) -> Scalar:
+    still = jnp.zeros(at.mechanism.nv, at.q.dtype)
+    G = jax.jacfwd(lambda v: at.coordinate(coordinate, v)[1])(still)
+    rows = jnp.concatenate([at.jacobian, G[None]])
+    return least_norm(rows.T, -at.force(still))[-1]
 
 
 def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number) -> Float[Array, "3"]:
@@ -133,10 +132,15 @@ def crank_margins(ground: Number, crank: Number, coupler: Number, rocker: Number
     return jnp.stack([k + r - g - c, g + r - c - k, g + k - c - r])
 
 
-def _over(mechanism: Mechanism, motion: State | Solution, of: Any) -> Array:
+def _over(mechanism: Mechanism, motion: State | Solution, of: Function, *arguments: Any) -> Array:
     """Return a function of the position, at a state or at all times of a solution."""
     check_instance("motion", motion, (State, Solution), "a State, or a Solution of kinematics or simulate")
+    t = motion.t if isinstance(motion, State) else jnp.asarray(motion.ts)
+    return _values(mechanism, t, motion.q, of, arguments)
+
+
+@cached_on_disk
+def _values(mechanism: Mechanism, t: Array, q: Array, of: Function, arguments: tuple[Any, ...]) -> Array:
     equations = Equations(mechanism)
-    if isinstance(motion, State):
-        return of(equations.at(motion.t, motion.q))
-    return jax.vmap(lambda t, q: of(equations.at(t, q)))(jnp.asarray(motion.ts), motion.q)
+    one = lambda t, q: of(equations.at(t, q), *arguments)  # noqa: E731
+    return jax.vmap(one)(t, q) if t.ndim else one(t, q)

@@ -17,6 +17,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from jaxmbd.arrays import is_concrete
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.errors import MechanismError
 from jaxmbd.identification._parameters import Build, Parameter, Parameters, collect
 from jaxmbd.identification._ranges import Bounded, Box, Positive, Unbounded
@@ -71,12 +72,7 @@ class Variables(eqx.Module):
         """
         key = jax.random.key(seed)
         shares = jax.random.uniform(key, (count, len(self.labels)), self.start.dtype)
-        has_both = (jnp.isfinite(self.lower) & jnp.isfinite(self.upper))[None]
-        factors = self.start[None] * _SPREAD ** (2 * shares - 1)
-        normal = self.start[None] + jax.scipy.stats.norm.ppf(jnp.clip(shares, 1e-3, 1 - 1e-3))
-        free = jnp.where(np.asarray(self.positive)[None], factors, normal)
-        drawn = jnp.where(has_both, shares, free)
-        return drawn.at[0].set(self.start)
+        return _spread(shares, self.start, self.lower, self.upper, np.asarray(self.positive))
 
     def on_bounds(self, x: Float[Array, " n"]) -> tuple[str, ...]:
         """Return a text for each variable that lies on one of its bounds."""
@@ -86,6 +82,15 @@ class Variables(eqx.Module):
                 if abs(float(value - bound)) <= ON_BOUND:
                     texts.append(f"{label} ({side})")
         return tuple(texts)
+
+
+@trace_once
+def _spread(shares: Array, start: Array, lower: Array, upper: Array, positive: Array) -> Float[Array, "count n"]:
+    """Return starting points from shares of their distributions."""
+    factors = start[None] * _SPREAD ** (2 * shares - 1)
+    normal = start[None] + jax.scipy.stats.norm.ppf(jnp.clip(shares, 1e-3, 1 - 1e-3))
+    has_both = (jnp.isfinite(lower) & jnp.isfinite(upper))[None]
+    return jnp.where(has_both, shares, jnp.where(positive[None], factors, normal)).at[0].set(start)
 
 
 def _width(within: Box) -> Array:

@@ -1,4 +1,4 @@
-"""`trace_once`: how often the function's Python runs, and that values and derivatives are its own."""
+"""`trace_once` and `known_by_numpy`: how often a function runs in Python, and that values and derivatives are right."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from jaxmbd.compile.tracing import trace_once
+from jaxmbd.compile.tracing import known_by_numpy, trace_once
 
 
 class Counted:
@@ -59,3 +59,15 @@ def test_what_a_function_closes_over_may_be_traced() -> None:
 
     np.testing.assert_allclose(jax.jit(jax.grad(value))(jnp.asarray(2.0)), 9.0)
     np.testing.assert_allclose(jax.vmap(value)(X), 9.0 * X, rtol=1e-15)
+
+
+def test_numbers_of_python_are_traced_once(counted: Counted) -> None:
+    """Their derivatives are those of the function itself, which then runs as usual."""
+    by_numpy = known_by_numpy(counted.plain)
+    tree = {"a": X, "x": X}
+    for scale in (1.0, 2.0, 3):
+        np.testing.assert_allclose(by_numpy(scale, tree=tree), scale * np.sin(np.asarray(X) ** 2), rtol=1e-14)
+    assert counted.runs == 1
+    slope = jax.grad(lambda scale: jnp.sum(by_numpy(scale, tree)))(2.0)
+    np.testing.assert_allclose(slope, np.sum(np.sin(np.asarray(X) ** 2)), rtol=1e-14)
+    assert counted.runs == 2

@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Complex, Float
 
+from jaxmbd.compile.tracing import trace_once
+
 _NEGLIGIBLE = 2.0**9  # units of rounding of the largest entry: smaller entries count as zero (1.1e-13 in double)
 _ACCURATE = 1.0  # units of the square root of rounding, of the largest entry: the largest residual of an eigenvector
 _SAME = 16.0  # units of the square root of rounding, of the largest eigenvalue: closer eigenvalues count as repeated
@@ -46,6 +48,7 @@ class Eigenpairs(NamedTuple):
         return self.residual <= _ACCURATE * float(jnp.finfo(self.residual.dtype).eps) ** 0.5
 
 
+@trace_once
 def general(A: Float[Array, "n n"], scale: Float[Array, " n"] | None = None) -> Eigenpairs:
     """Return the eigenvalues and eigenvectors of a matrix `A`.
 

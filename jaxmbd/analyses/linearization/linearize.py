@@ -31,7 +31,8 @@ from jaxmbd.analyses.linearization.linearized_dynamics import (
 )
 from jaxmbd.analyses.output_channels import channel_units
 from jaxmbd.analyses.state import State, check_state
-from jaxmbd.arrays import frozen, is_concrete
+from jaxmbd.arrays import Scalar, frozen, is_concrete
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.equations.equations import Equations
 from jaxmbd.errors import MechanismError, check_known
 from jaxmbd.integrate.formulations.newton_closure import index_of, is_about_world
@@ -124,6 +125,14 @@ def linearize(
     )  # fmt: skip
 
 
+@cached_on_disk
+def _advanced(
+    mechanism: Mechanism, t: Scalar, q: Array, v: Array, vdot: Array, duration: Scalar
+) -> tuple[Array, Array]:
+    """Return coordinates and speeds after a while with constant accelerations."""
+    return Equations(mechanism).at(t, q).advanced(v + 0.5 * duration * vdot, duration), v + duration * vdot
+
+
 def _in_steady_axes(
     mechanism: Mechanism, state: State, choice: IndependentCoordinates, matrices: LinearizedMatrices,
     inputs: tuple[Input, ...], outputs: tuple[str, ...],
@@ -144,8 +153,7 @@ def _in_steady_axes(
     def change(choice: IndependentCoordinates, here: LinearizedMatrices) -> float:
         """Return the change of the matrix of the small motions after `time`, as a share of its largest entry."""
         (mechanism, state), here = fixed, frozen(here)
-        q = Equations(mechanism).at(state.t, here.q).advanced(here.v + 0.5 * time * here.vdot, jnp.asarray(time))
-        v = here.v + time * here.vdot
+        q, v = _advanced(mechanism, state.t, here.q, here.v, here.vdot, jnp.asarray(time))
         later = linearized(mechanism, state.t + time, q, v, choice, inputs, outputs)
         size = sizes_of(here.A, here.mass, choice)
         before, after = (np.asarray(x.A * size[None, :] / size[:, None]) for x in (here, later))

@@ -16,6 +16,7 @@ from jaxmbd.analyses.linearization.independent_coordinates import IndependentCoo
 from jaxmbd.analyses.output_channels import Snapshot, channel_values
 from jaxmbd.arrays import Scalar
 from jaxmbd.compile.cache.cached_function import cached_on_disk
+from jaxmbd.compile.tracing import trace_once
 from jaxmbd.equations.equations import Configuration, Equations
 from jaxmbd.equations.linear_solve import LeastSquaresQR
 from jaxmbd.equations.saddle_point import SaddlePoint
@@ -217,6 +218,7 @@ def reached(
     return jax.vmap(one)(step)
 
 
+@trace_once
 def sizes_of(A: Float[Array, "x x"], mass: Float[Array, "k k"], choice: IndependentCoordinates) -> Float[Array, " x"]:
     """Return comparable sizes of the states: scaled by the inertia, and speeds by the rate of the fastest motion."""
     k, places, inertia = len(choice.places), [choice.places.index(name) for name in choice.speeds], jnp.diag(mass)

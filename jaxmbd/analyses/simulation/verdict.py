@@ -26,6 +26,7 @@ from jaxmbd.analyses.simulation.solution import Solution
 from jaxmbd.analyses.state import State
 from jaxmbd.analyses.time_scales import time_scales_at
 from jaxmbd.arrays import Scalar, frozen
+from jaxmbd.compile.cache.cached_function import cached_on_disk
 from jaxmbd.compile.equinox_internals import any_instance
 from jaxmbd.compile.jax_binding import as_program, prefers_programs
 from jaxmbd.equations.equations import Equations
@@ -35,7 +36,7 @@ from jaxmbd.equations.linear_solve import (
     is_well_conditioned,
     nonzero_singular_values,
 )
-from jaxmbd.integrate.formulations.formulation import motion_of
+from jaxmbd.integrate.formulations.formulation import AbstractFormulation, motion_of
 from jaxmbd.model.mechanism.mechanism import Mechanism
 
 # [m, rad]: the default of the largest constraint violation at a saved time. Drift without stabilisation is smaller,
@@ -239,6 +240,11 @@ def _where_stopped(solution: Solution, t: Array, q: Array) -> tuple[bool, float,
     )
 
 
+@cached_on_disk
+def _accelerations(formulation: AbstractFormulation, equations: Equations, t: Array, q: Array, v: Array) -> Array:
+    return motion_of(formulation, equations, t, q, v).vdot
+
+
 def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     """The error message for an integration that did not reach its end."""
     mechanism, start = solution.mechanism, float(solution.ts[0])
@@ -248,11 +254,10 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     if not (np.isfinite(np.asarray(q)).all() and np.isfinite(np.asarray(v)).all()):
         return f"{head}: the state is no longer finite. A force grows without bound, or a tolerance is far too loose."
     equations = equations_at(Equations(mechanism, solution.redundant), solution.force_changes, jnp.asarray(t))
-    motion = motion_of(solution.formulation, equations, jnp.asarray(t), q, v)
-    bad = _nonfinite_forces(equations, t, q, v, motion.vdot, span)
+    vdot = np.asarray(_accelerations(solution.formulation, equations, jnp.asarray(t), q, v))
+    bad = _nonfinite_forces(equations, t, q, v, vdot, span)
     if bad:
         return f"{head}: {bad}"
-    vdot = np.asarray(motion.vdot)
     is_singular, near, names = _where_stopped(solution, t, q)
     if is_singular or not np.isfinite(vdot).all():
         return (
@@ -285,22 +290,31 @@ def failure_text(solution: Solution, t: Array, q: Array, v: Array) -> str:
     )
 
 
-def _nonfinite_forces(equations: Equations, t: Array, q: Array, v: Array, vdot: Array, span: float) -> str:
+def _nonfinite_forces(
+    equations: Equations, t: Array, q: Array, v: Array, vdot: Float[np.ndarray, " nv"], span: float
+) -> str:
     """Name the forces that are not finite at a state, or just after it.
 
     A step with a NaN is rejected and halved until it ends just before the NaN, so that the last state is finite.
     """
     for ahead in (0.0, 1e-12, 1e-10, 1e-8, 1e-6):
-        s = ahead * span
-        ahead_q = equations.at(jnp.asarray(t), q).advanced(v, jnp.asarray(s, q.dtype))
-        there = jnp.asarray(t + s), ahead_q, v + s * jnp.nan_to_num(vdot)
-        if np.isfinite(np.asarray(equations.force(*there))).all():
+        forces, *there = _forces_ahead(equations, jnp.asarray(t), q, v, vdot, jnp.asarray(ahead * span, q.dtype))
+        if np.isfinite(np.asarray(forces)).all():
             continue
         mechanism = equations.mechanism
         names = [force.name for force in mechanism.forces if not _is_finite(mechanism, force, *there)]
         these = f"the force {names[0]!r} is" if len(names) == 1 else f"the forces {', '.join(map(repr, names))} are"
         return f"{these} not finite from there on. Check the function, its parameters and the range it is valid in."
     return ""
+
+
+@cached_on_disk
+def _forces_ahead(
+    equations: Equations, t: Array, q: Array, v: Array, vdot: Array, duration: Array
+) -> tuple[Array, Array, Array, Array]:
+    """Return the applied forces after a short while, and the time and the state then."""
+    there = t + duration, equations.at(t, q).advanced(v, duration), v + duration * jnp.nan_to_num(vdot)
+    return equations.force(*there), *there
 
 
 def _is_finite(mechanism: Mechanism, force: Any, t: Array, q: Array, v: Array) -> bool:

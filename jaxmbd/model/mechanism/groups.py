@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from jaxmbd.arrays import is_concrete
+from jaxmbd.arrays import combined
 from jaxmbd.model.body.body import GROUND, AbstractMarker
 from jaxmbd.model.force.force import AbstractForce, AbstractJointForce
 from jaxmbd.model.joint.joint import AbstractJoint
@@ -95,4 +95,4 @@ def group_parts(parts: Sequence[Any], mechanism: Any) -> tuple[PartGroup, ...]:
 
 def stacked(*leaves: Any) -> Any:
     """Stack numbers or arrays of one shape on a new leading axis."""
-    return jnp.asarray(np.stack(leaves)) if is_concrete(leaves) else jnp.stack(leaves)
+    return combined("stack", leaves)

@@ -1,0 +1,37 @@
+"""The equations by hand: with values that are known NumPy computes them, and nothing is compiled."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+import jaxmbd as mbd
+
+TERMS = ("position", "velocity", "jacobian", "gamma", "mass", "force", "rate", "kinetic", "potential", "coordinate")
+
+
+def terms(equations: mbd.Equations, t: Any, q: Array, v: Any, name: str) -> dict[str, Any]:
+    values = (
+        equations.position(t, q), equations.velocity(t, q, v), equations.jacobian(t, q), equations.gamma(t, q, v),
+        equations.mass(q, t=t), equations.force(t, q, v), equations.rate(t, q, v),
+        equations.kinetic_energy(q, v), equations.potential_energy(t, q), equations.coordinate(name, q, v),
+    )  # fmt: skip
+    return dict(zip(TERMS, values, strict=True))
+
+
+@pytest.mark.parametrize("name", ["planar-four-bar", "governor"])
+@pytest.mark.parametrize("coordinates", ["absolute", "joint"])
+def test_terms_by_hand_compile_nothing(name: str, coordinates: str, caplog: pytest.LogCaptureFixture) -> None:
+    example = mbd.examples.get(name).with_coordinates(coordinates)
+    state, angle = example.state(), f"{example.mechanism.joints[0].name}.angle"
+    v = np.linspace(-1.0, 2.0, example.mechanism.nv)
+    with jax.log_compiles():
+        by_hand = terms(mbd.Equations(example.mechanism), 0.3, state.q, v, angle)
+        assert not [record for record in caplog.records if "XLA compilation" in record.message]
+        traced = jax.jit(lambda m, t, q, v: terms(mbd.Equations(m), t, q, v, angle))
+        expected = traced(example.mechanism, jnp.asarray(0.3), state.q, jnp.asarray(v))
+    assert [record for record in caplog.records if "XLA compilation" in record.message]
+    jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-10, atol=1e-10), by_hand, expected)
